@@ -1,0 +1,29 @@
+# Two commands: `make demo` and `make test`. Each sets itself up; nothing outside this folder is touched.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+  $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null && { echo $$p; break; }; done)
+BIN = .venv/bin
+
+.PHONY: demo test check gpu clean
+demo: .venv/.ready
+	$(BIN)/foreword demo --out demo
+
+test: .venv/.ready
+	$(BIN)/pytest -n auto -m "not gpu"
+
+gpu: .venv/.ready
+	$(BIN)/pytest -m gpu
+
+check: .venv/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.venv/.ready: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Foreword needs Python 3.11, 3.12 or 3.13; none is on the PATH."; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
+
+clean:
+	rm -rf .venv demo .pytest_cache .mypy_cache .ruff_cache

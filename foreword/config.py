@@ -1,0 +1,252 @@
+"""Recipes: TOML to frozen dataclasses and back, `extends`, `--set a.b=c`, and errors that help.
+
+Reading is strict. An error names the key, the value and the nearest right word:
+`objective.raet: Masked has no such setting; did you mean 'rate'?`
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import tomllib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+from foreword import kinds
+from foreword.errors import UserError, nearest
+
+Table = dict[str, Any]
+Settings = TypeVar("Settings")
+
+RECIPES = Path(__file__).parent / "recipes"
+
+
+def recipe_names() -> list[str]:
+    """The names of the recipes that are shipped."""
+    return sorted(file.stem for file in RECIPES.glob("*.toml"))
+
+
+def find_recipe(name: str) -> Path:
+    """The file of a recipe, given by path or by the name of a shipped one (`bert_base`).
+
+    Raises:
+        UserError: there is neither.
+    """
+    if name.endswith(".toml") and Path(name).is_file():
+        return Path(name)
+    shipped = RECIPES / f"{name.removesuffix('.toml')}.toml"
+    if "/" not in name and shipped.is_file():
+        return shipped
+    raise UserError(
+        f"no recipe '{name}', neither a .toml file nor shipped"
+        f"{nearest(name.removesuffix('.toml'), recipe_names())}"
+    )
+
+
+def read(path: Path, seen: tuple[Path, ...] = ()) -> Table:
+    """The table of a TOML recipe, with what it `extends` beneath it.
+
+    `extends` names a file beside this one, or a shipped recipe.
+
+    Raises:
+        UserError: the file is missing, is not TOML, or extends itself.
+    """
+    path = path.resolve()
+    if path in seen:
+        raise UserError(f"{path}: extends itself")
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path}: not valid TOML: {error}") from error
+    parent = table.pop("extends", None)
+    if parent is None:
+        return table
+    if not isinstance(parent, str):
+        raise UserError(f"{path}: extends: expected the name of a recipe, got {parent!r}")
+    beside = path.parent / parent
+    base = read(beside if beside.is_file() else find_recipe(parent), (*seen, path))
+    return merge(base, table)
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
+    """`over` laid on `base`, table by table; a table of another `kind` replaces the one below."""
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        is_same = isinstance(below, dict) and isinstance(value, dict)
+        if is_same and value.get("kind", below.get("kind")) == below.get("kind"):  # type: ignore[union-attr]
+            merged[key] = merge(typing.cast(Table, below), value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def assign(table: Mapping[str, Any], assignments: Iterable[str]) -> Table:
+    """`table` with each `a.b=value` laid on it; values are TOML, bare words are strings.
+
+    Raises:
+        UserError: an assignment has no `=` or no key.
+    """
+    result = dict(table)
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        names = key.strip().split(".")
+        if not equals or not all(names):
+            raise UserError(f"--set {assignment}: expected key.name=value")
+        try:
+            value = tomllib.loads(f"value = {text.strip()}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text.strip()
+        for name in reversed(names):
+            value = {name: value}
+        result = merge(result, value)
+    return result
+
+
+def build(cls: type[Settings], table: Mapping[str, Any], where: str = "") -> Settings:
+    """The frozen dataclass `cls` from a table.
+
+    Raises:
+        UserError: an unknown setting, a wrong type, a missing setting, or impossible values.
+    """
+    known = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(cls)
+    values: Table = {}
+    for key, value in table.items():
+        path = f"{where}.{key}" if where else key
+        if key not in known:
+            raise UserError(f"{path}: {cls.__name__} has no such setting{nearest(key, known)}")
+        part = known[key].metadata.get("part")
+        if part is not None and value is not None:
+            values[key] = build_kind(part, value, path)
+        else:
+            values[key] = _convert(hints[key], value, path)
+    for key, f in known.items():
+        is_required = f.default is f.default_factory is dataclasses.MISSING
+        if key not in values and is_required:
+            path = f"{where}.{key}" if where else key
+            raise UserError(f"{path}: {cls.__name__} needs this setting")
+    try:
+        return cls(**values)
+    except ValueError as error:  # a dataclass's __post_init__ refuses impossible values
+        raise UserError(f"{where}.{error}" if where else str(error)) from error
+
+
+def build_kind(part: kinds.Part, value: Any, where: str) -> Any:
+    """A kind of a folder from its table, `{kind = "masked", rate = 0.15}`, or its bare name."""
+    if isinstance(value, str):
+        value = {"kind": value}
+    if isinstance(value, list):
+        return tuple(build_kind(part, item, f"{where}[{n}]") for n, item in enumerate(value))
+    if not isinstance(value, Mapping):
+        raise UserError(f"{where}: expected a table with a kind, got {value!r}")
+    settings = dict(value)
+    name = settings.pop("kind", part.default)
+    if name is None:
+        raise UserError(f"{where}.kind: needed; there is: {', '.join(kinds.names(part.folder))}")
+    known = kinds.names(part.folder)
+    if name not in known:
+        raise UserError(f"{where}.kind: no kind '{name}'{nearest(str(name), known)}")
+    return build(kinds.load(part.folder, name), settings, where)
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    """`value` as the type `hint` says, without guessing."""
+    origin, args = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (Union, types.UnionType):
+        return _convert_union(args, value, where)
+    if origin is Literal:
+        if value in args:
+            return value
+        words = [str(arg) for arg in args]
+        raise UserError(f"{where}: {value!r} is not a choice{nearest(str(value), words)}")
+    if origin in (tuple, list):
+        if not isinstance(value, list | tuple):
+            raise UserError(f"{where}: expected a list, got {value!r}")
+        if origin is tuple and args and args[-1] is not Ellipsis and len(args) != len(value):
+            raise UserError(f"{where}: expected {len(args)} values, got {value!r}")
+        inner = args[0] if args else Any
+        return tuple(_convert(inner, item, f"{where}[{n}]") for n, item in enumerate(value))
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, Mapping):
+            raise UserError(f"{where}: expected a table, got {value!r}")
+        return build(typing.cast(type, hint), value, where)
+    return _convert_scalar(hint, value, where)
+
+
+def _convert_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
+    if value is None and type(None) in args:
+        return None
+    choices = [arg for arg in args if arg is not type(None)]
+    failure: UserError | None = None
+    for choice in choices:
+        try:
+            return _convert(choice, value, where)
+        except UserError as error:
+            failure = failure or error
+    raise failure or UserError(f"{where}: {value!r} is not a value for this setting")
+
+
+def _convert_scalar(hint: Any, value: Any, where: str) -> Any:
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if hint is int and isinstance(value, float) and value.is_integer():
+        return int(value)  # 1e9 is how people write a large whole number
+    is_right = isinstance(value, hint) and not (isinstance(value, bool) and hint is not bool)
+    if not is_right or (isinstance(value, float) and math.isnan(value)):
+        raise UserError(f"{where}: expected {words.get(hint, hint.__name__)}, got {value!r}")
+    return value
+
+
+def to_table(settings: Any) -> Table:
+    """A settings dataclass as a table; `build` makes an equal value of it."""
+    table: Table = {}
+    for f in dataclasses.fields(settings):
+        if not f.init:
+            continue
+        value = getattr(settings, f.name)
+        if value is None:
+            continue
+        if "part" in f.metadata:
+            value = _kind_table(value)
+        elif dataclasses.is_dataclass(value):
+            value = to_table(value)
+        table[f.name] = list(value) if isinstance(value, tuple) else value
+    return table
+
+
+def _kind_table(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_kind_table(item) for item in value]
+    return {"kind": kinds.name_of(value), **to_table(value)}
+
+
+def dumps(table: Mapping[str, Any], prefix: str = "") -> str:
+    """A table as TOML text."""
+    lines = [f"{k} = {_toml(v)}" for k, v in table.items() if not isinstance(v, Mapping)]
+    text = "".join(line + "\n" for line in lines)
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            text += f"\n[{prefix}{key}]\n" + dumps(value, f"{prefix}{key}.")
+    return text
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return repr(value)

@@ -1,0 +1,77 @@
+"""Random numbers that depend on the seed and the row alone.
+
+A batch is a pure function of (recipe, step): whatever group a row is computed in, on whichever
+process, it draws the same numbers. So the generator is a hash of (seed, row, draw, column), with
+no state to save, and works on all rows of a group at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from foreword.types import Array
+
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+
+
+def mix(x: Array) -> Array:
+    """SplitMix64's finaliser (Steele, Lea & Flood 2014): uint64 -> well-mixed uint64."""
+    with np.errstate(over="ignore"):
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return np.asarray(x ^ (x >> np.uint64(31)))
+
+
+class RowRng:
+    """Draws for a group of rows; each row's numbers depend on (seed, row number, draw) alone.
+
+    Args:
+        seed: the run's seed.
+        numbers: the rows' places in the order of training; (batch,) int64.
+    """
+
+    def __init__(self, seed: int, numbers: Array) -> None:
+        with np.errstate(over="ignore"):
+            key = mix(np.asarray([seed], dtype=np.uint64) * _GAMMA + np.uint64(1))
+            self._keys = mix(np.asarray(numbers, dtype=np.uint64) * _GAMMA + key)
+        self._draws = 0
+
+    def bits(self, width: int) -> Array:
+        """Fresh random words, (batch, width) uint64."""
+        self._draws += 1
+        with np.errstate(over="ignore"):
+            keys = mix(self._keys + np.uint64(self._draws) * np.uint64(0xD1B54A32D192ED03))
+            steps = np.arange(1, width + 1, dtype=np.uint64) * _GAMMA
+            return mix(keys[:, None] + steps[None, :])
+
+    def uniform(self, width: int) -> Array:
+        """Uniform in [0, 1), (batch, width) float64."""
+        return np.asarray((self.bits(width) >> np.uint64(11)) * 2.0**-53)
+
+    def integers(self, high: int, width: int) -> Array:
+        """Uniform in 0 .. high-1, (batch, width) int64."""
+        return np.asarray((self.uniform(width) * high).astype(np.int64))
+
+
+def permute(index: Array, n: int, key: int) -> Array:
+    """Where a fixed random permutation of 0 .. n-1, chosen by `key`, sends each `index`.
+
+    A Feistel network over the next power of four with cycle walking: no table, so the order of a
+    billion rows costs no memory. `index` and the result are int64 of the same shape.
+    """
+    index = np.asarray(index, dtype=np.int64)
+    if n <= 1:
+        return np.zeros_like(index)
+    half = np.uint64(max(1, (int(n - 1).bit_length() + 1) // 2))
+    low = np.uint64((1 << int(half)) - 1)
+    rounds = mix(np.uint64(key & (2**64 - 1)) + np.arange(1, 7, dtype=np.uint64) * _GAMMA)
+    out = index.astype(np.uint64)
+    todo = np.ones(out.shape, dtype=bool)
+    while todo.any():
+        left, right = out[todo] >> half, out[todo] & low
+        for constant in rounds:
+            with np.errstate(over="ignore"):
+                left, right = right, left ^ (mix(right * _GAMMA + constant) & low)
+        out[todo] = (left << half) | right
+        todo &= out >= np.uint64(n)
+    return out.astype(np.int64)

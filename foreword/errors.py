@@ -1,0 +1,27 @@
+"""The errors a user can meet: one clear line each, what is wrong, where, and how to mend it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """A mistake in what Foreword was given: a path, a text, a recipe, a command.
+
+    The command line prints its message as one line and leaves with exit status 2.
+    A fault of ours is any other exception, and leaves with exit status 1.
+    """
+
+
+class TrainingStoppedError(UserError):
+    """Training cannot go on (the loss is no longer finite); the last good checkpoint is named."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Returns "; did you mean 'x'?" for the known word nearest to `word`, or what is known."""
+    known = sorted(known)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean '{close[0]}'?"
+    return f"; there is: {', '.join(known)}" if known else ""

@@ -1,0 +1,63 @@
+"""One causal sequence: the source, where there is one, and then the target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from foreword.data.rows import positions_within
+from foreword.errors import UserError
+from foreword.layouts.encoder import within
+from foreword.nn.masks import Causal
+from foreword.types import Array, Batch, Example, Mask, Tokens, Vocab
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """For causal language models, and for denoising with a decoder alone.
+
+    source [7 50 4 51]  target [50 8 9 1]
+    ids     [ 7 50  4 51 50  8  9  1]
+    targets [ .  .  . 50  8  9  1  .]      . is not scored
+    """
+
+    def arrange(self, example: Example, vocab: Vocab) -> Batch:
+        """The batch: ids, and as targets the ids one place further on."""
+        joined, weights, _ = join(example)
+        return next_token(joined, weights, Causal() & within(joined.documents, joined.documents))
+
+
+def join(example: Example) -> tuple[Tokens, Array, Array]:
+    """Source and target as one sequence.
+
+    Returns:
+        The tokens; the weight of each as a target, (batch, length); whether each is of the
+        source, (batch, length) bool.
+
+    Raises:
+        UserError: the objective predicts in place.
+    """
+    if example.is_aligned:
+        raise UserError(
+            "layout.kind: this objective predicts in place; use 'encoder', not a decoder"
+        )
+    target, source = example.target, example.source
+    if source is None:
+        return target, example.weights, np.zeros(target.ids.shape, dtype=bool)
+    documents = np.concatenate([source.documents, target.documents], axis=1)
+    ids = np.concatenate([source.ids, target.ids], axis=1)
+    weights = np.concatenate([np.zeros(source.ids.shape, np.float32), example.weights], axis=1)
+    is_source = np.zeros(ids.shape, dtype=bool)
+    is_source[:, : source.ids.shape[1]] = True
+    return Tokens(ids, documents, positions_within(documents)), weights, is_source
+
+
+def next_token(tokens: Tokens, weights: Array, mask: Mask) -> Batch:
+    """Each place predicts the next place's token, where both are of one document."""
+    targets = np.zeros_like(tokens.ids)
+    targets[:, :-1] = tokens.ids[:, 1:]
+    counts = np.zeros_like(weights)
+    same = tokens.documents[:, 1:] == tokens.documents[:, :-1]
+    counts[:, :-1] = weights[:, 1:] * same
+    return Batch(tokens.ids, tokens.positions, mask, targets, counts)

@@ -1,0 +1,43 @@
+"""Everything sees everything of its document; targets stand at the positions of the source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from foreword.errors import UserError
+from foreword.nn.masks import Full, Mask, SameDocument
+from foreword.types import Array, Batch, Example, Vocab
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """For objectives that predict in place (masked language models).
+
+    source [ 7  3  9 | 4  3]  targets [ .  8  . | .  5]: `|` parts documents, which the mask
+    keeps apart.
+    """
+
+    def arrange(self, example: Example, vocab: Vocab) -> Batch:
+        """The batch, with the document mask where a row has several.
+
+        Raises:
+            UserError: the objective's target does not stand at the source's positions.
+        """
+        source = example.source
+        if source is None or not example.is_aligned:
+            raise UserError(
+                "layout.kind: 'encoder' predicts in place, and this objective writes a text of "
+                "its own; use 'decoder', 'prefix' or 'encoder_decoder'"
+            )
+        return Batch(
+            ids=source.ids,
+            positions=source.positions,
+            mask=within(source.documents, source.documents),
+            targets=example.target.ids,
+            weights=example.weights,
+        )
+
+
+def within(queries: Array, keys: Array) -> Mask:
+    """The document mask, or none where all rows hold one document and no padding."""
+    return SameDocument(queries, keys) if queries.any() or keys.any() else Full()

@@ -1,0 +1,60 @@
+"""The source goes to the encoder, the target to the decoder, moved on by a start token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from foreword.errors import UserError
+from foreword.layouts.encoder import within
+from foreword.nn.masks import Causal
+from foreword.types import Batch, Example, Vocab
+
+
+@dataclass(frozen=True)
+class EncoderDecoder:
+    """For objectives with a source and a target of its own.
+
+    source [7 50  4 51]  target [50 8 9 1]   start is 0
+    source  [ 7 50  4 51]
+    ids     [ 0 50  8  9]
+    targets [50  8  9  1]
+
+    Attributes:
+        start: the token that the decoder starts from, as T5 does from padding.
+
+    Reference: Raffel et al. 2020, section 2.1.
+    """
+
+    start: str = "[PAD]"
+
+    def arrange(self, example: Example, vocab: Vocab) -> Batch:
+        """The batch, each document's target beginning with the start token.
+
+        Raises:
+            UserError: the objective has no source, or predicts in place.
+        """
+        source, target = example.source, example.target
+        if source is None or example.is_aligned:
+            raise UserError(
+                "layout.kind: 'encoder_decoder' needs an objective with a source and a target of "
+                "its own (span_corruption)"
+            )
+        moved = np.roll(target.ids, 1, axis=1)
+        is_first = np.ones(moved.shape, dtype=bool)
+        is_first[:, 1:] = target.documents[:, 1:] != target.documents[:, :-1]
+        ids = np.where(is_first, vocab.id(self.start), moved)
+        return Batch(
+            ids=ids,
+            positions=target.positions,
+            mask=Causal() & within(target.documents, target.documents),
+            targets=target.ids,
+            weights=example.weights,
+            source=Batch(
+                ids=source.ids,
+                positions=source.positions,
+                mask=within(source.documents, source.documents),
+            ),
+            cross_mask=within(target.documents, source.documents),
+        )

@@ -1,0 +1,162 @@
+"""Attention: queries from x, keys and values from a context; pattern x score x engine.
+
+Self-attention, cross-attention and a key-value cache are the same code with another context.
+The pattern is prepared once per forward pass and shared by the layers: a dense tensor for
+`scaled_dot_product_attention` on the CPU, a FlexAttention block mask on CUDA.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from foreword.nn.masks import Causal, Full, Mask
+from foreword.nn.position import PositionScheme
+
+Cache = tuple[Tensor, Tensor]  # keys and values, each (batch, heads, length, d_head)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A mask and a bias made ready for one engine.
+
+    Attributes:
+        dense: added to the scores, (batch or 1, heads or 1, queries, keys) float; or None.
+        is_causal: the plain causal mask, which kernels know without a tensor.
+        block: FlexAttention's block mask, on CUDA; or None.
+        bias: what FlexAttention adds, (heads, queries, keys); or None.
+    """
+
+    dense: Tensor | None = None
+    is_causal: bool = False
+    block: Any = None
+    bias: Tensor | None = None
+
+
+def prepare(
+    mask: Mask, bias: Tensor | None, shape: tuple[int, int, int], like: Tensor, *, flex: bool
+) -> Pattern:
+    """The pattern of `mask` and `bias` for (batch, queries, keys) = `shape`.
+
+    Args:
+        mask: which query may look at which key.
+        bias: added to the scores, (heads, queries, keys), or None.
+        shape: batch, queries, keys.
+        like: a tensor of the device and dtype of the scores.
+        flex: use FlexAttention (CUDA).
+    """
+    batch, queries, keys = shape
+    if bias is None and isinstance(mask, Full):
+        return Pattern()
+    if bias is None and isinstance(mask, Causal):
+        if mask.offset == 0 and queries == keys:
+            return Pattern(is_causal=True)
+        if queries == 1:
+            return Pattern()  # one new query sees the whole cache
+    if flex:
+        from torch.nn.attention.flex_attention import create_block_mask
+
+        block = create_block_mask(mask.allows, batch, None, queries, keys, device=like.device)
+        return Pattern(block=block, bias=bias)
+    allowed = mask.dense(batch, queries, keys, like.device)
+    dense = torch.zeros(allowed.shape, dtype=like.dtype, device=like.device)
+    dense = dense.masked_fill_(~allowed, float("-inf"))
+    return Pattern(dense=dense if bias is None else dense + bias.to(like.dtype))
+
+
+@functools.cache
+def _flex() -> Callable[..., Any]:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return torch.compile(flex_attention, dynamic=False)
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, scale: float, dropout: float
+) -> Tensor:
+    """softmax(scale q k' + bias) v over the allowed keys.
+
+    Args:
+        q: (batch, heads, queries, d_head).
+        k: (batch, heads, keys, d_head).
+        v: (batch, heads, keys, d_head).
+        pattern: what is allowed and what is added.
+        scale: of the scores.
+        dropout: share of attention weights dropped.
+
+    Returns:
+        (batch, heads, queries, d_head).
+    """
+    if pattern.block is not None:
+        bias = pattern.bias
+
+        def add_bias(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return score if bias is None else score + bias[h, i, j]
+
+        score_mod = None if bias is None else add_bias
+        out: Tensor = _flex()(q, k, v, score_mod, pattern.block, scale)
+        return out
+    return F.scaled_dot_product_attention(
+        q, k, v, pattern.dense, dropout, is_causal=pattern.is_causal, scale=scale
+    )
+
+
+class Attention(nn.Module):
+    """Multi-head attention (Vaswani et al. 2017, section 3.2.2).
+
+    Args:
+        d_model: width of x and of the context.
+        heads: number of heads.
+        d_head: width of a head; heads * d_head need not be d_model.
+        bias: whether the linear maps have biases.
+        is_scaled: scores are divided by sqrt(d_head); T5 does not.
+        dropout: share of attention weights dropped in training.
+    """
+
+    def __init__(
+        self, d_model: int, heads: int, d_head: int, *, bias: bool, is_scaled: bool, dropout: float
+    ) -> None:
+        super().__init__()
+        self.heads, self.d_head, self.dropout = heads, d_head, dropout
+        self.scale = d_head**-0.5 if is_scaled else 1.0
+        self.query = nn.Linear(d_model, heads * d_head, bias=bias)
+        self.key_value = nn.Linear(d_model, 2 * heads * d_head, bias=bias)
+        self.output = nn.Linear(heads * d_head, d_model, bias=bias)
+
+    def keys_values(self, context: Tensor) -> Cache:
+        """(batch, keys, d_model) -> two of (batch, heads, keys, d_head)."""
+        batch, length, _ = context.shape
+        both = self.key_value(context).view(batch, length, 2, self.heads, self.d_head)
+        k, v = both.permute(2, 0, 3, 1, 4).unbind(0)
+        return k, v
+
+    def forward(
+        self, x: Tensor, kv: Cache, pattern: Pattern, position: PositionScheme | None, start: int
+    ) -> Tensor:
+        """Attends from x to keys and values.
+
+        Args:
+            x: (batch, queries, d_model).
+            kv: keys (already rotated) and values, each (batch, heads, keys, d_head).
+            pattern: what is allowed.
+            position: rotates the queries, or None.
+            start: the place of the first query.
+
+        Returns:
+            (batch, queries, d_model).
+        """
+        batch, length, _ = x.shape
+        q = self.query(x).view(batch, length, self.heads, self.d_head).transpose(1, 2)
+        if position is not None:
+            q = position.rotate(q, start)
+        dropout = self.dropout if self.training else 0.0
+        mixed = attend(q, *kv, pattern, self.scale, dropout)  # (batch, heads, queries, d_head)
+        mixed = mixed.transpose(1, 2).reshape(batch, length, self.heads * self.d_head)
+        out: Tensor = self.output(mixed)
+        return out

@@ -1,0 +1,88 @@
+"""The softmax over the vocabulary, fused with the output layer.
+
+Logits of every position at once would be (predictions, vocab), in float32 the largest tensor of a
+run by far. Here they exist a slice of predictions at a time, in the compute dtype, and are turned
+into gradients while they are still in the cache. Backward multiplies by a number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# How many logits exist at once: what fits a large cache on the CPU, what fills a GPU.
+SLICE = {"cpu": 1 << 24, "cuda": 1 << 28}
+
+
+def cross_entropy(
+    states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, weights: Tensor
+) -> Tensor:
+    """The weighted sum of -log softmax(states weight' + bias)[target], in nats.
+
+    Args:
+        states: (predictions, d_model).
+        weight: the output layer, (vocab, d_model).
+        bias: (vocab,) or None.
+        targets: (predictions,) int64.
+        weights: of each prediction, (predictions,) float32.
+
+    Returns:
+        A float32 scalar.
+    """
+    kind = states.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else states.dtype
+    with torch.autocast(kind, enabled=False):
+        total: Tensor = _CrossEntropy.apply(  # type: ignore[no-untyped-call]
+            states.to(dtype), weight, bias, targets, weights, torch.is_grad_enabled()
+        )
+    return total
+
+
+class _CrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        weights: Tensor,
+        with_grad: bool,
+    ) -> Tensor:
+        low = weight.to(states.dtype)
+        total = torch.zeros((), device=states.device)
+        d_states = torch.empty_like(states) if with_grad else None
+        d_weight = d_bias = None
+        rows = max(1, SLICE.get(states.device.type, 1 << 26) // len(weight))
+        for start in range(0, len(states), rows):
+            part = slice(start, start + rows)
+            x, target, scale = states[part], targets[part, None], weights[part, None]
+            logits = x @ low.t() if bias is None else torch.addmm(bias.to(x.dtype), x, low.t())
+            if d_states is None:
+                nats = -torch.log_softmax(logits.float(), -1).gather(1, target)
+                total += (nats * scale).sum()
+                continue
+            p = torch.softmax(logits, -1)  # (rows, vocab); the kernel sums in float32
+            nats = -p.gather(1, target).float().clamp(min=1e-37).log()
+            total += (nats * scale).sum()
+            # The gradient of the logits is p - 1 at the target and p elsewhere, times the weight.
+            p.scatter_add_(1, target, p.new_full((), -1.0).expand_as(target))
+            scale = scale.to(x.dtype)
+            torch.mul(p @ low, scale, out=d_states[part])
+            step = p.t() @ (x * scale)
+            d_weight = step.float() if d_weight is None else d_weight.add_(step)
+            if bias is not None:
+                step = (scale.t() @ p)[0]
+                d_bias = step.float() if d_bias is None else d_bias.add_(step)
+        ctx.save_for_backward(d_states, d_weight, d_bias)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        scale = grads[0]
+        d_states, d_weight, d_bias = (
+            None if t is None else t.mul_(scale) for t in ctx.saved_tensors
+        )
+        return d_states, d_weight, d_bias, None, None, None

@@ -1,0 +1,50 @@
+"""What enters the stack: token, position and segment embeddings."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from foreword.nn.norm import build_norm
+from foreword.nn.position import PositionScheme
+from foreword.nn.stack import StackSettings
+from foreword.types import Batch
+
+
+class Embedding(nn.Module):
+    """The sum of token, position and segment embeddings, normalised and dropped out.
+
+    Args:
+        settings: widths and choices.
+        vocab: number of tokens.
+    """
+
+    def __init__(self, settings: StackSettings, vocab: int) -> None:
+        super().__init__()
+        self.token = nn.Embedding(vocab, settings.d_model)
+        self.segment = (
+            nn.Embedding(settings.segments, settings.d_model) if settings.segments else None
+        )
+        self.norm = (
+            build_norm(settings.norm, settings.d_model, settings.norm_eps, bias=settings.bias)
+            if settings.normalise_embedding
+            else nn.Identity()
+        )
+        self.dropout = nn.Dropout(settings.dropout)
+
+    def forward(self, batch: Batch, position: PositionScheme) -> Tensor:
+        """The batch's ids as vectors, (batch, length, d_model), in the compute dtype."""
+        x = self.token(batch.ids)
+        places = position.embed(batch.positions)
+        if places is not None:
+            x = x + places
+        if self.segment is not None:
+            segments = batch.segments
+            x = x + (self.segment.weight[0] if segments is None else self.segment(segments))
+        x = self.norm(x)
+        kind = x.device.type
+        # Under autocast the residual stream runs in the low precision too.
+        if torch.is_autocast_enabled(kind):
+            x = x.to(torch.get_autocast_dtype(kind))
+        dropped: Tensor = self.dropout(x)
+        return dropped

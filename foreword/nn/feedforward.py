@@ -1,0 +1,44 @@
+"""The feed-forward half of a block: one hidden layer, gated or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "geglu": F.gelu,
+    "geglu_tanh": partial(F.gelu, approximate="tanh"),
+    "swiglu": F.silu,
+}
+
+
+class FeedForward(nn.Module):
+    """`wide` to d_ff, activation, `narrow` back to d_model.
+
+    The gated forms (GeGLU, SwiGLU; Shazeer 2020) multiply the activation with a second linear
+    map of the input; both maps stand in `wide`, activation first.
+    """
+
+    def __init__(self, d_model: int, d_ff: int, activation: str, *, bias: bool) -> None:
+        super().__init__()
+        self.is_gated = activation in ("geglu", "geglu_tanh", "swiglu")
+        self.activation = ACTIVATIONS[activation]
+        self.wide = nn.Linear(d_model, d_ff * (2 if self.is_gated else 1), bias=bias)
+        self.narrow = nn.Linear(d_ff, d_model, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., d_model) -> (..., d_model)."""
+        hidden = self.wide(x)  # (..., d_ff) or (..., 2 d_ff)
+        if self.is_gated:
+            hidden, gate = hidden.chunk(2, dim=-1)
+            hidden = self.activation(hidden) * gate
+        else:
+            hidden = self.activation(hidden)
+        narrow: Tensor = self.narrow(hidden)
+        return narrow

@@ -1,0 +1,68 @@
+"""The head that predicts tokens, and the one loss of all objectives that predict them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from foreword.nn.cross_entropy import cross_entropy
+from foreword.nn.embedding import Embedding
+from foreword.nn.norm import build_norm
+from foreword.nn.stack import StackSettings
+from foreword.types import Batch, Loss
+
+
+class TokenHead(nn.Module):
+    """States to scores over the vocabulary.
+
+    Args:
+        settings: of the backbone; says whether the output layer is its embedding.
+        embedding: of the backbone.
+        transform: a dense layer, GELU and LayerNorm before the output layer (BERT).
+        bias: a bias per token.
+    """
+
+    def __init__(
+        self,
+        settings: StackSettings,
+        embedding: Embedding,
+        *,
+        transform: bool = False,
+        bias: bool = False,
+    ) -> None:
+        super().__init__()
+        vocab, d_model = embedding.token.weight.shape
+        self.transform: nn.Module = nn.Identity()
+        if transform:
+            norm = build_norm(settings.norm, d_model, settings.norm_eps, bias=settings.bias)
+            self.transform = nn.Sequential(
+                nn.Linear(d_model, d_model, bias=settings.bias), nn.GELU(), norm
+            )
+        weight = embedding.token.weight
+        self.weight = weight if settings.tied else nn.Parameter(torch.empty_like(weight))
+        self.bias = nn.Parameter(torch.zeros(vocab)) if bias else None
+        self.scale = d_model**-0.5 if settings.scale_logits else 1.0
+
+    def _states(self, states: Tensor) -> Tensor:
+        transformed: Tensor = self.transform(states)
+        return transformed * self.scale if self.scale != 1.0 else transformed
+
+    def forward(self, states: Tensor) -> Tensor:
+        """(..., d_model) -> logits (..., vocab)."""
+        return F.linear(self._states(states), self.weight, self.bias)
+
+    def loss(self, states: Tensor, batch: Batch) -> Loss:
+        """Cross-entropy where the batch's weights are positive; the rest is not computed.
+
+        Args:
+            states: (batch, length, d_model).
+            batch: with targets and weights.
+        """
+        where = batch.weights.flatten().nonzero().squeeze(1)  # (predictions,)
+        weights = batch.weights.flatten()[where]
+        chosen = self._states(states.flatten(0, 1)[where])
+        total = cross_entropy(
+            chosen, self.weight, self.bias, batch.targets.flatten()[where], weights
+        )
+        return Loss(total, weights.sum())

@@ -1,0 +1,128 @@
+"""A mask is a function: `allows(b, h, i, j)` says whether query `i` may look at key `j`.
+
+Masks combine with `&` and `|`. One description serves three engines: a dense tensor for SDPA
+(`dense`), FlexAttention's block mask (`allows` is its `mask_mod`), and the tests' slow reference,
+which asks one position at a time.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Mask(ABC):
+    """Which query may look at which key."""
+
+    @abstractmethod
+    def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
+        """True where query `i` of head `h` in row `b` may look at key `j`; broadcasts."""
+
+    def __and__(self, other: Mask) -> Mask:
+        if isinstance(self, Full):
+            return other
+        return self if isinstance(other, Full) else And(self, other)
+
+    def __or__(self, other: Mask) -> Mask:
+        return self if isinstance(self, Full) else Or(self, other)
+
+    def dense(self, batch: int, queries: int, keys: int, device: torch.device) -> Tensor:
+        """The mask as a tensor, (batch or 1, 1, queries, keys) bool."""
+        b = torch.arange(batch, device=device)[:, None, None, None]
+        h = torch.zeros(1, 1, 1, 1, dtype=torch.long, device=device)
+        i = torch.arange(queries, device=device)[None, None, :, None]
+        j = torch.arange(keys, device=device)[None, None, None, :]
+        allowed: Tensor = self.allows(b, h, i, j)
+        return allowed.expand(allowed.shape[0], 1, queries, keys)
+
+
+@dataclass(frozen=True)
+class Full(Mask):
+    """Everything sees everything: the encoder."""
+
+    def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
+        """Always."""
+        return (i >= 0) & (j >= 0)
+
+
+@dataclass(frozen=True)
+class Causal(Mask):
+    """No look into the future: the decoder. `offset` keys stand before the first query."""
+
+    offset: int = 0
+
+    def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
+        """Key at or before the query."""
+        return j <= i + self.offset
+
+
+@dataclass(frozen=True)
+class SameDocument(Mask):
+    """Texts packed in one row do not see each other.
+
+    Attributes:
+        queries: document of each query, (batch, queries) int64.
+        keys: document of each key, (batch, keys) int64.
+    """
+
+    queries: Any
+    keys: Any
+
+    def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
+        """Query and key in the same document; padding (-1) sees padding, so no row is empty."""
+        return self.queries[b, i] == self.keys[b, j]
+
+
+@dataclass(frozen=True)
+class Prefix(Mask):
+    """Keys in the prefix are seen by all: with `Causal() |`, the prefix decoder.
+
+    Attributes:
+        is_prefix: (batch, keys) bool.
+    """
+
+    is_prefix: Any
+
+    def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
+        """Key in the prefix."""
+        return self.is_prefix[b, j] & (i >= 0)
+
+
+@dataclass(frozen=True)
+class Window(Mask):
+    """Only keys at most `radius` positions away (Longformer's and ModernBERT's local attention)."""
+
+    radius: int
+    offset: int = 0
+
+    def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
+        """Key near the query."""
+        return (i + self.offset - j <= self.radius) & (j - i - self.offset <= self.radius)
+
+
+@dataclass(frozen=True)
+class And(Mask):
+    """What both masks allow."""
+
+    left: Mask
+    right: Mask
+
+    def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
+        """Allowed by the left and by the right."""
+        return self.left.allows(b, h, i, j) & self.right.allows(b, h, i, j)
+
+
+@dataclass(frozen=True)
+class Or(Mask):
+    """What one of the masks allows."""
+
+    left: Mask
+    right: Mask
+
+    def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
+        """Allowed by the left or by the right."""
+        return self.left.allows(b, h, i, j) | self.right.allows(b, h, i, j)

@@ -1,0 +1,50 @@
+"""A model: a backbone and the heads that an objective asks for."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from torch import nn
+
+from foreword.nn.heads import TokenHead
+from foreword.nn.stack import StackSettings
+from foreword.types import Batch, Hidden
+
+
+class Backbone(nn.Module):
+    """What reads a batch: `forward(batch, memory) -> Hidden`.
+
+    Attributes:
+        settings: the kind it was built from.
+        embedding: of tokens, which heads may share.
+    """
+
+    settings: StackSettings
+    embedding: Any
+
+    def forward(self, batch: Batch, memory: Any = None) -> Hidden:
+        """States of every position of the batch, (batch, length, d_model)."""
+        raise TypeError(f"{type(self).__name__} is abstract")
+
+
+class Model(nn.Module):
+    """A backbone and its heads, by name.
+
+    Args:
+        backbone: reads batches.
+        heads: what an objective's `heads` returned.
+    """
+
+    def __init__(self, backbone: Backbone, heads: nn.ModuleDict) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.heads = heads
+
+    @property
+    def token_head(self) -> TokenHead:
+        """The head that predicts tokens."""
+        return cast(TokenHead, self.heads["token"])
+
+    def count_parameters(self) -> int:
+        """Parameters, shared ones counted once."""
+        return sum(p.numel() for p in self.parameters())

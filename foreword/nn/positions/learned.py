@@ -1,0 +1,48 @@
+"""Learned absolute positions: a vector per place, added to the embedding (BERT, GPT)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from foreword.nn.position import PositionScheme
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A learned vector per position.
+
+    Attributes:
+        length: number of positions; longer texts are refused.
+
+    Reference: Gehring et al. 2017, section 3.1; Devlin et al. 2019, section 3.
+    """
+
+    length: int = 512
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise ValueError(f"length: must be at least 1, got {self.length}")
+
+    @property
+    def limit(self) -> int | None:
+        """The table's length."""
+        return self.length
+
+    def build(self, d_model: int, heads: int, d_head: int, *, is_causal: bool) -> PositionScheme:
+        """The module with its table (length, d_model)."""
+        return LearnedPositions(self.length, d_model)
+
+
+class LearnedPositions(PositionScheme):
+    """Adds `table[position]`."""
+
+    def __init__(self, length: int, d_model: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(length, d_model)
+
+    def embed(self, positions: Tensor) -> Tensor | None:
+        """(batch, length) -> (batch, length, d_model)."""
+        vectors: Tensor = self.table(positions)
+        return vectors

@@ -1,0 +1,25 @@
+"""No positions: a causal model can still count by its mask; an encoder sees a bag of words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from foreword.nn.position import PositionScheme
+
+
+@dataclass(frozen=True)
+class None_:  # noqa: N801 - `None` is a keyword
+    """No positions (Haviv et al. 2022, for decoders)."""
+
+    @property
+    def limit(self) -> int | None:
+        """None: any length."""
+        return None
+
+    def build(self, d_model: int, heads: int, d_head: int, *, is_causal: bool) -> PositionScheme:
+        """A scheme that does nothing."""
+        return NoPositions()
+
+
+class NoPositions(PositionScheme):
+    """Does nothing."""

@@ -1,0 +1,55 @@
+"""Rotary positions: queries and keys are rotated by their place, so scores see differences."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from foreword.nn.position import PositionScheme
+
+
+@dataclass(frozen=True)
+class Rotary:
+    """Rotates the pair (x_i, x_{i + d/2}) of each head by place / base^(2i / d_head).
+
+    Attributes:
+        base: the longest wavelength is 2 pi times this.
+
+    Reference: Su et al. 2021, section 3.2.
+    Differs from the paper: pairs are half a head apart, as in GPT-NeoX and Llama, rather than
+    neighbours; the same up to a fixed permutation of dimensions.
+    """
+
+    base: float = 10_000.0
+
+    @property
+    def limit(self) -> int | None:
+        """None: any length."""
+        return None
+
+    def build(self, d_model: int, heads: int, d_head: int, *, is_causal: bool) -> PositionScheme:
+        """The module, without parameters."""
+        if d_head % 2:
+            raise ValueError(f"d_head: rotary positions need an even number, got {d_head}")
+        return RotaryPositions(self.base, d_head)
+
+
+class RotaryPositions(PositionScheme):
+    """Rotates queries and keys."""
+
+    def __init__(self, base: float, d_head: int) -> None:
+        super().__init__()
+        self.base, self.d_head = base, d_head
+
+    def rotate(self, x: Tensor, start: int) -> Tensor:
+        """(batch, heads, length, d_head) -> the same, rotated in float32."""
+        half, length = self.d_head // 2, x.shape[2]
+        steps = torch.arange(half, device=x.device, dtype=torch.float32)
+        places = torch.arange(start, start + length, device=x.device, dtype=torch.float32)
+        angles = places[:, None] * torch.exp(-math.log(self.base) / half * steps)  # (length, half)
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        left, right = x[..., :half], x[..., half:]
+        return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)

@@ -1,0 +1,52 @@
+"""Sinusoidal absolute positions: fixed waves of geometric wavelengths (the first Transformer)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from foreword.nn.position import PositionScheme
+
+
+@dataclass(frozen=True)
+class Sinusoidal:
+    """sin and cos of position / base^(2i / d_model), added to the embedding.
+
+    Attributes:
+        base: the longest wavelength is 2 pi times this.
+
+    Reference: Vaswani et al. 2017, section 3.5.
+    Differs from the paper: sines first, then cosines, rather than interleaved; the same up to a
+    fixed permutation of dimensions.
+    """
+
+    base: float = 10_000.0
+
+    @property
+    def limit(self) -> int | None:
+        """None: any length."""
+        return None
+
+    def build(self, d_model: int, heads: int, d_head: int, *, is_causal: bool) -> PositionScheme:
+        """The module, without parameters."""
+        if d_model % 2:
+            raise ValueError(f"d_model: sinusoidal positions need an even number, got {d_model}")
+        return SinusoidalPositions(self.base, d_model)
+
+
+class SinusoidalPositions(PositionScheme):
+    """Adds the waves."""
+
+    def __init__(self, base: float, d_model: int) -> None:
+        super().__init__()
+        self.base, self.d_model = base, d_model
+
+    def embed(self, positions: Tensor) -> Tensor | None:
+        """(batch, length) -> (batch, length, d_model)."""
+        half = self.d_model // 2
+        steps = torch.arange(half, device=positions.device, dtype=torch.float32)
+        angles = positions[..., None] * torch.exp(-math.log(self.base) / half * steps)
+        return torch.cat([angles.sin(), angles.cos()], dim=-1)

@@ -1,0 +1,69 @@
+"""T5's relative bias: one learned number per head and bucket of distance, added to scores."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from foreword.nn.position import PositionScheme
+
+
+@dataclass(frozen=True)
+class T5Bias:
+    """A bias per head and bucket of distance, shared by the layers of a stack.
+
+    Near distances have a bucket each; far ones share buckets of logarithmic width, all beyond
+    `max_distance` the last.
+
+    Attributes:
+        buckets: number of buckets; half for each direction where the mask is not causal.
+        max_distance: distances from here on share one bucket.
+
+    Reference: Raffel et al. 2020, section 2.1.
+    """
+
+    buckets: int = 32
+    max_distance: int = 128
+
+    @property
+    def limit(self) -> int | None:
+        """None: any length."""
+        return None
+
+    def build(self, d_model: int, heads: int, d_head: int, *, is_causal: bool) -> PositionScheme:
+        """The module with its table (buckets, heads)."""
+        return T5BiasPositions(self, heads, is_causal=is_causal)
+
+
+def bucket(distance: Tensor, settings: T5Bias, *, is_causal: bool) -> Tensor:
+    """The bucket of each `distance` = key place - query place; any shape, int64."""
+    buckets = settings.buckets
+    if is_causal:
+        offset, distance = torch.zeros_like(distance), (-distance).clamp(min=0)
+    else:
+        buckets //= 2
+        offset, distance = (distance > 0).long() * buckets, distance.abs()
+    exact = buckets // 2
+    ratio = torch.log(distance.clamp(min=1).float() / exact) / math.log(
+        settings.max_distance / exact
+    )
+    far = (exact + (ratio * (buckets - exact)).long()).clamp(max=buckets - 1)
+    return offset + torch.where(distance < exact, distance, far)
+
+
+class T5BiasPositions(PositionScheme):
+    """Adds `table[bucket(key - query)]` to the scores."""
+
+    def __init__(self, settings: T5Bias, heads: int, *, is_causal: bool) -> None:
+        super().__init__()
+        self.settings, self.is_causal = settings, is_causal
+        self.table = nn.Embedding(settings.buckets, heads)
+
+    def bias(self, queries: Tensor, keys: Tensor) -> Tensor | None:
+        """(queries,), (keys,) -> (heads, queries, keys)."""
+        distance = keys[None, :] - queries[:, None]
+        found = bucket(distance, self.settings, is_causal=self.is_causal)
+        return torch.einsum("qkh->hqk", self.table(found))

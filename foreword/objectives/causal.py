@@ -1,0 +1,41 @@
+"""Predict each token from those before it: the language model of n-grams, LSTMs and GPT."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import nn
+
+from foreword.data.rng import RowRng
+from foreword.nn.heads import TokenHead
+from foreword.nn.model import Backbone, Model
+from foreword.types import Batch, Example, Loss, Rows, Tokens, Vocab
+
+
+@dataclass(frozen=True)
+class Causal:
+    """The whole row is the target; the layout makes each token see only what stands before it.
+
+        ids      [ 7  8  9  4  2]
+        inputs   [ 7  8  9  4  2]
+        targets  [ 8  9  4  2  .]          . is not scored
+
+    With layout `decoder`. The first token of a document is not predicted unless the packing puts
+    a token `before` it.
+
+    Reference: Radford et al. 2018, section 3.1.
+    """
+
+    def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
+        """Nothing is hidden: the target is the row; all but padding counts."""
+        weights = (rows.documents >= 0).astype(np.float32)
+        return Example(None, Tokens(rows.ids, rows.documents, rows.positions), weights)
+
+    def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
+        """The output layer, without transform and bias as in GPT-2."""
+        return nn.ModuleDict({"token": TokenHead(backbone.settings, backbone.embedding)})
+
+    def loss(self, model: Model, batch: Batch) -> Loss:
+        """Cross-entropy of the next token, in nats."""
+        return model.token_head.loss(model.backbone(batch).states, batch)

@@ -1,0 +1,98 @@
+"""Hide some tokens and predict them from both sides: BERT's cloze."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import nn
+
+from foreword.data.rng import RowRng
+from foreword.nn.heads import TokenHead
+from foreword.nn.model import Backbone, Model
+from foreword.types import Array, Batch, Example, Loss, Rows, Tokens, Vocab
+
+
+@dataclass(frozen=True)
+class Masked:
+    """A share of the tokens is chosen; most become [MASK], some a random token, some stay.
+
+        ids      [ 7  8  9  4  2]          [MASK] is 3
+        inputs   [ 7  3  9  4  2]
+        targets  [ .  8  .  .  .]          . is not scored
+
+    With layout `encoder`. Special tokens are never chosen. Choices depend on the row's place in
+    the order of training, so each epoch has fresh ones (RoBERTa's dynamic masking).
+
+    Attributes:
+        rate: share of each row's ordinary tokens that is predicted, at least one.
+        mask: share of these that becomes [MASK].
+        random: share of these that becomes a random ordinary token; the rest stays as it is.
+        whole_words: choose words, all their pieces at once.
+        transform: BERT's dense layer, GELU and LayerNorm before the output layer.
+
+    Reference: Devlin et al. 2019, section 3.1; Liu et al. 2019, section 4.1.
+    Differs from the paper: with whole words, a row's last chosen word may pass the share.
+    """
+
+    rate: float = 0.15
+    mask: float = 0.8
+    random: float = 0.1
+    whole_words: bool = False
+    transform: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate <= 1:
+            raise ValueError(f"rate: must be in (0, 1], got {self.rate}")
+        if min(self.mask, self.random) < 0 or self.mask + self.random > 1 + 1e-9:
+            raise ValueError(
+                f"mask: mask and random are shares of what is chosen and at most 1 together, "
+                f"got {self.mask} and {self.random}"
+            )
+
+    def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
+        """Inputs with tokens hidden, targets at the same positions."""
+        length = rows.ids.shape[1]
+        chosen = self._choose(rows, rng.uniform(length), vocab)
+        fate = rng.uniform(length)
+        ordinary = np.flatnonzero(~vocab.is_special)
+        random_ids = ordinary[rng.integers(len(ordinary), length)]
+        inputs = np.where(chosen & (fate < self.mask), vocab.id("[MASK]"), rows.ids)
+        is_random = chosen & (fate >= self.mask) & (fate < self.mask + self.random)
+        inputs = np.where(is_random, random_ids, inputs)
+        return Example(
+            source=Tokens(inputs, rows.documents, rows.positions),
+            target=Tokens(rows.ids, rows.documents, rows.positions),
+            weights=chosen.astype(np.float32),
+            is_aligned=True,
+        )
+
+    def _choose(self, rows: Rows, draws: Array, vocab: Vocab) -> Array:
+        """Which tokens are predicted, (batch, length) bool: exactly the share of each row."""
+        candidates = ~vocab.is_special[rows.ids] & (rows.documents >= 0)
+        wanted = np.rint(self.rate * candidates.sum(1)).astype(np.int64)
+        wanted = np.minimum(np.maximum(wanted, 1), candidates.sum(1))[:, None]
+        if not self.whole_words:
+            draws = np.where(candidates, draws, 2.0)
+            ordered = np.sort(draws, axis=1)
+            last = np.take_along_axis(ordered, np.maximum(wanted - 1, 0), axis=1)
+            return np.asarray(candidates & (draws <= last) & (wanted > 0))
+        # A word's pieces share the draw of its first piece, so sorting keeps them together.
+        first = vocab.starts_word[rows.ids] | ~candidates | (rows.positions == 0)
+        first[:, 0] = True
+        column = np.arange(rows.ids.shape[1])
+        start = np.maximum.accumulate(np.where(first, column, 0), axis=1)
+        draws = np.where(candidates, np.take_along_axis(draws, start, axis=1), 2.0)
+        order = np.argsort(draws, axis=1, kind="stable")
+        rank = np.empty_like(order)
+        np.put_along_axis(rank, order, np.broadcast_to(column, order.shape), axis=1)
+        return np.asarray(candidates & (np.take_along_axis(rank, start, axis=1) < wanted))
+
+    def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
+        """The output layer with a bias per token, after BERT's transform."""
+        head = TokenHead(backbone.settings, backbone.embedding, transform=self.transform, bias=True)
+        return nn.ModuleDict({"token": head})
+
+    def loss(self, model: Model, batch: Batch) -> Loss:
+        """Cross-entropy of the chosen tokens, in nats."""
+        return model.token_head.loss(model.backbone(batch).states, batch)

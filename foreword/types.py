@@ -1,0 +1,191 @@
+"""The records that travel down the road, frozen, with their shapes.
+
+    text files -> Document -> token shards -> Rows -> Example -> Batch -> Hidden -> Loss
+
+Arrays are numpy on the data side (`Rows`, `Example`) and torch tensors on the model side; a
+`Batch` is built from numpy arrays and becomes tensors with `to`. Padding has document -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foreword.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Array = NDArray[Any]
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One text and where it came from (`wiki.jsonl:17`), for messages."""
+
+    text: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Vocab:
+    """What objectives and packings know of a tokenizer.
+
+    Attributes:
+        size: number of ids, special tokens included.
+        special: id by name, `"[MASK]"` -> 4; sentinels not included.
+        sentinels: ids of `<extra_id_0>`, `<extra_id_1>`, ..., in order; (sentinels,) int64.
+        is_special: true for special tokens and sentinels, which are never corrupted; (size,) bool.
+        starts_word: true where a token begins a word; (size,) bool.
+    """
+
+    size: int
+    special: Mapping[str, int]
+    sentinels: Array
+    is_special: Array
+    starts_word: Array
+
+    def id(self, name: str) -> int:
+        """The id of the special token `name`.
+
+        Raises:
+            UserError: the tokenizer lacks it.
+        """
+        if name not in self.special:
+            raise UserError(
+                f"the tokenizer has no special token {name}{nearest(name, self.special)}"
+            )
+        return self.special[name]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Packed rows of tokens, before any objective.
+
+    Attributes:
+        ids: (batch, length) int64.
+        documents: number of the document within its row, -1 for padding; (batch, length) int64.
+        positions: position within the document's piece in this row; (batch, length) int64.
+        numbers: the row's place in the order of training, never used twice; (batch,) int64.
+    """
+
+    ids: Array
+    documents: Array
+    positions: Array
+    numbers: Array
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A side of an example: ids, documents and positions, each (batch, length) int64."""
+
+    ids: Array
+    documents: Array
+    positions: Array
+
+
+@dataclass(frozen=True)
+class Example:
+    """What an objective asks for, apart from any architecture: read `source`, predict `target`.
+
+    Attributes:
+        source: what is read, or None where the target is all there is (causal).
+        target: what is predicted; with `is_aligned`, at the same positions as the source.
+        weights: 1 where a target counts, else 0; (batch, target length) float32.
+        is_aligned: target i is predicted at source position i (masked language models).
+    """
+
+    source: Tokens | None
+    target: Tokens
+    weights: Array
+    is_aligned: bool = False
+
+
+class Mask(Protocol):
+    """Which query may look at which key: `allows(b, h, i, j)`; see `foreword.nn.masks`."""
+
+    def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
+        """True where query `i` of head `h` in row `b` may attend to key `j`; broadcasts."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a model reads.
+
+    Attributes:
+        ids: (batch, length) int64.
+        positions: (batch, length) int64.
+        mask: which position may look at which.
+        targets: (batch, length) int64, or None where nothing is predicted.
+        weights: 1 where the target counts; (batch, length) float32.
+        source: what the encoder of an encoder-decoder reads.
+        cross_mask: which target position may look at which source position.
+        segments: number of the segment (0 or 1 in a pair), (batch, length) int64; None is all 0.
+    """
+
+    ids: Any
+    positions: Any
+    mask: Any
+    targets: Any = None
+    weights: Any = None
+    source: Batch | None = None
+    cross_mask: Any = None
+    segments: Any = None
+
+    def to(self, device: Any) -> Batch:
+        """The same batch as tensors on `device`."""
+        return to_tensors(self, device)
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """What a backbone gives back.
+
+    Attributes:
+        states: (batch, length, d_model).
+        memory: the key-value cache or recurrent state to pass to the next call, or None.
+    """
+
+    states: Tensor
+    memory: Any = None
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A sum and a count, so that parts of a batch add up exactly.
+
+    Attributes:
+        total: sum over predictions, in nats; a scalar tensor.
+        weight: number of predictions; a scalar tensor.
+        parts: the same two for each term of a sum of objectives, and other counts to report.
+    """
+
+    total: Tensor
+    weight: Tensor
+    parts: Mapping[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+
+def to_tensors(record: Record, device: Any) -> Record:
+    """`record` (a frozen dataclass, nested) with its numpy arrays as tensors on `device`."""
+    import torch
+
+    def move(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            tensor = torch.from_numpy(value)
+            if getattr(device, "type", device) == "cuda":
+                return tensor.pin_memory().to(device, non_blocking=True)
+            return tensor.to(device)
+        if isinstance(value, torch.Tensor):
+            return value.to(device)
+        return to_tensors(value, device) if is_dataclass(value) else value
+
+    changes = {f.name: move(getattr(record, f.name)) for f in fields(record)}  # type: ignore[arg-type]
+    return replace(record, **changes)  # type: ignore[type-var]
