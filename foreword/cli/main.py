@@ -1,0 +1,95 @@
+"""The command line: one file per verb, and one way to fail.
+
+Exit status 0 for done, 2 for a user's mistake (one line that says what and how to mend it),
+1 for a fault of ours, 130 when interrupted. `--debug` shows the traceback.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from foreword import kinds
+from foreword.errors import UserError, nearest
+
+PLAIN = ("main", "console")
+
+
+def verbs() -> list[str]:
+    """The verbs: the files of this folder."""
+    return [name for name in kinds.names("cli") if name not in PLAIN]
+
+
+def assemble(wanted: str | None) -> typer.Typer:
+    """The application with the verb `wanted`, or with all of them to list in the help."""
+    app = typer.Typer(
+        name="foreword",
+        help="Pretrain language models of every classic family on your own text.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        cls=TyperGroup,
+    )
+    app.callback()(lambda: None)
+    for verb in verbs() if wanted is None else [wanted]:
+        name = f"{verb}_" if verb in ("import",) else verb
+        module = importlib.import_module(f"foreword.cli.{name}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=verb)
+        else:
+            app.command(verb)(getattr(module, name))
+    return app
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs the command line and leaves with its exit status."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    is_debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    sys.exit(run(words, is_debug=is_debug))
+
+
+def run(words: list[str], *, is_debug: bool = False) -> int:
+    """Runs one command; returns its exit status."""
+    try:
+        first = words[0] if words and not words[0].startswith("-") else None
+        if words[:1] == ["--version"]:
+            from foreword import __version__
+
+            sys.stdout.write(f"foreword {__version__}\n")
+            return 0
+        if first is not None and first not in verbs():
+            raise UserError(f"no command '{first}'{nearest(first, verbs())}")
+        result: Any = assemble(first)(words, standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except UserError as error:
+        return _fail(str(error), 2, is_debug=is_debug)
+    except typer.Exit as error:
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted", 130, is_debug=is_debug)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if hasattr(error, "format_message"):  # a usage error of the option parser
+            return _fail(error.format_message(), 2, is_debug=is_debug)
+        if isinstance(error, OSError) and error.filename is not None:
+            text = f"{error.filename}: {error.strerror}"
+            return _fail(text, 2, is_debug=is_debug)
+        text = f"a fault of Foreword's own: {type(error).__name__}: {error}; --debug shows where"
+        return _fail(text, 1, is_debug=is_debug)
+
+
+def _fail(text: str, status: int, *, is_debug: bool) -> int:
+    if is_debug:
+        traceback.print_exc()
+    sys.stderr.write(f"foreword: {' '.join(text.split())}\n")
+    return status

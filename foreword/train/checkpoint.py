@@ -1,0 +1,168 @@
+"""Checkpoints: atomic, with checksums, safetensors and JSON only.
+
+checkpoints/step-00001000/weights.safetensors    the model, each shared tensor once
+                          optimizer.safetensors  its state, by parameter name
+                          state.json             step, budget spent, counters
+                          manifest.json          version, sizes and checksums; written last
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from foreword import atomic
+from foreword.errors import UserError
+
+VERSION = 1
+
+
+def save(
+    folder: Path, model: nn.Module, optimizer: Optimizer | None, state: Mapping[str, Any]
+) -> None:
+    """Writes a checkpoint that appears under its name only when it is whole.
+
+    Raises:
+        UserError: the disk is full or the folder cannot be written.
+    """
+    with atomic.folder(folder) as part:
+        try:
+            save_file(weights_of(model), part / "weights.safetensors")
+            if optimizer is not None:
+                save_file(_optimizer_tensors(model, optimizer), part / "optimizer.safetensors")
+        except Exception as error:  # safetensors reports a full disk by an error of its own
+            if "SafetensorError" in type(error).__name__:
+                raise OSError(str(error)) from error
+            raise
+        (part / "state.json").write_text(json.dumps(dict(state)), encoding="utf-8")
+        files = {
+            file.name: {"bytes": file.stat().st_size, "blake2b": atomic.checksum(file)}
+            for file in sorted(part.iterdir())
+        }
+        manifest = {"foreword_checkpoint": VERSION, "files": files}
+        (part / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+
+
+def verify(folder: Path) -> None:
+    """Reads the manifest and checks every file against it.
+
+    Raises:
+        UserError: the checkpoint is damaged, or of another version.
+    """
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        version, files = manifest["foreword_checkpoint"], manifest["files"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{folder}: damaged: its manifest cannot be read") from error
+    if version != VERSION:
+        raise UserError(
+            f"{folder}: a checkpoint of version {version}; this Foreword reads version {VERSION}"
+        )
+    for name, wanted in files.items():
+        file = folder / name
+        if not file.is_file() or file.stat().st_size != wanted["bytes"]:
+            raise UserError(f"{folder}: damaged: {name} is missing or cut short")
+        if atomic.checksum(file) != wanted["blake2b"]:
+            raise UserError(f"{folder}: damaged: {name} does not match its checksum")
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter once, by the first of its names."""
+    return {name: p.detach().contiguous().cpu() for name, p in model.named_parameters()}
+
+
+def load_weights(folder: Path, model: nn.Module) -> None:
+    """Fills `model` from a checkpoint.
+
+    Raises:
+        UserError: a tensor is missing, left over, or of another shape.
+    """
+    stored = load_file(folder / "weights.safetensors")
+    parameters = dict(model.named_parameters())
+    for name in sorted(parameters.keys() ^ stored.keys()):
+        where = "the checkpoint has no" if name in parameters else "the model has no"
+        raise UserError(f"{folder}: {where} tensor {name}; the recipe is another one's")
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            if parameter.shape != stored[name].shape:
+                raise UserError(
+                    f"{folder}: {name} is {tuple(stored[name].shape)}, "
+                    f"and the recipe says {tuple(parameter.shape)}"
+                )
+            parameter.copy_(stored[name])
+
+
+def _optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+    names = {p: name for name, p in model.named_parameters()}
+    return {
+        f"{names[p]}/{key}": value.detach().contiguous().cpu()
+        for p, values in optimizer.state.items()
+        for key, value in values.items()
+        if isinstance(value, Tensor)
+    }
+
+
+def load_optimizer(folder: Path, model: nn.Module, optimizer: Optimizer) -> None:
+    """Puts an optimizer back to where it was."""
+    parameters = dict(model.named_parameters())
+    for path, value in load_file(folder / "optimizer.safetensors").items():
+        name, _, key = path.rpartition("/")
+        p = parameters[name]
+        # A step count stays where the optimizer made it; the rest lies beside its parameter.
+        optimizer.state[p][key] = value if value.ndim == 0 and not p.is_cuda else value.to(p.device)
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """The checkpoint's `state.json`."""
+    state: dict[str, Any] = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+    return state
+
+
+def all_in(run: Path) -> list[Path]:
+    """The checkpoints of a run, oldest first."""
+    return sorted(p for p in (run / "checkpoints").glob("step-*") if p.is_dir())
+
+
+def name_of(step: int) -> str:
+    """`step-00001000`."""
+    return f"step-{step:08d}"
+
+
+def newest(run: Path, warn: list[str] | None = None) -> Path:
+    """The newest checkpoint of a run that is whole.
+
+    Args:
+        run: the run folder.
+        warn: gets a line for each damaged checkpoint that was passed over.
+
+    Raises:
+        UserError: there is none.
+    """
+    damaged = []
+    for folder in reversed(all_in(run)):
+        try:
+            verify(folder)
+        except UserError as error:
+            damaged.append(str(error))
+            continue
+        if warn is not None:
+            warn.extend(f"{line}; the one before it is used" for line in damaged)
+        return folder
+    raise UserError(damaged[0] if damaged else f"{run}: holds no checkpoint")
+
+
+def prune(run: Path, keep: int, best: str | None) -> None:
+    """Deletes all checkpoints but the last `keep` and the best."""
+    for folder in all_in(run)[:-keep]:
+        if folder.name != best:
+            doomed = folder.with_name(f".{folder.name}.old")
+            folder.replace(doomed)  # renamed first: a kill leaves no half checkpoint by its name
+            shutil.rmtree(doomed, ignore_errors=True)

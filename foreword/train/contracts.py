@@ -1,0 +1,83 @@
+"""What training asks of an objective, a layout, a packing, an optimizer and a schedule."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import nn
+from torch.optim import Optimizer
+
+from foreword.data.rng import RowRng
+from foreword.data.shards import Shards
+from foreword.nn.model import Backbone, Model
+from foreword.types import Array, Batch, Example, Loss, Rows, Vocab
+
+
+class Objective(Protocol):
+    """What to predict: a kind in `objectives/`; its fields are its hyper-parameters."""
+
+    def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
+        """Pure and vectorised: the example of these rows."""
+
+    def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
+        """The parameters that it owns beside the backbone's."""
+
+    def loss(self, model: Model, batch: Batch) -> Loss:
+        """A sum in nats and a count."""
+
+
+class Layout(Protocol):
+    """How an example meets an architecture: a kind in `layouts/`."""
+
+    def arrange(self, example: Example, vocab: Vocab) -> Batch:
+        """Ids, targets, weights, positions, mask."""
+
+
+class Packed(Protocol):
+    """A corpus as rows, any of them at once."""
+
+    @property
+    def rows_per_epoch(self) -> int:
+        """How many rows show every token once."""
+
+    @property
+    def tokens_per_epoch(self) -> int:
+        """Tokens of the corpus, special ones included."""
+
+    def rows(self, numbers: Array) -> Rows:
+        """The rows with these places in the order of training, (batch,) int64."""
+
+
+class Packing(Protocol):
+    """How documents become rows: a kind in `data/packing/`."""
+
+    @property
+    def length(self) -> int:
+        """Tokens of a row."""
+
+    def open(self, shards: Shards, vocab: Vocab, seed: int, batch: int) -> Packed:
+        """The corpus as rows, in an order that depends on the seed alone."""
+
+
+class OptimizerSettings(Protocol):
+    """A kind in `train/optim/`."""
+
+    @property
+    def lr(self) -> float:
+        """The peak learning rate."""
+
+    def build(self, model: nn.Module) -> Optimizer:
+        """The optimizer over the model's parameters."""
+
+
+class Schedule(Protocol):
+    """A kind in `train/schedule/`."""
+
+    def factor(self, progress: float, step: int, total: float) -> float:
+        """What to multiply the peak learning rate with.
+
+        Args:
+            progress: share of the budget that is spent, 0 to 1.
+            step: steps done.
+            total: steps in all, estimated where the budget is not in steps.
+        """

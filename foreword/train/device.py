@@ -1,0 +1,70 @@
+"""Where and how numbers are computed: device, precision, threads, and how fast it multiplies."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from foreword.errors import UserError
+
+
+def choose_device(wanted: str) -> torch.device:
+    """`auto` is CUDA where there is one, else the CPU.
+
+    Raises:
+        UserError: the device asked for is not there.
+    """
+    if wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    is_there = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+    }
+    if not is_there[wanted]:
+        raise UserError(f"train.device: there is no '{wanted}' device here; use 'auto' or 'cpu'")
+    return torch.device(wanted)
+
+
+def choose_precision(wanted: str, device: torch.device) -> torch.dtype:
+    """`auto` is bf16 where the hardware multiplies it, else fp32."""
+    if wanted != "auto":
+        return torch.bfloat16 if wanted == "bf16" else torch.float32
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
+    has_bf16 = device.type == "cpu" and (
+        torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    )
+    return torch.bfloat16 if has_bf16 else torch.float32
+
+
+def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[Any]:
+    """The context in which a forward pass runs in `dtype`, weights staying in float32."""
+    if dtype == torch.float32:
+        return nullcontext()
+    return torch.autocast(device.type, dtype)
+
+
+def matmul_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:
+    """The measured rate of a large matrix product: what the machine can do at best."""
+    n = 8192 if device.type == "cuda" else 1024
+    a = torch.randn(n, n, device=device).to(dtype)
+    best = float("inf")
+    for _ in range(6):
+        start = time.perf_counter()
+        product: Tensor = a @ a
+        if device.type == "cuda":
+            product[0, 0].item()
+        best = min(best, time.perf_counter() - start)
+    return 2 * n**3 / best
+
+
+def describe(device: torch.device) -> str:
+    """The device in words."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type}, {torch.get_num_threads()} threads"

@@ -1,0 +1,106 @@
+"""Opening what was trained: a run folder or one of its checkpoints, ready to read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from foreword import config
+from foreword.errors import UserError
+from foreword.nn.model import Model
+from foreword.text.tokenizer import Tokenizer
+from foreword.train import checkpoint
+from foreword.train.device import choose_device, choose_precision
+from foreword.train.recipe import Recipe
+from foreword.types import Vocab
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A trained model with what belongs to it.
+
+    Attributes:
+        run: the run folder.
+        checkpoint: the checkpoint that was read.
+        recipe: resolved.
+        tokenizer: the run's.
+        vocab: of the tokenizer.
+        model: in evaluation mode, on `device`.
+        device: where it lies.
+        dtype: what it computes in.
+        state: of the checkpoint: step, tokens, ...
+        notes: damaged checkpoints that were passed over, a line each.
+    """
+
+    run: Path
+    checkpoint: Path
+    recipe: Recipe
+    tokenizer: Tokenizer
+    vocab: Vocab
+    model: Model
+    device: torch.device
+    dtype: torch.dtype
+    state: dict[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+def read_recipe(run: Path) -> Recipe:
+    """The resolved recipe of a run.
+
+    Raises:
+        UserError: the folder is no run.
+    """
+    if not (run / "recipe.toml").is_file():
+        what = "no such folder" if not run.exists() else "not a run folder (no recipe.toml)"
+        raise UserError(f"{run}: {what}")
+    return config.build(Recipe, config.read(run / "recipe.toml"))
+
+
+def read_state(run: Path) -> dict[str, Any]:
+    """The run's `run.json`: provenance."""
+    state: dict[str, Any] = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    return state
+
+
+def open_run(path: str | Path, device: str = "auto", precision: str = "fp32") -> Opened:
+    """Opens the newest whole checkpoint of a run folder, or the checkpoint folder given.
+
+    Args:
+        path: a run folder, or one of its `checkpoints/step-*`.
+        device: auto, cpu, cuda or mps.
+        precision: auto, bf16 or fp32; reading is done in fp32 unless asked.
+
+    Raises:
+        UserError: no such folder, no checkpoint, or a damaged one.
+    """
+    path = Path(path)
+    notes: list[str] = []
+    if path.parent.name == "checkpoints" and path.is_dir():
+        run, folder = path.parent.parent, path
+        checkpoint.verify(folder)
+    else:
+        run = path
+        read_recipe(run)
+        folder = checkpoint.newest(run, notes)
+    recipe = read_recipe(run)
+    tokenizer = Tokenizer.load(run / "tokenizer")
+    vocab = tokenizer.vocab
+    model = recipe.build(vocab)
+    checkpoint.load_weights(folder, model)
+    where = choose_device(device)
+    return Opened(
+        run=run,
+        checkpoint=folder,
+        recipe=recipe,
+        tokenizer=tokenizer,
+        vocab=vocab,
+        model=model.to(where).eval(),
+        device=where,
+        dtype=choose_precision(precision, where),
+        state=checkpoint.read_state(folder),
+        notes=tuple(notes),
+    )

@@ -1,0 +1,140 @@
+"""A recipe: every part of a run, as one frozen value that loads and saves as TOML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from foreword import config
+from foreword.data.prepare import PrepareSettings
+from foreword.data.reading import ReadSettings
+from foreword.errors import UserError
+from foreword.kinds import part
+from foreword.nn.model import Model
+from foreword.nn.stack import StackSettings
+from foreword.train.contracts import Layout, Objective, OptimizerSettings, Packing, Schedule
+from foreword.types import Vocab
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How long and how.
+
+    The budget is the first that is given of `hours`, `flops`, `tokens`, `steps`.
+
+    Attributes:
+        batch: sequences per step, over all micro-batches.
+        batch_tokens: tokens per step instead, rounded to whole rows; 0 for `batch`.
+        micro_batch: sequences computed at once; 0 chooses as many as the memory bears.
+        steps: budget in steps.
+        tokens: budget in tokens read.
+        flops: budget in floating-point operations.
+        hours: budget in hours of wall-clock time, evaluation included.
+        clip: greatest norm of the gradient; 0 for none.
+        seed: of weights, order, corruption and dropout.
+        precision: `auto` is bf16 where the hardware multiplies it faster, else fp32.
+        device: `auto` is CUDA where there is one, else the CPU; `mps` is untried.
+        compile: compile the blocks with torch.compile; `auto` on CUDA.
+        evaluations: how often in all the held-out loss is measured.
+        heldout_rows: at most so many rows of held-out text are scored each time.
+        checkpoints: how often in all a checkpoint is written.
+        keep: how many of the last checkpoints are kept, beside the best.
+        patience: so many non-finite steps in a row stop the run.
+    """
+
+    batch: int = 32
+    batch_tokens: int = 0
+    micro_batch: int = 0
+    steps: int = 10_000
+    tokens: int | None = None
+    flops: float | None = None
+    hours: float | None = None
+    clip: float = 1.0
+    seed: int = 1
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    compile: Literal["auto", "on", "off"] = "auto"
+    evaluations: int = 10
+    heldout_rows: int = 512
+    checkpoints: int = 10
+    keep: int = 2
+    patience: int = 5
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "steps", "evaluations", "checkpoints", "keep", "heldout_rows"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
+        for name in ("tokens", "flops", "hours"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"{name}: must be positive, got {value}")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Every part of a run.
+
+    Attributes:
+        description: one line for people.
+        tokenizer: a kind in `text/tokenizers/`.
+        read: how files become documents.
+        prepare: how documents become token shards.
+        packing: a kind in `data/packing/`.
+        model: a kind in `models/`.
+        objective: a kind in `objectives/`.
+        layout: a kind in `layouts/`.
+        optimizer: a kind in `train/optim/`.
+        schedule: a kind in `train/schedule/`.
+        train: budget, batch, precision.
+    """
+
+    model: StackSettings = part("models")
+    objective: Objective = part("objectives")
+    layout: Layout = part("layouts")
+    description: str = ""
+    tokenizer: Any = part("text/tokenizers", "wordpiece")
+    read: ReadSettings = field(default_factory=ReadSettings)
+    prepare: PrepareSettings = field(default_factory=PrepareSettings)
+    packing: Packing = part("data/packing", "documents")
+    optimizer: OptimizerSettings = part("train/optim", "adamw")
+    schedule: Schedule = part("train/schedule", "linear")
+    train: TrainSettings = field(default_factory=TrainSettings)
+
+    def __post_init__(self) -> None:
+        limit = self.model.position.limit
+        if limit is not None and self.packing.length > limit:
+            raise UserError(
+                f"packing.length: rows of {self.packing.length} tokens, but model.position has "
+                f"{limit} places; set model.position.length={self.packing.length}"
+            )
+
+    def build(self, vocab: Vocab) -> Model:
+        """The model, its weights not yet initialised; on torch's meta device it costs nothing."""
+        try:
+            backbone = self.model.build(vocab.size)
+            return Model(backbone, self.objective.heads(backbone, vocab))
+        except ValueError as error:
+            raise UserError(f"model.{error}") from error
+
+    @property
+    def rows_per_step(self) -> int:
+        """Sequences per step."""
+        if self.train.batch_tokens:
+            return max(1, round(self.train.batch_tokens / self.packing.length))
+        return self.train.batch
+
+    def dumps(self) -> str:
+        """The recipe as TOML; `load_recipe` reads an equal one."""
+        return config.dumps(config.to_table(self))
+
+
+def load_recipe(name: str | Path, assignments: Sequence[str] = ()) -> Recipe:
+    """A recipe from a file or by the name of a shipped one, with `--set` assignments on it.
+
+    Raises:
+        UserError: no such recipe, or a mistake in it; the key is named.
+    """
+    table = config.assign(config.read(config.find_recipe(str(name))), assignments)
+    return config.build(Recipe, table)

@@ -1,0 +1,18 @@
+"""A learning rate that rises and stays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from foreword.train.warmup import Warmup
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Warm-up, then the peak for good."""
+
+    warmup: Warmup = Warmup()
+
+    def factor(self, progress: float, step: int, total: float) -> float:
+        """What to multiply the peak learning rate with."""
+        return self.warmup.part(progress, step, total)[0]

@@ -1,0 +1,21 @@
+"""A learning rate that rises, and falls on half a cosine."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from foreword.train.warmup import Warmup
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """Warm-up, then half a cosine down to `floor` times the peak (GPT-3: 0.1)."""
+
+    warmup: Warmup = Warmup()
+    floor: float = 0.1
+
+    def factor(self, progress: float, step: int, total: float) -> float:
+        """What to multiply the peak learning rate with."""
+        rise, after = self.warmup.part(progress, step, total)
+        return rise * (self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * after)))

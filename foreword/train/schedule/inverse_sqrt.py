@@ -1,0 +1,21 @@
+"""A learning rate that rises, and falls with the root of the step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from foreword.train.warmup import Warmup
+
+
+@dataclass(frozen=True)
+class InverseSqrt:
+    """Warm-up, then peak * sqrt(warm-up steps / step) (Vaswani et al. 2017; T5)."""
+
+    warmup: Warmup = Warmup()
+
+    def factor(self, progress: float, step: int, total: float) -> float:
+        """What to multiply the peak learning rate with."""
+        rise, _ = self.warmup.part(progress, step, total)
+        first = self.warmup.steps or max(1.0, self.warmup.share * total)
+        return rise * math.sqrt(first / max(step + 1, first))

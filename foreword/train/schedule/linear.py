@@ -1,0 +1,20 @@
+"""A learning rate that rises, and falls on a line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from foreword.train.warmup import Warmup
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Warm-up, then straight down to `floor` times the peak when the budget ends (BERT)."""
+
+    warmup: Warmup = Warmup()
+    floor: float = 0.0
+
+    def factor(self, progress: float, step: int, total: float) -> float:
+        """What to multiply the peak learning rate with."""
+        rise, after = self.warmup.part(progress, step, total)
+        return rise * (1 - (1 - self.floor) * after)

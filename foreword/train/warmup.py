@@ -1,0 +1,35 @@
+"""The rise of the learning rate that every schedule begins with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Warmup:
+    """A linear rise from near 0 to 1.
+
+    Attributes:
+        steps: its length in steps; or
+        share: its length as a share of the budget, where `steps` is 0.
+    """
+
+    steps: int = 0
+    share: float = 0.05
+
+    def __post_init__(self) -> None:
+        if self.steps < 0:
+            raise ValueError(f"steps: must not be negative, got {self.steps}")
+        if not 0 <= self.share < 1:
+            raise ValueError(f"share: must be in [0, 1), got {self.share}")
+
+    def part(self, progress: float, step: int, total: float) -> tuple[float, float]:
+        """The rise's factor, 0 to 1, and how much of the time after it is spent, 0 to 1."""
+        if self.steps:
+            length = min(1.0, self.steps / max(total, 1.0))
+            rise = min(1.0, (step + 1) / self.steps)
+        else:
+            length = self.share
+            rise = min(1.0, (progress + 1 / max(total, 1.0)) / length) if length else 1.0
+        after = (progress - length) / (1 - length) if length < 1 else 0.0
+        return rise, min(1.0, max(0.0, after))
