@@ -8,7 +8,9 @@ The pattern is prepared once per forward pass and shared by the layers: a dense 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +22,19 @@ from foreword.nn.masks import Causal, Full, Mask
 from foreword.nn.position import PositionScheme
 
 Cache = tuple[Tensor, Tensor]  # keys and values, each (batch, heads, length, d_head)
+
+
+_dense_only: ContextVar[bool] = ContextVar("dense_only", default=False)
+
+
+@contextmanager
+def dense_only() -> Iterator[None]:
+    """Within it, masks are dense tensors on every device: to compare engines, to count FLOPs."""
+    token = _dense_only.set(True)
+    try:
+        yield
+    finally:
+        _dense_only.reset(token)
 
 
 @dataclass(frozen=True)
@@ -59,7 +74,7 @@ def prepare(
             return Pattern(is_causal=True)
         if queries == 1:
             return Pattern()  # one new query sees the whole cache
-    if flex:
+    if flex and not _dense_only.get():
         from torch.nn.attention.flex_attention import create_block_mask
 
         block = create_block_mask(mask.allows, batch, None, queries, keys, device=like.device)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,9 @@ from foreword.nn.feedforward import FeedForward
 from foreword.nn.masks import Mask
 from foreword.nn.norm import build_norm
 from foreword.nn.position import Position, PositionScheme
+
+if TYPE_CHECKING:
+    from foreword.nn.model import Backbone
 
 LayerMemory = tuple[Cache, Cache | None]  # of the row itself, and of the source
 
@@ -89,7 +92,7 @@ class StackSettings(ABC):
             raise ValueError(f"d_ff: must be at least 1, got {self.d_ff}")
 
     @abstractmethod
-    def build(self, vocab: int) -> nn.Module:
+    def build(self, vocab: int) -> Backbone:
         """The backbone for a vocabulary of `vocab` ids, its weights not yet initialised."""
 
     @property

@@ -101,7 +101,7 @@ def load_weights(folder: Path, model: nn.Module) -> None:
 
 
 def _optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
-    names = {p: name for name, p in model.named_parameters()}
+    names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
     return {
         f"{names[p]}/{key}": value.detach().contiguous().cpu()
         for p, values in optimizer.state.items()

@@ -1,0 +1,120 @@
+"""What a person sees while a run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.progress import Progress, TaskID
+
+from foreword.cli import console
+from foreword.errors import UserError
+
+
+def budget_assignments(
+    hours: float | None, tokens: float | None, steps: int | None, flops: float | None
+) -> list[str]:
+    """The budget options as `--set` assignments.
+
+    Raises:
+        UserError: more than one is given.
+    """
+    options = {"hours": hours, "tokens": tokens, "steps": steps, "flops": flops}
+    given = {name: value for name, value in options.items() if value is not None}
+    if len(given) > 1:
+        raise UserError(f"give one budget, not {len(given)}: {', '.join('--' + n for n in given)}")
+    return [f"train.{name}={value!r}" for name, value in given.items()]
+
+
+def carry_on(run: Path, *, as_json: bool) -> int:
+    """Trains what is left of a run, shown to whoever watches; returns the exit status."""
+    from foreword.evaluate.samples import samples
+    from foreword.train import log
+    from foreword.train.run import carry_on as train
+
+    with console.progress("training") as bar:
+        watcher = Watching(bar)
+        is_done = train(run, watcher, watcher.stage, samples)
+    last = {r["kind"]: r for r in log.read(run)}
+    if as_json:
+        console.emit({"run": str(run), "done": is_done, "last": last})
+    elif is_done:
+        console.say(f"done: {run}  (foreword report {run} shows it)")
+    else:
+        console.say(f"stopped and saved; 'foreword resume {run}' carries on")
+    return 0 if is_done else 130
+
+
+class Watching:
+    """Progress bars for the stages, a line per train record, a paragraph per evaluation."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        self._task: TaskID | None = None
+        self._printed = -1.0
+
+    def stage(self, name: str) -> Callable[[float, float], None]:
+        """Begins a stage; the function returned takes what is done and what is to be done."""
+        if not self._bar.disable:
+            self._begin(name)
+        else:
+            console.say(name)
+
+        def advance(done: float, total: float) -> None:
+            if self._task is not None:
+                self._bar.update(self._task, completed=done, total=total)
+
+        return advance
+
+    def note(self, text: str) -> None:
+        """A line worth reading."""
+        console.say(text)
+
+    def record(self, record: dict[str, Any], progress: float) -> None:
+        """A console line now and then, the bar always."""
+        if self._task is None or self._bar.tasks[self._task].description != "training":
+            self._begin("training")
+        kind = record["kind"]
+        if kind == "train":
+            self._train(record, progress)
+        elif kind == "heldout":
+            bits = record["bits_per_byte"]
+            console.say(
+                f"step {record['step']:>7,}  held-out loss {record['loss']:.4f}  "
+                f"perplexity {record['perplexity']:,.2f}"
+                + (f"  {bits:.3f} bits per byte" if bits is not None else "")
+            )
+        else:
+            for sample in record["samples"]:
+                console.say(f"    {sample['prompt']}  ->  {sample['text']}")
+
+    def samples(self) -> list[dict[str, str]]:
+        """The run adds these."""
+        return []
+
+    def _begin(self, name: str) -> None:
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+        self._task = self._bar.add_task(name, total=1.0, note="")
+
+    def _train(self, record: dict[str, Any], progress: float) -> None:
+        line = (
+            f"loss {record['loss']:.4f}  {record['tokens_per_second']:,.0f} tokens/s  "
+            f"{record['share_of_matmul']:.0%} of matmul speed"
+        )
+        if self._task is not None:
+            self._bar.update(self._task, completed=progress, note=line)
+        if progress >= self._printed + 0.025 or self._printed < 0:
+            self._printed = progress
+            left = record["seconds"] / progress * (1 - progress) if progress else 0.0
+            console.say(
+                f"step {record['step']:>7,}  {line}  lr {record['lr']:.2e}  "
+                f"{progress:4.0%}  {_clock(left)} left"
+            )
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}"

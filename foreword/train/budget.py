@@ -1,0 +1,67 @@
+"""How long a run is: in steps, tokens, FLOPs or hours, whichever is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from foreword.train.recipe import TrainSettings
+
+Unit = Literal["steps", "tokens", "flops", "hours"]
+
+
+@dataclass
+class Spent:
+    """What a run has used so far; it is stored in every checkpoint."""
+
+    steps: int = 0
+    tokens: int = 0
+    flops: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Budget:
+    """An amount of one unit.
+
+    Attributes:
+        unit: of `amount`.
+        amount: when the run ends.
+    """
+
+    unit: Unit
+    amount: float
+
+    @classmethod
+    def of(cls, settings: TrainSettings) -> Budget:
+        """The first given of hours, flops, tokens, steps."""
+        if settings.hours is not None:
+            return cls("hours", settings.hours)
+        if settings.flops is not None:
+            return cls("flops", settings.flops)
+        if settings.tokens is not None:
+            return cls("tokens", settings.tokens)
+        return cls("steps", settings.steps)
+
+    def progress(self, spent: Spent) -> float:
+        """The share that is spent, 0 to 1; the schedule goes by it, so it ends on time."""
+        used = {
+            "steps": float(spent.steps),
+            "tokens": float(spent.tokens),
+            "flops": spent.flops,
+            "hours": spent.seconds / 3600,
+        }[self.unit]
+        return min(1.0, used / self.amount)
+
+    def total_steps(self, spent: Spent) -> float:
+        """Steps in all: known, or estimated from the pace so far."""
+        if self.unit == "steps":
+            return self.amount
+        progress = self.progress(spent)
+        return spent.steps / progress if progress else 1000.0
+
+    def describe(self) -> str:
+        """In words: `10,000 steps`."""
+        if self.unit == "flops":
+            return f"{self.amount:.3g} FLOPs"
+        return f"{self.amount:,.6g} {self.unit}"

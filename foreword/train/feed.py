@@ -1,0 +1,93 @@
+"""From a step's number to its batches: a pure function, computed ahead in a thread."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from foreword.data.rng import RowRng
+from foreword.train.contracts import Packed
+from foreword.train.recipe import Recipe
+from foreword.types import Array, Batch, Vocab
+
+# Held-out rows draw their corruption from a seed of their own, the same at every evaluation.
+HELDOUT_SEED = 0x5EED
+
+
+@dataclass(frozen=True)
+class Feed:
+    """The batches of a run.
+
+    Attributes:
+        recipe: says batch size, objective, layout, seed.
+        packed: the corpus as rows.
+        vocab: of the tokenizer.
+        micro_batch: sequences computed at once.
+    """
+
+    recipe: Recipe
+    packed: Packed
+    vocab: Vocab
+    micro_batch: int
+
+    def micro_batches(self, step: int) -> list[Batch]:
+        """The batches that step number `step` (from 0) is made of."""
+        size = self.recipe.rows_per_step
+        numbers = np.arange(step * size, (step + 1) * size)
+        pieces = np.array_split(numbers, -(-size // self.micro_batch))
+        return [self.batch(piece, self.recipe.train.seed) for piece in pieces]
+
+    def batch(self, numbers: Array, seed: int) -> Batch:
+        """The batch of the rows with these places in the order of training."""
+        rows = self.packed.rows(numbers)
+        example = self.recipe.objective.corrupt(rows, RowRng(seed, numbers), self.vocab)
+        return self.recipe.layout.arrange(example, self.vocab)
+
+    def ahead(self, step: int, depth: int = 2) -> Generator[list[Batch]]:
+        """The micro-batches of `step`, `step` + 1, ..., made `depth` steps ahead in a thread."""
+        ready: queue.Queue[list[Batch] | BaseException] = queue.Queue(depth)
+        is_over = threading.Event()
+
+        def put(item: list[Batch] | BaseException) -> None:
+            while not is_over.is_set():
+                with contextlib.suppress(queue.Full):
+                    ready.put(item, timeout=0.1)
+                    return
+
+        def work() -> None:
+            try:
+                number = step
+                while not is_over.is_set():
+                    put(self.micro_batches(number))
+                    number += 1
+            except BaseException as error:  # it is raised again where the batches are used
+                put(error)
+
+        thread = threading.Thread(target=work, name="foreword-feed", daemon=True)
+        thread.start()
+        try:
+            while True:
+                item = ready.get()
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            is_over.set()
+            thread.join()
+
+    def heldout(self, limit: int) -> Iterator[Batch]:
+        """The first `limit` rows, the same ones with the same corruption every time."""
+        rows = min(limit, self.packed.rows_per_epoch)
+        for start in range(0, rows, self.micro_batch):
+            yield self.batch(np.arange(start, min(start + self.micro_batch, rows)), HELDOUT_SEED)
+
+
+def count_tokens(batch: Batch) -> int:
+    """Tokens that a batch makes the model read, source and target."""
+    source = 0 if batch.source is None else int(batch.source.ids.size)
+    return int(batch.ids.size) + source

@@ -1,0 +1,24 @@
+"""The floating-point operations of a step, counted on one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from foreword.nn.attention import dense_only
+from foreword.types import Batch, Loss
+
+
+def count(model: nn.Module, batch: Batch, loss_of: Callable[[Batch], Loss]) -> int:
+    """FLOPs of matrix products, forward and backward, that `batch` costs.
+
+    What is computed is counted, operation by operation: predictions left out of the softmax cost
+    nothing. A multiply and an add are two. Masked attention counts in full, as is usual.
+    """
+    device = next(model.parameters()).device
+    with dense_only(), FlopCounterMode(display=False) as counter:
+        loss_of(batch.to(device)).total.backward()  # type: ignore[no-untyped-call]
+    model.zero_grad(set_to_none=True)
+    return int(counter.get_total_flops())

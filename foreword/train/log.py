@@ -1,0 +1,45 @@
+"""`metrics.jsonl`: one JSON object a line, appended as a run goes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from foreword import atomic
+
+FILE = "metrics.jsonl"
+
+
+def append(run: Path, record: Mapping[str, Any]) -> None:
+    """Adds a line; numbers that are not finite become null, for JSON has none.
+
+    Raises:
+        UserError: the disk is full.
+    """
+    clean = {
+        k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()
+    }
+    with atomic.explained(run / FILE), (run / FILE).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(clean, ensure_ascii=False) + "\n")
+
+
+def read(run: Path) -> list[dict[str, Any]]:
+    """The records; a half-written last line is left out."""
+    if not (run / FILE).is_file():
+        return []
+    records = []
+    for line in (run / FILE).read_text(encoding="utf-8").splitlines():
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            continue
+    return records
+
+
+def rewind(run: Path, step: int) -> None:
+    """Forgets what was logged after `step`: a resumed run writes it again."""
+    kept = [record for record in read(run) if record.get("step", 0) <= step]
+    atomic.write_text(run / FILE, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in kept))

@@ -1,0 +1,349 @@
+"""From a recipe and text to a trained run, in reading order.
+
+start      writes the run folder: recipe.toml and run.json
+carry_on   tokenizer -> shards -> model -> loop; each stage is skipped where it is done already,
+           so a run that was killed at any moment carries on from where it stood
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import foreword
+from foreword import atomic
+from foreword.data.prepare import Prepared, prepare
+from foreword.data.reading import find_files, read_documents
+from foreword.data.shards import Shards
+from foreword.errors import UserError
+from foreword.nn.init import initialise
+from foreword.nn.model import Model
+from foreword.text.tokenizer import Tokenizer
+from foreword.train import checkpoint, log
+from foreword.train.device import choose_device, choose_precision, describe
+from foreword.train.feed import Feed
+from foreword.train.loop import Loop, Watcher
+from foreword.train.opened import read_recipe
+from foreword.train.recipe import Recipe
+from foreword.types import Rows, Vocab
+
+Stage = Callable[[str], Callable[[float, float], None]]  # a stage's name -> its progress callback
+Samples = Callable[[Model, Recipe, Tokenizer, Rows, torch.device], list[dict[str, str]]]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a run reads.
+
+    Attributes:
+        texts: files, folders, globs; or one folder that `prepare` wrote.
+        tokenizer: a folder or file, or None to train one.
+    """
+
+    texts: tuple[str, ...]
+    tokenizer: str | None = None
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Everything that training needs, built from a recipe and shards.
+
+    Attributes:
+        recipe: with every `auto` resolved.
+        tokenizer: the run's.
+        vocab: of the tokenizer.
+        model: initialised, on its device.
+        feed: of the training text.
+        heldout: of the held-out text, or None where it is shorter than a row.
+        device: where it runs.
+        dtype: what it computes in.
+    """
+
+    recipe: Recipe
+    tokenizer: Tokenizer
+    vocab: Vocab
+    model: Model
+    feed: Feed
+    heldout: Feed | None
+    device: torch.device
+    dtype: torch.dtype
+
+
+def start(recipe: Recipe, inputs: Inputs, run: Path) -> None:
+    """Writes the run folder.
+
+    Raises:
+        UserError: the folder already holds something, or there is no such text.
+    """
+    if run.exists() and (not run.is_dir() or any(run.iterdir())):
+        what = "already holds a run" if (run / "recipe.toml").exists() else "is not empty"
+        hint = f"; 'foreword resume {run}' carries on with it" if "run" in what else ""
+        raise UserError(f"{run}: {what}{hint}; choose another --out")
+    texts = tuple(str(Path(text).resolve()) for text in inputs.texts)
+    if not is_prepared(texts):
+        find_files(texts)
+    tokenizer = str(Path(inputs.tokenizer).resolve()) if inputs.tokenizer else None
+    if tokenizer is not None:
+        Tokenizer.load(tokenizer)
+    atomic.write_text(run / "recipe.toml", recipe.dumps())
+    provenance = {
+        "foreword": foreword.__version__,
+        "commit": _commit(),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "texts": list(texts),
+        "tokenizer": tokenizer,
+        "command": " ".join(["foreword", *sys.argv[1:]]),
+    }
+    atomic.write_text(run / "run.json", json.dumps(provenance, indent=1) + "\n")
+
+
+def carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None = None) -> bool:
+    """Runs what is left of a run, from nothing or from its newest checkpoint.
+
+    Returns:
+        True when the budget is spent, False when a signal asked to stop.
+
+    Raises:
+        UserError: bad text, an impossible recipe, a full disk; TrainingStoppedError.
+    """
+    recipe = read_recipe(run)
+    tokenizer, prepared = corpus(recipe, run, stage)
+    ready = make_ready(recipe, tokenizer, prepared)
+    if ready.recipe != recipe:
+        atomic.write_text(run / "recipe.toml", ready.recipe.dumps())
+    _note_data(run, prepared, ready)
+    watcher.note(describe_run(ready))
+    loop = Loop(
+        run,
+        ready.recipe,
+        ready.model,
+        ready.recipe.optimizer.build(ready.model),
+        ready.feed,
+        ready.heldout,
+        ready.dtype,
+        _bytes_per_token(ready, prepared),
+        _Looking(watcher, ready, samples),
+    )
+    if checkpoint.all_in(run):
+        notes: list[str] = []
+        newest = checkpoint.newest(run, notes)
+        for note in notes:
+            watcher.note(note)
+        loop.resume(newest)
+        watcher.note(f"carrying on from step {loop.progress.spent.steps:,}")
+    log.rewind(run, loop.progress.spent.steps)
+    if ready.recipe.train.compile == "on":
+        compile_blocks(ready.model)
+    return loop.train()
+
+
+def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared]:
+    """The run's tokenizer and shards, made where they are not there yet."""
+    provenance = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    texts, given = provenance["texts"], provenance["tokenizer"]
+    if is_prepared(texts):
+        prepared = Prepared.load(Path(texts[0]))
+        given = given or str(Path(texts[0]) / "tokenizer")
+    tokenizer = _tokenizer(recipe, run, texts, given, stage)
+    if not is_prepared(texts):
+        progress = stage("cutting text into tokens")
+        prepared = prepare(
+            texts, tokenizer, run / "shards", recipe.prepare, read=recipe.read, progress=progress
+        )
+    elif prepared.tokenizer_fingerprint != tokenizer.fingerprint:
+        raise UserError(f"{texts[0]}: these shards were made with another tokenizer")
+    return tokenizer, prepared
+
+
+def _tokenizer(
+    recipe: Recipe, run: Path, texts: Sequence[str], given: str | None, stage: Stage
+) -> Tokenizer:
+    folder = run / "tokenizer"
+    if (folder / "tokenizer.json").is_file():
+        return Tokenizer.load(folder)
+    if given is not None:
+        tokenizer = Tokenizer.load(given)
+    else:
+        stage("training the tokenizer")
+        documents = read_documents(texts, recipe.read)
+        tokenizer = recipe.tokenizer.train(document.text for document in documents)
+    tokenizer.save(folder)
+    return tokenizer
+
+
+def is_prepared(texts: Sequence[str]) -> bool:
+    """Whether the text given is one folder of shards that `prepare` wrote."""
+    return len(texts) == 1 and (Path(texts[0]) / "prepared.json").is_file()
+
+
+def make_ready(recipe: Recipe, tokenizer: Tokenizer, prepared: Prepared) -> Ready:
+    """Builds model and feeds, tries the objective on one row, resolves every `auto`.
+
+    Raises:
+        UserError: the text is shorter than a row, or the tokenizer lacks what the objective needs.
+    """
+    vocab = tokenizer.vocab
+    device = choose_device(recipe.train.device)
+    dtype = choose_precision(recipe.train.precision, device)
+    recipe = resolve(recipe, device, dtype)
+    feed = _feed(recipe, prepared.train, vocab)
+    feed.batch(torch.arange(1).numpy(), recipe.train.seed)
+    heldout = None
+    if prepared.heldout is not None and prepared.heldout.tokens_total >= recipe.packing.length:
+        heldout = _feed(recipe, prepared.heldout, vocab)
+    model = recipe.build(vocab)
+    initialise(model, recipe.train.seed)
+    return Ready(recipe, tokenizer, vocab, model.to(device), feed, heldout, device, dtype)
+
+
+def _feed(recipe: Recipe, shards: Shards, vocab: Vocab) -> Feed:
+    packed = recipe.packing.open(shards, vocab, recipe.train.seed, recipe.rows_per_step)
+    return Feed(recipe, packed, vocab, recipe.train.micro_batch or recipe.rows_per_step)
+
+
+def resolve(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> Recipe:
+    """The recipe with device, precision, compilation and micro-batch chosen for this machine.
+
+    A resumed run finds them chosen, so it computes as it did before.
+    """
+    train = recipe.train
+    compiles = train.compile
+    if compiles == "auto":
+        compiles = "on" if device.type == "cuda" else "off"
+    micro = train.micro_batch or _rows_that_fit(recipe, device)
+    train = replace(
+        train,
+        device="cuda" if device.type == "cuda" else "mps" if device.type == "mps" else "cpu",
+        precision="bf16" if dtype == torch.bfloat16 else "fp32",
+        compile=compiles,
+        micro_batch=min(micro, recipe.rows_per_step),
+    )
+    return replace(recipe, train=train)
+
+
+def _rows_that_fit(recipe: Recipe, device: torch.device) -> int:
+    """Sequences whose activations take a quarter of the memory, in a power of two.
+
+    About 34 d_model values of 2 bytes a layer and token are kept for backward (Korthikanti et al.
+    2022, section 4.1), and as much again of gradients and slack.
+    """
+    if device.type == "cuda":
+        memory = torch.cuda.get_device_properties(device).total_memory
+    else:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    layers = recipe.model.layers + (getattr(recipe.model, "decoder_layers", None) or 0)
+    row = 2 * 34 * 2 * recipe.model.d_model * layers * recipe.packing.length
+    rows = max(1, memory // 4 // row)
+    return 1 << (int(rows).bit_length() - 1)
+
+
+def compile_blocks(model: Model) -> None:
+    """Compiles each Transformer block in place; blocks of one shape share the code."""
+    from foreword.nn.stack import Block
+
+    for module in model.modules():
+        if isinstance(module, Block):
+            module.compile()
+
+
+def describe_run(ready: Ready) -> str:
+    """One line on what is about to run."""
+    recipe, precision = ready.recipe, ready.recipe.train.precision
+    pieces = -(-recipe.rows_per_step // recipe.train.micro_batch)
+    tokens = recipe.rows_per_step * recipe.packing.length
+    return (
+        f"{ready.model.count_parameters():,} parameters, vocabulary {ready.vocab.size:,}; "
+        f"{tokens:,} tokens a step ({recipe.rows_per_step} rows of {recipe.packing.length}"
+        f"{f', in {pieces} micro-batches' if pieces > 1 else ''}); "
+        f"{precision} on {describe(ready.device)}"
+    )
+
+
+def _bytes_per_token(ready: Ready, prepared: Prepared) -> float | None:
+    """For bits per byte, where every token of the text is predicted; else None."""
+    if ready.heldout is None:
+        return None
+    batch = next(iter(ready.heldout.heldout(1)))
+    predicts_all = batch.source is None and float(batch.weights.mean()) > 0.9
+    return prepared.heldout_bytes_per_token if predicts_all else None
+
+
+def _note_data(run: Path, prepared: Prepared, ready: Ready) -> None:
+    file = run / "run.json"
+    provenance: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    provenance["data"] = prepared.summary()
+    provenance["parameters"] = ready.model.count_parameters()
+    provenance["computed_on"] = describe(ready.device)
+    provenance["precision"] = ready.recipe.train.precision
+    atomic.write_text(file, json.dumps(provenance, indent=1) + "\n")
+
+
+class _Looking:
+    """The watcher, with what the model says added."""
+
+    def __init__(self, watcher: Watcher, ready: Ready, samples: Samples | None) -> None:
+        self._watcher, self._ready, self._samples = watcher, ready, samples
+
+    def note(self, text: str) -> None:
+        self._watcher.note(text)
+
+    def record(self, record: dict[str, Any], progress: float) -> None:
+        self._watcher.record(record, progress)
+
+    def samples(self) -> list[dict[str, str]]:
+        ready = self._ready
+        if self._samples is None or ready.heldout is None:
+            return []
+        rows = ready.heldout.packed.rows(torch.arange(3).numpy())
+        ready.model.eval()
+        try:
+            return self._samples(ready.model, ready.recipe, ready.tokenizer, rows, ready.device)
+        finally:
+            ready.model.train()
+
+
+def machine() -> dict[str, Any]:
+    """The machine, without its name or address."""
+    facts: dict[str, Any] = {
+        "system": platform.system(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+    if torch.cuda.is_available():
+        facts["gpu"] = torch.cuda.get_device_name()
+    return facts
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _commit() -> str | None:
+    """The commit of Foreword's own source, where it runs from a checkout."""
+    git = shutil.which("git")
+    root = Path(foreword.__file__).parent.parent
+    if git is None or not (root / ".git").exists():
+        return None
+    done = subprocess.run(
+        [git, "-C", str(root), "rev-parse", "--short", "HEAD"], capture_output=True, text=True
+    )
+    return done.stdout.strip() or None

@@ -1,0 +1,107 @@
+"""One step: gradients summed over micro-batches, divided once by the count, clipped, applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from foreword.train.device import autocast
+from foreword.types import Batch, Loss
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What one step did.
+
+    Attributes:
+        loss: nats per prediction.
+        weight: number of predictions.
+        grad_norm: of the mean gradient, before clipping.
+        is_finite: false where the step was skipped.
+        parts: nats per prediction of each named term.
+    """
+
+    loss: float
+    weight: float
+    grad_norm: float
+    is_finite: bool
+    parts: dict[str, float]
+
+
+def take(
+    model: nn.Module,
+    optimizer: Optimizer,
+    batches: Sequence[Batch],
+    loss_of: Callable[[Batch], Loss],
+    *,
+    clip: float,
+    dtype: torch.dtype,
+    seeds: Sequence[int],
+) -> StepResult:
+    """Takes a step on the micro-batches: the same gradient as one big batch.
+
+    Micro-batches may hold different numbers of predictions, so sums and counts are added and
+    divided once. A step whose loss or gradient is not finite changes nothing.
+
+    Args:
+        model: trained; its gradients are cleared.
+        optimizer: over the model's parameters.
+        batches: the micro-batches, numpy or torch.
+        loss_of: the sum and count of a micro-batch.
+        clip: greatest norm of the mean gradient; 0 for none.
+        dtype: to compute in.
+        seeds: of dropout, one per micro-batch.
+    """
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    device = parameters[0].device
+    total = torch.zeros((), device=device, dtype=torch.float64)
+    weight = torch.zeros((), device=device, dtype=torch.float64)
+    parts: dict[str, list[torch.Tensor]] = {}
+    optimizer.zero_grad(set_to_none=True)
+    for batch, seed in zip(batches, seeds, strict=True):
+        torch.manual_seed(seed)
+        with autocast(device, dtype):
+            loss = loss_of(batch.to(device))
+        loss.total.backward()  # type: ignore[no-untyped-call]
+        total += loss.total.detach()
+        weight += loss.weight
+        for name, (part, count) in loss.parts.items():
+            sums = parts.setdefault(name, [torch.zeros_like(total), torch.zeros_like(total)])
+            sums[0] += part.detach()
+            sums[1] += count
+    grads = [p.grad for p in parameters if p.grad is not None]
+    weight = weight.clamp(min=1)
+    norm = float(torch.nn.utils.get_total_norm(grads) / weight)
+    loss_value = float(total / weight)
+    is_finite = bool(torch.isfinite(torch.tensor([norm, loss_value])).all())
+    if is_finite:
+        factor = min(1.0, clip / (norm + 1e-6)) if clip else 1.0
+        torch._foreach_mul_(grads, factor / float(weight))
+        optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    means = {name: float(a / b.clamp(min=1)) for name, (a, b) in parts.items()}
+    return StepResult(loss_value, float(weight), norm, is_finite, means)
+
+
+def evaluate(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    loss_of: Callable[[Batch], Loss],
+    dtype: torch.dtype,
+) -> tuple[float, float]:
+    """The sum in nats and the number of predictions, in evaluation mode and without gradients."""
+    device = next(model.parameters()).device
+    was_training = model.training
+    model.eval()
+    total = weight = 0.0
+    with torch.inference_mode():
+        for batch in batches:
+            with autocast(device, dtype):
+                loss = loss_of(batch.to(device))
+            total, weight = total + float(loss.total), weight + float(loss.weight)
+    model.train(was_training)
+    return total, weight
