@@ -29,7 +29,7 @@ class Decoder:
 
 
 def join(example: Example) -> tuple[Tokens, Array, Array]:
-    """Source and target as one sequence.
+    """Source and target as one sequence, document by document: each source before its target.
 
     Returns:
         The tokens; the weight of each as a target, (batch, length); whether each is of the
@@ -46,10 +46,16 @@ def join(example: Example) -> tuple[Tokens, Array, Array]:
     if source is None:
         return target, example.weights, np.zeros(target.ids.shape, dtype=bool)
     documents = np.concatenate([source.documents, target.documents], axis=1)
-    ids = np.concatenate([source.ids, target.ids], axis=1)
-    weights = np.concatenate([np.zeros(source.ids.shape, np.float32), example.weights], axis=1)
-    is_source = np.zeros(ids.shape, dtype=bool)
-    is_source[:, : source.ids.shape[1]] = True
+    # Stable, so that the source stays before the target of its document; padding comes last.
+    order = np.argsort(np.where(documents < 0, len(documents[0]), documents), 1, kind="stable")
+
+    def in_order(first: Array, second: Array) -> Array:
+        return np.take_along_axis(np.concatenate([first, second], axis=1), order, axis=1)
+
+    documents = in_order(source.documents, target.documents)
+    ids = in_order(source.ids, target.ids)
+    weights = in_order(np.zeros(source.ids.shape, np.float32), example.weights)
+    is_source = in_order(np.ones(source.ids.shape, bool), np.zeros(target.ids.shape, bool))
     return Tokens(ids, documents, positions_within(documents)), weights, is_source
 
 

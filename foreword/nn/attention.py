@@ -72,7 +72,7 @@ def prepare(
     if bias is None and isinstance(mask, Causal):
         if mask.offset == 0 and queries == keys:
             return Pattern(is_causal=True)
-        if queries == 1:
+        if queries == 1 and mask.offset >= keys - 1:
             return Pattern()  # one new query sees the whole cache
     if flex and not _dense_only.get():
         from torch.nn.attention.flex_attention import create_block_mask

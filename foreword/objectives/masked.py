@@ -80,6 +80,7 @@ class Masked:
         # A word's pieces share the draw of its first piece, so sorting keeps them together.
         first = vocab.starts_word[rows.ids] | ~candidates | (rows.positions == 0)
         first[:, 0] = True
+        first[:, 1:] |= ~candidates[:, :-1]  # what follows [CLS] or [UNK] begins anew
         column = np.arange(rows.ids.shape[1])
         start = np.maximum.accumulate(np.where(first, column, 0), axis=1)
         draws = np.where(candidates, np.take_along_axis(draws, start, axis=1), 2.0)

@@ -23,7 +23,8 @@ class SpanCorruption:
         inputs   [ 7 50  4 51  1]
         targets  [50  8  9 51  5  6  1]
 
-    With layouts `encoder_decoder`, `prefix` and `decoder`. The number of hidden tokens and of
+    as with `rate = 0.6` and `mean_span = 2`. With layouts `encoder_decoder`, `prefix` and
+    `decoder`. The number of hidden tokens and of
     spans is the same in every row of one length, so nothing is padded; a span that would reach
     over the end of a document is cut in two there, which adds a sentinel.
 

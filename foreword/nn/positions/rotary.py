@@ -45,7 +45,7 @@ class RotaryPositions(PositionScheme):
         self.base, self.d_head = base, d_head
 
     def rotate(self, x: Tensor, start: int) -> Tensor:
-        """(batch, heads, length, d_head) -> the same, rotated in float32."""
+        """(batch, heads, length, d_head) -> the same, rotated; angles are in float32."""
         half, length = self.d_head // 2, x.shape[2]
         steps = torch.arange(half, device=x.device, dtype=torch.float32)
         places = torch.arange(start, start + length, device=x.device, dtype=torch.float32)
