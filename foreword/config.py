@@ -79,6 +79,8 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
     merged = dict(base)
     for key, value in over.items():
         below = merged.get(key)
+        if isinstance(below, str) and isinstance(value, dict):
+            below = {"kind": below}  # `position = "rotary"`, and now one of its settings
         is_same = isinstance(below, dict) and isinstance(value, dict)
         if is_same and value.get("kind", below.get("kind")) == below.get("kind"):  # type: ignore[union-attr]
             merged[key] = merge(typing.cast(Table, below), value)
@@ -244,7 +246,7 @@ def _toml(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
