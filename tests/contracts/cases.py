@@ -1,0 +1,138 @@
+"""What the contract tests run on: a vocabulary, rows, and every objective, layout and model that
+go together. A new file in one of these folders is found here without being named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foreword import kinds
+from foreword.data.rng import RowRng
+from foreword.data.rows import positions_within
+from foreword.errors import UserError
+from foreword.nn.init import initialise
+from foreword.nn.model import Model
+from foreword.text import special
+from foreword.types import Array, Batch, Loss, Rows, Vocab
+
+SEED = 5
+FIRST = len(special.ALL)  # the first ordinary id
+SIZE = FIRST + 40
+
+
+def vocab() -> Vocab:
+    """As Foreword's tokenizers have it: special tokens first; every other ordinary id is a word."""
+    ids = np.arange(SIZE)
+    return Vocab(
+        size=SIZE,
+        special={name: n for n, name in enumerate(special.NAMES)},
+        sentinels=np.arange(len(special.NAMES), FIRST),
+        is_special=ids < FIRST,
+        starts_word=(ids >= FIRST) & (ids % 2 == 0),
+    )
+
+
+def rows(documents: list[list[int]], seed: int = 1, first_number: int = 100) -> Rows:
+    """Rows of ordinary ids, each row's documents of the lengths given, padded behind.
+
+    Each document ends with `</s>`.
+    """
+    rng = np.random.default_rng(seed)
+    length = max(map(sum, documents))
+    numbers = np.full((len(documents), length), -1, dtype=np.int64)
+    ids = np.zeros((len(documents), length), dtype=np.int64)
+    for row, lengths in enumerate(documents):
+        inside = np.repeat(np.arange(len(lengths)), lengths)
+        numbers[row, : len(inside)] = inside
+        ids[row, : len(inside)] = rng.integers(FIRST, SIZE, len(inside))
+        ids[row, np.cumsum(lengths) - 1] = special.ALL.index("</s>")
+    order = np.arange(first_number, first_number + len(documents))
+    return Rows(ids, numbers, positions_within(numbers), order)
+
+
+def take(many: Rows, which: Any) -> Rows:
+    """Some of the rows."""
+    return Rows(*(getattr(many, f.name)[which] for f in fields(many)))
+
+
+@dataclass(frozen=True)
+class Case:
+    """An objective, a layout and a model that go together, by their kinds."""
+
+    objective: str
+    layout: str
+    model: str
+
+    def __str__(self) -> str:
+        return f"{self.objective}-{self.layout}-{self.model}"
+
+    def batch(self, of: Rows, **settings: Any) -> Batch:
+        """The rows as this objective and layout make them, in tensors."""
+        objective = kinds.load("objectives", self.objective)(**settings)
+        example = objective.corrupt(of, RowRng(SEED, of.numbers), vocab())
+        layout = kinds.load("layouts", self.layout)()
+        return layout.arrange(example, vocab()).to("cpu")
+
+    def build(self, position: str = "learned") -> Model:
+        """A tiny model with this objective's heads, without dropout."""
+        backbone = tiny(self.model, position).build(SIZE)
+        heads = kinds.load("objectives", self.objective)().heads(backbone, vocab())
+        model = Model(backbone, heads)
+        initialise(model, SEED)
+        return model
+
+    def loss(self, model: Model, batch: Batch) -> Loss:
+        """The objective's loss."""
+        return kinds.load("objectives", self.objective)().loss(model, batch)
+
+
+def tiny(model: str, position: str = "learned") -> Any:
+    """The settings of a tiny model of this kind."""
+    cls = kinds.load("models", model)
+    wanted = {
+        "d_model": 24,
+        "layers": 2,
+        "heads": 2,
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+        "init_std": 0.2,  # far from uniform, so that differences show
+        "position": kinds.load("nn/positions", position)(),
+    }
+    known = {f.name for f in fields(cls)}
+    return cls(**{name: value for name, value in wanted.items() if name in known})
+
+
+def find_cases() -> list[Case]:
+    """All that fit: a layout refuses an objective that it has no place for."""
+    found = []
+    for objective in kinds.names("objectives"):
+        for layout in kinds.names("layouts"):
+            for model in kinds.names("models"):
+                case = Case(objective, layout, model)
+                try:
+                    batch = case.batch(rows([[12]]))
+                except UserError:
+                    continue
+                reads_source = model == "encoder_decoder"
+                if (batch.source is not None) == reads_source:
+                    found.append(case)
+    return found
+
+
+CASES = find_cases()
+
+
+def logits(model: Model, batch: Batch) -> Tensor:
+    """Scores over the vocabulary at every place, (batch, length, vocab)."""
+    with torch.no_grad():
+        return model.token_head(model.backbone(batch).states)
+
+
+def is_scored(batch: Batch) -> Array:
+    """Where something is predicted, (batch, length) bool."""
+    return np.asarray(batch.weights > 0)

@@ -1,0 +1,246 @@
+"""What every objective promises, for every file in `objectives/`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from foreword import kinds
+from foreword.data.rng import RowRng
+from foreword.types import Array, Example, Loss, Rows, Tokens, Vocab
+
+from .cases import CASES, FIRST, SEED, SIZE, Case, is_scored, logits, rows, take, vocab
+
+OBJECTIVES = kinds.names("objectives")
+MIXED = [[20, 9, 3], [32], [25], [1, 30], [16, 16], [2, 2, 2]]
+every_objective = pytest.mark.parametrize("name", OBJECTIVES)
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+def corrupt(name: str, of: Rows, **settings: Any) -> Example:
+    return kinds.load("objectives", name)(**settings).corrupt(of, RowRng(SEED, of.numbers), vocab())
+
+
+def sides(example: Example) -> list[Tokens]:
+    return [side for side in (example.source, example.target) if side is not None]
+
+
+def whole(tokens: Tokens, row: int) -> Array:
+    """Ids, documents and positions of one row without its padding, (3, length)."""
+    inside = tokens.documents[row] >= 0
+    return np.stack([tokens.ids, tokens.documents, tokens.positions])[:, row, inside]
+
+
+@every_objective
+def test_every_objective_has_a_layout_and_a_model(name: str) -> None:
+    assert any(case.objective == name for case in CASES)
+
+
+@every_objective
+def test_same_rows_and_seed_same_example(name: str) -> None:
+    first, again = corrupt(name, rows(MIXED)), corrupt(name, rows(MIXED))
+    for one, other in zip(sides(first), sides(again), strict=True):
+        assert np.array_equal(one.ids, other.ids)
+    assert np.array_equal(first.weights, again.weights)
+
+
+@every_objective
+def test_a_row_alone_is_the_row_in_a_group(name: str) -> None:
+    many = rows(MIXED)
+    together = corrupt(name, many)
+    for row in range(len(many)):
+        alone = corrupt(name, take(many, [row]))
+        for one, other in zip(sides(alone), sides(together), strict=True):
+            assert np.array_equal(whole(one, 0), whole(other, row))
+        assert alone.weights.sum() == together.weights[row].sum()
+
+
+@every_objective
+def test_rows_are_left_as_they_were(name: str) -> None:
+    given, kept = rows(MIXED), rows(MIXED)
+    corrupt(name, given)
+    for field in ("ids", "documents", "positions", "numbers"):
+        assert np.array_equal(getattr(given, field), getattr(kept, field))
+
+
+@every_objective
+def test_ids_are_in_range_and_padding_is_not_scored(name: str) -> None:
+    example = corrupt(name, rows(MIXED))
+    for side in sides(example):
+        assert side.ids.dtype == side.documents.dtype == side.positions.dtype == np.int64
+        assert side.ids.min() >= 0
+        assert side.ids.max() < SIZE
+        assert side.positions.min() >= 0
+    assert example.weights.dtype == np.float32
+    assert example.weights.shape == example.target.ids.shape
+    assert (example.weights[example.target.documents < 0] == 0).all()
+    assert example.weights.sum() > 0
+
+
+@every_objective
+def test_special_tokens_stay_where_targets_stand_in_place(name: str) -> None:
+    given = rows([[5] * 40] * 4)
+    example = corrupt(name, given)
+    if not example.is_aligned or example.source is None:
+        pytest.skip("its target is a text of its own")
+    is_special = given.ids < FIRST
+    assert is_special.any()
+    assert np.array_equal(example.source.ids[is_special], given.ids[is_special])
+    assert (example.weights[is_special] == 0).all()
+
+
+def hide_all(name: str) -> dict[str, Any]:
+    """Settings under which what is predicted is never shown, where the objective can show it."""
+    return {"mask": 1.0, "random": 0.0} if name == "masked" else {}
+
+
+@every_case
+def test_no_prediction_sees_its_target(case: Case) -> None:
+    given = rows([[20, 20], [40]])
+    model, settings = case.build(), hide_all(case.objective)
+    batch = case.batch(given, **settings)
+    before = logits(model, batch)
+    seen = 0
+    for row, column in np.ndindex(given.ids.shape):
+        if given.ids[row, column] < FIRST:
+            continue
+        ids = given.ids.copy()
+        ids[row, column] = FIRST + (ids[row, column] - FIRST + 2) % (SIZE - FIRST)
+        changed = case.batch(replace(given, ids=ids), **settings)
+        moved = np.flatnonzero(
+            np.asarray(changed.targets != batch.targets)[row] & is_scored(batch)[row]
+        )
+        if not len(moved):
+            continue
+        seen += 1
+        after = logits(model, changed)
+        # In place: at the target. In a text of its own: there and at all that comes before.
+        is_aligned = case.layout == "encoder"
+        blind = moved if is_aligned else np.arange(moved[0] + 1)
+        blind = blind[is_scored(batch)[row, blind]]
+        torch.testing.assert_close(after[row, blind], before[row, blind], atol=1e-5, rtol=1e-5)
+    assert seen > 1
+
+
+@every_case
+def test_predictions_do_depend_on_what_they_may_see(case: Case) -> None:
+    given = rows([[24], [24]])
+    other = replace(given, ids=rows([[24], [24]], seed=2).ids)
+    model = case.build()
+    one, two = case.batch(given), case.batch(other)
+    difference = (logits(model, one) - logits(model, two)).abs()[is_scored(one)]
+    assert difference.max() > 0.01
+
+
+@every_case
+def test_documents_of_a_row_do_not_see_each_other(case: Case) -> None:
+    given = rows([[30, 30], [40, 20], [45, 15]])
+    half = FIRST + (SIZE - FIRST) // 2
+    in_second = given.documents == 1
+    ordinary = given.ids >= FIRST
+    low = FIRST + (given.ids - FIRST) % (half - FIRST)
+    ids = np.where(ordinary, np.where(in_second, low + half - FIRST, low), given.ids)
+    fresh = half + np.random.default_rng(3).integers(0, SIZE - half, ids.shape)
+    changed = np.where(ordinary & in_second, fresh, ids)
+    model, settings = case.build("rotary"), hide_all(case.objective)
+    one = case.batch(replace(given, ids=ids), **settings)
+    two = case.batch(replace(given, ids=changed), **settings)
+    targets = np.asarray(one.targets)
+    is_first = is_scored(one) & (targets >= FIRST) & (targets < half)
+    assert is_first.any()
+    torch.testing.assert_close(
+        logits(model, one)[is_first], logits(model, two)[is_first], atol=1e-5, rtol=1e-5
+    )
+
+
+def gradient(case: Case, groups: list[Rows]) -> tuple[float, list[torch.Tensor]]:
+    """The mean loss over all groups and its gradient, sums and counts added up before dividing."""
+    model = case.build()
+    losses: list[Loss] = [case.loss(model, case.batch(group)) for group in groups]
+    weight = sum(loss.weight for loss in losses)
+    for loss in losses:
+        (loss.total / weight).backward()
+    total = sum(loss.total.item() for loss in losses)
+    return total / float(weight), [p.grad for p in model.parameters() if p.grad is not None]
+
+
+@every_case
+def test_one_and_four_micro_batches_give_the_same_gradient(case: Case) -> None:
+    given = rows([[30], [9, 4], [12], [21], [6, 6, 6], [28], [2, 11], [17]])
+    at_once, wanted = gradient(case, [given])
+    groups = [take(given, slice(n, n + 2)) for n in range(0, 8, 2)]
+    in_parts, found = gradient(case, groups)
+    assert at_once == pytest.approx(in_parts, rel=1e-5)
+    assert len(wanted) == len(found) > 0
+    for one, other in zip(wanted, found, strict=True):
+        assert one.isfinite().all()
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-3)
+
+
+@every_case
+def test_overfits_one_batch(case: Case) -> None:
+    torch.manual_seed(0)
+    model, batch = case.build(), case.batch(rows([[24]] * 4))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    means = []
+    for _ in range(60):
+        loss = case.loss(model, batch)
+        mean = loss.total / loss.weight
+        optimizer.zero_grad()
+        mean.backward()
+        optimizer.step()
+        means.append(mean.item())
+    assert means[-1] < 0.3 * means[0]
+
+
+# -- the tables in the docstrings ------------------------------------------------------------------
+
+TABLE = re.compile(r"^ *(ids|inputs|targets) +\[(.*?)\] *(.*)$", re.MULTILINE)
+
+
+def read_table(text: str) -> tuple[dict[str, list[int | None]], dict[str, int], dict[str, float]]:
+    """The lines, the named tokens (`[MASK] is 3`), the settings (`rate = 0.5`) of a docstring."""
+    lines, named = {}, {}
+    for name, cells, note in TABLE.findall(text):
+        lines[name] = [None if cell == "." else int(cell) for cell in cells.split()]
+        named |= {token: int(number) for token, number in re.findall(r"(\S+) is (\d+)", note)}
+    settings = {key: float(value) for key, value in re.findall(r"`(\w+) = ([\d.]+)`", text)}
+    return lines, named, settings
+
+
+@every_objective
+def test_the_docstring_shows_what_happens(name: str) -> None:
+    cls = kinds.load("objectives", name)
+    lines, named, settings = read_table(cls.__doc__)
+    assert set(lines) == {"ids", "inputs", "targets"}, "a table of ids, inputs and targets"
+    layout = re.search(r"[Ww]ith layouts? `(\w+)`", cls.__doc__)
+    assert layout is not None, "a line that says: With layout `...`"
+    size = 100
+    sentinels = [number for token, number in named.items() if token.startswith("<extra_id")]
+    words = Vocab(
+        size=size,
+        special={"[PAD]": 0} | {t: n for t, n in named.items() if n not in sentinels},
+        sentinels=np.array(sentinels, dtype=np.int64),
+        is_special=np.isin(np.arange(size), list(named.values())),
+        starts_word=np.ones(size, dtype=bool),
+    )
+    draws = 3000  # the same text so many times: one of the draws is the one that is shown
+    ids = np.tile(np.array(lines["ids"], dtype=np.int64), (draws, 1))
+    documents = np.zeros_like(ids)
+    positions = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
+    given = Rows(ids, documents, positions, np.arange(draws))
+    example = cls(**settings).corrupt(given, RowRng(SEED, given.numbers), words)
+    batch = kinds.load("layouts", layout[1])().arrange(example, words)
+    inputs = batch.ids if batch.source is None else batch.source.ids
+    targets = np.where(batch.weights > 0, batch.targets, -1)
+    wanted = [-1 if cell is None else cell for cell in lines["targets"]]
+    is_shown = [
+        row.tolist() == lines["inputs"] and answer.tolist() == wanted
+        for row, answer in zip(inputs, targets, strict=True)
+    ]
+    assert any(is_shown), f"no draw gives the table; the first: {inputs[0]}, {targets[0]}"

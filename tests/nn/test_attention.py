@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from foreword.nn import masks
+from foreword.nn.attention import Attention, attend, prepare
+from foreword.nn.masks import Causal, Full, Mask, Prefix, SameDocument, Window
+
+from . import reference
+
+BATCH, HEADS, LENGTH, D_HEAD = 2, 2, 9, 4
+DOCUMENTS = torch.tensor([[0, 0, 0, 1, 1, 1, 1, 2, 2], [0, 0, 0, 0, 0, 1, 1, -1, -1]])
+SAME = SameDocument(DOCUMENTS, DOCUMENTS)
+PREFIX = Prefix(torch.tensor([[1, 1, 0, 1, 0, 0, 0, 1, 0], [1, 0, 0, 0, 0, 0, 0, 0, 0]]).bool())
+
+MASKS: dict[str, Mask] = {
+    "full": Full(),
+    "causal": Causal(),
+    "same document": SAME,
+    "window": Window(2),
+    "one place": Window(0),
+    "causal and same document": Causal() & SAME,
+    "causal or prefix": Causal() | PREFIX,
+    "prefix decoder": (Causal() | PREFIX) & SAME,
+    "encoder of prefixes": PREFIX | Window(0),
+    "window and document": Window(3) & SAME & Full(),
+    "causal window": Full() & Causal() & Window(2),
+}
+
+
+def inputs(queries: int = LENGTH, device: str = "cpu") -> tuple[Tensor, Tensor, Tensor]:
+    random = torch.Generator().manual_seed(1)
+    shapes = [(BATCH, HEADS, length, D_HEAD) for length in (queries, LENGTH, LENGTH)]
+    q, k, v = (torch.randn(shape, generator=random).to(device) for shape in shapes)
+    return q, k, v
+
+
+def bias(queries: int = LENGTH) -> Tensor:
+    return torch.randn(HEADS, queries, LENGTH, generator=torch.Generator().manual_seed(2))
+
+
+def test_every_mask_is_covered() -> None:
+    used: set[type] = set()
+
+    def note(mask: Mask) -> None:
+        used.add(type(mask))
+        if isinstance(mask, masks.And | masks.Or):
+            note(mask.left)
+            note(mask.right)
+
+    for mask in MASKS.values():
+        note(mask)
+    assert used == set(Mask.__subclasses__())
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("name", MASKS)
+def test_dense_is_the_slow_reference(name: str, has_bias: bool) -> None:
+    q, k, v = inputs()
+    added = bias() if has_bias else None
+    pattern = prepare(MASKS[name], added, (BATCH, LENGTH, LENGTH), q, flex=False)
+    found = attend(q, k, v, pattern, D_HEAD**-0.5, 0.0)
+    wanted = reference.attention(q, k, v, MASKS[name], added)
+    torch.testing.assert_close(found.double(), wanted, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("queries", [1, 3])
+@pytest.mark.parametrize("kind", ["causal", "window", "causal window"])
+def test_queries_that_stand_behind_a_cache(kind: str, queries: int) -> None:
+    offset = LENGTH - queries
+    mask = {
+        "causal": Causal(offset),
+        "window": Window(2, offset),
+        "causal window": Causal(offset) & Window(2, offset),
+    }[kind]
+    q, k, v = inputs(queries)
+    pattern = prepare(mask, None, (BATCH, queries, LENGTH), q, flex=False)
+    found = attend(q, k, v, pattern, D_HEAD**-0.5, 0.0)
+    wanted = reference.attention(q, k, v, mask, None)
+    torch.testing.assert_close(found.double(), wanted, atol=1e-5, rtol=1e-5)
+
+
+def test_a_causal_mask_is_not_widened_for_one_query() -> None:
+    q, k, v = inputs(1)
+    pattern = prepare(Causal(3), None, (BATCH, 1, LENGTH), q, flex=False)
+    found = attend(q, k, v, pattern, D_HEAD**-0.5, 0.0)
+    wanted = reference.attention(q, k, v, Causal(3), None)
+    torch.testing.assert_close(found.double(), wanted, atol=1e-5, rtol=1e-5)
+
+
+def test_a_query_without_keys_gives_zeros_and_finite_gradients() -> None:
+    queries = torch.full((BATCH, LENGTH), -1)
+    mask = SameDocument(queries, torch.zeros_like(queries))
+    q, k, v = (x.requires_grad_() for x in inputs())
+    pattern = prepare(mask, None, (BATCH, LENGTH, LENGTH), q, flex=False)
+    out = attend(q, k, v, pattern, D_HEAD**-0.5, 0.0)
+    out.sum().backward()
+    assert (out == 0).all()
+    for x in (q, k, v):
+        assert x.grad is not None
+        assert x.grad.isfinite().all()
+
+
+def test_combinations_mean_what_they_say() -> None:
+    for name in ("causal", "window", "same document"):
+        mask = MASKS[name]
+        size = (BATCH, LENGTH, LENGTH, torch.device("cpu"))
+        dense, other = mask.dense(*size), PREFIX.dense(*size)
+        assert ((mask & PREFIX).dense(*size) == (dense & other)).all()
+        assert ((mask | PREFIX).dense(*size) == (dense | other)).all()
+        assert ((mask & Full()).dense(*size) == dense).all()
+        assert ((Full() & mask).dense(*size) == dense).all()
+        assert (mask | Full()).dense(*size).all()
+        assert (Full() | mask).dense(*size).all()
+
+
+def test_dropout_of_weights_is_for_training_alone() -> None:
+    torch.manual_seed(0)
+    module = Attention(8, 2, 4, bias=True, is_scaled=True, dropout=0.5)
+    x = torch.randn(1, 6, 8)
+    pattern = prepare(Full(), None, (1, 6, 6), x, flex=False)
+
+    def run() -> Tensor:
+        out: Tensor = module(x, module.keys_values(x), pattern, None, 0)
+        return out
+
+    assert not torch.equal(run(), run())
+    module.eval()
+    assert torch.equal(run(), run())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("name", MASKS)
+def test_flex_is_dense(name: str, has_bias: bool) -> None:
+    length = 256  # of whole blocks
+    random = torch.Generator().manual_seed(3)
+    documents = torch.arange(length).expand(2, -1) // torch.tensor([[100], [77]])
+    prefix = Prefix((torch.rand(2, length, generator=random) < 0.3).cuda())
+    same = SameDocument(documents.cuda(), documents.cuda())
+    stretched: dict[str, Mask] = {
+        "same document": same,
+        "causal and same document": Causal() & same,
+        "causal or prefix": Causal() | prefix,
+        "prefix decoder": (Causal() | prefix) & same,
+        "encoder of prefixes": prefix | Window(0),
+        "window and document": Window(3) & same,
+    }
+    mask = stretched.get(name, MASKS[name])
+    shape = (2, 2, length, 32)
+    q, k, v = (torch.randn(shape, generator=random).cuda().requires_grad_() for _ in range(3))
+    added = torch.randn(2, length, length, generator=random).cuda() if has_bias else None
+    results = []
+    for flex in (True, False):
+        pattern = prepare(mask, added, (2, length, length), q, flex=flex)
+        out = attend(q, k, v, pattern, 32**-0.5, 0.0)
+        grads = torch.autograd.grad(out.square().sum(), (q, k, v))
+        results.append((out, *grads))
+    for flexed, dense in zip(*results, strict=True):
+        torch.testing.assert_close(flexed, dense, atol=2e-3, rtol=2e-3)

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from foreword.nn import cross_entropy as module
+from foreword.nn.cross_entropy import cross_entropy
+
+PREDICTIONS, D_MODEL, VOCAB = 23, 12, 37
+
+
+def parts(has_bias: bool) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:
+    random = torch.Generator().manual_seed(1)
+    states = torch.randn(PREDICTIONS, D_MODEL, generator=random).requires_grad_()
+    weight = (0.7 * torch.randn(VOCAB, D_MODEL, generator=random)).requires_grad_()
+    bias = torch.randn(VOCAB, generator=random).requires_grad_() if has_bias else None
+    targets = torch.randint(0, VOCAB, (PREDICTIONS,), generator=random)
+    weights = torch.rand(PREDICTIONS, generator=random) + 0.1
+    return states, weight, bias, targets, weights
+
+
+def plain(
+    states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, weights: Tensor
+) -> Tensor:
+    logits = F.linear(states, weight, bias)
+    return (F.cross_entropy(logits, targets, reduction="none") * weights).sum()
+
+
+def gradients(total: Tensor, *leaves: Tensor | None) -> list[Tensor]:
+    return list(torch.autograd.grad(3.0 * total, [x for x in leaves if x is not None]))
+
+
+@pytest.mark.parametrize("rows", [1, 5, 23, 1000])
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_is_the_plain_one(has_bias: bool, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(module.SLICE, "cpu", rows * VOCAB)
+    case = parts(has_bias)
+    total, wanted = cross_entropy(*case), plain(*case)
+    torch.testing.assert_close(total, wanted, atol=1e-5, rtol=1e-5)
+    for found, grad in zip(gradients(total, *case[:3]), gradients(wanted, *case[:3]), strict=True):
+        torch.testing.assert_close(found, grad, atol=1e-5, rtol=1e-5)
+
+
+def test_without_gradients_gives_the_same() -> None:
+    case = parts(has_bias=True)
+    with torch.no_grad():
+        total = cross_entropy(*case)
+    torch.testing.assert_close(total, plain(*case), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_bfloat16_is_near(has_bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(module.SLICE, "cpu", 8 * VOCAB)
+    case = parts(has_bias)
+    wanted = plain(*case)
+    with torch.autocast("cpu", torch.bfloat16):
+        total = cross_entropy(*case)
+    assert total.dtype == torch.float32
+    torch.testing.assert_close(total, wanted, atol=0.0, rtol=5e-3)
+    for found, grad in zip(gradients(total, *case[:3]), gradients(wanted, *case[:3]), strict=True):
+        assert found.dtype == torch.float32
+        assert (found - grad).norm() < 0.02 * grad.norm()
+
+
+def test_nothing_to_predict_is_zero_and_trains_nothing() -> None:
+    states, weight, bias, targets, weights = parts(has_bias=True)
+    total = cross_entropy(states[:0], weight, bias, targets[:0], weights[:0])
+    total.backward()
+    assert total == 0
+    assert states.grad is not None
+    assert (states.grad == 0).all()
+
+
+def test_a_second_backward_is_refused_rather_than_wrong() -> None:
+    case = parts(has_bias=False)
+    total = cross_entropy(*case)
+    (2 * total).backward(retain_graph=True)
+    with pytest.raises(RuntimeError):
+        total.backward()
+
+
+def test_far_wrong_predictions_stay_finite() -> None:
+    states = torch.tensor([[100.0]], requires_grad=True)
+    weight = torch.tensor([[1.0], [-1.0]])
+    total = cross_entropy(states, weight, None, torch.tensor([1]), torch.ones(1))
+    (gradient,) = torch.autograd.grad(total, states)
+    assert math.isfinite(total.item())
+    assert total > 80
+    torch.testing.assert_close(gradient, torch.tensor([[2.0]]))
