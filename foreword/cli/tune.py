@@ -1,0 +1,159 @@
+"""`foreword tune`: fine-tune a pretrained model on labelled text and say how well it does."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from foreword.tune.result import TuneResult
+    from foreword.tune.run import TuneSettings
+
+
+def tune(
+    run: Annotated[Path, typer.Argument(help="A run folder, or one of its checkpoints.")],
+    train: Annotated[Path, typer.Option(help="Labelled text: .tsv, .csv, .jsonl, .parquet.")],
+    dev: Annotated[Path, typer.Option(help="Labelled text to score on, never trained on.")],
+    task: Annotated[str, typer.Option(help="What to learn.")] = "classify",
+    text: Annotated[str, typer.Option(help="The column of the text.")] = "text",
+    pair: Annotated[str, typer.Option(help="The column of a second text.")] = "",
+    label: Annotated[str, typer.Option(help="The column of the label.")] = "label",
+    columns: Annotated[
+        str, typer.Option(help="Names of all columns, a,b,c, where the files have no header.")
+    ] = "",
+    strategy: Annotated[str, typer.Option(help="full, or frozen: the head alone.")] = "full",
+    from_scratch: Annotated[
+        bool, typer.Option("--from-scratch", help="The same network from random weights.")
+    ] = False,
+    compare: Annotated[
+        bool,
+        typer.Option("--compare", help="Three rows: pretrained, pretrained frozen, from scratch."),
+    ] = False,
+    seeds: Annotated[int, typer.Option(help="Runs, of which mean and deviation are given.")] = 3,
+    epochs: Annotated[int, typer.Option(help="Times each example is seen.")] = 3,
+    batch: Annotated[int, typer.Option(help="Examples per step.")] = 16,
+    lr: Annotated[
+        float | None,
+        typer.Option(help="Peak learning rate; by the model's width if unsaid (frozen: 1e-3)."),
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option(help="Tokens of an example; pretraining's rows if unsaid.")
+    ] = None,
+    name: Annotated[str, typer.Option(help="Of the results; the folder of --train.")] = "",
+    out: Annotated[
+        Path | None, typer.Option(help="For the tuned model; RUN/tuned/NAME if unsaid.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    precision: Annotated[str, typer.Option(help="auto, bf16 or fp32.")] = "auto",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Fine-tune a pretrained model on labelled text.
+
+    Trains on --train and scores the last epoch on --dev, once per seed; nothing is chosen by the
+    score. The scores go to RUN/evaluations, the first seed's model to --out.
+    """
+    from foreword import config, kinds
+    from foreword.cli import console
+    from foreword.errors import UserError
+    from foreword.tune import result as results
+    from foreword.tune.table import Columns, labelled, read_table
+
+    if compare and (from_scratch or strategy != "full"):
+        raise UserError("--compare goes without --strategy and --from-scratch: it runs them all")
+    if "/" in name:
+        raise UserError(f"--name {name}: a name, not a path; --out takes a path")
+    kind = config.build_kind(kinds.Part("tune/tasks"), task, "--task")
+    ways = _ways(
+        {
+            "strategy": {"kind": strategy} | ({} if lr is None else {"lr": lr}),
+            "from_scratch": from_scratch,
+            "seeds": seeds,
+            "epochs": epochs,
+            "batch": batch,
+            "max_length": max_length,
+            "precision": precision,
+        },
+        compare=compare,
+    )
+    wanted = Columns(text, label, pair)
+    named = [column.strip() for column in columns.split(",")] if columns else []
+    train_examples, train_skipped = labelled(read_table(train, named), wanted)
+    dev_examples, dev_skipped = labelled(read_table(dev, named), wanted)
+
+    from foreword.train.opened import open_run
+    from foreword.tune.run import tune as fine_tune
+
+    opened = open_run(run, device)
+    name = name or train.resolve().parent.name or "data"
+    evaluation = opened.run / "evaluations" / f"tune-{task}-{name}.json"
+    out = out or opened.run / "tuned" / name
+    results.check_free(evaluation, out)
+    for note in opened.notes:
+        console.say(note)
+    with console.progress("tuning") as bar:
+        shown = bar.add_task("tuning", total=None, note="")
+        result = fine_tune(
+            opened,
+            kind,
+            train_examples,
+            dev_examples,
+            ways,
+            lambda done, total, note: bar.update(shown, completed=done, total=total, note=note),
+        )
+    data = {"train": str(train), "dev": str(dev), "text": text, "pair": pair, "label": label}
+    result = replace(
+        result,
+        examples=result.examples | {"skipped": train_skipped + dev_skipped},
+        settings=result.settings | {"data": data},
+    )
+    results.save_network(result, out)
+    command = shlex.join(["foreword", *sys.argv[1:]])
+    document = results.save_evaluation(result, evaluation, name, command)
+    if json:
+        console.emit(document | {"evaluation": str(evaluation), "out": str(out)})
+    else:
+        _show(result, f"{task} {name}")
+        console.say(f"scores: {evaluation}\ntuned model: {out}")
+
+
+def _ways(table: dict[str, Any], *, compare: bool) -> list[TuneSettings]:
+    """The settings, or the three that are compared."""
+    from foreword import config
+    from foreword.tune.run import TuneSettings, variants
+
+    settings = config.build(TuneSettings, {k: v for k, v in table.items() if v is not None}, "tune")
+    return variants(settings) if compare else [settings]
+
+
+def _show(result: TuneResult, title: str) -> None:
+    from foreword.cli import console
+    from foreword.tune.result import PLAIN
+
+    rows = result.rows
+    plain = (*PLAIN, "seeds", "epochs")
+    metrics = [key for key in rows[0] if key not in plain and not key.endswith("_std")]
+    cells = []
+    for row in rows:
+        scores = [
+            f"{row[m]:.4f}" + (f" ± {row[f'{m}_std']:.4f}" if row[f"{m}_std"] is not None else "")
+            for m in metrics
+        ]
+        cells.append(
+            [row["start"], row["strategy"], *scores, f"{row['lr']:g}" if "lr" in row else ""]
+        )
+    console.table(title, ["start", "trained", *metrics, "lr"], cells)
+    count = result.examples
+    first = rows[0]
+    console.say(
+        f"{count['train']:,} examples to train on, {count['dev']:,} to score; "
+        f"{count['cut']:,} cut to {result.frame.length} tokens, "
+        f"{count['skipped']:,} skipped for want of text or label; "
+        f"the last of {first['epochs']} epochs, mean ± standard deviation of {first['seeds']} seeds"
+    )
+    if skipped := sum(row.get("skipped_steps", 0) for row in rows):
+        console.say(f"{skipped:,} steps were not finite and skipped")

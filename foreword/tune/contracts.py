@@ -1,0 +1,107 @@
+"""What fine-tuning asks of a task and of a strategy, and the records that pass between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from torch import Tensor, nn
+
+from foreword.nn.model import Backbone
+from foreword.nn.stack import StackSettings
+from foreword.text.tokenizer import Tokenizer
+from foreword.tune.framing import Frame
+from foreword.types import Array, Loss
+
+
+class Labelled(NamedTuple):
+    """One text, or two, and what is to be said of them.
+
+    Attributes:
+        text: the text.
+        label: what it is, as written in the data; "" where it is to be found out.
+        pair: the second text of a pair, or None.
+        source: where it came from (`train.tsv:17`), for messages.
+    """
+
+    text: str
+    label: str = ""
+    pair: str | None = None
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """One example as a model reads it.
+
+    Attributes:
+        ids: special tokens included, (length,) int64.
+        segments: 0, and 1 for the second text of a pair, (length,) int64.
+        spots: positions whose states the head reads, (spots,) int64; of the decoder's tokens in
+            an encoder-decoder.
+        was_cut: whether the text was longer than the model may read.
+    """
+
+    ids: Array
+    segments: Array
+    spots: Array
+    was_cut: bool
+
+
+class Network(nn.Module):
+    """A pretrained body under the head of a task.
+
+    Args:
+        backbone: reads rows of tokens.
+        head: turns states (spots, d_model) into outputs (spots, outputs).
+    """
+
+    def __init__(self, backbone: Backbone, head: nn.Module) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.head = head
+
+
+class Task(Protocol):
+    """What is to be learned from labelled texts: a kind in `tune/tasks/`."""
+
+    def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
+        """The labels that the training examples know, in order."""
+
+    def encode(
+        self, examples: Sequence[Labelled], tokenizer: Tokenizer, frame: Frame
+    ) -> list[Encoded]:
+        """Each example as ids."""
+
+    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
+        """What is right at each example's spots, (examples,)."""
+
+    def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
+        """The module on top, (spots, d_model) -> (spots, outputs), not yet initialised."""
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
+        """A sum and a count."""
+
+    def scores(self, outputs: Array, targets: Array) -> dict[str, float]:
+        """Metrics by name, the most telling first."""
+
+    def baseline(self, targets: Array, labels: tuple[str, ...]) -> tuple[str, Array]:
+        """The best outputs (outputs,) of one who knows the training targets and reads nothing.
+
+        Returns:
+            What to call it, and the outputs for each spot.
+        """
+
+
+class Strategy(Protocol):
+    """What of the network is trained, and how fast: a kind in `tune/strategies/`."""
+
+    def peak_lr(self, settings: StackSettings) -> float:
+        """The peak learning rate for a body of these settings."""
+
+    def prepare(self, network: Network) -> None:
+        """Says of each parameter whether it is trained."""
+
+    def train(self, network: Network) -> None:
+        """Sets the parts that are trained to training mode, the others to evaluation mode."""

@@ -1,0 +1,229 @@
+"""One course of fine-tuning, a seed's: a fresh head, epochs, and scores after each."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from foreword import kinds
+from foreword.data.rng import RowRng, permute
+from foreword.errors import TrainingStoppedError
+from foreword.kinds import part
+from foreword.nn.init import initialise
+from foreword.train.device import autocast, choose_precision
+from foreword.train.opened import Opened
+from foreword.train.optim.adamw import Adamw
+from foreword.train.schedule.linear import Linear
+from foreword.train.step import take
+from foreword.train.warmup import Warmup
+from foreword.tune.contracts import Network, Strategy, Task
+from foreword.tune.result import Row
+from foreword.tune.rows import Examples, SpotBatch
+from foreword.types import Array, Loss
+
+PATIENCE = 5  # so many non-finite steps in a row stop a course
+AT_ONCE = 256  # examples that are packed together for scoring
+
+
+@dataclass(frozen=True)
+class TuneSettings:
+    """How to fine-tune.
+
+    Attributes:
+        strategy: a kind in `tune/strategies/`.
+        from_scratch: the same network from random weights, to see what pretraining was worth.
+        seeds: so many runs, of seed 1, 2, ...: head, order, dropout, and the random weights.
+        epochs: times that each training example is seen.
+        batch: examples per step.
+        max_length: the most tokens of an example; as long as pretraining's rows if unsaid.
+        warmup: share of the steps in which the learning rate rises; then it falls to 0.
+        decay: weight decay.
+        clip: greatest norm of the gradient; 0 for none.
+        precision: auto, bf16 or fp32; `auto` is bf16 where the hardware multiplies it faster.
+    """
+
+    strategy: Strategy = part("tune/strategies", "full")
+    from_scratch: bool = False
+    seeds: int = 3
+    epochs: int = 3
+    batch: int = 16
+    max_length: int | None = None
+    warmup: float = 0.1
+    decay: float = 0.01
+    clip: float = 1.0
+    precision: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("seeds", "epochs", "batch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class Data:
+    """What all courses share."""
+
+    train: Examples
+    dev: Examples
+    labels: tuple[str, ...]
+
+
+class Course:
+    """A network and all that trains it, from one seed.
+
+    Args:
+        opened: the pretrained model; stays as it is.
+        task: what is to be learned.
+        data: the examples.
+        settings: how.
+        seed: of the head, the order, dropout, and the body's random weights from scratch.
+    """
+
+    def __init__(
+        self, opened: Opened, task: Task, data: Data, settings: TuneSettings, seed: int
+    ) -> None:
+        self.task, self.data, self.settings, self.seed = task, data, settings, seed
+        self.start = "from scratch" if settings.from_scratch else "pretrained"
+        self.strategy = kinds.name_of(settings.strategy)
+        self.device = opened.device
+        self.dtype = choose_precision(settings.precision, opened.device)
+        body_seed = seed if settings.from_scratch else None
+        self.network = build_network(opened, task, data.labels, body_seed)
+        start_head(self.network, seed)
+        settings.strategy.prepare(self.network)
+        self.network.to(self.device)
+        self.lr = settings.strategy.peak_lr(self.network.backbone.settings)
+        self.optimizer = Adamw(lr=self.lr, beta2=0.999, decay=settings.decay).build(self.network)
+        self.schedule = Linear(Warmup(share=settings.warmup))
+        self.steps = self.skipped = self.skipped_in_row = 0
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimizer steps in which each training example is seen once."""
+        return count_steps(self.data, self.settings)
+
+    def run(self, step_done: Callable[[str], None]) -> list[Row]:
+        """Trains to the end; a row of scores on the dev examples after each epoch.
+
+        Raises:
+            TrainingStoppedError: several steps in a row were not finite.
+        """
+        curve = []
+        for epoch in range(self.settings.epochs):
+            losses = []
+            self.settings.strategy.train(self.network)
+            for numbers in order_of(len(self.data.train), self.settings.batch, self.seed, epoch):
+                losses.append(self._step(numbers))
+                step_done(f"{self.start}, {self.strategy}, seed {self.seed}")
+            curve.append(self._score(epoch + 1, float(np.mean(losses))))
+        return curve
+
+    def _step(self, numbers: Array) -> float:
+        """One step on the training examples `numbers`; their loss in nats."""
+        # `take` asks of a batch only that it can move to a device.
+        batches: list[Any] = list(self.data.train.batches(numbers, self.device.type))
+        total = self.settings.epochs * self.steps_per_epoch
+        factor = self.schedule.factor(self.steps / total, self.steps, total)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.lr * factor
+        words = RowRng(self.seed, np.asarray([self.steps])).bits(len(batches))[0]
+        result = take(
+            self.network,
+            self.optimizer,
+            batches,
+            self._loss,
+            clip=self.settings.clip,
+            dtype=self.dtype,
+            seeds=[int(word >> np.uint64(1)) for word in words],
+        )
+        self.steps += 1
+        self.skipped += not result.is_finite
+        self.skipped_in_row = 0 if result.is_finite else self.skipped_in_row + 1
+        if self.skipped_in_row >= PATIENCE:
+            raise TrainingStoppedError(
+                f"fine-tuning, seed {self.seed}: {PATIENCE} steps in a row were not finite; "
+                f"a lower --lr than {self.lr:g} may mend it"
+            )
+        return result.loss
+
+    def _loss(self, batch: Any) -> Loss:
+        return self.task.loss(outputs_of(self.network, batch), batch.targets)
+
+    def _score(self, epoch: int, train_loss: float) -> Row:
+        outputs = predict(self.network, self.data.dev, self.device, self.dtype)
+        return {
+            "start": self.start,
+            "strategy": self.strategy,
+            "seed": self.seed,
+            "epoch": epoch,
+            "lr": self.lr,
+            "train_loss": train_loss,
+            "skipped_steps": self.skipped,
+            **self.task.scores(outputs, self.data.dev.targets),
+        }
+
+
+def count_steps(data: Data, settings: TuneSettings) -> int:
+    """Steps per epoch."""
+    return -(-len(data.train) // settings.batch)
+
+
+def build_network(
+    opened: Opened, task: Task, labels: tuple[str, ...], scratch_seed: int | None
+) -> Network:
+    """A copy of the pretrained body, or one of random weights, under a head."""
+    if scratch_seed is None:
+        backbone = copy.deepcopy(opened.model.backbone)
+    else:
+        model = opened.recipe.build(opened.vocab)
+        initialise(model, scratch_seed)
+        backbone = model.backbone
+    return Network(backbone, task.head(opened.model.backbone.settings.d_model, labels))
+
+
+def start_head(network: Network, seed: int) -> None:
+    """Linear maps normal with `init_std`, biases 0."""
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for module in network.head.modules():
+            if isinstance(module, nn.Linear):
+                drawn = torch.randn(module.weight.shape, generator=random)
+                module.weight.copy_(drawn * network.backbone.settings.init_std)
+                module.bias.zero_()
+
+
+def order_of(count: int, batch: int, seed: int, epoch: int) -> list[Array]:
+    """The examples of an epoch in an order of its own, in batches of the same size or the next."""
+    order = permute(np.arange(count), count, (seed << 20) + epoch)
+    return np.array_split(order, -(-count // batch))
+
+
+def outputs_of(network: Network, batch: SpotBatch) -> Tensor:
+    """The head's outputs at the spots, (spots, outputs) float32, whatever the body computes in."""
+    states = network.backbone(batch.batch).states[batch.rows, batch.columns]
+    with torch.autocast(states.device.type, enabled=False):
+        outputs: Tensor = network.head(states.float())
+    return outputs
+
+
+def predict(
+    network: Network, examples: Examples, device: torch.device, dtype: torch.dtype
+) -> Array:
+    """The outputs of every example in order, (spots, outputs) float32; in evaluation mode."""
+    network.eval()
+    outputs, numbers = [], []
+    with torch.inference_mode():
+        for start in range(0, len(examples), AT_ONCE):
+            chunk = np.arange(start, min(start + AT_ONCE, len(examples)))
+            for batch in examples.batches(chunk, device.type):
+                with autocast(device, dtype):
+                    outputs.append(outputs_of(network, batch.to(device)).cpu().numpy())
+                numbers.append(batch.numbers)
+    order = np.argsort(np.concatenate(numbers), kind="stable")
+    return np.asarray(np.concatenate(outputs)[order])

@@ -1,0 +1,114 @@
+"""A fine-tuned classifier, read back and put to work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy.special import softmax
+
+from foreword import config, kinds
+from foreword.errors import UserError
+from foreword.text.tokenizer import Tokenizer
+from foreword.train.checkpoint import load_weights
+from foreword.train.device import choose_device, choose_precision
+from foreword.train.opened import read_recipe
+from foreword.tune.contracts import Labelled, Network, Task
+from foreword.tune.course import predict
+from foreword.tune.framing import Frame, frame_of
+from foreword.tune.rows import Examples
+from foreword.types import Array
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A fine-tuned network with what belongs to it.
+
+    Attributes:
+        network: on `device`, in evaluation mode.
+        task: what it was tuned for.
+        labels: in the order of its outputs.
+        frame: how texts are framed.
+        tokenizer: text to ids.
+        device: where it lies.
+        dtype: what it computes in.
+    """
+
+    network: Network
+    task: Task
+    labels: tuple[str, ...]
+    frame: Frame
+    tokenizer: Tokenizer
+    device: torch.device
+    dtype: torch.dtype
+
+    def predict(
+        self, texts: Sequence[str], pairs: Sequence[str] | None = None
+    ) -> tuple[list[str], Array]:
+        """The most probable label of each text, or pair of texts, and all probabilities.
+
+        Args:
+            texts: the texts.
+            pairs: the second text of each, if it was tuned on pairs.
+
+        Returns:
+            Labels, and probabilities (texts, labels) in the order of `labels`.
+
+        Raises:
+            UserError: there are not as many second texts as texts.
+        """
+        if pairs is not None and len(pairs) != len(texts):
+            raise UserError(f"{len(texts)} texts and {len(pairs)} second texts: they do not pair")
+        if not texts:
+            return [], np.zeros((0, len(self.labels)), np.float32)
+        examples = [
+            Labelled(text, pair=pairs[n] if pairs is not None else None)
+            for n, text in enumerate(texts)
+        ]
+        encoded = self.task.encode(examples, self.tokenizer, self.frame)
+        unknown = Examples(encoded, np.zeros(len(encoded), np.int64), self.frame)
+        outputs = predict(self.network, unknown, self.device, self.dtype)
+        return [self.labels[n] for n in outputs.argmax(axis=1)], softmax(outputs, axis=1)
+
+
+def load_classifier(
+    folder: str | Path, device: str = "auto", precision: str = "fp32"
+) -> Classifier:
+    """Reads what `foreword tune` wrote.
+
+    Args:
+        folder: its `--out`.
+        device: auto, cpu, cuda or mps.
+        precision: auto, bf16 or fp32.
+
+    Raises:
+        UserError: the folder is none of a fine-tuned model, or damaged.
+    """
+    folder = Path(folder)
+    try:
+        about = json.loads((folder / "labels.json").read_text(encoding="utf-8"))
+        labels, length = tuple(about["labels"]), int(about["max_length"])
+        settings = dict(about["task"])
+        cls = kinds.load("tune/tasks", settings.pop("kind"))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{folder}: no fine-tuned model (labels.json cannot be read)") from error
+    recipe = read_recipe(folder)
+    task: Task = config.build(cls, settings, "task")
+    tokenizer = Tokenizer.load(folder / "tokenizer")
+    backbone = recipe.build(tokenizer.vocab).backbone
+    network = Network(backbone, task.head(backbone.settings.d_model, labels))
+    load_weights(folder, network)
+    where = choose_device(device)
+    return Classifier(
+        network=network.to(where).eval(),
+        task=task,
+        labels=labels,
+        frame=frame_of(recipe, tokenizer.vocab, length),
+        tokenizer=tokenizer,
+        device=where,
+        dtype=choose_precision(precision, where),
+    )

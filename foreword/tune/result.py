@@ -1,0 +1,120 @@
+"""What came of fine-tuning: rows of scores, and a network that loads back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.torch import save_file
+
+from foreword import atomic
+from foreword.errors import UserError
+from foreword.text.tokenizer import Tokenizer
+from foreword.train.checkpoint import weights_of
+from foreword.train.recipe import Recipe
+from foreword.tune.contracts import Network, Task
+from foreword.tune.framing import Frame
+
+Row = dict[str, Any]
+
+# Columns of a row that say what was run, not how well it went.
+PLAIN = ("start", "strategy", "seed", "epoch", "lr", "train_loss", "skipped_steps")
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """What came of fine-tuning.
+
+    Attributes:
+        task: what was learned.
+        labels: what it tells apart, in the order of the head's outputs.
+        frame: how texts are framed.
+        recipe: of pretraining.
+        tokenizer: of pretraining.
+        network: of the first seed of the first settings, on the CPU.
+        rows: one per settings, with mean and standard deviation over seeds of the last epoch's
+            scores on the dev examples, and the majority class's.
+        epochs: one per settings, seed and epoch.
+        settings: of the task and of the first way to tune, as a table.
+        examples: how many there were: train, dev, cut, skipped.
+    """
+
+    task: Task
+    labels: tuple[str, ...]
+    frame: Frame
+    recipe: Recipe
+    tokenizer: Tokenizer
+    network: Network
+    rows: list[Row]
+    epochs: list[Row]
+    settings: dict[str, Any]
+    examples: dict[str, int]
+
+
+def summarise(finals: Sequence[Row]) -> Row:
+    """One row of the last epochs of all seeds: means, and sample standard deviations `_std`.
+
+    With one seed there is no deviation: it is None.
+    """
+    first = finals[0]
+    row: Row = {"start": first["start"], "strategy": first["strategy"]}
+    if "seed" in first:
+        row |= {"seeds": len(finals), "epochs": first["epoch"], "lr": first["lr"]}
+        row["skipped_steps"] = sum(final["skipped_steps"] for final in finals)
+    for name in first:
+        if name not in PLAIN:
+            values = [final[name] for final in finals]
+            row[name] = float(np.mean(values))
+            row[f"{name}_std"] = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return row
+
+
+def check_free(evaluation: Path, out: Path) -> None:
+    """Makes sure before the work that nothing will be overwritten after it.
+
+    Raises:
+        UserError: the evaluation is there, or the folder holds something.
+    """
+    if evaluation.exists():
+        raise UserError(f"{evaluation}: is there already; give this one another --name")
+    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+        raise UserError(f"{out}: holds something already; give another --out or --name")
+
+
+def save_evaluation(result: TuneResult, path: Path, name: str, command: str) -> dict[str, Any]:
+    """Writes the scores as JSON, and returns what was written."""
+    document = {
+        "name": name,
+        "task": str(result.settings["task"]["kind"]),
+        "rows": result.rows,
+        "command": command,
+        "settings": result.settings,
+        "examples": result.examples,
+        "labels": result.labels,
+        "epochs": result.epochs,
+    }
+    atomic.write_text(path, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
+    return document
+
+
+def save_network(result: TuneResult, folder: Path) -> None:
+    """Writes all that `foreword.tune.predict.load_classifier` needs.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    about = {
+        "task": result.settings["task"],
+        "labels": result.labels,
+        "max_length": result.frame.length,
+    }
+    with atomic.folder(folder) as part:
+        save_file(weights_of(result.network), part / "weights.safetensors")
+        text = json.dumps(about, ensure_ascii=False, indent=1) + "\n"
+        (part / "labels.json").write_text(text, encoding="utf-8")
+        (part / "recipe.toml").write_text(result.recipe.dumps(), encoding="utf-8")
+        result.tokenizer.save(part / "tokenizer")

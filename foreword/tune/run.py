@@ -1,0 +1,131 @@
+"""Fine-tuning in reading order: encode once, run a course per way and seed, sum up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from foreword import kinds
+from foreword.config import to_table
+from foreword.errors import UserError
+from foreword.train.opened import Opened
+from foreword.tune.contracts import Labelled, Task
+from foreword.tune.course import Course, Data, TuneSettings, count_steps
+from foreword.tune.framing import Frame, frame_of
+from foreword.tune.result import TuneResult, summarise
+from foreword.tune.rows import Examples
+
+__all__ = ["TuneSettings", "tune", "variants"]
+
+Watch = Callable[[int, int, str], None]  # steps done, steps in all, what is running
+
+
+def tune(
+    opened: Opened,
+    task: Task,
+    train: Sequence[Labelled | tuple[str, ...]],
+    dev: Sequence[Labelled | tuple[str, ...]],
+    settings: TuneSettings | Sequence[TuneSettings] | None = None,
+    watch: Watch | None = None,
+) -> TuneResult:
+    """Fine-tunes a pretrained model, once per seed, and scores it on `dev` after the last epoch.
+
+    Nothing is chosen by the score on `dev`. `opened` and torch's random state stay as they are.
+
+    Args:
+        opened: the pretrained model.
+        task: what is to be learned.
+        train: examples, `(text, label)` or `(text, label, pair)`.
+        dev: examples to score.
+        settings: one way, or several to compare; `variants` makes the usual ones.
+        watch: told how far it is, after each step.
+
+    Returns:
+        A row for each of the settings, and one for the best guess that reads nothing.
+
+    Raises:
+        UserError: the examples do not fit the task or each other.
+        TrainingStoppedError: the loss is no longer finite.
+    """
+    ways = [settings] if isinstance(settings, TuneSettings) else list(settings or [TuneSettings()])
+    frame = frame_of(opened.recipe, opened.vocab, ways[0].max_length)
+    data = _read(opened, task, train, dev, frame)
+    total = sum(way.seeds * way.epochs * count_steps(data, way) for way in ways)
+    done = 0
+
+    def step_done(note: str) -> None:
+        nonlocal done
+        done += 1
+        if watch is not None:
+            watch(done, total, note)
+
+    device = opened.device
+    rows, epochs, network = [], [], None
+    for way in ways:
+        finals = []
+        for seed in range(1, way.seeds + 1):
+            with torch.random.fork_rng([device] if device.type == "cuda" else []):
+                course = Course(opened, task, data, way, seed)
+                curve = course.run(step_done)
+            network = network or course.network.cpu()
+            epochs += curve
+            finals.append(curve[-1])
+        rows.append(summarise(finals))
+    assert network is not None
+    cut = sum(example.was_cut for part in (data.train, data.dev) for example in part.encoded)
+    return TuneResult(
+        task=task,
+        labels=data.labels,
+        frame=frame,
+        recipe=opened.recipe,
+        tokenizer=opened.tokenizer,
+        network=network,
+        rows=[*rows, _guess(task, data)],
+        epochs=epochs,
+        settings={"task": {"kind": kinds.name_of(task), **to_table(task)}, **to_table(ways[0])},
+        examples={"train": len(data.train), "dev": len(data.dev), "cut": cut, "skipped": 0},
+    )
+
+
+def variants(settings: TuneSettings) -> list[TuneSettings]:
+    """The usual comparison: pretrained and fully tuned, pretrained and frozen, from scratch."""
+    frozen = kinds.load("tune/strategies", "frozen")()
+    return [
+        replace(settings, from_scratch=False),
+        replace(settings, from_scratch=False, strategy=frozen),
+        replace(settings, from_scratch=True),
+    ]
+
+
+def _read(
+    opened: Opened, task: Task, train: Sequence[Any], dev: Sequence[Any], frame: Frame
+) -> Data:
+    train, dev = _named(train, "training"), _named(dev, "dev")
+    if not dev:
+        raise UserError("there is no dev example to score")
+    labels = task.labels(train)
+    train_targets, dev_targets = task.targets(train, labels), task.targets(dev, labels)
+    return Data(
+        Examples(task.encode(train, opened.tokenizer, frame), train_targets, frame),
+        Examples(task.encode(dev, opened.tokenizer, frame), dev_targets, frame),
+        labels,
+    )
+
+
+def _named(examples: Sequence[Any], name: str) -> list[Labelled]:
+    """The examples, each with a source to name in messages."""
+    found = [Labelled(*example) for example in examples]
+    return [
+        e if e.source else e._replace(source=f"{name} example {n}") for n, e in enumerate(found, 1)
+    ]
+
+
+def _guess(task: Task, data: Data) -> dict[str, Any]:
+    name, outputs = task.baseline(data.train.targets, data.labels)
+    repeated = np.repeat(outputs[None, :], len(data.dev), axis=0)
+    start = {"start": "no model", "strategy": name}
+    return summarise([start | task.scores(repeated, data.dev.targets)])

@@ -1,0 +1,39 @@
+"""Train the head alone: what is already there to be read off, the linear probe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from foreword.nn.stack import StackSettings
+from foreword.tune.contracts import Network
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """The body stays as it is, bit for bit, without gradients and without dropout.
+
+    Attributes:
+        lr: peak learning rate of the head.
+
+    Reference: Peters et al. 2019, "To tune or not to tune?", section 2.
+    """
+
+    lr: float = 1e-3
+
+    def __post_init__(self) -> None:
+        if self.lr <= 0:
+            raise ValueError(f"lr: must be positive, got {self.lr}")
+
+    def peak_lr(self, settings: StackSettings) -> float:
+        """The head's, whatever the body."""
+        return self.lr
+
+    def prepare(self, network: Network) -> None:
+        """The head is trained, the body is not."""
+        network.backbone.requires_grad_(False)
+        network.head.requires_grad_(True)
+
+    def train(self, network: Network) -> None:
+        """Training mode for the head."""
+        network.eval()
+        network.head.train()

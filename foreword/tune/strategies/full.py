@@ -1,0 +1,45 @@
+"""Train everything: the fine-tuning of BERT and GPT."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from foreword.nn.stack import StackSettings
+from foreword.tune.contracts import Network
+
+
+@dataclass(frozen=True)
+class Full:
+    """Body and head, at one learning rate.
+
+    Unsaid, the rate follows the width: 3e-5 * (768 / d_model)^1.5, at most 1e-3. That is the middle
+    of BERT's own choices for BERT-Base (2e-5, 3e-5, 5e-5), about 1.6e-4 for a width of 256 and
+    4.4e-4 for 128, where small models are commonly tuned at 1e-4 to 3e-4 and more. Weights that
+    start as T5's do are larger, and so is their rate, five times.
+
+    Attributes:
+        lr: peak learning rate; 0 for the rule above.
+
+    Reference: Devlin et al. 2019, section 4.1 and appendix A.3.
+    """
+
+    lr: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.lr < 0:
+            raise ValueError(f"lr: must be positive, or 0 to have it chosen, got {self.lr}")
+
+    def peak_lr(self, settings: StackSettings) -> float:
+        """The peak learning rate for a body of these settings."""
+        if self.lr:
+            return self.lr
+        scale = 5.0 if settings.init == "t5" else 1.0
+        return float(f"{min(1e-3, scale * 3e-5 * (768 / settings.d_model) ** 1.5):.2g}")
+
+    def prepare(self, network: Network) -> None:
+        """Everything is trained."""
+        network.requires_grad_(True)
+
+    def train(self, network: Network) -> None:
+        """Training mode for all."""
+        network.train()

@@ -1,0 +1,217 @@
+"""Labelled examples from files: TSV, CSV, JSON lines and Parquet with named columns.
+
+Each may be compressed (`.gz`, `.zst`). Tab-separated files have no quoting, as GLUE's; those with
+commas have. A row that does not fit its header is refused with its file and line; a row without
+text or label is left out and counted.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from foreword.data.sources import COMPRESSIONS
+from foreword.errors import UserError, nearest
+from foreword.tune.contracts import Labelled
+
+FORMATS = (".tsv", ".csv", ".jsonl", ".parquet")
+FIELD_LIMIT = 1 << 30  # characters of one CSV field; Python's own limit is 131,072
+
+Row = tuple[int, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file's rows with named columns.
+
+    Attributes:
+        path: the file.
+        columns: their names, in order.
+        rows: each row's line in the file (number in Parquet), from 1, and its values by column.
+    """
+
+    path: Path
+    columns: tuple[str, ...]
+    rows: list[Row]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a table hold what; `pair` is "" where there is one text per row."""
+
+    text: str = "text"
+    label: str = "label"
+    pair: str = ""
+
+
+def read_table(path: str | Path, columns: Sequence[str] = ()) -> Table:
+    """Reads a whole table.
+
+    Args:
+        path: its name says what it is: `.tsv`, `.csv`, `.jsonl` or `.parquet`, `.gz` or `.zst`.
+        columns: the names of the columns where the file has no header; else empty.
+
+    Raises:
+        UserError: the file is missing, broken, or no table that is known.
+    """
+    path = Path(path)
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    packed = COMPRESSIONS.get(suffixes.pop()) if suffixes and suffixes[-1] in COMPRESSIONS else None
+    kind = suffixes[-1] if suffixes else ""
+    if kind not in FORMATS:
+        raise UserError(
+            f"{path}: tables are {', '.join(FORMATS)}, each also {' or '.join(COMPRESSIONS)}"
+        )
+    if columns and kind in (".jsonl", ".parquet"):
+        raise UserError(f"{path}: --columns is for files without a header; {kind} names its own")
+    if twice := sorted({name for name in columns if list(columns).count(name) > 1}):
+        raise UserError(f"--columns: '{twice[0]}' stands there twice")
+    data = _bytes(path, packed)
+    if kind == ".parquet":
+        return _parquet(path, data)
+    text = _decode(path, data)
+    if kind == ".jsonl":
+        return _jsonl(path, text)
+    return _separated(path, _tsv_lines(text) if kind == ".tsv" else _csv_lines(path, text), columns)
+
+
+def labelled(table: Table, columns: Columns) -> tuple[list[Labelled], int]:
+    """The examples of a table, and how many rows were left out for want of text or label.
+
+    Raises:
+        UserError: a column is missing, or there is no example.
+    """
+    wanted = [columns.text, columns.label, *([columns.pair] if columns.pair else [])]
+    for name in wanted:
+        if name not in table.columns:
+            raise UserError(
+                f"{table.path}: no column '{name}'{nearest(name, table.columns)}; "
+                f"its columns: {', '.join(table.columns)}"
+            )
+    examples, skipped = [], 0
+    for line, row in table.rows:
+        values = [_text(row.get(name), f"{table.path}:{line}") for name in wanted]
+        if not all(value.strip() for value in values):
+            skipped += 1
+            continue
+        text, label, *pair = values
+        source = f"{table.path}:{line}"
+        examples.append(Labelled(text, label.strip(), pair[0] if pair else None, source))
+    if not examples:
+        raise UserError(f"{table.path}: no row has both a text and a label")
+    return examples, skipped
+
+
+def _bytes(path: Path, compression: str | None) -> bytes:
+    try:
+        with path.open("rb") as file:
+            if compression is None:
+                return file.read()
+            with pa.CompressedInputStream(file, compression) as stream:
+                return bytes(stream.read())
+    except OSError as error:
+        reason = error.strerror or f"not readable as {compression}; fetch or compress it again"
+        raise UserError(f"{path}: {reason}") from None
+
+
+def _decode(path: Path, data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"{path}:{line}: byte {error.start:,} (0x{data[error.start]:02x}) is not UTF-8; "
+            "convert the file"
+        ) from None
+
+
+def _tsv_lines(text: str) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if line := line.removesuffix("\r"):
+            yield number, line.split("\t")
+
+
+def _csv_lines(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    before = csv.field_size_limit(FIELD_LIMIT)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        first = 1
+        for cells in reader:
+            if cells:
+                yield first, cells
+            first = reader.line_num + 1
+    except csv.Error as error:
+        raise UserError(f"{path}:{reader.line_num}: {error}; is it really CSV?") from None
+    finally:
+        csv.field_size_limit(before)
+
+
+def _separated(path: Path, lines: Iterator[tuple[int, list[str]]], columns: Sequence[str]) -> Table:
+    names = [name.strip() for name in columns]
+    if not names:
+        _, names = next(lines, (1, []))
+        names = [name.strip() for name in names]
+    if not names:
+        raise UserError(f"{path}: is empty")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UserError(f"{path}: two columns are named '{twice[0]}'; has it a header at all?")
+    rows: list[Row] = []
+    for number, cells in lines:
+        if len(cells) != len(names):
+            raise UserError(
+                f"{path}:{number}: {_columns(len(cells))}, and {_columns(len(names))} named"
+                f"{'' if columns else ' in the header'}: {', '.join(names)}"
+            )
+        rows.append((number, dict(zip(names, cells, strict=True))))
+    return Table(path, tuple(names), rows)
+
+
+def _columns(count: int) -> str:
+    return f"{count} column" if count == 1 else f"{count} columns"
+
+
+def _jsonl(path: Path, text: str) -> Table:
+    rows: list[Row] = []
+    names: dict[str, None] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise UserError(f"{path}:{number}: not JSON: {error}") from None
+        if not isinstance(row, dict):
+            raise UserError(f"{path}:{number}: expected an object with named values")
+        names.update(dict.fromkeys(row))
+        rows.append((number, row))
+    if not rows:
+        raise UserError(f"{path}: is empty")
+    return Table(path, tuple(names), rows)
+
+
+def _parquet(path: Path, data: bytes) -> Table:
+    try:
+        table = pq.read_table(pa.BufferReader(data))
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).split("\n")[0]
+        raise UserError(f"{path}: not a Parquet file that can be read: {reason}") from None
+    return Table(path, tuple(table.column_names), list(enumerate(table.to_pylist(), 1)))
+
+
+def _text(value: Any, where: str) -> str:
+    """A cell as text; true and false as JSON writes them."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise UserError(f"{where}: expected text or a number, got {type(value).__name__}")

@@ -1,0 +1,123 @@
+"""One label per text, or per pair of texts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from foreword.errors import UserError
+from foreword.text.tokenizer import Tokenizer
+from foreword.tune.contracts import Encoded, Labelled
+from foreword.tune.framing import Frame
+from foreword.types import Array, Loss
+
+
+@dataclass(frozen=True)
+class Classify:
+    """Dropout and a linear layer on the state that stands for the whole text.
+
+    That is the state of [CLS] in an encoder, of the last token in a decoder, of the start token
+    in an encoder-decoder's decoder; see `foreword.tune.framing`.
+
+    Attributes:
+        dropout: share of that state dropped in training.
+
+    Reference: Devlin et al. 2019, section 4.1; Radford et al. 2018, section 3.2.
+    Differs from the paper: without BERT's pooler, a dense layer that its next-sentence prediction
+    trained; models without that objective have none.
+    """
+
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout: must be in [0, 1), got {self.dropout}")
+
+    def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
+        """The labels of the training examples, sorted.
+
+        Raises:
+            UserError: there are fewer than two.
+        """
+        found = tuple(sorted({example.label for example in train}))
+        if len(found) < 2:
+            said = f"all {len(train):,} are '{found[0]}'" if found else "there are none"
+            raise UserError(f"the training examples need at least two labels; {said}")
+        return found
+
+    def encode(
+        self, examples: Sequence[Labelled], tokenizer: Tokenizer, frame: Frame
+    ) -> list[Encoded]:
+        """Each text or pair, framed; one spot.
+
+        Raises:
+            UserError: some examples are pairs and some are not.
+        """
+        firsts = tokenizer.encode_batch([example.text for example in examples])
+        seconds: Sequence[list[int] | None] = [None] * len(firsts)
+        pairs = [example.pair for example in examples if example.pair is not None]
+        if pairs:
+            if len(pairs) < len(examples):
+                odd = next(example.source for example in examples if example.pair is None)
+                raise UserError(f"{odd}: has no second text, and other examples have one")
+            seconds = tokenizer.encode_batch(pairs)
+        encoded = []
+        for first, second in zip(firsts, seconds, strict=True):
+            framed = frame.wrap(first, second)
+            spots = np.asarray([frame.spot(len(framed.ids))])
+            encoded.append(Encoded(framed.ids, framed.segments, spots, framed.was_cut))
+        return encoded
+
+    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
+        """The number of each example's label, (examples,) int64.
+
+        Raises:
+            UserError: a label is none of `labels`.
+        """
+        number = {label: n for n, label in enumerate(labels)}
+        unseen = Counter(example.label for example in examples if example.label not in number)
+        if unseen:
+            first = next(example for example in examples if example.label in unseen)
+            said = ", ".join(f"'{label}' ({count:,})" for label, count in sorted(unseen.items()))
+            raise UserError(
+                f"{first.source}: labels that no training example has: {_short(said)}; "
+                f"training has: {_short(', '.join(labels))}"
+            )
+        return np.asarray([number[example.label] for example in examples], dtype=np.int64)
+
+    def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
+        """Dropout and a linear layer, (spots, d_model) -> (spots, labels)."""
+        return nn.Sequential(nn.Dropout(self.dropout), nn.Linear(d_model, len(labels)))
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
+        """Cross-entropy, in nats."""
+        total = F.cross_entropy(outputs, targets, reduction="sum")
+        return Loss(total, total.new_tensor(float(len(targets))))
+
+    def scores(self, outputs: Array, targets: Array) -> dict[str, float]:
+        """Accuracy, macro-averaged F1, Matthews correlation.
+
+        Args:
+            outputs: (examples, labels).
+            targets: (examples,) int64.
+        """
+        chosen = outputs.argmax(axis=1)
+        return {
+            "accuracy": float(accuracy_score(targets, chosen)),
+            "f1": float(f1_score(targets, chosen, average="macro", zero_division=0)),
+            "matthews": float(matthews_corrcoef(targets, chosen)),
+        }
+
+    def baseline(self, targets: Array, labels: tuple[str, ...]) -> tuple[str, Array]:
+        """The share of each label, (labels,): the most frequent one wins."""
+        return "majority class", np.bincount(targets, minlength=len(labels)) / len(targets)
+
+
+def _short(text: str, limit: int = 200) -> str:
+    return text if len(text) <= limit else text[:limit].rsplit(",", 1)[0] + ", ..."

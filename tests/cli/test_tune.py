@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from foreword.cli.main import run
+from foreword.tune.predict import load_classifier
+from tests.tune.runs import make_run, reviews
+
+
+def write(path: Path, count: int, seed: int) -> Path:
+    lines = [f"{e.text}\t{e.label}" for e in reviews(count, seed)]
+    path.write_text("\n".join(["text\tlabel", *lines, ""]), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    data = tmp_path / "reviews"
+    data.mkdir()
+    train, dev = write(data / "train.tsv", 64, 1), write(data / "dev.tsv", 32, 2)
+    folder = make_run(tmp_path / "run")
+    fast = ["--epochs", "1", "--seeds", "2", "--device", "cpu"]
+    return ["tune", str(folder), "--train", str(train), "--dev", str(dev), *fast]
+
+
+def test_compare_writes_scores_and_a_model(
+    tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*words, "--compare", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    file = tmp_path / "run" / "evaluations" / "tune-classify-reviews.json"
+    document = json.loads(file.read_text(encoding="utf-8"))
+    assert document.items() <= printed.items()
+    assert document["name"] == "reviews"
+    assert document["task"] == "classify"
+    assert [row["start"] for row in document["rows"]] == [
+        "pretrained",
+        "pretrained",
+        "from scratch",
+        "no model",
+    ]
+    assert {"accuracy", "accuracy_std", "f1", "matthews", "lr", "seeds"} <= document["rows"][
+        0
+    ].keys()
+    assert document["examples"] == {"train": 64, "dev": 32, "cut": 0, "skipped": 0}
+    assert len(load_classifier(tmp_path / "run" / "tuned" / "reviews").predict(["fine"])[0]) == 1
+
+
+def test_people_get_a_table(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(words) == 0
+    said = capsys.readouterr()
+    assert "accuracy" in said.out
+    assert "±" in said.out
+    assert "majority class" in said.out
+    assert "64 examples to train on, 32 to score; 0 cut to 32 tokens" in said.err
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["--label", "lable"], "no column 'lable'; did you mean 'label'?"),
+        (["--strategy", "fulll"], "no kind 'fulll'; did you mean 'full'?"),
+        (["--task", "clasify"], "no kind 'clasify'; did you mean 'classify'?"),
+        (["--seeds", "0"], "tune.seeds: must be at least 1"),
+        (["--compare", "--from-scratch"], "--compare goes without"),
+        (["--name", "a/b"], "a name, not a path"),
+        (["--max-length", "100"], "the model has 48 positions"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_nothing(
+    tmp_path: Path,
+    words: list[str],
+    more: list[str],
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run([*words, *more]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "run" / "evaluations").exists()
+    assert not (tmp_path / "run" / "tuned").exists()
+
+
+def test_nothing_is_overwritten(
+    tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "mine.txt").write_text("mine", encoding="utf-8")
+    assert run([*words, "--out", str(out)]) == 2
+    assert "holds something already" in capsys.readouterr().err
+    assert run(words) == 0
+    assert run([*words, "--out", str(tmp_path / "other")]) == 2
+    assert "give this one another --name" in capsys.readouterr().err
+    assert (out / "mine.txt").read_text(encoding="utf-8") == "mine"

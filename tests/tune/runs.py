@@ -1,0 +1,75 @@
+"""Tiny run folders of each layout, with random weights, and a task that can be learned."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from foreword import config
+from foreword.nn.init import initialise
+from foreword.text.tokenizers.word import Word
+from foreword.train import checkpoint
+from foreword.train.recipe import Recipe
+from foreword.tune.contracts import Labelled
+
+GOOD = ["lovely", "fine", "warm", "bright"]
+BAD = ["awful", "cold", "dull", "grim"]
+OTHER = ["the", "film", "was", "and", "a", "day", "in", "town", "we", "saw"]
+
+LAYOUTS = ("encoder", "decoder", "prefix", "encoder_decoder")
+
+MODEL = {"d_model": 32, "layers": 2, "heads": 2, "dropout": 0.0, "attention_dropout": 0.0}
+PARTS = {
+    "encoder": {
+        "model": {
+            "kind": "transformer",
+            "segments": 2,
+            "position": {"kind": "learned", "length": 48},
+        },
+        "objective": {"kind": "masked"},
+        "packing": {"kind": "documents", "length": 32, "before": "[CLS]", "after": "[SEP]"},
+    },
+    "decoder": {
+        "model": {"kind": "transformer", "is_causal": True, "position": {"kind": "rotary"}},
+        "objective": {"kind": "causal"},
+        "packing": {"kind": "documents", "length": 32, "after": "</s>"},
+    },
+    "prefix": {
+        "model": {"kind": "transformer", "position": {"kind": "t5_bias"}},
+        "objective": {"kind": "span_corruption"},
+        "packing": {"kind": "documents", "length": 32, "after": ""},
+    },
+    "encoder_decoder": {
+        "model": {"kind": "encoder_decoder", "position": {"kind": "t5_bias"}},
+        "objective": {"kind": "span_corruption"},
+        "packing": {"kind": "documents", "length": 32, "after": "</s>"},
+    },
+}
+
+
+def make_run(folder: Path, layout: str = "encoder", **model: object) -> Path:
+    """A run folder as pretraining leaves it."""
+    table = {**PARTS[layout], "layout": {"kind": layout}, "train": {"device": "cpu"}}
+    table["model"] = {**MODEL, **PARTS[layout]["model"], **model}
+    recipe = config.build(Recipe, table)
+    words = [" ".join(GOOD + BAD + OTHER)] * 3
+    tokenizer = Word().train(words)
+    network = recipe.build(tokenizer.vocab)
+    initialise(network, 1)
+    checkpoint.save(folder / "checkpoints" / "step-00000001", network, None, {"step": 1})
+    tokenizer.save(folder / "tokenizer")
+    (folder / "recipe.toml").write_text(recipe.dumps(), encoding="utf-8")
+    (folder / "run.json").write_text("{}", encoding="utf-8")
+    return folder
+
+
+def reviews(count: int, seed: int) -> list[Labelled]:
+    """Texts with one telling word each."""
+    rng = random.Random(seed)
+    examples = []
+    for n in range(count):
+        label = ("bad", "good")[n % 2]
+        words = rng.choices(OTHER, k=rng.randint(1, 8))
+        words.insert(rng.randint(0, len(words)), rng.choice(GOOD if label == "good" else BAD))
+        examples.append(Labelled(" ".join(words), label))
+    return examples

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foreword.errors import UserError
+from foreword.train.opened import open_run
+from foreword.tune.course import TuneSettings
+from foreword.tune.predict import load_classifier
+from foreword.tune.result import save_network
+from foreword.tune.run import tune
+from foreword.tune.strategies.full import Full
+from foreword.tune.tasks.classify import Classify
+from tests.tune.runs import LAYOUTS, make_run, reviews
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_was_tuned_loads_back_and_predicts_as_it_scored(tmp_path: Path, layout: str) -> None:
+    opened = open_run(make_run(tmp_path / "run", layout), "cpu")
+    settings = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=2, max_length=24)
+    dev = reviews(40, 2)
+    result = tune(opened, Classify(), reviews(100, 1), dev, settings)
+    save_network(result, tmp_path / "tuned")
+    classifier = load_classifier(tmp_path / "tuned", "cpu")
+    assert classifier.frame == result.frame
+    labels, probabilities = classifier.predict([e.text for e in dev])
+    right = np.mean([label == e.label for label, e in zip(labels, dev, strict=True)])
+    assert right == pytest.approx(result.rows[0]["accuracy"])
+    assert probabilities.shape == (40, 2)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-5)
+    alone, _ = classifier.predict([dev[7].text])
+    assert alone == [labels[7]]
+    assert classifier.predict([])[0] == []
+
+
+def test_other_folders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no fine-tuned model"):
+        load_classifier(make_run(tmp_path))

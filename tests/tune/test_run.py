@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from foreword.errors import TrainingStoppedError, UserError
+from foreword.train.opened import Opened, open_run
+from foreword.tune.contracts import Labelled
+from foreword.tune.course import TuneSettings, order_of
+from foreword.tune.result import TuneResult, summarise
+from foreword.tune.run import tune, variants
+from foreword.tune.strategies.frozen import Frozen
+from foreword.tune.strategies.full import Full
+from foreword.tune.tasks.classify import Classify
+from tests.tune.runs import LAYOUTS, make_run, reviews
+
+TASK = Classify()
+FAST = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=4, precision="fp32")
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Opened:
+    return open_run(make_run(tmp_path), "cpu")
+
+
+def weights(result: TuneResult) -> dict[str, torch.Tensor]:
+    return dict(result.network.named_parameters())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_learns_what_can_be_learned(tmp_path: Path, layout: str) -> None:
+    opened = open_run(make_run(tmp_path, layout), "cpu")
+    result = tune(opened, TASK, reviews(300, 1), reviews(100, 2), FAST)
+    assert result.rows[0]["accuracy"] > 0.9
+    assert result.rows[-1]["accuracy"] == 0.5
+    assert result.rows[-1]["matthews"] == 0
+
+
+def test_shuffled_labels_teach_nothing(opened: Opened) -> None:
+    train = reviews(300, 1)
+    labels = [example.label for example in train]
+    random.Random(0).shuffle(labels)
+    shuffled = [e._replace(label=label) for e, label in zip(train, labels, strict=True)]
+    result = tune(opened, TASK, shuffled, reviews(100, 2), FAST)
+    assert result.rows[0]["accuracy"] < 0.75
+
+
+def test_pairs_are_told_apart_by_their_order(opened: Opened) -> None:
+    """The telling word stands in the first text or in the second: segments or order tell."""
+
+    def pairs(count: int, seed: int) -> list[Labelled]:
+        texts = [e.text for e in reviews(count, seed)]
+        return [
+            Labelled(text, "first", "the day") if n % 4 < 2 else Labelled("the day", "second", text)
+            for n, text in enumerate(texts)
+        ]
+
+    result = tune(opened, TASK, pairs(300, 1), pairs(100, 2), FAST)
+    assert result.rows[0]["accuracy"] > 0.9
+
+
+def test_frozen_leaves_the_body_bit_for_bit(opened: Opened) -> None:
+    settings = TuneSettings(strategy=Frozen(lr=1e-2), seeds=1, epochs=1)
+    result = tune(opened, TASK, reviews(64, 1), reviews(32, 2), settings)
+    before = dict(opened.model.backbone.named_parameters())
+    after = weights(result)
+    assert all(torch.equal(p, after[f"backbone.{name}"]) for name, p in before.items())
+    assert after["head.1.bias"].abs().sum() > 0
+
+
+def test_full_changes_the_body_and_not_the_opened_run(opened: Opened) -> None:
+    before = {n: p.clone() for n, p in opened.model.named_parameters()}
+    result = tune(opened, TASK, reviews(64, 1), reviews(32, 2), FAST)
+    assert all(torch.equal(p, before[n]) for n, p in opened.model.named_parameters())
+    name = "backbone.stack.blocks.0.attention.query.weight"
+    assert not torch.equal(weights(result)[name], before[name])
+
+
+def test_from_scratch_knows_nothing_of_the_pretrained_weights(tmp_path: Path) -> None:
+    settings = TuneSettings(from_scratch=True, seeds=1, epochs=1)
+    results = []
+    for n in range(2):
+        opened = open_run(make_run(tmp_path / str(n)), "cpu")
+        with torch.no_grad():
+            for p in opened.model.parameters():
+                p.add_(n)
+        results.append(tune(opened, TASK, reviews(64, 1), reviews(32, 2), settings))
+    assert results[0].rows == results[1].rows
+    assert results[0].rows[0]["start"] == "from scratch"
+
+
+def test_a_seed_gives_one_result_and_another_seed_another(tmp_path: Path) -> None:
+    run = make_run(tmp_path, dropout=0.1, attention_dropout=0.1)
+    opened = open_run(run, "cpu")
+    settings = TuneSettings(seeds=2, epochs=1)
+    results = []
+    for n in range(2):
+        torch.manual_seed(n)  # whatever went before
+        state = torch.get_rng_state()
+        results.append(tune(opened, TASK, reviews(64, 1), reviews(32, 2), settings))
+        assert torch.equal(state, torch.get_rng_state())
+    first, second = results
+    assert first.epochs == second.epochs
+    assert all(torch.equal(p, weights(second)[n]) for n, p in weights(first).items())
+    assert first.epochs[0]["train_loss"] != first.epochs[1]["train_loss"]
+
+
+def test_compare_gives_a_row_each(opened: Opened) -> None:
+    steps: list[tuple[int, int, str]] = []
+    ways = variants(TuneSettings(seeds=2, epochs=2, batch=32))
+    result = tune(
+        opened, TASK, reviews(64, 1), reviews(32, 2), ways, lambda *step: steps.append(step)
+    )
+    names = [(row["start"], row["strategy"]) for row in result.rows]
+    assert names == [
+        ("pretrained", "full"),
+        ("pretrained", "frozen"),
+        ("from scratch", "full"),
+        ("no model", "majority class"),
+    ]
+    assert [done for done, _, _ in steps] == list(range(1, 25))
+    assert steps[0][1] == 24
+    finals = [e for e in result.epochs if e["strategy"] == "frozen" and e["epoch"] == 2]
+    scores = [final["accuracy"] for final in finals]
+    assert len(scores) == 2
+    assert result.rows[1]["accuracy"] == pytest.approx(np.mean(scores))
+    assert result.rows[1]["accuracy_std"] == pytest.approx(np.std(scores, ddof=1))
+
+
+def test_the_last_epoch_counts_and_not_the_best() -> None:
+    plain = {"start": "pretrained", "strategy": "full", "epoch": 2, "lr": 1e-4}
+    finals = [
+        {**plain, "seed": s, "skipped_steps": 0, "accuracy": a} for s, a in ((1, 0.5), (2, 0.7))
+    ]
+    row = summarise(finals)
+    assert row["accuracy"] == pytest.approx(0.6)
+    assert row["accuracy_std"] == pytest.approx(0.1414, abs=1e-4)
+    assert summarise(finals[:1])["accuracy_std"] is None
+
+
+def test_an_unseen_label_is_refused(opened: Opened) -> None:
+    dev = [*reviews(4, 2), Labelled("the day", "odd", source="dev.tsv:17")]
+    with pytest.raises(UserError, match=r"dev.tsv:17: labels that no .*'odd' \(1\).*bad, good"):
+        tune(opened, TASK, reviews(8, 1), dev, FAST)
+    with pytest.raises(UserError, match="dev example 5: labels"):
+        tune(opened, TASK, reviews(8, 1), [(e.text, e.label) for e in dev], FAST)
+
+
+def test_one_label_or_no_example_is_refused(opened: Opened) -> None:
+    same = [e._replace(label="good") for e in reviews(8, 1)]
+    with pytest.raises(UserError, match="at least two labels; all 8 are 'good'"):
+        tune(opened, TASK, same, same, FAST)
+    with pytest.raises(UserError, match="no dev example"):
+        tune(opened, TASK, reviews(8, 1), [], FAST)
+
+
+def test_long_texts_are_cut_and_counted(opened: Opened) -> None:
+    long = Labelled("the film was " * 40, "good")
+    settings = TuneSettings(seeds=1, epochs=1, max_length=48)
+    result = tune(opened, TASK, [*reviews(8, 1), long], [*reviews(8, 2), long], settings)
+    assert result.examples == {"train": 9, "dev": 9, "cut": 2, "skipped": 0}
+
+
+def test_a_run_that_blows_up_stops_with_a_word(opened: Opened) -> None:
+    with torch.no_grad():
+        opened.model.backbone.embedding.token.weight.fill_(float("inf"))
+    with pytest.raises(TrainingStoppedError, match="not finite; a lower --lr"):
+        tune(opened, TASK, reviews(128, 1), reviews(8, 2), FAST)
+
+
+def test_an_epoch_shows_every_example_once_in_an_order_of_its_own() -> None:
+    first, second = order_of(50, 16, 1, 0), order_of(50, 16, 1, 1)
+    assert [len(batch) for batch in first] == [13, 13, 12, 12]
+    assert sorted(np.concatenate(first).tolist()) == list(range(50))
+    assert np.concatenate(first).tolist() != np.concatenate(second).tolist()
+
+
+def test_the_learning_rate_follows_the_width(opened: Opened, tmp_path: Path) -> None:
+    wide = open_run(make_run(tmp_path / "wide", d_model=256), "cpu")
+    narrow = opened.recipe.model
+    assert Full().peak_lr(wide.recipe.model) == pytest.approx(1.6e-4)
+    assert Full().peak_lr(narrow) == 1e-3
+    assert Full(lr=2e-5).peak_lr(narrow) == 2e-5
+    assert Frozen().peak_lr(narrow) == Frozen().peak_lr(wide.recipe.model) == 1e-3
