@@ -1,0 +1,209 @@
+"""Texts to tokens on all cores: worker processes that are asked over pipes.
+
+Each worker is a plain child process (`python -m foreword.data.encoding TOKENIZER`), which needs no
+`if __name__ == "__main__"` in the caller's script and ends by itself when the caller is gone. A
+question and an answer are each a header of four int64 and then so many bytes; no objects travel.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import IO
+
+import numpy as np
+
+from foreword.errors import UserError
+from foreword.text import sentences
+from foreword.text.special import UNK
+from foreword.text.tokenizer import Tokenizer
+from foreword.types import Array
+
+_HEADER_BYTES = 4 * 8
+_TEXTS = 1024  # encoded in one call, which bounds the memory that one long document takes
+_LONG = 4 << 20  # bytes: a document so long is encoded here, by all cores at once
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Documents as tokens.
+
+    Attributes:
+        tokens: of all documents, one after the other; (tokens,) int32.
+        sequence_lengths: tokens in each sequence; (sequences,) int32.
+        document_lengths: sequences in each document; (documents,) int32.
+        unknown: how many of the tokens stand for text that the vocabulary lacks.
+    """
+
+    tokens: Array
+    sequence_lengths: Array
+    document_lengths: Array
+    unknown: int
+
+
+class Encoder:
+    """Encodes documents in this process.
+
+    Args:
+        tokenizer: text to ids.
+        in_sentences: whether a sequence is a sentence; else it is the whole document.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, *, in_sentences: bool) -> None:
+        self._tokenizer = tokenizer
+        self._in_sentences = in_sentences
+        self._unknown = tokenizer.vocab.special.get(UNK, -1)
+
+    def encode(self, texts: Sequence[bytes]) -> Encoded:
+        """The tokens of documents given as UTF-8."""
+        pieces = [
+            sentences.split(text.decode()) if self._in_sentences else [text.decode()]
+            for text in texts
+        ]
+        flat = list(itertools.chain.from_iterable(pieces))
+        tokens, lengths = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
+        for at in range(0, len(flat), _TEXTS):
+            ids = self._tokenizer.encode_batch(flat[at : at + _TEXTS])
+            lengths.append(np.fromiter(map(len, ids), np.int32, len(ids)))
+            joined = itertools.chain.from_iterable(ids)
+            tokens.append(np.fromiter(joined, np.int32, int(lengths[-1].sum())))
+        joint = np.concatenate(tokens)
+        return Encoded(
+            tokens=joint,
+            sequence_lengths=np.concatenate(lengths),
+            document_lengths=np.fromiter(map(len, pieces), np.int32, len(pieces)),
+            unknown=int(np.count_nonzero(joint == self._unknown)),
+        )
+
+
+class Worker:
+    """A child process that encodes.
+
+    Args:
+        tokenizer: the folder it loads.
+        in_sentences: whether a sequence is a sentence; else it is the whole document.
+    """
+
+    def __init__(self, tokenizer: Path, *, in_sentences: bool) -> None:
+        command = [sys.executable, "-m", __name__, str(tokenizer), str(int(in_sentences))]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "TOKENIZERS_PARALLELISM": "false",
+        }
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
+
+    def encode(self, texts: Sequence[bytes]) -> Encoded:
+        """The tokens of documents given as UTF-8.
+
+        Raises:
+            UserError: the process has died, which mostly means that memory has run out.
+        """
+        assert self._process.stdin and self._process.stdout
+        sizes = np.fromiter(map(len, texts), np.int64, len(texts))
+        try:
+            _send(self._process.stdin, [len(texts), 0, 0, 0], sizes.tobytes(), *texts)
+            tokens, sequences, documents, unknown = _header(self._process.stdout)
+            data = _exactly(self._process.stdout, 4 * (tokens + sequences + documents))
+        except (EOFError, BrokenPipeError):
+            status = self._process.wait()
+            raise UserError(
+                f"a worker process ended (status {status}), perhaps for want of memory; "
+                "use fewer: --workers 1"
+            ) from None
+        parts = np.split(np.frombuffer(data, np.int32), [tokens, tokens + sequences])
+        return Encoded(parts[0], parts[1], parts[2], unknown)
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.kill()
+        self._process.communicate()
+
+
+@contextmanager
+def encoding(
+    here: Encoder, tokenizer: Path, workers: int, *, in_sentences: bool
+) -> Iterator[Callable[[list[bytes]], Future[Encoded]]]:
+    """Gives a function that has documents encoded, many at a time.
+
+    Args:
+        here: encodes in this process.
+        tokenizer: the folder that the workers load.
+        workers: number of processes; 0 encodes everything here.
+        in_sentences: whether a sequence is a sentence; else it is the whole document.
+    """
+    with ExitStack() as stack:
+        free: SimpleQueue[Worker] = SimpleQueue()
+        for _ in range(workers):
+            worker = Worker(tokenizer, in_sentences=in_sentences)
+            stack.callback(worker.close)
+            free.put(worker)
+        # Made last, so that these threads end before the processes that they wait for.
+        threads = ThreadPoolExecutor(max(1, workers))
+        stack.callback(threads.shutdown, cancel_futures=True)
+
+        def encode(texts: list[bytes]) -> Encoded:
+            if not workers or max(map(len, texts)) > _LONG:
+                return here.encode(texts)
+            worker = free.get()
+            try:
+                return worker.encode(texts)
+            finally:
+                free.put(worker)
+
+        yield lambda texts: threads.submit(encode, texts)
+
+
+def serve(tokenizer: str, in_sentences: str) -> None:
+    """Answers the questions on standard input until it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller decides what an interrupt means
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints must not get between the answers
+    questions = sys.stdin.buffer
+    encoder = Encoder(Tokenizer.load(tokenizer), in_sentences=in_sentences == "1")
+    while True:
+        try:
+            count = _header(questions)[0]
+        except EOFError:
+            return
+        sizes = np.frombuffer(_exactly(questions, 8 * count), np.int64)
+        found = encoder.encode([_exactly(questions, int(size)) for size in sizes])
+        arrays = (found.tokens, found.sequence_lengths, found.document_lengths)
+        header = [*map(len, arrays), found.unknown]
+        try:
+            _send(answers, header, *(array.tobytes() for array in arrays))
+        except BrokenPipeError:
+            return
+
+
+def _send(file: IO[bytes], header: list[int], *parts: bytes) -> None:
+    file.write(np.array(header, np.int64).tobytes())
+    for part in parts:
+        file.write(part)
+    file.flush()
+
+
+def _header(file: IO[bytes]) -> list[int]:
+    return [int(n) for n in np.frombuffer(_exactly(file, _HEADER_BYTES), np.int64)]
+
+
+def _exactly(file: IO[bytes], size: int) -> bytes:
+    data = file.read(size)
+    if len(data) < size:
+        raise EOFError
+    return data
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[1:])

@@ -1,0 +1,99 @@
+"""Rows that are packed to the brim: documents end to end, cut where a row is full."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from foreword.data.packing._wrapped import Wrapped
+from foreword.data.rng import mix, permute
+from foreword.data.shards import Shards
+from foreword.types import Array, Rows, Vocab
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Documents end to end, each wrapped in special tokens, in rows without padding.
+
+    All documents in their order, for ever, are one endless stream: epoch follows epoch without a
+    gap, so nothing is lost and nothing padded, and the cuts fall elsewhere in each epoch. Row r of
+    the stream is its tokens from r * length on; training sees the rows in an order shuffled anew
+    in each epoch.
+
+        documents  7 8 9 | 4 | 5 6          length 4, after </s> (2)
+        ids        [ 7  8  9  2]  [ 4  2  5  6]  [ 2  7  8  9] ...
+        documents  [ 0  0  0  0]  [ 0  0  1  1]  [ 0  1  1  1]
+        positions  [ 0  1  2  3]  [ 0  1  0  1]  [ 0  0  1  2]
+
+    Attributes:
+        length: tokens in a row.
+        before: the special token before each document, "" for none.
+        after: the special token after each document, "" for none.
+        separate: whether the documents of a row are kept apart; else a row reads as one text, as
+            in GPT-2 and RoBERTa (FULL-SENTENCES).
+    """
+
+    length: int = 128
+    before: str = ""
+    after: str = "</s>"
+    separate: bool = True
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise ValueError(f"length: must be at least 1, got {self.length}")
+
+    def open(self, shards: Shards, vocab: Vocab, seed: int, batch: int) -> PackedDocuments:
+        """The corpus as rows, in an order that depends on the seed alone.
+
+        Raises:
+            UserError: the text is shorter than a row, or the tokenizer lacks a special token.
+        """
+        del batch  # a row does not depend on it
+        return PackedDocuments(self, Wrapped(shards, vocab, self.before, self.after), seed)
+
+
+class PackedDocuments:
+    """A corpus as rows of packed documents; see `Documents`."""
+
+    def __init__(self, settings: Documents, stream: Wrapped, seed: int) -> None:
+        stream.need(settings.length, "a row")
+        self._settings = settings
+        self._stream = stream
+        self._seed = seed
+        self.tokens_per_epoch = len(stream)
+        self.rows_per_epoch = len(stream) // settings.length
+
+    def rows(self, numbers: Array) -> Rows:
+        """The rows with these places in the order of training, (batch,) int64."""
+        numbers = np.asarray(numbers, dtype=np.int64)
+        batch, length, total = len(numbers), self._settings.length, len(self._stream)
+        # A row that runs over the end of the stream goes on at its beginning: two spans each.
+        starts = self._order(numbers) * length % total
+        first = np.minimum(length, total - starts)
+        spans = np.stack([starts, np.zeros_like(starts)], axis=1)
+        sizes = np.stack([first, length - first], axis=1)
+        pieces = self._stream.read(spans.ravel(), sizes.ravel())
+
+        shape = (batch, length)
+        ids = pieces.ids.reshape(shape)
+        if not self._settings.separate:
+            positions = np.broadcast_to(np.arange(length), shape).copy()
+            return Rows(ids, np.zeros(shape, np.int64), positions, numbers)
+        row = pieces.spans // 2
+        before = np.searchsorted(row, np.arange(batch))  # pieces before each row's first
+        documents = np.repeat(np.arange(len(row)) - before[row], pieces.lengths)
+        starts = np.repeat(np.cumsum(pieces.lengths) - pieces.lengths, pieces.lengths)
+        positions = np.arange(batch * length) - starts
+        return Rows(ids, documents.reshape(shape), positions.reshape(shape), numbers)
+
+    def _order(self, numbers: Array) -> Array:
+        """The row of the endless stream at each place in the order of training."""
+        per_epoch = self.rows_per_epoch
+        epochs, places = np.divmod(numbers, per_epoch)
+        seed = mix(np.array([self._seed]).astype(np.uint64))
+        for epoch in np.unique(epochs):
+            is_in = epochs == epoch
+            key = int(mix(seed + np.uint64(epoch))[0])
+            places[is_in] = permute(places[is_in], per_epoch, key)
+        return epochs * per_epoch + places

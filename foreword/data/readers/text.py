@@ -1,0 +1,51 @@
+"""Plain text: .txt and .md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from foreword.data.sources import Source
+from foreword.types import Document
+
+
+@dataclass(frozen=True)
+class Text:
+    """Plain text, where a document is the whole file, a paragraph, or a line.
+
+    A file that is one document is held in memory whole; paragraphs and lines are streamed. Blank
+    lines between paragraphs are no documents; with `documents = "line"` they are empty ones.
+    """
+
+    suffixes: ClassVar[tuple[str, ...]] = (".txt", ".md")
+
+    def read(self, source: Source) -> Iterator[Document]:
+        """The documents of a file.
+
+        Raises:
+            UserError: it is not UTF-8.
+        """
+        name = str(source.path)
+        match source.settings.documents:
+            case "file":
+                with source.open() as stream:
+                    data = stream.read()
+                yield from source.document(source.decode(data, name))
+            case "line":
+                for number, start, line in source.lines():
+                    yield from source.document(source.decode(line, name, start), number)
+            case "paragraph":
+                lines: list[str] = []
+                first = 0
+                for number, start, line in source.lines():
+                    text = source.decode(line, name, start)
+                    if text.isspace():
+                        if lines:
+                            yield from source.document("".join(lines), first)
+                            lines = []
+                        continue
+                    first = first if lines else number
+                    lines.append(text)
+                if lines:
+                    yield from source.document("".join(lines), first)

@@ -1,0 +1,243 @@
+"""Token shards: a `.bin` of tokens and an `.idx` that says where sentences and documents begin.
+
+The format is the indexed dataset that Megatron-LM, NeMo Curator and datatrove write and read, so
+that corpora go both ways. All numbers are little-endian:
+
+    .bin   the tokens of all sequences, one after the other
+    .idx   9 bytes      "MMIDIDX", two zero bytes
+           uint64       version, 1
+           uint8        type of the tokens: 4 is int32, 8 is uint16
+           uint64       number of sequences
+           uint64       number of entries in the document index: documents + 1
+           int32 each   length of each sequence, in tokens
+           int64 each   place of each sequence in the .bin, in bytes
+           int64 each   document index: the first sequence of each document, and the end
+
+A sequence is a sentence here; in corpora made elsewhere it is often a whole document.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from dataclasses import dataclass
+from functools import cached_property
+from io import BufferedWriter
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from foreword import atomic
+from foreword.errors import UserError
+from foreword.types import Array
+
+MAGIC = b"MMIDIDX\x00\x00"
+_HEADER = struct.Struct("<9sQBQQ")
+_TYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
+_BLOCK = 1 << 20  # entries of the index made at once
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Tokens on disk, mapped into memory: only what is looked at is read.
+
+    Attributes:
+        prefix: the path without `.bin` and `.idx`.
+        tokens: all tokens, (tokens,), of the type they have on disk.
+        sequence_lengths: tokens in each sequence, (sequences,) int32.
+        document_index: the first sequence of each document, and the end; (documents + 1,) int64.
+    """
+
+    prefix: Path
+    tokens: Array
+    sequence_lengths: Array
+    document_index: Array
+
+    @classmethod
+    def open(cls, prefix: str | Path) -> Shards:
+        """Opens `prefix.bin` and `prefix.idx`, and holds one against the other.
+
+        Raises:
+            UserError: one is missing, cut short, or not of this format; the message names it.
+        """
+        prefix = Path(prefix)
+        bin_path, idx_path = _paths(prefix)
+        for path in (bin_path, idx_path):
+            if not path.is_file():
+                raise UserError(f"{path}: there is no such file; 'foreword prepare' makes it")
+        dtype, lengths, pointers, documents = _read_index(idx_path)
+        starts = np.zeros(len(lengths) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=starts[1:])
+        is_whole = (
+            (lengths >= 0).all()
+            and np.array_equal(pointers, starts[:-1] * dtype.itemsize)
+            and documents[0] == 0
+            and documents[-1] == len(lengths)
+            and (np.diff(documents) >= 0).all()
+        )
+        if not is_whole:
+            raise UserError(f"{idx_path}: the index contradicts itself; prepare the text again")
+        size, wanted = bin_path.stat().st_size, int(starts[-1]) * dtype.itemsize
+        if size != wanted:
+            raise UserError(
+                f"{bin_path}: {'cut short' if size < wanted else 'too long'}: {size:,} bytes where "
+                f"its index says {wanted:,}; prepare the text again"
+            )
+        # An empty file cannot be mapped.
+        tokens = np.memmap(bin_path, dtype, "r") if size else np.empty(0, dtype)
+        return cls(prefix, tokens, lengths, documents)
+
+    def __len__(self) -> int:
+        """Number of documents."""
+        return len(self.document_index) - 1
+
+    @property
+    def tokens_total(self) -> int:
+        """Number of tokens."""
+        return len(self.tokens)
+
+    @cached_property
+    def sequence_starts(self) -> Array:
+        """The first token of each sequence, and the end; (sequences + 1,) int64."""
+        starts = np.zeros(len(self.sequence_lengths) + 1, dtype=np.int64)
+        np.cumsum(self.sequence_lengths, out=starts[1:])
+        return starts
+
+    @cached_property
+    def document_starts(self) -> Array:
+        """The first token of each document, and the end; (documents + 1,) int64."""
+        return self.sequence_starts[self.document_index]
+
+
+def _paths(prefix: Path) -> tuple[Path, Path]:
+    return prefix.with_name(f"{prefix.name}.bin"), prefix.with_name(f"{prefix.name}.idx")
+
+
+def _read_index(path: Path) -> tuple[np.dtype[Any], Array, Array, Array]:
+    """The type of the tokens, the sequences' lengths and places, and the document index."""
+    size = path.stat().st_size
+    cut = f"{path}: cut short, or not a token index; prepare the text again"
+    if size < _HEADER.size:
+        raise UserError(cut)
+    with path.open("rb") as file:
+        magic, version, code, sequences, entries = _HEADER.unpack(file.read(_HEADER.size))
+    if magic != MAGIC or version != 1 or code not in _TYPES:
+        raise UserError(
+            f"{path}: not a token index of the MMIDIDX format, version 1, with whole numbers"
+        )
+    ends = np.cumsum([_HEADER.size, 4 * sequences, 8 * sequences, 8 * entries])
+    # Corpora of text and images add a byte for each sequence.
+    if entries < 1 or size not in (ends[-1], ends[-1] + sequences):
+        raise UserError(cut)
+    data = np.memmap(path, np.uint8, "r")
+    types = ("<i4", "<i8", "<i8")
+    parts = [data[a:b].view(t) for a, b, t in zip(ends[:-1], ends[1:], types, strict=True)]
+    return np.dtype(_TYPES[code]), parts[0], parts[1], np.array(parts[2])
+
+
+class ShardWriter:
+    """Writes `prefix.bin` and `prefix.idx`; they take their names when both are whole.
+
+        with ShardWriter("shards/train", vocab_size) as writer:
+            writer.add(tokens, sequence_lengths, document_lengths)
+
+    Tokens go to the disk as they come; the lengths of sequences (4 bytes each) and documents (8
+    bytes each) are kept in memory, because the format wants their number before them.
+
+    Args:
+        prefix: the path without `.bin` and `.idx`.
+        vocab_size: number of ids; tokens are uint16 where that is enough, else int32.
+
+    Attributes:
+        files: size in bytes and checksum of each file by its name, once it is closed.
+    """
+
+    def __init__(self, prefix: str | Path, vocab_size: int) -> None:
+        self.prefix = Path(prefix)
+        self._code = 8 if vocab_size <= 1 << 16 else 4
+        self.dtype = np.dtype(_TYPES[self._code]).newbyteorder("<")
+        self.files: dict[str, dict[str, int | str]] = {}
+        self._lengths: list[Array] = []
+        self._documents: list[Array] = []
+        self._paths = _paths(self.prefix)
+        self._parts = [path.with_name(f".{path.name}.part") for path in self._paths]
+
+    def __enter__(self) -> ShardWriter:
+        with atomic.explained(self.prefix):
+            self._bin = _Hashed(self._parts[0].open("wb"))
+        return self
+
+    def add(self, tokens: Array, sequence_lengths: Array, document_lengths: Array) -> None:
+        """Adds whole documents.
+
+        Args:
+            tokens: the tokens of all, (tokens,).
+            sequence_lengths: how many of them each sequence has, (sequences,).
+            document_lengths: how many sequences each document has, (documents,).
+
+        Raises:
+            UserError: the disk is full.
+        """
+        assert sequence_lengths.sum() == len(tokens)
+        assert document_lengths.sum() == len(sequence_lengths)
+        with atomic.explained(self._paths[0]):
+            self._bin.write(np.ascontiguousarray(tokens, dtype=self.dtype).data)
+        self._lengths.append(sequence_lengths.astype("<i4"))
+        self._documents.append(document_lengths.astype("<i8"))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                with atomic.explained(self.prefix):
+                    self._finish()
+        finally:
+            self._bin.file.close()
+            for part in self._parts:
+                part.unlink(missing_ok=True)
+
+    def _finish(self) -> None:
+        lengths = np.concatenate([np.empty(0, "<i4"), *self._lengths])
+        counts = np.concatenate([np.zeros(1, "<i8"), *self._documents])
+        with self._parts[1].open("wb") as file:
+            idx = _Hashed(file)
+            idx.write(_HEADER.pack(MAGIC, 1, self._code, len(lengths), len(counts)))
+            idx.write(lengths.data)
+            place = 0
+            for at in range(0, len(lengths), _BLOCK):
+                ends = place + np.cumsum(lengths[at : at + _BLOCK], dtype="<i8")
+                starts = np.concatenate([np.array([place]), ends[:-1]])
+                idx.write((starts * self.dtype.itemsize).astype("<i8").data)
+                place = int(ends[-1])
+            idx.write(np.cumsum(counts, dtype="<i8").data)
+            written = [self._bin.close(), idx.close()]
+        for part, path, described in zip(self._parts, self._paths, written, strict=True):
+            part.replace(path)
+            self.files[path.name] = described
+
+
+class _Hashed:
+    """A file that is hashed as it is written."""
+
+    def __init__(self, file: BufferedWriter) -> None:
+        self.file = file
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._size = 0
+
+    def write(self, data: bytes | memoryview) -> None:
+        self.file.write(data)
+        self._hash.update(data)
+        self._size += memoryview(data).nbytes
+
+    def close(self) -> dict[str, int | str]:
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self.file.close()
+        return {"bytes": self._size, "blake2b": self._hash.hexdigest()}
