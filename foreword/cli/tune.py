@@ -139,14 +139,11 @@ def _show(result: TuneResult, title: str) -> None:
     metrics = [key for key in rows[0] if key not in plain and not key.endswith("_std")]
     cells = []
     for row in rows:
-        scores = [
-            f"{row[m]:.4f}" + (f" ± {row[f'{m}_std']:.4f}" if row[f"{m}_std"] is not None else "")
-            for m in metrics
-        ]
-        cells.append(
-            [row["start"], row["strategy"], *scores, f"{row['lr']:g}" if "lr" in row else ""]
-        )
-    console.table(title, ["start", "trained", *metrics, "lr"], cells)
+        is_run = "lr" in row
+        name = f"{row['start']}, {row['strategy']}" if is_run else row["strategy"]
+        scores = [_with_deviation(row[m], row[f"{m}_std"]) for m in metrics]
+        cells.append([name, *scores, f"{row['lr']:.2g}" if is_run else ""])
+    console.table(title, ["", *metrics, "lr"], cells)
     count = result.examples
     first = rows[0]
     console.say(
@@ -157,3 +154,7 @@ def _show(result: TuneResult, title: str) -> None:
     )
     if skipped := sum(row.get("skipped_steps", 0) for row in rows):
         console.say(f"{skipped:,} steps were not finite and skipped")
+
+
+def _with_deviation(mean: float, deviation: float | None) -> str:
+    return f"{mean:.3f}" if deviation is None else f"{mean:.3f} ± {deviation:.3f}"
