@@ -155,14 +155,15 @@ def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared
     texts, given = provenance["texts"], provenance["tokenizer"]
     if is_prepared(texts):
         prepared = Prepared.load(Path(texts[0]))
-        given = given or str(Path(texts[0]) / "tokenizer")
+        given = given or str(prepared.tokenizer)
     tokenizer = _tokenizer(recipe, run, texts, given, stage)
     if not is_prepared(texts):
         progress = stage("cutting text into tokens")
         prepared = prepare(
             texts, tokenizer, run / "shards", recipe.prepare, read=recipe.read, progress=progress
         )
-    elif prepared.tokenizer_fingerprint != tokenizer.fingerprint:
+        stage("reusing the token shards made before" if prepared.reused else "token shards made")
+    elif prepared.manifest["tokenizer"]["fingerprint"] != tokenizer.fingerprint:
         raise UserError(f"{texts[0]}: these shards were made with another tokenizer")
     return tokenizer, prepared
 
@@ -201,7 +202,7 @@ def make_ready(recipe: Recipe, tokenizer: Tokenizer, prepared: Prepared) -> Read
     feed = _feed(recipe, prepared.train, vocab)
     feed.batch(torch.arange(1).numpy(), recipe.train.seed)
     heldout = None
-    if prepared.heldout is not None and prepared.heldout.tokens_total >= recipe.packing.length:
+    if prepared.heldout.tokens_total >= recipe.packing.length:
         heldout = _feed(recipe, prepared.heldout, vocab)
     model = recipe.build(vocab)
     initialise(model, recipe.train.seed)
@@ -283,7 +284,12 @@ def _bytes_per_token(ready: Ready, prepared: Prepared) -> float | None:
 def _note_data(run: Path, prepared: Prepared, ready: Ready) -> None:
     file = run / "run.json"
     provenance: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    provenance["data"] = prepared.summary()
+    provenance["data"] = {
+        "shards": str(prepared.folder),
+        "fingerprint": prepared.fingerprint,
+        "read": prepared.manifest["read"],
+        "counts": prepared.manifest["counts"],
+    }
     provenance["parameters"] = ready.model.count_parameters()
     provenance["computed_on"] = describe(ready.device)
     provenance["precision"] = ready.recipe.train.precision

@@ -1,0 +1,231 @@
+"""Pretraining speed next to Hugging Face's Trainer: both sides in one run, ratio printed.
+
+    python benchmarks/pretrain.py [--family masked causal t5] [--steps 20] [--dropout 0.1]
+
+Same sizes, same rows of tokens, same batch, same dropout, same number of CPU cores. The Trainer
+runs in bf16 and in fp32, and the better counts. Both sides read their rows, corrupt them, and take
+optimizer steps; the first steps of each are not timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from typing import Any
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import numpy as np
+import torch
+
+from foreword import config
+from foreword.nn.init import initialise
+from foreword.train.device import choose_device, choose_precision
+from foreword.train.feed import Feed
+from foreword.train.recipe import Recipe
+from foreword.train.step import take
+from foreword.types import Array, Rows, Vocab
+
+WARM = 3
+SIZE = {"d_model": 256, "layers": 4, "heads": 4}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "masked": {
+        "length": 128, "batch": 32, "vocab": 30_522, "target": 3.5,
+        "model": {"kind": "transformer", "norm_order": "post", "normalise_embedding": True,
+                  "segments": 2, "position": {"kind": "learned", "length": 512}},
+        "objective": "masked", "layout": "encoder",
+    },
+    "causal": {
+        "length": 256, "batch": 16, "vocab": 32_000, "target": 2.5,
+        "model": {"kind": "transformer", "activation": "gelu_tanh", "init": "gpt2",
+                  "position": {"kind": "learned", "length": 1024}},
+        "objective": "causal", "layout": "decoder",
+    },
+    "t5": {
+        "length": 256, "batch": 16, "vocab": 32_000, "target": 2.5,
+        "model": {"kind": "encoder_decoder", "activation": "relu", "norm": "rms", "bias": False,
+                  "position": "t5_bias", "scale_scores": False, "scale_logits": True,
+                  "init": "t5", "d_head": 64},
+        "objective": "span_corruption", "layout": "encoder_decoder",
+    },
+}  # fmt: skip
+
+
+class Zipf:
+    """Rows of tokens with the frequencies of text, the same for both sides."""
+
+    def __init__(self, length: int, vocab: int, rows: int) -> None:
+        rng = np.random.default_rng(0)
+        ranks = np.minimum(rng.zipf(1.2, (rows, length)), vocab - 107) - 1
+        self.ids = ranks.astype(np.int64) + 107
+        self.rows_per_epoch, self.tokens_per_epoch = rows, rows * length
+
+    def rows(self, numbers: Array) -> Rows:
+        """The rows with these numbers."""
+        ids = self.ids[numbers % len(self.ids)]
+        positions = np.broadcast_to(np.arange(ids.shape[1]), ids.shape).copy()
+        return Rows(ids, np.zeros_like(ids), positions, numbers)
+
+
+def fake_vocab(size: int) -> Vocab:
+    """A vocabulary with the special tokens first."""
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>"]
+    is_special = np.arange(size) < 107
+    special = {name: number for number, name in enumerate(names)}
+    return Vocab(size, special, np.arange(7, 107), is_special, ~is_special)
+
+
+def ours(family: dict[str, Any], steps: int, dropout: float, device: str) -> float:
+    """Tokens per second of Foreword's step, feed included."""
+    model = {**SIZE, **family["model"], "dropout": dropout, "attention_dropout": dropout}
+    table = {
+        "model": model,
+        "objective": family["objective"],
+        "layout": family["layout"],
+        "packing": {"kind": "documents", "length": family["length"]},
+        "train": {"batch": family["batch"]},
+    }
+    recipe = config.build(Recipe, table)
+    vocab = fake_vocab(family["vocab"])
+    built = recipe.build(vocab)
+    initialise(built, 1)
+    where = choose_device(device)
+    built.to(where).train()
+    dtype = choose_precision("auto", where)
+    optimizer = recipe.optimizer.build(built)
+    packed = Zipf(family["length"], family["vocab"], 4096)
+    feed = Feed(recipe, packed, vocab, family["batch"])
+    times = []
+    batches = feed.ahead(0)
+    for step in range(WARM + steps):
+        start = time.perf_counter()
+        loss_of = lambda batch: recipe.objective.loss(built, batch)  # noqa: E731
+        take(built, optimizer, next(batches), loss_of, clip=1.0, dtype=dtype, seeds=[step])
+        times.append(time.perf_counter() - start)
+    batches.close()
+    return family["batch"] * family["length"] / statistics.median(times[WARM:])
+
+
+def theirs(name: str, family: dict[str, Any], steps: int, dropout: float, bf16: bool) -> float:
+    """Tokens per second of `transformers.Trainer`."""
+    import transformers
+    from transformers import Trainer, TrainerCallback, TrainingArguments
+
+    transformers.logging.set_verbosity_error()
+    model, collate = _their_model(name, family, dropout)
+    rows = Zipf(family["length"], family["vocab"], 4096).ids
+    data = [{"input_ids": row} for row in rows]
+    stamps: list[float] = []
+
+    class Clock(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            stamps.append(time.perf_counter())
+
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            folder, per_device_train_batch_size=family["batch"], max_steps=WARM + steps + 1,
+            bf16=bf16, report_to=[], save_strategy="no", logging_strategy="no", disable_tqdm=True,
+            use_cpu=not torch.cuda.is_available(), dataloader_pin_memory=torch.cuda.is_available(),
+        )  # fmt: skip
+        trainer = Trainer(
+            model, arguments, train_dataset=data, data_collator=collate, callbacks=[Clock()]
+        )
+        trainer.train()
+    return family["batch"] * family["length"] / statistics.median(np.diff(stamps)[WARM:])
+
+
+def _their_model(name: str, family: dict[str, Any], dropout: float) -> tuple[Any, Any]:
+    """The model of `transformers`, and a collator that does what its examples do."""
+    import transformers as hf
+
+    vocab, width, layers, heads = family["vocab"], 256, 4, 4
+    rng = np.random.default_rng(1)
+    if name == "masked":
+        bert = hf.BertConfig(
+            vocab_size=vocab, hidden_size=width, num_hidden_layers=layers, intermediate_size=1024,
+            num_attention_heads=heads, hidden_dropout_prob=dropout,
+            attention_probs_dropout_prob=dropout,
+        )  # fmt: skip
+
+        def mask(rows: list[dict[str, Any]]) -> dict[str, Any]:
+            ids = np.stack([row["input_ids"] for row in rows])
+            chosen, fate = rng.random(ids.shape) < 0.15, rng.random(ids.shape)
+            inputs = np.where(chosen & (fate < 0.8), 4, ids)
+            inputs = np.where(chosen & (fate > 0.9), rng.integers(107, vocab, ids.shape), inputs)
+            labels = np.where(chosen, ids, -100)
+            return {"input_ids": torch.from_numpy(inputs), "labels": torch.from_numpy(labels)}
+
+        return hf.BertForMaskedLM(bert), mask
+    if name == "causal":
+        gpt = hf.GPT2Config(
+            vocab_size=vocab, n_embd=width, n_layer=layers, n_head=heads, n_positions=1024,
+            resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=dropout, use_cache=False,
+        )  # fmt: skip
+
+        def copy(rows: list[dict[str, Any]]) -> dict[str, Any]:
+            ids = torch.from_numpy(np.stack([row["input_ids"] for row in rows]))
+            return {"input_ids": ids, "labels": ids}
+
+        return hf.GPT2LMHeadModel(gpt), copy
+    t5 = hf.T5Config(
+        vocab_size=vocab, d_model=width, d_kv=64, d_ff=1024, num_layers=layers, num_heads=heads,
+        dropout_rate=dropout, decoder_start_token_id=0, use_cache=False,
+    )  # fmt: skip
+    recipe_like = _span_corruption(family)
+
+    def corrupt(rows: list[dict[str, Any]]) -> dict[str, Any]:
+        batch = recipe_like(np.stack([row["input_ids"] for row in rows]))
+        return {
+            "input_ids": torch.from_numpy(batch.source.ids),
+            "labels": torch.from_numpy(batch.target.ids),
+        }
+
+    return hf.T5ForConditionalGeneration(t5), corrupt
+
+
+def _span_corruption(family: dict[str, Any]) -> Any:
+    """Both sides get the same corruption: theirs is no longer shipped."""
+    from foreword.data.rng import RowRng
+    from foreword.objectives.span_corruption import SpanCorruption
+
+    vocab, objective, count = fake_vocab(family["vocab"]), SpanCorruption(), iter(range(10**9))
+
+    def corrupt(ids: Array) -> Any:
+        numbers = np.asarray([next(count) for _ in ids])
+        rows = Rows(ids, np.zeros_like(ids), np.zeros_like(ids), numbers)
+        return objective.corrupt(rows, RowRng(1, numbers), vocab)
+
+    return corrupt
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--family", nargs="*", default=list(FAMILIES), choices=list(FAMILIES))
+    parser.add_argument("--steps", type=int, default=15)
+    parser.add_argument("--dropout", type=float, nargs="*", default=[0.1, 0.0])
+    parser.add_argument("--device", default="auto")
+    arguments = parser.parse_args()
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; tokens/s, medians")
+    for name in arguments.family:
+        family = FAMILIES[name]
+        for dropout in arguments.dropout:
+            mine = ours(family, arguments.steps, dropout, arguments.device)
+            rates = {
+                precision: theirs(name, family, arguments.steps, dropout, precision == "bf16")
+                for precision in ("bf16", "fp32")
+            }
+            best = max(rates.values())
+            print(
+                f"{name:<7} dropout {dropout}: Foreword {mine:>9,.0f}   Trainer bf16 "
+                f"{rates['bf16']:>8,.0f}  fp32 {rates['fp32']:>8,.0f}   ratio {mine / best:.2f} "
+                f"(at least {family['target']})",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
