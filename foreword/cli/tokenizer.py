@@ -1,0 +1,211 @@
+"""`foreword tokenizer`: train one, look at one, or watch BPE learn."""
+
+from __future__ import annotations
+
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foreword.cli import console
+from foreword.errors import UserError
+
+if TYPE_CHECKING:
+    from foreword.text.tokenizer import Tokenizer
+
+EXAMPLE = ("low:5", "lower:2", "newest:6", "widest:3")
+_COLOURS = ("black on bright_cyan", "black on bright_yellow", "black on bright_green")
+_SAMPLE = 24  # pieces shown
+
+app = typer.Typer(no_args_is_help=True, help="Train a tokenizer, look at one, watch BPE learn.")
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document, for scripts.")]
+
+
+@app.command()
+def train(
+    files: Annotated[list[str], typer.Argument(metavar="FILES...", help="Texts, or folders.")],
+    out: Annotated[Path, typer.Option(help="The folder to write the tokenizer to.")],
+    kind: Annotated[str, typer.Option(help="wordpiece, bpe, unigram, word or char.")] = "wordpiece",
+    vocab: Annotated[int | None, typer.Option(help="Size, special tokens included.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Any setting: tokenizer.lowercase=false")
+    ] = None,
+    field: Annotated[str, typer.Option(help="Where JSON and Parquet keep the text.")] = "text",
+    as_json: Json = False,
+) -> None:
+    """Learn a tokenizer from texts, and save it for Foreword and transformers."""
+    from foreword import config, kinds
+    from foreword.data.reading import ReadSettings, read_documents
+
+    given = {"kind": kind} | ({} if vocab is None else {"vocab": vocab})
+    table = config.assign({"tokenizer": given}, set_ or [])
+    part = kinds.Part("text/tokenizers", kind)
+    trainer = config.build_kind(part, table.pop("tokenizer"), "tokenizer")
+    if table:
+        raise UserError(f"--set {next(iter(table))}: here only tokenizer.* can be set")
+    documents = read_documents(files, ReadSettings(field=field))
+    tokenizer: Tokenizer = trainer.train(document.text for document in documents)
+    tokenizer.save(out)
+    facts = _facts(tokenizer) | {"folder": str(out)}
+    if as_json:
+        console.emit(facts)
+    else:
+        _say_facts(facts)
+
+
+@app.command()
+def show(
+    folder: Annotated[Path, typer.Argument(help="A tokenizer's folder, or a tokenizer.json.")],
+    text: Annotated[str | None, typer.Option(help="A text to cut into tokens.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show a tokenizer: its size, special tokens, some pieces, and how it cuts a text."""
+    from foreword.text.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.load(folder)
+    facts = _facts(tokenizer)
+    ids = None if text is None else tokenizer.encode(text, special=True).tolist()
+    if as_json:
+        cut = {} if ids is None else _cut(tokenizer, text or "", ids)
+        console.emit(facts | {"pieces": _some_pieces(tokenizer)} | cut)
+        return
+    _say_facts(facts)
+    _say_tokens("some pieces", _some_pieces(tokenizer))
+    if ids is not None:
+        cut = _cut(tokenizer, text or "", ids)
+        _say_tokens("the text", cut["tokens"])
+        console.facts({"ids": " ".join(map(str, ids)), "decoded": cut["decoded"]})
+        console.facts({"tokens": len(ids), "bytes per token": cut["bytes_per_token"]})
+
+
+@app.command()
+def trace(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="WORD:COUNT...", help=" ".join(EXAMPLE))
+    ] = None,
+    segment: Annotated[list[str] | None, typer.Option(help="A word to cut at the end.")] = None,
+    merges: Annotated[int, typer.Option(min=0, help="The most merges to make.")] = 10,
+    as_json: Json = False,
+) -> None:
+    """Watch byte-pair encoding learn from a small dictionary, merge by merge."""
+    from foreword.text import trace as bpe
+
+    counts = _parse_counts(words or EXAMPLE)
+    unseen = segment or (["lowest"] if counts == _parse_counts(EXAMPLE) else [])
+    steps = bpe.learn(counts, merges)
+    cuts = {word: bpe.segment(word, steps) for word in unseen}
+    if as_json:
+        console.emit(
+            {
+                "merges": [
+                    {
+                        "pair": step.pair,
+                        "count": step.count,
+                        "symbol": step.symbol,
+                        "vocab": step.vocab,
+                        "words": step.words,
+                    }
+                    for step in steps
+                ],
+                "segmented": cuts,
+            }
+        )
+        return
+    start = tuple(tuple(word) for word in counts)
+    letters = {letter for word in start for letter in word}
+    rows: list[tuple[Any, ...]] = [(0, "", "", "(letters)", len(letters), _spaced(start))]
+    for n, step in enumerate(steps, 1):
+        row = (n, " ".join(step.pair), step.count, step.symbol, step.vocab, _spaced(step.words))
+        rows.append(row)
+    columns = ("step", "pair", "count", "new symbol", "vocabulary", "words")
+    console.table("", columns, [[_plain(cell) for cell in row] for row in rows])
+    console.facts({word: " ".join(cut) for word, cut in cuts.items()})
+
+
+def _parse_counts(words: list[str] | tuple[str, ...]) -> dict[str, int]:
+    """`low:5` -> {"low": 5}; a word without a count occurs once."""
+    counts: dict[str, int] = {}
+    for given in words:
+        word, colon, number = given.rpartition(":")
+        if not colon:
+            word, number = given, "1"
+        if not word or not (number.isascii() and number.isdigit()) or int(number) < 1:
+            raise UserError(f"{given}: expected WORD:COUNT, such as low:5")
+        counts[word] = counts.get(word, 0) + int(number)
+    return counts
+
+
+def _facts(tokenizer: Tokenizer) -> dict[str, Any]:
+    vocab = tokenizer.vocab
+    sample = tokenizer.sample
+    facts: dict[str, Any] = {
+        "kind": tokenizer.kind.get("kind", "made elsewhere"),
+        "vocab": vocab.size,
+        "special": dict(vocab.special),
+        "sentinels": len(vocab.sentinels),
+        "words_begin_with": int((vocab.starts_word & ~vocab.is_special).sum()),
+        "fingerprint": tokenizer.fingerprint,
+    }
+    if sample is not None:
+        facts["sample"] = {
+            "documents_seen": sample.documents_seen,
+            "documents_kept": sample.documents_kept,
+            "bytes_seen": sample.bytes_seen,
+            "bytes_kept": sample.bytes_kept,
+        }
+    return facts
+
+
+def _say_facts(facts: dict[str, Any]) -> None:
+    lines = dict(facts)
+    lines["special"] = " ".join(f"{name} {i}" for name, i in facts["special"].items())
+    lines["begin a word"] = lines.pop("words_begin_with")
+    if "sample" in facts:
+        sample = lines.pop("sample")
+        lines["trained on"] = (
+            f"{sample['documents_kept']:,} of {sample['documents_seen']:,} documents, "
+            f"{sample['bytes_kept'] / 1e6:,.1f} of {sample['bytes_seen'] / 1e6:,.1f} MB"
+        )
+    console.facts(lines)
+
+
+def _some_pieces(tokenizer: Tokenizer) -> list[str]:
+    """Ordinary pieces at equal distances, from the first to the last."""
+    import numpy as np
+
+    ordinary = np.flatnonzero(~tokenizer.vocab.is_special)
+    picks = np.linspace(0, len(ordinary) - 1, min(_SAMPLE, len(ordinary))).astype(int)
+    return [tokenizer.token(int(i)) for i in ordinary[picks]]
+
+
+def _cut(tokenizer: Tokenizer, text: str, ids: list[int]) -> dict[str, Any]:
+    return {
+        "tokens": [tokenizer.token(i) for i in ids],
+        "ids": ids,
+        "decoded": tokenizer.decode(ids, skip_special=False),
+        "bytes_per_token": len(text.encode()) / len(ids) if ids else None,
+    }
+
+
+def _say_tokens(label: str, tokens: list[str]) -> None:
+    """The tokens side by side, each on a colour of its own."""
+    from rich.text import Text
+
+    line = Text(f"{label}  ")
+    for token, colour in zip(tokens, cycle(_COLOURS), strict=False):
+        line.append(token, style=colour)
+        line.append(" ")
+    console.out.print(line)
+
+
+def _spaced(words: tuple[tuple[str, ...], ...]) -> str:
+    return "  ".join("·".join(word) for word in words)
+
+
+def _plain(cell: Any) -> Any:
+    """A cell as it is: `[b]` in a word is no markup."""
+    from rich.markup import escape
+
+    return escape(cell) if isinstance(cell, str) else cell

@@ -1,0 +1,99 @@
+"""The pieces of a vocabulary: how they are shown to people, and which of them begin a word.
+
+Whether a piece begins a word depends on how its tokenizer marks words:
+
+- wordpiece: a piece without `##`.
+- byte-level (GPT-2): a piece that begins with whitespace or with a character that is neither letter
+  nor digit, since the text is always cut before those. The first word of a text has no space
+  before it and does not count; whoever groups pieces into words begins one at the start of a text.
+- metaspace (T5): a piece that begins with `▁`.
+- words and characters: every piece; a character's id says nothing of what stands before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer as Engine
+from tokenizers import decoders, models
+
+from foreword.types import Array
+
+SPACE = "·"
+_SHOWN = str.maketrans({" ": SPACE, "\n": "\\n", "\t": "\\t", "\r": "\\r"})
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The pieces as the engine holds them, by id, and how they mark words."""
+
+    text: list[str]
+    style: str  # "prefix", "bytes", "metaspace" or "whole"
+    prefix: str = ""
+
+    @classmethod
+    def of(cls, engine: Engine) -> Pieces:
+        """The pieces of `engine`; ids that no piece has are empty."""
+        ids = engine.get_vocab(with_added_tokens=True)
+        text = [""] * (max(ids.values()) + 1)
+        for piece, i in ids.items():
+            text[i] = piece
+        model: Any = engine.model
+        if isinstance(model, models.WordPiece):
+            return cls(text, "prefix", model.continuing_subword_prefix)
+        if isinstance(engine.decoder, decoders.ByteLevel):
+            return cls(text, "bytes")
+        has_metaspace = any(len(piece) > 1 and piece[0] == "▁" for piece in text)
+        if has_metaspace and not isinstance(model, models.WordLevel):
+            return cls(text, "metaspace")
+        return cls(text, "whole")
+
+    def starts_word(self) -> Array:
+        """True where a piece begins a word; (size,) bool."""
+        rules: dict[str, Callable[[str], bool]] = {
+            "prefix": lambda piece: not piece.startswith(self.prefix),
+            "bytes": _starts_word_in_bytes,
+            "metaspace": lambda piece: piece.startswith("▁"),
+            "whole": lambda piece: True,
+        }
+        rule = rules[self.style]
+        return np.fromiter(map(rule, self.text), dtype=bool, count=len(self.text))
+
+    def readable(self, i: int) -> str:
+        """Piece `i` for people: real characters, `·` a space, `\\xe2` part of a character."""
+        piece = self.text[i]
+        if self.style == "bytes" and (raw := _raw(piece)) is not None:
+            piece = raw.decode(errors="backslashreplace")
+        elif self.style == "metaspace":
+            piece = piece.replace("▁", " ")
+        return piece.translate(_SHOWN)
+
+
+@cache
+def _bytes_of_characters() -> dict[str, int]:
+    """GPT-2's table: each byte as one printable character, itself where it is printable."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    table = {chr(byte): byte for byte in printable}
+    return table | {chr(256 + n): byte for n, byte in enumerate(others)}
+
+
+def _raw(piece: str) -> bytes | None:
+    """The bytes that a byte-level piece stands for; None for a piece that is not one."""
+    table = _bytes_of_characters()
+    if not all(character in table for character in piece):
+        return None
+    return bytes(table[character] for character in piece)
+
+
+def _starts_word_in_bytes(piece: str) -> bool:
+    raw = _raw(piece)
+    if not raw:
+        return True
+    # The rest of a character begins nothing; its own first bytes alone do not say what it is.
+    first = raw.decode(errors="replace")[0]
+    return not (first.isalnum() or first == "�")

@@ -1,0 +1,123 @@
+"""A fair sample of a stream of texts, in bounded memory: what a tokenizer is trained on.
+
+Every piece of text draws a number from a hash of its place in the stream; the sample is the pieces
+whose number is below a threshold, and the threshold sinks whenever the sample outgrows its bytes.
+So each piece has the same chance wherever it stands, and the same stream gives the same sample.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+
+from foreword.errors import UserError
+from foreword.types import Array
+
+_PIECE = 1 << 20  # characters: one book must not be all of the sample, nor be lost as a whole
+
+
+@dataclass(frozen=True)
+class TrainingSample:
+    """How much of the text a tokenizer was trained on; bytes are those of UTF-8."""
+
+    documents_seen: int
+    documents_kept: int
+    bytes_seen: int
+    bytes_kept: int
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The pieces kept, in the order of the stream, as UTF-8, and their count."""
+
+    pieces: list[bytes]
+    counts: TrainingSample
+
+    def texts(self) -> Iterator[str]:
+        """The pieces as text."""
+        return (piece.decode() for piece in self.pieces)
+
+    def texts_within(self, coverage: float) -> Iterator[str]:
+        """The pieces with their rarest characters as spaces, to spend no vocabulary on them.
+
+        The most frequent characters stay that make up the share `coverage` of the sample
+        (character coverage: Kudo & Richardson 2018, SentencePiece).
+        """
+        counts = count_characters(self.texts())
+        order = np.argsort(-counts, kind="stable")
+        below = np.cumsum(counts[order]) - counts[order] < coverage * counts.sum()
+        rare = [chr(c) for c in order[~below] if counts[c]]
+        if not rare:
+            return self.texts()
+        pattern = re.compile("[" + re.escape("".join(rare)) + "]")
+        return (pattern.sub(" ", text) for text in self.texts())
+
+
+def draw(texts: Iterable[str], limit_bytes: int) -> Sample:
+    """Draws a sample of at most `limit_bytes` from the whole of `texts`, read once.
+
+    Raises:
+        UserError: there is no text, or a text is not valid Unicode.
+    """
+    kept: list[tuple[int, int, int, bytes]] = []  # a heap, the highest number first
+    threshold = 1 << 64
+    documents = seen = size = place = 0
+    for text in texts:
+        documents += 1
+        for piece in _cut(text, max(1, min(_PIECE, limit_bytes // 4))):
+            data = _utf8(piece, documents)
+            seen += len(data)
+            place += 1
+            number = int.from_bytes(blake2b(place.to_bytes(8), digest_size=8).digest())
+            if number >= threshold:
+                continue
+            heapq.heappush(kept, (-number, place, documents, data))
+            size += len(data)
+            while size > limit_bytes:
+                highest = heapq.heappop(kept)
+                threshold = -highest[0]
+                size -= len(highest[3])
+    if not seen:
+        raise UserError("there is no text to train a tokenizer on")
+    kept.sort(key=lambda entry: entry[1])
+    counts = TrainingSample(documents, len({entry[2] for entry in kept}), seen, size)
+    return Sample([entry[3] for entry in kept], counts)
+
+
+def count_characters(texts: Iterable[str]) -> Array:
+    """How often each character occurs, by code point; (1,114,112) int64."""
+    counts = np.zeros(0x110000, dtype=np.int64)
+    for text in texts:
+        points = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
+        if len(points) < 4096:  # a histogram of all of Unicode costs more than a short text
+            np.add.at(counts, points, 1)
+        else:
+            found = np.bincount(points)
+            counts[: len(found)] += found
+    return counts
+
+
+def _cut(text: str, length: int) -> Iterator[str]:
+    """Pieces of at most `length` characters, cut before a space where there is one."""
+    start = 0
+    while len(text) - start > length:
+        end = text.rfind(" ", start + 1, start + length)
+        end = end if end > start else start + length
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
+def _utf8(text: str, document: int) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"document {document}, character {error.start}: half a character (a lone surrogate); "
+            "write the text again as UTF-8"
+        ) from None

@@ -1,0 +1,271 @@
+"""A tokenizer: text to ids and back, whatever its kind and whoever made it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer as Engine
+
+from foreword.errors import UserError
+from foreword.text import special
+from foreword.text.pieces import Pieces
+from foreword.text.sample import TrainingSample
+from foreword.types import Array, Vocab
+
+FILE = "tokenizer.json"
+CONFIG = "tokenizer_config.json"
+
+
+class Tokenizer:
+    """Text to ids and back.
+
+    In a *corpus*, `[MASK]` is six characters like any others: text never becomes a special token
+    unless `special=True` asks for it, as prompts do.
+
+    Args:
+        engine: the parts that do the work; this object takes it over.
+        roles: special tokens by role (`"mask_token"` -> `"<mask>"`); those not given are found by
+            their usual spelling.
+        kind: the kind and settings it was trained with, for the record.
+        sample: how much text it was trained on.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        roles: Mapping[str, str] | None = None,
+        kind: Mapping[str, Any] | None = None,
+        sample: TrainingSample | None = None,
+    ) -> None:
+        engine.no_truncation()
+        engine.no_padding()
+        engine.encode_special_tokens = True
+        self._engine = engine
+        self._ids: dict[str, int] = engine.get_vocab(with_added_tokens=True)
+        self._special = _find_special(self._ids, roles or {})
+        self.kind = dict(kind or {})
+        self.sample = sample
+
+    # -- text and ids ------------------------------------------------------------------------------
+
+    def encode(self, text: str, special: bool = False) -> Array:
+        """The ids of `text`, (length,) int64; nothing is added before or after.
+
+        Args:
+            text: any text.
+            special: whether the names of special tokens in it stand for them ("the [MASK] sat").
+        """
+        if special:
+            ids = self._prompts.encode(text, add_special_tokens=False).ids
+            return np.asarray(ids, dtype=np.int64)
+        return np.asarray(self.encode_batch([text])[0], dtype=np.int64)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, on all cores; nothing is added before or after.
+
+        Raises:
+            UserError: a text is not valid Unicode.
+        """
+        try:
+            found = self._engine.encode_batch_fast(texts, add_special_tokens=False)
+        except TypeError:
+            _complain(texts)
+            raise
+        rows = [encoding.ids for encoding in found]
+        return [self._without(row) for row in rows] if self._reachable else rows
+
+    def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
+        """The text of `ids`, without the special tokens' names unless asked for."""
+        return self._engine.decode([int(i) for i in ids], skip_special_tokens=skip_special)
+
+    def token(self, id: int) -> str:  # noqa: A002 - the plain word
+        """The piece of text that `id` stands for, to be read by people; a space shows as `·`.
+
+        Raises:
+            UserError: there is no such id.
+        """
+        if not 0 <= id < self.vocab.size:
+            raise UserError(f"there is no token {id}: the vocabulary has {self.vocab.size:,}")
+        return self._pieces.readable(id)
+
+    # -- what it is --------------------------------------------------------------------------------
+
+    @cached_property
+    def vocab(self) -> Vocab:
+        """What objectives and packings know of it."""
+        size = max(self._ids.values()) + 1
+        numbers = {special.sentinel_number(token): i for token, i in self._ids.items()}
+        numbers.pop(None, None)
+        sentinels = np.array([i for _, i in sorted(numbers.items())], dtype=np.int64)
+        is_special = np.zeros(size, dtype=bool)
+        is_special[[i for i, t in self._engine.get_added_tokens_decoder().items() if t.special]] = 1
+        is_special[list(self._special.values())] = True
+        is_special[sentinels] = True
+        starts_word = self._pieces.starts_word() | is_special
+        return Vocab(size, dict(self._special), sentinels, is_special, starts_word)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Equal for tokenizers that give equal ids: a hash of all their parts."""
+        state = json.dumps(json.loads(self._engine.to_str()), sort_keys=True)
+        return blake2b(state.encode(), digest_size=16).hexdigest()
+
+    def require(self, names: Iterable[str], sentinels: int = 0) -> None:
+        """Makes sure that the special tokens `names` and as many `sentinels` are there.
+
+        Raises:
+            UserError: the tokenizer lacks some of them.
+        """
+        lacking = [name for name in names if name not in self._special]
+        if len(self.vocab.sentinels) < sentinels:
+            lacking.append(f"{sentinels} sentinels (it has {len(self.vocab.sentinels)})")
+        if lacking:
+            raise UserError(
+                f"the tokenizer lacks what the objective needs: {', '.join(lacking)}; "
+                "train one with 'foreword tokenizer train'"
+            )
+
+    # -- on disk -----------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path) -> None:
+        """Writes `tokenizer.json` and the `tokenizer_config.json` that `transformers` reads.
+
+        Raises:
+            UserError: the folder cannot be written.
+        """
+        roles = {role: self._name(name) for role, name in special.ROLES.items()}
+        config = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            **{role: token for role, token in roles.items() if token is not None},
+            "extra_special_tokens": [self._pieces.text[i] for i in self.vocab.sentinels],
+            "clean_up_tokenization_spaces": False,
+            "foreword": {
+                **self.kind,
+                "sample": asdict(self.sample) if self.sample else None,
+            },
+        }
+        folder = Path(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _write(folder / CONFIG, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+            _write(folder / FILE, self._engine.to_str(pretty=True) + "\n")
+        except OSError as error:
+            raise UserError(f"{folder}: cannot write the tokenizer: {error.strerror}") from error
+
+    @classmethod
+    def load(cls, path: str | Path) -> Tokenizer:
+        """Reads a tokenizer, ours or one made elsewhere: its folder, or its `tokenizer.json`.
+
+        Raises:
+            UserError: it is missing or broken.
+        """
+        path = Path(path)
+        file = path / FILE if path.is_dir() else path
+        if not file.is_file():
+            raise UserError(f"{path}: there is no {FILE}; 'foreword tokenizer train' makes one")
+        with _broken(file):
+            engine = Engine.from_str(file.read_text(encoding="utf-8"))
+        config: dict[str, Any] = {}
+        if (beside := file.with_name(CONFIG)).is_file():
+            with _broken(beside):
+                config = dict(json.loads(beside.read_text(encoding="utf-8")))
+        roles = {role: token for role in special.ROLES if (token := _content(config.get(role)))}
+        kind = dict(config.get("foreword") or {})
+        counts = kind.pop("sample", None)
+        return cls(engine, roles, kind, TrainingSample(**counts) if counts else None)
+
+    # -- within ------------------------------------------------------------------------------------
+
+    @cached_property
+    def _pieces(self) -> Pieces:
+        return Pieces.of(self._engine)
+
+    @cached_property
+    def _prompts(self) -> Engine:
+        """A second engine, for text whose special tokens are meant."""
+        return Engine.from_str(self._engine.to_str())
+
+    @cached_property
+    def _reachable(self) -> frozenset[int]:
+        """Special tokens that plain text can become although it must not.
+
+        Ours cannot; some made elsewhere list `</s>` among the pieces that their model may choose.
+        """
+        ids = np.flatnonzero(self.vocab.is_special)
+        names = [self._pieces.text[i] for i in ids]
+        found = self._engine.encode_batch_fast(
+            [text for name in names for text in (name, f"x{name} x")], add_special_tokens=False
+        )
+        unknown = self.vocab.special.get(special.UNK)
+        reached = {i for encoding in found for i in encoding.ids} & set(ids.tolist())
+        return frozenset(reached - {unknown})
+
+    def _without(self, ids: list[int]) -> list[int]:
+        """`ids` with the special tokens that plain text became as unknown tokens."""
+        reached = self._reachable
+        if reached.isdisjoint(ids):
+            return ids
+        unknown = self.vocab.id(special.UNK)
+        return [unknown if i in reached else i for i in ids]
+
+    def _name(self, special_name: str) -> str | None:
+        i = self._special.get(special_name)
+        return None if i is None else self._pieces.text[i]
+
+
+def _find_special(ids: Mapping[str, int], roles: Mapping[str, str]) -> dict[str, int]:
+    """Special tokens by our names: by the role given, else by their usual spelling."""
+    found = {}
+    for role, name in special.ROLES.items():
+        for spelling in (roles.get(role), name, *special.SPELLINGS.get(name, ())):
+            if spelling is not None and spelling in ids:
+                found[name] = ids[spelling]
+                break
+    return found
+
+
+def _content(token: Any) -> str | None:
+    """A special token's text: `transformers` writes a string, or a table with `content`."""
+    return token.get("content") if isinstance(token, dict) else token
+
+
+@contextmanager
+def _broken(file: Path) -> Iterator[None]:
+    """Turns whatever reading `file` raises (the engine raises bare `Exception`) into one line."""
+    try:
+        yield
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"{file}: not a tokenizer that can be read: {reason}") from error
+
+
+def _complain(texts: Sequence[str]) -> None:
+    for number, text in enumerate(texts):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UserError(
+                f"text {number + 1} of {len(texts)}, character {error.start}: half a character "
+                "(a lone surrogate); write the text again as UTF-8"
+            ) from None
+
+
+def _write(path: Path, text: str) -> None:
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with beside.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,58 @@
+"""Byte-level BPE: any text, byte for byte, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tokenizers import decoders, models, pre_tokenizers, trainers
+
+from foreword.text import special, training
+from foreword.text.sample import draw
+from foreword.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Bpe:
+    """Byte-level BPE as in GPT-2 (Radford et al. 2019, section 2.2; Sennrich et al. 2016).
+
+        "the lowest"  ->  the ·low est
+
+    The 256 bytes are in the vocabulary, so nothing is unknown and every text comes back exactly.
+
+    Attributes:
+        vocab: size of the vocabulary, special tokens included.
+        min_count: how often a pair must occur to be merged.
+        sample_bytes: the most text to learn from, in bytes.
+    """
+
+    vocab: int = 50_257
+    min_count: int = 2
+    sample_bytes: int = 100_000_000
+
+    def __post_init__(self) -> None:
+        training.check(self.vocab, self.sample_bytes, least=len(special.ALL) + 256)
+
+    def train(self, texts: Iterable[str]) -> Tokenizer:
+        """Learns the merges from `texts`, read once.
+
+        Raises:
+            UserError: there is no text, or too little for `vocab`.
+        """
+        sample = draw(texts, self.sample_bytes)
+        engine = training.assemble(
+            models.BPE(),
+            None,
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+            decoders.ByteLevel(),
+        )
+        trainer = trainers.BpeTrainer(
+            vocab_size=self.vocab,
+            min_frequency=self.min_count,
+            special_tokens=training.special_tokens(),
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+            show_progress=False,
+        )
+        engine.train_from_iterator(sample.texts(), trainer)
+        tokenizer = training.finish(engine, self, sample.counts)
+        return training.require_vocab(tokenizer, self.vocab)

@@ -1,0 +1,49 @@
+"""Characters: every one that the text has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from tokenizers import decoders, models
+
+from foreword.text import special, training
+from foreword.text.sample import count_characters, draw
+from foreword.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Char:
+    """Single characters (Unicode code points), the most frequent first.
+
+        "low!"  ->  l o w !
+
+    Text whose characters are all known comes back exactly; others are [UNK].
+
+    Attributes:
+        vocab: the most characters to keep, special tokens included; fewer where the text has fewer.
+        sample_bytes: the most text to learn from, in bytes.
+    """
+
+    vocab: int = 10_000
+    sample_bytes: int = 100_000_000
+
+    def __post_init__(self) -> None:
+        training.check(self.vocab, self.sample_bytes)
+
+    def train(self, texts: Iterable[str]) -> Tokenizer:
+        """Counts the characters of `texts`, read once, and keeps the most frequent.
+
+        Raises:
+            UserError: there is no text.
+        """
+        sample = draw(texts, self.sample_bytes)
+        counts = count_characters(sample.texts())
+        order = np.argsort(-counts, kind="stable")[: self.vocab - len(special.ALL)]
+        names = [*special.ALL, *(chr(c) for c in order if counts[c])]
+        # BPE without merges cuts a text into characters, and does so faster than a pattern.
+        model = models.BPE({name: i for i, name in enumerate(names)}, [], unk_token=special.UNK)
+        engine = training.assemble(model, None, None, decoders.Fuse())
+        engine.add_special_tokens(training.special_tokens(joins_left=False))
+        return training.finish(engine, self, sample.counts)

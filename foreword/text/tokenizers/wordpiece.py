@@ -1,0 +1,86 @@
+"""WordPiece: words in pieces, all but the first marked `##`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tokenizers import Tokenizer as Engine
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+from foreword.text import special, training
+from foreword.text.sample import Sample, draw
+from foreword.text.tokenizer import Tokenizer
+
+PREFIX = "##"
+
+
+@dataclass(frozen=True)
+class Wordpiece:
+    """WordPiece as in BERT (Devlin et al. 2019, section 3; Wu et al. 2016).
+
+        "unaffordable!"  ->  un ##afford ##able !
+
+    Control characters are dropped, all whitespace is a space, and punctuation stands alone; so the
+    text comes back readable, not exact. A word with a character outside the vocabulary, or of more
+    than 100 characters, is [UNK].
+
+    *Differs from the paper:* pieces are found by merging the most frequent pair, as BPE does and as
+    the `tokenizers` library does for BERT; Google's trainer was never published. Hangul and other
+    composed letters stay whole where BERT's lower-casing takes them apart.
+
+    Attributes:
+        vocab: size of the vocabulary, special tokens included.
+        lowercase: whether to lower-case, and drop accents with it.
+        min_count: how often a pair must occur to become a piece.
+        sample_bytes: the most text to learn from, in bytes.
+    """
+
+    vocab: int = 30_522
+    lowercase: bool = True
+    min_count: int = 2
+    sample_bytes: int = 100_000_000
+
+    def __post_init__(self) -> None:
+        training.check(self.vocab, self.sample_bytes)
+
+    def train(self, texts: Iterable[str]) -> Tokenizer:
+        """Learns the vocabulary from `texts`, read once.
+
+        Raises:
+            UserError: there is no text, or too little for `vocab`.
+        """
+        sample = draw(texts, self.sample_bytes)
+        # The trainer numbers the `##` letters in no fixed order, and the numbers decide between
+        # equally frequent pairs. Found first and given in order, they make training repeat.
+        letters = self._learn(sample, [], vocab=0)
+        inner = sorted(piece for piece in letters if piece.startswith(PREFIX))
+        engine = self._engine(self._learn(sample, inner, self.vocab))
+        tokenizer = training.finish(engine, self, sample.counts)
+        return training.require_vocab(tokenizer, self.vocab)
+
+    def _engine(self, vocab: dict[str, int]) -> Engine:
+        engine = training.assemble(
+            models.WordPiece(vocab, unk_token=special.UNK, max_input_chars_per_word=100),
+            # Lower-casing drops accents from decomposed text; NFC puts the rest together again.
+            normalizers.Sequence(
+                [normalizers.BertNormalizer(lowercase=self.lowercase), normalizers.NFC()]
+            ),
+            pre_tokenizers.BertPreTokenizer(),
+            decoders.WordPiece(prefix=PREFIX),
+        )
+        engine.add_special_tokens(training.special_tokens())
+        return engine
+
+    def _learn(self, sample: Sample, first: list[str], vocab: int) -> dict[str, int]:
+        """Ids by piece: the special tokens, the pieces `first`, the alphabet, then the merges."""
+        trainer = trainers.WordPieceTrainer(
+            vocab_size=vocab,
+            min_frequency=self.min_count,
+            special_tokens=[*special.ALL, *first],
+            continuing_subword_prefix=PREFIX,
+            show_progress=False,
+        )
+        engine = self._engine({})
+        engine.train_from_iterator(sample.texts_within(training.COVERAGE), trainer)
+        return engine.get_vocab(with_added_tokens=False)

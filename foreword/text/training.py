@@ -1,0 +1,97 @@
+"""What the training of every kind of tokenizer shares."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as Engine
+
+from foreword import kinds
+from foreword.errors import UserError
+from foreword.text import special
+from foreword.text.sample import TrainingSample
+from foreword.text.tokenizer import Tokenizer
+
+# The alphabet covers all but one character in ten thousand. In a Wikipedia most of the *different*
+# characters are names in other scripts, and would take the room of thousands of useful pieces.
+COVERAGE = 0.9999
+
+
+def check(vocab: int, sample_bytes: int, least: int = len(special.ALL) + 1) -> None:
+    """Makes sure that the settings every kind has can be meant.
+
+    Raises:
+        UserError: the vocabulary has no room for anything but special tokens, or nothing is read.
+    """
+    if vocab < least:
+        raise UserError(
+            f"tokenizer.vocab: {vocab:,} is too small; it must be at least {least:,}, "
+            f"{len(special.ALL)} special tokens included"
+        )
+    if sample_bytes < 1:
+        raise UserError(f"tokenizer.sample_bytes: {sample_bytes:,} must be at least 1")
+
+
+def special_tokens(joins_left: bool = True) -> list[AddedToken]:
+    """The special tokens, as the first ids of a vocabulary.
+
+    Args:
+        joins_left: whether [MASK] and the sentinels take the space before them with them, as the
+            words in whose stead they stand do.
+    """
+    replaces_text = {special.MASK, *special.SENTINELS}
+    return [
+        AddedToken(name, special=True, lstrip=joins_left and name in replaces_text)
+        for name in special.ALL
+    ]
+
+
+def assemble(
+    model: models.Model,
+    normalizer: normalizers.Normalizer | None,
+    pre_tokenizer: pre_tokenizers.PreTokenizer | None,
+    decoder: decoders.Decoder,
+) -> Engine:
+    """A tokenizer engine from its parts."""
+    engine = Engine(model)
+    if normalizer is not None:
+        engine.normalizer = normalizer
+    if pre_tokenizer is not None:
+        engine.pre_tokenizer = pre_tokenizer
+    engine.decoder = decoder
+    return engine
+
+
+def finish(engine: Engine, settings: Any, sample: TrainingSample) -> Tokenizer:
+    """The tokenizer around a trained `engine`, with the record of its making.
+
+    Raises:
+        UserError: nothing was learned.
+    """
+    if engine.get_vocab_size() <= len(special.ALL):
+        raise UserError("the text is too little to train a tokenizer on; give more text")
+    assert is_dataclass(settings) and not isinstance(settings, type)
+    kind = {"kind": kinds.name_of(settings), **asdict(settings)}
+    return Tokenizer(engine, kind=kind, sample=sample)
+
+
+def require_vocab(tokenizer: Tokenizer, vocab: int) -> Tokenizer:
+    """Makes sure that the vocabulary has just the size that was asked for.
+
+    Raises:
+        UserError: the text has not enough for it, or has too many characters.
+    """
+    size = tokenizer.vocab.size
+    if size > vocab:
+        raise UserError(
+            f"tokenizer.vocab: {vocab:,} is too small for this text, whose single characters and "
+            f"the special tokens are {size:,}; use --set tokenizer.vocab={size} or more"
+        )
+    if size < vocab:
+        raise UserError(
+            f"tokenizer.vocab: {vocab:,} asked, but this text supports only {size:,}; "
+            f"use --set tokenizer.vocab={size} or give more text"
+        )
+    return tokenizer

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+
+import pytest
+
+from foreword import kinds
+from foreword.cli.main import run
+
+TEXT = ["the lowest road, the newest house and the widest [mask] of all"] * 3
+
+
+@pytest.fixture
+def folder(tmp_path):
+    kinds.load("text/tokenizers", "word")().train(TEXT).save(tmp_path / "tokenizer")
+    return tmp_path / "tokenizer"
+
+
+def _json(capsys, *words: str):
+    assert run(["tokenizer", *words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_trace_of_the_textbook_example(capsys) -> None:
+    said = _json(capsys, "trace", "low:5", "lower:2", "newest:6", "widest:3")
+    assert [step["symbol"] for step in said["merges"]] == (
+        ["es", "est", "lo", "low", "ne", "new", "newest", "wi", "wid", "widest"]
+    )
+    assert said["segmented"] == {"lowest": ["low", "est"]}
+    assert _json(capsys, "trace") == said
+
+
+def test_trace_for_people(capsys) -> None:
+    assert run(["tokenizer", "trace", "aab:3", "[b]", "--segment", "ab", "--merges", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "a a" in said
+    assert "[·b·]" in said
+    assert said.splitlines()[-1].split("  ") == ["ab", "a b"]
+
+
+@pytest.mark.parametrize("word", ["low:", ":3", "low:x", "low:0", "low:-1"])
+def test_trace_refuses_what_is_no_count(capsys, word: str) -> None:
+    assert run(["tokenizer", "trace", word]) == 2
+    assert f"{word}: expected WORD:COUNT" in capsys.readouterr().err
+
+
+def test_show(capsys, folder) -> None:
+    said = _json(capsys, "show", str(folder), "--text", "the [MASK] road zebra")
+    assert said["kind"] == "word"
+    assert said["special"]["[MASK]"] == 4
+    assert said["sentinels"] == 100
+    assert said["tokens"] == ["the", "[MASK]", "road", "[UNK]"]
+    assert said["bytes_per_token"] == len("the [MASK] road zebra") / 4
+    assert said["sample"]["documents_kept"] == 3
+    assert "lowest" in said["pieces"]
+
+
+def test_show_for_people(capsys, folder) -> None:
+    assert run(["tokenizer", "show", str(folder), "--text", "the [mask] road"]) == 0
+    said = capsys.readouterr().out
+    assert "the [ mask ] road" in " ".join(said.split())
+    assert "3 of 3 documents" in said
+
+
+def test_show_of_nothing(capsys, tmp_path) -> None:
+    assert run(["tokenizer", "show", str(tmp_path)]) == 2
+    assert "there is no tokenizer.json" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("foreword.data.reading") is None, reason="needs the data layer"
+)
+def test_train(capsys, tmp_path) -> None:
+    (tmp_path / "text.txt").write_text("\n".join(TEXT), encoding="utf-8")
+    out = tmp_path / "out"
+    words = ["train", str(tmp_path / "text.txt"), "--out", str(out)]
+    said = _json(capsys, *words, "--kind", "char", "--set", "tokenizer.vocab=112")
+    assert (said["kind"], said["vocab"], said["folder"]) == ("char", 112, str(out))
+    assert (out / "tokenizer.json").is_file()
+    assert run(["tokenizer", *words]) == 2
+    assert "30,522 asked, but this text supports only" in capsys.readouterr().err
+    assert run(["tokenizer", *words, "--kind", "wordpeice"]) == 2
+    assert "did you mean 'wordpiece'" in capsys.readouterr().err
+    assert run(["tokenizer", *words, "--set", "model.layers=3"]) == 2
+    assert "only tokenizer.*" in capsys.readouterr().err

@@ -1,0 +1,307 @@
+"""What every kind of tokenizer must do, and what is particular to each."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as Engine
+
+from foreword import kinds
+from foreword.errors import UserError
+from foreword.text import special
+from foreword.text.tokenizer import Tokenizer
+
+from .conftest import CORPUS, SENTENCES, SETTINGS
+
+NASTY = [
+    "",
+    " ",
+    "\n\t \r\n",
+    "\x00\x01 control \x7f\x85\u200b\u2028 characters\ufeff",
+    "👩‍👩‍👧 family 🏳️‍🌈 e\u0301 é ﬁ Ⅷ",
+    "  two  spaces,\ttabs\tand a trailing newline\n",
+    "문학은 언어를  예술적 표현의 제재로\n삼아",
+    "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 \U0010ffff \ufffd �",
+    "'s 't don't ... !!?? §¶ ##ing ▁low Ġlow",
+    "[MASK] </s><s> <extra_id_0> [UNK] [PAD]",
+]
+
+
+def test_special_tokens_are_the_first_ids(tokenizer: Tokenizer) -> None:
+    vocab = tokenizer.vocab
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>"]
+    assert vocab.special == {name: i for i, name in enumerate(names)}
+    assert vocab.sentinels.tolist() == list(range(7, 107))
+    assert vocab.is_special.tolist() == [True] * 107 + [False] * (vocab.size - 107)
+    assert [tokenizer.token(i) for i in (0, 4, 7, 106)] == [
+        "[PAD]",
+        "[MASK]",
+        "<extra_id_0>",
+        "<extra_id_99>",
+    ]
+    assert vocab.starts_word[107:].any()
+
+
+@pytest.mark.parametrize("text", NASTY, ids=range(len(NASTY)))
+def test_plain_text_never_becomes_a_special_token(tokenizer: Tokenizer, text: str) -> None:
+    ids = tokenizer.encode(text)
+    assert ids.dtype == np.int64
+    assert not (tokenizer.vocab.is_special[ids] & (ids != tokenizer.vocab.id("[UNK]"))).any()
+    assert tokenizer.encode_batch([text, "x"])[0] == ids.tolist()
+
+
+def test_prompts_may_name_special_tokens(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("the [MASK] house <extra_id_2>", special=True)
+    assert [i for i in ids if i < 107 and i != 1] == [4, 9]
+    assert 4 not in tokenizer.encode("the [MASK] house <extra_id_2>")
+    assert "[MASK]" in tokenizer.decode(ids, skip_special=False)
+    assert "[MASK]" not in tokenizer.decode(ids)
+
+
+def test_mask_stands_for_a_word_and_its_space(trained: dict[str, Tokenizer]) -> None:
+    """ "the [MASK] sat" has the ids of "the house sat" with those of the word exchanged."""
+    for kind in ("wordpiece", "bpe", "unigram", "word"):
+        prompt = trained[kind].encode("the [MASK] house", special=True).tolist()
+        at = prompt.index(4)
+        assert prompt[:at] == trained[kind].encode("the").tolist()
+        assert prompt[at + 1 :] == trained[kind].encode("the house").tolist()[at:]
+
+
+@pytest.mark.parametrize("text", [*NASTY, *SENTENCES], ids=range(len(NASTY) + len(SENTENCES)))
+def test_bpe_gives_every_text_back(trained: dict[str, Tokenizer], text: str) -> None:
+    assert trained["bpe"].decode(trained["bpe"].encode(text)) == text
+
+
+def test_other_kinds_give_known_text_back(trained: dict[str, Tokenizer]) -> None:
+    text = CORPUS[0]
+    for kind in ("char", "unigram"):
+        assert trained[kind].decode(trained[kind].encode(text)) == text
+    words = "the lowest house, said the man."
+    for kind in ("wordpiece", "word"):
+        assert trained[kind].decode(trained[kind].encode(words)) == words
+    exact = "문학은  언어를\n\t"
+    known = kinds.load("text/tokenizers", "char")().train([exact])
+    assert known.decode(known.encode(exact)) == exact
+
+
+def test_unknown_text_is_counted_as_unknown(trained: dict[str, Tokenizer]) -> None:
+    unknown = {kind: t.encode("the ☃☃ man").tolist().count(1) for kind, t in trained.items()}
+    assert unknown == {"wordpiece": 1, "bpe": 0, "unigram": 1, "word": 1, "char": 2}
+
+
+def test_readable_pieces(trained: dict[str, Tokenizer]) -> None:
+    def pieces(kind: str, text: str) -> list[str]:
+        return [trained[kind].token(i) for i in trained[kind].encode(text)]
+
+    assert pieces("bpe", "the road\n") == ["the", "·road", "\\n"]
+    assert "".join(pieces("bpe", "é문")).startswith("\\xc3\\xa9")
+    assert [p.replace("·", "") for p in pieces("unigram", "the house")] != pieces(
+        "unigram", "the house"
+    )
+    assert "".join(pieces("unigram", "the house")) == "·the·house"
+    assert pieces("char", "a b\n") == ["a", "·", "b", "\\n"]
+    assert all(p.startswith("##") for p in pieces("wordpiece", "roadroad")[1:])
+
+
+def test_which_pieces_start_a_word(trained: dict[str, Tokenizer]) -> None:
+    def starts(kind: str, text: str) -> list[bool]:
+        return trained[kind].vocab.starts_word[trained[kind].encode(text)].tolist()
+
+    assert starts("wordpiece", "the, the") == [True, True, True]
+    inside = starts("wordpiece", "roadhouse")
+    assert inside[0] and len(inside) > 1 and not any(inside[1:])
+    assert starts("bpe", " the, the\n") == [True, True, True, True]
+    inside = starts("bpe", " roadhouse")
+    assert inside[0] and len(inside) > 1 and not any(inside[1:])
+    for piece, starts_word in zip(
+        map(trained["unigram"].token, range(107, 240)),
+        trained["unigram"].vocab.starts_word[107:],
+        strict=False,
+    ):
+        assert starts_word == piece.startswith("·")
+    assert all(starts("word", "the house."))
+    assert all(starts("char", "the house."))
+
+
+def test_save_and_load_change_nothing(tokenizer: Tokenizer, tmp_path) -> None:
+    tokenizer.save(tmp_path / "a" / "b")
+    for path in (tmp_path / "a" / "b", tmp_path / "a" / "b" / "tokenizer.json"):
+        again = Tokenizer.load(path)
+        assert again.fingerprint == tokenizer.fingerprint
+        assert (again.kind, again.sample) == (tokenizer.kind, tokenizer.sample)
+        assert again.encode_batch(NASTY) == tokenizer.encode_batch(NASTY)
+    assert sorted(p.name for p in (tmp_path / "a" / "b").iterdir()) == [
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
+
+
+def test_the_record_says_how_it_was_made(trained: dict[str, Tokenizer]) -> None:
+    for kind, tokenizer in trained.items():
+        settings = kinds.load("text/tokenizers", kind)(**SETTINGS[kind])
+        assert tokenizer.kind == {"kind": kind, **asdict(settings)}
+        assert tokenizer.sample is not None
+        assert tokenizer.sample.documents_kept == len(CORPUS)
+
+
+@pytest.mark.parametrize("kind", kinds.names("text/tokenizers"))
+def test_training_again_gives_the_same(kind: str, trained: dict[str, Tokenizer]) -> None:
+    again = kinds.load("text/tokenizers", kind)(**SETTINGS[kind]).train(CORPUS)
+    assert again.fingerprint == trained[kind].fingerprint
+    other = kinds.load("text/tokenizers", kind)(**SETTINGS[kind]).train([*CORPUS, "zq zq " * 99])
+    assert other.fingerprint != trained[kind].fingerprint
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
+def test_too_large_a_vocabulary_is_refused(kind: str) -> None:
+    """And the size that the message names is one that works."""
+    load = kinds.load("text/tokenizers", kind)
+    with pytest.raises(UserError, match=r"30,000 asked, but this text supports only") as error:
+        load(vocab=30_000).train(CORPUS)
+    size = int(str(error.value).partition("tokenizer.vocab=")[2].split()[0])
+    assert load(vocab=size).train(CORPUS).vocab.size == size
+
+
+@pytest.mark.parametrize("kind", ["word", "char"])
+def test_vocab_is_an_upper_bound_for_words_and_characters(kind: str) -> None:
+    load = kinds.load("text/tokenizers", kind)
+    assert load(vocab=30_000).train(CORPUS).vocab.size < 300
+    small = load(vocab=112).train(CORPUS)
+    assert small.vocab.size == 112
+    assert 1 in small.encode(CORPUS[0])
+
+
+@pytest.mark.parametrize("kind", kinds.names("text/tokenizers"))
+def test_impossible_training_is_refused(kind: str) -> None:
+    load = kinds.load("text/tokenizers", kind)
+    with pytest.raises(UserError, match=r"tokenizer\.vocab: 50 is too small"):
+        load(vocab=50)
+    with pytest.raises(UserError, match=r"tokenizer\.sample_bytes"):
+        load(sample_bytes=0)
+    with pytest.raises(UserError, match="no text"):
+        load().train(["", ""])
+    with pytest.raises(UserError, match="half a character"):
+        load().train(["fine", "broken \ud800"])
+    if kind in ("wordpiece", "unigram"):
+        with pytest.raises(UserError, match="too small for this text"):
+            load(vocab=120).train(CORPUS)
+
+
+def test_a_rare_character_costs_no_vocabulary() -> None:
+    for kind, vocab in (("wordpiece", 320), ("unigram", 270)):
+        load = kinds.load("text/tokenizers", kind)
+        rare = load(vocab=vocab).train([*CORPUS * 20, "one snowman: ☃"])
+        assert rare.encode("☃").tolist()[-1] == 1
+        frequent = load(vocab=vocab).train([*CORPUS, "snowmen: ☃☃☃☃"])
+        assert frequent.encode("☃").tolist()[-1] != 1
+
+
+def test_lowercasing_keeps_hangul_whole(trained: dict[str, Tokenizer]) -> None:
+    assert trained["wordpiece"].decode(trained["wordpiece"].encode("문학은 THE Réad")).split()[
+        :2
+    ] == [
+        "문학은",
+        "the",
+    ]
+
+
+def test_a_lone_surrogate_is_the_users_mistake(tokenizer: Tokenizer) -> None:
+    with pytest.raises(UserError, match="text 2 of 2, character 3: half a character"):
+        tokenizer.encode_batch(["fine", "bad\udcff"])
+
+
+def test_require_names_what_is_lacking(tokenizer: Tokenizer) -> None:
+    tokenizer.require(["[MASK]", "</s>"], sentinels=100)
+    with pytest.raises(UserError, match=r"lacks what the objective needs: \[EOD\], 101 sentinels"):
+        tokenizer.require(["[EOD]"], sentinels=101)
+    with pytest.raises(UserError, match="there is no token"):
+        tokenizer.token(tokenizer.vocab.size)
+
+
+def test_transformers_reads_what_we_save(tokenizer: Tokenizer, tmp_path) -> None:
+    transformers = pytest.importorskip("transformers")
+    tokenizer.save(tmp_path)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert len(theirs) == tokenizer.vocab.size
+    for role, name in special.ROLES.items():
+        assert getattr(theirs, role) == name
+        assert getattr(theirs, f"{role}_id") == tokenizer.vocab.id(name)
+    assert set(special.ALL) == set(theirs.all_special_tokens)
+    prompt = "The [MASK] man <extra_id_1> 문학은 ☃"
+    assert theirs(prompt)["input_ids"] == tokenizer.encode(prompt, special=True).tolist()
+
+
+# -- tokenizers made elsewhere ---------------------------------------------------------------------
+
+
+def _t5_like() -> Engine:
+    """Pieces as sentencepiece gives them: `</s>` is one that the model itself may choose."""
+    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -2.0), ("▁the", -2.0)]
+    pieces += [(c, -4.0) for c in "thes</>"]
+    engine = Engine(models.Unigram(pieces, unk_id=2))
+    engine.pre_tokenizer = pre_tokenizers.Metaspace()
+    engine.decoder = decoders.Metaspace()
+    engine.add_special_tokens(["<pad>", "</s>", "<unk>", "<extra_id_1>", "<extra_id_0>"])
+    engine.enable_truncation(3)
+    engine.enable_padding(length=3)
+    return engine
+
+
+def test_a_tokenizer_made_elsewhere(tmp_path) -> None:
+    _t5_like().save(str(tmp_path / "tokenizer.json"))
+    tokenizer = Tokenizer.load(tmp_path)
+    vocab = tokenizer.vocab
+    assert vocab.special == {"[PAD]": 0, "[UNK]": 2, "</s>": 1}
+    assert vocab.sentinels.tolist() == [13, 12]  # by their number, wherever they stand
+    assert vocab.is_special.sum() == 5
+    assert vocab.starts_word.tolist()[3:12] == [True, True] + [False] * 7
+    ids = tokenizer.encode("the the the the").tolist()
+    assert ids == [4] * 4  # neither cut nor padded
+    assert 1 not in tokenizer.encode("the </s>").tolist()
+    assert 1 in tokenizer.encode("the </s>", special=True).tolist()
+    with pytest.raises(UserError, match=r"\[MASK\]"):
+        tokenizer.require(["[MASK]"])
+
+
+def test_special_tokens_are_found_by_role(tmp_path) -> None:
+    engine = Engine(models.WordLevel({"<blank>": 0, "?": 1, "<unk>": 2, "a": 3}, unk_token="?"))
+    engine.normalizer = normalizers.NFC()
+    engine.add_special_tokens([AddedToken("<blank>", special=True), AddedToken("?", special=True)])
+    engine.save(str(tmp_path / "tokenizer.json"))
+    config = {"mask_token": {"content": "<blank>"}, "unk_token": "?", "eos_token": None}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    tokenizer = Tokenizer.load(tmp_path)
+    assert tokenizer.vocab.special == {"[MASK]": 0, "[UNK]": 1}
+    tokenizer.save(tmp_path / "copy")
+    again = json.loads((tmp_path / "copy" / "tokenizer_config.json").read_text())
+    assert (again["mask_token"], again["unk_token"]) == ("<blank>", "?")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (None, "", "there is no tokenizer.json"),
+        ("tokenizer.json", "{", "not a tokenizer that can be read"),
+        ("tokenizer.json", '{"model": {"type": "Magic"}}', "not a tokenizer that can be read"),
+        ("tokenizer.json", b"\xff\xfe", "not a tokenizer that can be read"),
+        ("tokenizer_config.json", "[1", "tokenizer_config.json: not a tokenizer"),
+    ],
+)
+def test_what_is_missing_or_broken_is_said(tmp_path, trained, name, content, message) -> None:
+    if name is not None:
+        trained["word"].save(tmp_path)
+        raw = content if isinstance(content, bytes) else content.encode()
+        (tmp_path / name).write_bytes(raw)
+    with pytest.raises(UserError, match=message) as error:
+        Tokenizer.load(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_that_cannot_be_written(tmp_path, trained) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write the tokenizer"):
+        trained["word"].save(tmp_path / "file")
