@@ -1,0 +1,95 @@
+"""What every architecture promises, for every file in `models/`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from foreword import kinds
+from foreword.nn.model import Model
+
+from .cases import CASES, SIZE, Case, logits, rows, take, tiny, vocab
+
+MODELS = kinds.names("models")
+every_model = pytest.mark.parametrize("name", MODELS)
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+def case_of(name: str) -> Case:
+    return next(case for case in CASES if case.model == name)
+
+
+@every_model
+def test_every_model_has_an_objective_and_a_layout(name: str) -> None:
+    assert any(case.model == name for case in CASES)
+
+
+@every_model
+def test_same_seed_same_weights(name: str) -> None:
+    one, other = case_of(name).build(), case_of(name).build()
+    for first, second in zip(one.parameters(), other.parameters(), strict=True):
+        assert torch.equal(first, second)
+
+
+@every_model
+def test_on_the_meta_device_it_costs_nothing(name: str) -> None:
+    with torch.device("meta"):
+        backbone = tiny(name).build(100)
+    assert all(p.is_meta for p in backbone.parameters())
+
+
+@every_model
+def test_settings_are_a_plain_record(name: str) -> None:
+    settings = tiny(name)
+    assert replace(settings) == settings
+    assert hash(settings) == hash(replace(settings))
+
+
+@every_case
+def test_a_row_alone_is_the_row_in_a_group(case: Case) -> None:
+    many, model = rows([[20], [12, 8], [20], [7, 7, 6]]), case.build("rotary")
+    together = case.batch(many)
+    scores = logits(model, together)
+    for n in range(len(many)):
+        alone = case.batch(take(many, [n]))
+        one, other = (b.weights[r] > 0 for b, r in ((alone, 0), (together, n)))
+        torch.testing.assert_close(
+            logits(model, alone)[0][one], scores[n][other], atol=1e-5, rtol=1e-5
+        )
+
+
+@every_case
+def test_every_parameter_learns(case: Case) -> None:
+    model = case.build("t5_bias")
+    case.loss(model, case.batch(rows([[30]] * 4))).total.backward()
+    still = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert not still
+
+
+@every_case
+def test_bfloat16_gives_about_the_same_loss(case: Case) -> None:
+    model, batch = case.build(), case.batch(rows([[30]] * 4))
+    wanted = case.loss(model, batch).total
+    with torch.autocast("cpu", torch.bfloat16):
+        states = model.backbone(batch).states
+        found = case.loss(model, batch).total
+    assert states.dtype == torch.bfloat16
+    torch.testing.assert_close(found, wanted, rtol=0.03, atol=0.0)
+
+
+@every_case
+def test_evaluation_draws_no_dropout(case: Case) -> None:
+    settings = replace(tiny(case.model), dropout=0.3, attention_dropout=0.3)
+    backbone = settings.build(SIZE)
+    heads = kinds.load("objectives", case.objective)().heads(backbone, vocab())
+    model, batch = Model(backbone, heads), case.batch(rows([[20]] * 2))
+
+    def run() -> Tensor:
+        return logits(model, batch)
+
+    assert not torch.equal(run(), run())
+    model.eval()
+    assert torch.equal(run(), run())

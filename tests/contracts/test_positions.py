@@ -1,0 +1,144 @@
+"""What every position scheme promises, for every file in `nn/positions/`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from foreword import kinds
+from foreword.nn.init import initialise
+from foreword.nn.masks import Causal, Full, Mask, SameDocument
+from foreword.nn.model import Backbone, Model
+from foreword.types import Batch
+
+from .cases import SEED, SIZE, tiny
+
+every_position = pytest.mark.parametrize("position", kinds.names("nn/positions"))
+every_direction = pytest.mark.parametrize("is_causal", [False, True])
+CLOSE = {"atol": 1e-5, "rtol": 1e-5}
+
+
+def build(model: str, position: str, *, is_causal: bool = True) -> Backbone:
+    settings = tiny(model, position)
+    if model == "transformer":
+        settings = replace(settings, is_causal=is_causal)
+    backbone = settings.build(SIZE)
+    initialise(Model(backbone, torch.nn.ModuleDict()), SEED)
+    # A bias of T5 begins near 0; make every kind of position tell.
+    for name, parameter in backbone.named_parameters():
+        if "position" in name:
+            torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(1))
+    backbone.eval()
+    return backbone
+
+
+def ids(batch: int, length: int, seed: int = 1) -> Tensor:
+    return torch.randint(0, SIZE, (batch, length), generator=torch.Generator().manual_seed(seed))
+
+
+def places(first: int, length: int, batch: int) -> Tensor:
+    return torch.arange(first, first + length).expand(batch, -1)
+
+
+def plain(tokens: Tensor, mask: Mask) -> Batch:
+    return Batch(tokens, places(0, tokens.shape[1], len(tokens)), mask)
+
+
+@every_position
+@every_direction
+@torch.no_grad()
+def test_packed_is_each_alone(position: str, is_causal: bool) -> None:
+    model = build("transformer", position, is_causal=is_causal)
+    direction = Causal() if is_causal else Full()
+    lengths, row = [5, 40, 1, 7], ids(1, 53)
+    documents = torch.repeat_interleave(torch.arange(4), torch.tensor(lengths))[None]
+    positions = torch.cat([torch.arange(n) for n in lengths])[None]
+    packed = model(Batch(row, positions, direction & SameDocument(documents, documents))).states
+    start = 0
+    for length in lengths:
+        part = slice(start, start + length)
+        alone = model(plain(row[:, part], direction)).states
+        torch.testing.assert_close(packed[:, part], alone, **CLOSE)
+        start += length
+
+
+@every_position
+@torch.no_grad()
+def test_packed_pairs_are_each_alone(position: str) -> None:
+    model = build("encoder_decoder", position)
+    read, write = [6, 11], [4, 3]
+    source, target = ids(1, 17), ids(1, 7, seed=2)
+
+    def numbers(lengths: list[int]) -> tuple[Tensor, Tensor]:
+        documents = torch.repeat_interleave(torch.arange(2), torch.tensor(lengths))[None]
+        return documents, torch.cat([torch.arange(n) for n in lengths])[None]
+
+    (from_, from_places), (to, to_places) = numbers(read), numbers(write)
+    packed = model(
+        Batch(
+            target,
+            to_places,
+            Causal() & SameDocument(to, to),
+            source=Batch(source, from_places, SameDocument(from_, from_)),
+            cross_mask=SameDocument(to, from_),
+        )
+    ).states
+    for n in range(2):
+        one = plain(source[from_ == n][None], Full())
+        batch = replace(plain(target[to == n][None], Causal()), source=one, cross_mask=Full())
+        torch.testing.assert_close(packed[to == n][None], model(batch).states, **CLOSE)
+
+
+@every_position
+@pytest.mark.parametrize("chunks", [[1] * 20, [12, 1, 1, 6], [19, 1]])
+@torch.no_grad()
+def test_with_a_cache_as_without(position: str, chunks: list[int]) -> None:
+    model, row = build("transformer", position), ids(2, 20)
+    wanted = model(plain(row, Causal())).states
+    memory, start, found = None, 0, []
+    for length in chunks:
+        part = row[:, start : start + length]
+        hidden = model(Batch(part, places(start, length, 2), Causal(start)), memory)
+        memory, start = hidden.memory, start + length
+        found.append(hidden.states)
+    torch.testing.assert_close(torch.cat(found, 1), wanted, **CLOSE)
+
+
+@every_position
+@torch.no_grad()
+def test_with_a_cache_of_the_source_as_without(position: str) -> None:
+    model, source, row = build("encoder_decoder", position), ids(2, 13), ids(2, 9, seed=2)
+    read = plain(source, Full())
+    wanted = model(replace(plain(row, Causal()), source=read, cross_mask=Full())).states
+    first = Batch(row[:, :4], places(0, 4, 2), Causal(), source=read, cross_mask=Full())
+    hidden = model(first)
+    found = [hidden.states]
+    for n in range(4, 9):
+        batch = Batch(row[:, n : n + 1], places(n, 1, 2), Causal(n), cross_mask=Full())
+        hidden = model(batch, hidden.memory)
+        found.append(hidden.states)
+    torch.testing.assert_close(torch.cat(found, 1), wanted, **CLOSE)
+
+
+@every_position
+@torch.no_grad()
+def test_order_tells_unless_there_are_no_positions(position: str) -> None:
+    model, row = build("transformer", position, is_causal=False), ids(1, 12)
+    there = model(plain(row, Full())).states
+    back = model(plain(row.flip(1), Full())).states.flip(1)
+    is_same = torch.allclose(there, back, **CLOSE)
+    assert is_same == (position == "none")
+
+
+@every_position
+def test_limit_is_the_longest_row(position: str) -> None:
+    settings = kinds.load("nn/positions", position)()
+    length = settings.limit or 600
+    scheme = settings.build(8, 2, 4, is_causal=False)
+    scheme.embed(torch.arange(length)[None])
+    if settings.limit is not None:
+        with pytest.raises(IndexError):
+            scheme.embed(torch.tensor([[length]]))

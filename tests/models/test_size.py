@@ -1,0 +1,187 @@
+"""Parameter counts by a formula of their own, and what weights start as."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from foreword.models.encoder_decoder import EncoderDecoder
+from foreword.models.transformer import Transformer
+from foreword.nn.attention import Attention
+from foreword.nn.feedforward import FeedForward
+from foreword.nn.heads import TokenHead
+from foreword.nn.init import initialise
+from foreword.nn.masks import Causal, Full
+from foreword.nn.model import Model
+from foreword.nn.positions.learned import Learned
+from foreword.nn.positions.rotary import Rotary
+from foreword.nn.positions.t5_bias import T5Bias
+from foreword.nn.stack import StackSettings
+from foreword.types import Batch
+
+VOCAB = 1000
+
+BERT = Transformer(
+    d_model=64,
+    norm_order="post",
+    position=Learned(32),
+    segments=2,
+    normalise_embedding=True,
+)
+GPT2 = Transformer(d_model=64, activation="gelu_tanh", position=Learned(32), init="gpt2")
+LLAMA = Transformer(
+    d_model=64,
+    d_ff=168,
+    activation="swiglu",
+    norm="rms",
+    bias=False,
+    position=Rotary(),
+    tied=False,
+    init="gpt2",
+)
+T5 = EncoderDecoder(
+    d_model=64,
+    heads=3,
+    d_head=24,
+    activation="relu",
+    norm="rms",
+    bias=False,
+    position=T5Bias(),
+    scale_scores=False,
+    scale_logits=True,
+    init="t5",
+    decoder_layers=2,
+)
+FAMILIES: dict[str, StackSettings] = {"bert": BERT, "gpt2": GPT2, "llama": LLAMA, "t5": T5}
+
+
+def build(settings: StackSettings, *, is_bert: bool = False, seed: int = 1) -> Model:
+    backbone = settings.build(VOCAB)
+    head = TokenHead(settings, backbone.embedding, transform=is_bert, bias=is_bert)
+    model = Model(backbone, nn.ModuleDict({"token": head})).eval()
+    initialise(model, seed)
+    return model
+
+
+def expected_parameters(s: Any, *, is_bert: bool) -> int:
+    """From the settings alone, as one counts on paper."""
+    d, inner, ff = s.d_model, s.heads * (s.d_head or s.d_model // s.heads), s.d_ff or 4 * s.d_model
+    wide = 2 * ff if "glu" in s.activation else ff
+    norm = d if s.norm == "rms" or not s.bias else 2 * d
+    attention = 4 * d * inner + (3 * inner + d if s.bias else 0)
+    feedforward = d * wide + ff * d + (wide + d if s.bias else 0)
+    block = attention + feedforward + 2 * norm
+    cross = attention + norm
+    positions = {"Learned": 32 * d, "T5Bias": 32 * s.heads}.get(type(s.position).__name__, 0)
+    final = norm if s.norm_order == "pre" else 0
+    total = VOCAB * d * (1 if s.tied else 2) + s.segments * d + s.layers * block + positions + final
+    if isinstance(s, EncoderDecoder):
+        total += (s.decoder_layers or s.layers) * (block + cross) + positions + final
+    total += norm if s.normalise_embedding else 0
+    return total + (d * d + d + norm + VOCAB if is_bert else 0)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_parameters_are_those_of_the_formula(name: str) -> None:
+    model = build(FAMILIES[name], is_bert=name == "bert")
+    assert model.count_parameters() == expected_parameters(FAMILIES[name], is_bert=name == "bert")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_loss_at_the_start_is_that_of_guessing(name: str) -> None:
+    model, random = build(FAMILIES[name], is_bert=name == "bert"), torch.Generator().manual_seed(2)
+    ids, targets = torch.randint(0, VOCAB, (2, 16, 32), generator=random)
+    places = torch.arange(32).expand(16, -1)
+    mask = Full() if name == "bert" else Causal()
+    batch = Batch(ids, places, mask, targets, torch.ones(16, 32))
+    if name == "t5":
+        source = Batch(ids.flip(0), places, Full())
+        batch = replace(batch, source=source, cross_mask=Full())
+    with torch.no_grad():
+        loss = model.token_head.loss(model.backbone(batch).states, batch)
+    # T5's logits start with variance 1, which costs half a nat.
+    extra = 0.5 if name == "t5" else 0.0
+    assert (loss.total / loss.weight).item() == pytest.approx(math.log(VOCAB) + extra, abs=0.15)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_another_seed_gives_other_weights(name: str) -> None:
+    one, other = build(FAMILIES[name]), build(FAMILIES[name], seed=2)
+    ones, others = dict(one.named_parameters()), dict(other.named_parameters())
+    for key, value in ones.items():
+        is_drawn = value.ndim > 1
+        assert torch.equal(value, others[key]) != is_drawn, key
+
+
+def widths(settings: StackSettings) -> dict[str, float]:
+    """The standard deviation of each kind of weight."""
+    model = build(replace(settings, d_model=240, heads=4, d_head=60, d_ff=480))
+    found: dict[str, list[torch.Tensor]] = {}
+    for module in model.modules():
+        if isinstance(module, Attention):
+            found.setdefault("query", []).append(module.query.weight)
+            found.setdefault("key_value", []).append(module.key_value.weight)
+            found.setdefault("output", []).append(module.output.weight)
+        elif isinstance(module, FeedForward):
+            found.setdefault("wide", []).append(module.wide.weight)
+            found.setdefault("narrow", []).append(module.narrow.weight)
+    found["token"] = [model.backbone.embedding.token.weight]
+    return {name: torch.cat([w.flatten() for w in ws]).std().item() for name, ws in found.items()}
+
+
+def test_gpt2_writes_to_the_residual_stream_the_more_softly_the_deeper() -> None:
+    soft = 0.02 / math.sqrt(2 * GPT2.layers)
+    wanted = {"query": 0.02, "key_value": 0.02, "output": soft, "wide": 0.02, "narrow": soft}
+    assert widths(GPT2) == pytest.approx(wanted | {"token": 0.02}, rel=0.03)
+
+
+def test_t5_divides_by_the_root_of_what_enters() -> None:
+    wanted = {
+        "query": (240 * 60) ** -0.5,
+        "key_value": 240**-0.5,
+        "output": 240**-0.5,
+        "wide": 240**-0.5,
+        "narrow": 480**-0.5,
+        "token": 1.0,
+    }
+    assert widths(T5) == pytest.approx(wanted, rel=0.03)
+
+
+def test_bert_draws_nothing_beyond_two_deviations() -> None:
+    weight = build(BERT).backbone.embedding.token.weight
+    assert weight.abs().max() <= 0.04
+    assert weight.std() > 0.016
+
+
+def test_tied_heads_share_the_embedding() -> None:
+    for settings, is_tied in ((BERT, True), (LLAMA, False)):
+        model = build(settings)
+        assert (model.token_head.weight is model.backbone.embedding.token.weight) == is_tied
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"d_model": 100, "heads": 3}, "heads: d_model 100 is not divisible by 3 heads; 2 heads"),
+        ({"layers": 0}, "layers: must be at least 1"),
+        ({"dropout": 1.0}, r"dropout: must be in \[0, 1\)"),
+        ({"d_ff": 0}, "d_ff: must be at least 1"),
+    ],
+)
+def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Transformer(**settings)
+
+
+def test_d_head_frees_d_model_from_the_heads() -> None:
+    assert Transformer(d_model=100, heads=3, d_head=8).build(10) is not None
+
+
+def test_decoder_layers_are_counted_apart() -> None:
+    assert len(T5.build(10).encoder.blocks) == 4
+    assert len(T5.build(10).decoder.blocks) == 2

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from foreword.data.rng import RowRng
+from foreword.objectives.masked import Masked
+from foreword.types import Array, Example, Rows
+
+from ..contracts.cases import FIRST, SEED, SIZE, rows, vocab
+
+MASK = vocab().id("[MASK]")
+
+
+def corrupt(of: Rows, **settings: float | bool) -> Example:
+    return Masked(**settings).corrupt(of, RowRng(SEED, of.numbers), vocab())
+
+
+def inputs(example: Example) -> Array:
+    assert example.source is not None
+    return example.source.ids
+
+
+@pytest.mark.parametrize("rate", [0.15, 0.3, 1.0])
+def test_each_row_has_exactly_its_share(rate: float) -> None:
+    given = rows([[100], [61], [40, 20], [2], [7]])
+    ordinary = ((given.ids >= FIRST) & (given.documents >= 0)).sum(1)
+    wanted = np.clip(np.rint(rate * ordinary), 1, ordinary)
+    assert corrupt(given, rate=rate).weights.sum(1).tolist() == wanted.tolist()
+
+
+def test_a_row_of_special_tokens_alone_has_nothing_to_predict() -> None:
+    example = corrupt(rows([[1, 1, 1], [9]]))
+    assert example.weights[0].sum() == 0
+    assert example.weights[1].sum() == 1
+
+
+def test_four_fifths_hidden_a_tenth_random_a_tenth_kept() -> None:
+    given = rows([[128]] * 400)
+    example = corrupt(given)
+    chosen = example.weights > 0
+    shown, was = inputs(example)[chosen], given.ids[chosen]
+    n = len(was)
+    ordinary = SIZE - FIRST  # a random token is the old one once in so many times
+    is_mask, is_kept = shown == MASK, shown == was
+    for found, share in (
+        (is_mask, 0.8),
+        (is_kept, 0.1 + 0.1 / ordinary),
+        (~is_mask & ~is_kept, 0.1 - 0.1 / ordinary),
+    ):
+        assert abs(found.sum() - n * share) < 4 * np.sqrt(n * share * (1 - share))
+    replaced = shown[~is_mask & ~is_kept]
+    assert replaced.min() == FIRST
+    assert replaced.max() == SIZE - 1
+    assert (inputs(example)[~chosen] == given.ids[~chosen]).all()
+
+
+def test_every_place_is_chosen_as_often() -> None:
+    given = rows([[41]] * 3000)
+    counts = corrupt(given).weights.sum(0)[:-1]  # the last is </s>
+    expected = counts.sum() / len(counts)
+    chi_square = ((counts - expected) ** 2 / expected).sum()
+    assert chi_square < 39 + 4 * np.sqrt(2 * 39)
+
+
+def test_whole_words_are_hidden_whole() -> None:
+    given = rows([[50, 50], [100], [64]] * 20)
+    example = corrupt(given, whole_words=True)
+    chosen, starts = example.weights > 0, vocab().starts_word[given.ids]
+    is_ordinary = (given.ids >= FIRST) & (given.documents >= 0)
+    joins = is_ordinary[:, 1:] & is_ordinary[:, :-1] & ~starts[:, 1:]
+    joins &= given.positions[:, 1:] > 0
+    assert joins.sum() > 1000
+    assert (chosen[:, 1:] == chosen[:, :-1])[joins].all()
+    wanted = np.rint(0.15 * is_ordinary.sum(1))
+    surplus = chosen.sum(1) - wanted
+    assert surplus.min() >= 0
+    assert surplus.mean() < 2
+
+
+def test_pieces_after_a_special_token_can_be_hidden_too() -> None:
+    ids = np.full((200, 6), FIRST + 1)  # pieces that begin no word
+    ids[:, 2] = vocab().id("[UNK]")
+    documents = np.zeros_like(ids)
+    positions = np.broadcast_to(np.arange(6), ids.shape)
+    given = Rows(ids, documents, positions, np.arange(200))
+    chosen = corrupt(given, whole_words=True).weights.sum(0)
+    assert chosen[[0, 1, 3, 4, 5]].min() > 0
+    assert chosen[2] == 0
+
+
+def test_another_epoch_hides_other_tokens() -> None:
+    first, second = rows([[64]] * 4), rows([[64]] * 4, first_number=500)
+    assert not np.array_equal(corrupt(first).weights, corrupt(second).weights)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"rate": 0.0}, {"rate": 1.5}, {"mask": -0.1}, {"mask": 0.8, "random": 0.3}]
+)
+def test_impossible_settings_are_refused(settings: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=r"rate:|mask:"):
+        Masked(**settings)

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from foreword.data.rng import RowRng
+from foreword.errors import UserError
+from foreword.objectives.span_corruption import SpanCorruption
+from foreword.types import Array, Example, Rows, Tokens
+
+from ..contracts.cases import SEED, rows, vocab
+
+SENTINELS = vocab().sentinels
+END = vocab().id("</s>")
+
+
+def corrupt(of: Rows, objective: SpanCorruption | None = None) -> Example:
+    return (objective or SpanCorruption()).corrupt(of, RowRng(SEED, of.numbers), vocab())
+
+
+def trimmed(tokens: Tokens | None, row: int) -> Array:
+    assert tokens is not None
+    return tokens.ids[row, tokens.documents[row] >= 0]
+
+
+@pytest.mark.parametrize("end", ["</s>", ""])
+@pytest.mark.parametrize("rate", [0.15, 0.5, 0.9])
+@pytest.mark.parametrize("mean_span", [1.0, 3.0, 8.0])
+def test_restores_the_text_exactly(rate: float, mean_span: float, end: str) -> None:
+    objective = SpanCorruption(rate, mean_span, end)
+    given = rows([[60, 30, 10], [100], [2], [3, 4], [50, 50], [1, 1, 1, 1, 40], [99, 1]])
+    example = corrupt(given, objective)
+    for row in range(len(given)):
+        text = given.ids[row, given.documents[row] >= 0]
+        source, target = trimmed(example.source, row), trimmed(example.target, row)
+        assert objective.restore(source, target, vocab()).tolist() == text.tolist()
+
+
+@pytest.mark.parametrize("length", [2, 3, 10, 64, 141, 568])
+def test_counts_are_those_asked_for(length: int) -> None:
+    objective = SpanCorruption()
+    hidden, spans = objective.counts(length)
+    assert abs(hidden - 0.15 * length) <= 1
+    assert spans == max(1, round(hidden / 3))
+    example = corrupt(rows([[length]] * 20))
+    assert example.source is not None
+    assert example.source.ids.shape == (20, length - hidden + spans + 1)
+    assert example.target.ids.shape == (20, hidden + spans + 1)
+    assert (example.weights == 1).all()
+
+
+def test_568_tokens_fill_512_as_in_the_released_code() -> None:
+    example = corrupt(rows([[568]]))
+    assert example.source is not None
+    assert (example.source.ids.shape[1], example.target.ids.shape[1]) == (512, 114)
+
+
+def test_sentinels_stand_in_order_once_on_each_side() -> None:
+    example = corrupt(rows([[200, 100], [300], [20, 280], [150, 150]]))
+    for row in range(4):
+        for side in (example.source, example.target):
+            ids = trimmed(side, row)
+            found = ids[np.isin(ids, SENTINELS)]
+            assert found.tolist() == SENTINELS[: len(found)].tolist()
+            assert ids[-1] == END
+        assert trimmed(example.target, row)[0] == SENTINELS[0]
+
+
+def test_a_span_over_the_end_of_a_document_is_cut_there() -> None:
+    example = corrupt(rows([[2] * 50] * 8), SpanCorruption(0.5, 6.0))
+    source, target = example.source, example.target
+    assert source is not None
+    for row in range(8):
+        for number in SENTINELS:
+            asked = source.documents[row, source.ids[row] == number]
+            told = target.documents[row, target.ids[row] == number]
+            assert asked.tolist() == told.tolist()
+
+
+def test_each_cut_is_as_likely() -> None:
+    # 10 tokens, 4 hidden in 2 spans: kept 6 in 2 parts (5 ways), hidden 4 in 2 parts (3 ways).
+    objective = SpanCorruption(0.4, 2.0)
+    assert objective.counts(10) == (4, 2)
+    example = corrupt(rows([[10]] * 6000), objective)
+    assert example.source is not None
+    patterns = Counter(map(tuple, np.isin(example.source.ids, SENTINELS).tolist()))
+    spans = Counter(map(tuple, np.isin(example.target.ids, SENTINELS).tolist()))
+    for counts, ways in ((patterns, 5), (spans, 3)):
+        assert len(counts) == ways
+        expected = 6000 / ways
+        chi_square = sum((n - expected) ** 2 / expected for n in counts.values())
+        assert chi_square < ways - 1 + 4 * np.sqrt(2 * (ways - 1))
+
+
+def test_too_few_sentinels_are_named() -> None:
+    few = replace(vocab(), sentinels=SENTINELS[:2])
+    given = rows([[300]])
+    with pytest.raises(UserError, match=r"15 spans in a row of 300, .* 2 sentinels"):
+        SpanCorruption().corrupt(given, RowRng(SEED, given.numbers), few)
+
+
+def test_rows_of_one_token_are_refused() -> None:
+    with pytest.raises(UserError, match="at least 2 tokens"):
+        corrupt(rows([[1]]))
+
+
+@pytest.mark.parametrize("settings", [{"rate": 0.0}, {"rate": 1.0}, {"mean_span": 0.5}])
+def test_impossible_settings_are_refused(settings: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=r"rate:|mean_span:"):
+        SpanCorruption(**settings)

@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from foreword import config
+from foreword.errors import UserError
+from foreword.kinds import part
+
+
+@dataclass(frozen=True)
+class Inner:
+    steps: int = 3
+    share: float = 0.5
+
+
+@dataclass(frozen=True)
+class Whole:
+    objective: Any = part("objectives")
+    position: Any = part("nn/positions", "learned")
+    name: str = ""
+    rate: float = 0.1
+    count: int = 2
+    flag: bool = False
+    mode: Literal["auto", "on"] = "auto"
+    limit: int | None = None
+    sizes: tuple[int, ...] = ()
+    inner: Inner = field(default_factory=Inner)
+
+    def __post_init__(self) -> None:
+        if self.count < 0:
+            raise ValueError(f"count: must not be negative, got {self.count}")
+
+
+MASKED: dict[str, Any] = {"objective": "masked"}
+
+
+def build(**settings: Any) -> Whole:
+    return config.build(Whole, MASKED | settings)
+
+
+def message(**settings: Any) -> str:
+    with pytest.raises(UserError) as caught:
+        config.build(Whole, MASKED | settings)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"rate": 1e-5, "count": 7, "flag": True, "mode": "on", "limit": 5, "sizes": [1, 2]},
+        {"name": 'quotes " and \\ and \n and \x7f and é and 日本'},
+        {"objective": {"kind": "masked", "rate": 0.4, "whole_words": True}},
+        {"objective": {"kind": "span_corruption", "end": ""}},
+        {"position": {"kind": "rotary", "base": 160000.0}},
+        {"position": "none", "inner": {"steps": 9, "share": 0.25}},
+        {"rate": float("inf"), "limit": 10**18},
+    ],
+)
+def test_what_is_written_reads_as_it_was(settings: dict[str, Any]) -> None:
+    value = build(**settings)
+    text = config.dumps(config.to_table(value))
+    assert config.build(Whole, tomllib.loads(text)) == value
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({"raet": 1}, "raet: Whole has no such setting; did you mean 'rate'?"),
+        (
+            {"objective": {"kind": "masked", "raet": 1}},
+            "objective.raet: Masked has no such setting; did you mean 'rate'?",
+        ),
+        ({"inner": {"step": 1}}, "inner.step: Inner has no such setting; did you mean 'steps'?"),
+        ({"objective": "maskd"}, "objective.kind: no kind 'maskd'; did you mean 'masked'?"),
+        ({"objective": 3}, "objective: expected a table with a kind, got 3"),
+        ({"count": "many"}, "count: expected a whole number, got 'many'"),
+        ({"count": 2.5}, "count: expected a whole number, got 2.5"),
+        ({"count": True}, "count: expected a whole number, got True"),
+        ({"rate": True}, "rate: expected a number, got True"),
+        ({"rate": "0.1"}, "rate: expected a number, got '0.1'"),
+        ({"rate": float("nan")}, "rate: expected a number, got nan"),
+        ({"flag": 1}, "flag: expected true or false, got 1"),
+        ({"name": 5}, "name: expected a text, got 5"),
+        ({"mode": "autp"}, "mode: 'autp' is not a choice; did you mean 'auto'?"),
+        ({"limit": "x"}, "limit: expected a whole number, got 'x'"),
+        ({"sizes": 3}, "sizes: expected a list, got 3"),
+        ({"sizes": [1, "x"]}, "sizes[1]: expected a whole number, got 'x'"),
+        ({"inner": 3}, "inner: expected a table, got 3"),
+        ({"count": -1}, "count: must not be negative, got -1"),
+        (
+            {"objective": {"kind": "masked", "rate": 2.0}},
+            "objective.rate: must be in (0, 1], got 2.0",
+        ),
+        ({"objective": {"rate": 0.2}}, "objective.kind: needed; there is: "),
+    ],
+)
+def test_a_mistake_is_named_in_one_line(settings: dict[str, Any], wanted: str) -> None:
+    assert message(**settings).startswith(wanted)
+
+
+def test_what_is_needed_is_asked_for() -> None:
+    with pytest.raises(UserError, match="objective: Whole needs this setting"):
+        config.build(Whole, {})
+
+
+def test_whole_numbers_may_be_written_as_people_do() -> None:
+    assert build(count=1e9).count == 10**9
+    assert isinstance(build(count=1e9).count, int)
+    assert isinstance(build(rate=1).rate, float)
+
+
+def recipe(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_extends_lays_tables_on_each_other(tmp_path: Path) -> None:
+    recipe(tmp_path, "a.toml", 'count = 1\n[objective]\nkind = "masked"\nrate = 0.2\nmask = 0.5\n')
+    recipe(tmp_path, "b.toml", 'extends = "a.toml"\nname = "b"\n[objective]\nrate = 0.3\n')
+    path = recipe(tmp_path, "c.toml", 'extends = "b.toml"\n[inner]\nsteps = 8\n')
+    assert config.read(path) == {
+        "count": 1,
+        "name": "b",
+        "objective": {"kind": "masked", "rate": 0.3, "mask": 0.5},
+        "inner": {"steps": 8},
+    }
+
+
+def test_another_kind_begins_anew(tmp_path: Path) -> None:
+    recipe(tmp_path, "a.toml", '[objective]\nkind = "masked"\nrate = 0.2\n')
+    path = recipe(tmp_path, "b.toml", 'extends = "a.toml"\n[objective]\nkind = "causal"\n')
+    assert config.read(path)["objective"] == {"kind": "causal"}
+
+
+def test_a_setting_of_a_kind_given_by_its_bare_name_keeps_the_kind() -> None:
+    table = config.assign({"position": "rotary"}, ["position.base=500.0"])
+    assert table == {"position": {"kind": "rotary", "base": 500.0}}
+
+
+def test_extending_in_a_circle_or_nothing_is_refused(tmp_path: Path) -> None:
+    one = recipe(tmp_path, "a.toml", 'extends = "b.toml"\n')
+    recipe(tmp_path, "b.toml", 'extends = "a.toml"\n')
+    with pytest.raises(UserError, match=r"a\.toml: extends itself"):
+        config.read(one)
+    missing = recipe(tmp_path, "c.toml", 'extends = "bert_bsae"\n')
+    with pytest.raises(UserError, match=r"no recipe 'bert_bsae'.*did you mean 'bert_base'?"):
+        config.read(missing)
+    with pytest.raises(UserError, match=r"extends: expected the name of a recipe, got 3"):
+        config.read(recipe(tmp_path, "d.toml", "extends = 3\n"))
+
+
+def test_a_shipped_recipe_can_be_extended(tmp_path: Path) -> None:
+    path = recipe(tmp_path, "a.toml", 'extends = "bert_base"\n[model]\nlayers = 3\n')
+    model = config.read(path)["model"]
+    assert (model["layers"], model["d_model"]) == (3, 768)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"none\.toml: cannot be read"):
+        config.read(tmp_path / "none.toml")
+    with pytest.raises(UserError, match=r"a\.toml: not valid TOML"):
+        config.read(recipe(tmp_path, "a.toml", "count = = 3"))
+    (tmp_path / "b.toml").write_bytes(b"name = '\xff'")
+    with pytest.raises(UserError, match=r"b\.toml: cannot be read"):
+        config.read(tmp_path / "b.toml")
+
+
+@pytest.mark.parametrize(
+    ("assignment", "wanted"),
+    [
+        ("count=4", {"count": 4}),
+        ("rate = 1e-4", {"rate": 1e-4}),
+        ("inner.steps=9", {"inner": {"steps": 9, "share": 0.1}}),
+        ("objective.kind=causal", {"objective": {"kind": "causal"}}),
+        ("objective=causal", {"objective": "causal"}),
+        ("name=two words", {"name": "two words"}),
+        ('name="3"', {"name": "3"}),
+        ("sizes=[1, 2]", {"sizes": [1, 2]}),
+        ("flag=true", {"flag": True}),
+        ("name=", {"name": ""}),
+    ],
+)
+def test_set(assignment: str, wanted: dict[str, Any]) -> None:
+    table = {"objective": {"kind": "masked", "rate": 0.2}, "inner": {"steps": 1, "share": 0.1}}
+    assert config.assign(table, [assignment]) == table | wanted
+
+
+def test_later_settings_win_and_the_table_is_left_alone() -> None:
+    table = {"inner": {"steps": 1}}
+    assert config.assign(table, ["inner.steps=2", "inner.steps=3"]) == {"inner": {"steps": 3}}
+    assert table == {"inner": {"steps": 1}}
+
+
+@pytest.mark.parametrize("assignment", ["count", "=3", "inner..steps=3", ".count=3"])
+def test_set_without_a_key_or_a_value_is_refused(assignment: str) -> None:
+    with pytest.raises(UserError, match=r"expected key\.name=value"):
+        config.assign({}, [assignment])
+
+
+def test_find_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert config.find_recipe("bert_base") == config.RECIPES / "bert_base.toml"
+    assert config.find_recipe("bert_base.toml") == config.RECIPES / "bert_base.toml"
+    monkeypatch.chdir(tmp_path)
+    own = recipe(tmp_path, "bert_base.toml", "")
+    assert config.find_recipe("bert_base.toml").resolve() == own
+    assert config.find_recipe("bert_base") == config.RECIPES / "bert_base.toml"
+    with pytest.raises(UserError, match=r"no recipe 'bert_bse'.*did you mean 'bert_base'?"):
+        config.find_recipe("bert_bse")

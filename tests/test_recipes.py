@@ -1,0 +1,125 @@
+"""Every shipped recipe loads, saves as it was, has the size of its paper; the tiny ones train."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from foreword import config
+from foreword.data.rng import RowRng
+from foreword.errors import UserError
+from foreword.nn.init import initialise
+from foreword.text import special
+from foreword.train.recipe import Recipe, load_recipe
+from foreword.types import Rows, Vocab
+
+RECIPES = config.recipe_names()
+every_recipe = pytest.mark.parametrize("name", RECIPES)
+
+
+def vocab(size: int) -> Vocab:
+    first = len(special.ALL)
+    return Vocab(
+        size=size,
+        special={name: n for n, name in enumerate(special.NAMES)},
+        sentinels=np.arange(len(special.NAMES), first),
+        is_special=np.arange(size) < first,
+        starts_word=np.ones(size, dtype=bool),
+    )
+
+
+def test_each_family_has_a_tiny_form() -> None:
+    wanted = {"bert", "gpt2", "t5", "modern_encoder", "modern_decoder"}
+    assert wanted <= {name.removesuffix("_tiny") for name in RECIPES if name.endswith("_tiny")}
+
+
+@every_recipe
+def test_it_loads_and_reads_back_equal(name: str, tmp_path: Path) -> None:
+    recipe = load_recipe(name)
+    assert recipe.description
+    assert config.build(Recipe, tomllib.loads(recipe.dumps())) == recipe
+    saved = tmp_path / "recipe.toml"
+    saved.write_text(recipe.dumps(), encoding="utf-8")
+    assert load_recipe(str(saved)) == recipe
+
+
+@every_recipe
+def test_its_parts_fit_and_its_special_tokens_exist(name: str) -> None:
+    recipe, words = load_recipe(name), vocab(500)
+    assert {recipe.packing.before, recipe.packing.after} <= {"", *special.NAMES}
+    length = recipe.packing.length
+    ids = np.full((1, length), 300)
+    places = np.arange(length)[None]
+    rows = Rows(ids, np.zeros_like(ids), places, np.arange(1))
+    example = recipe.objective.corrupt(rows, RowRng(1, rows.numbers), words)
+    batch = recipe.layout.arrange(example, words)
+    assert batch.weights.sum() > 0
+    if batch.source is not None:  # what the encoder reads is a round number
+        assert batch.source.ids.shape[1] in (64, 128, 512)
+
+
+# What is counted: everything, with the head that predicts tokens and, of BERT, without the pooler
+# and the next-sentence layer; a tied output layer once.
+PARAMETERS = {
+    "bert_base": 110e6,  # Devlin et al. 2019, section 3
+    "bert_large": 335e6,  # 340 M there, with the pooler
+    "bert_small": 28.8e6,  # Turc et al. 2019, table 1: 29.1 M with the pooler
+    "bert_mini": 11.2e6,  # the same: 11.3 M
+    "gpt2_small": 124e6,  # the released weights
+    "t5_small": 60e6,  # Raffel et al. 2020, section 3.7
+    "t5_base": 223e6,  # about 220 M there
+    "modern_encoder": 150e6,  # Warner et al. 2024: 149 M
+    "modern_decoder": 124e6,  # as GPT-2
+    "gpt2_mini": 11e6,
+    "t5_mini": 15.2e6,
+}
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_it_has_the_parameters_of_its_paper(name: str) -> None:
+    recipe = load_recipe(name)
+    with torch.device("meta"):
+        model = recipe.build(vocab(recipe.tokenizer.vocab))
+    assert model.count_parameters() == pytest.approx(PARAMETERS[name], rel=0.01)
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if name.endswith("_tiny")])
+def test_its_tiny_form_trains(name: str) -> None:
+    recipe = load_recipe(name)
+    words, random = vocab(recipe.tokenizer.vocab), np.random.default_rng(1)
+    model = recipe.build(words)
+    initialise(model, recipe.train.seed)
+    optimizer = recipe.optimizer.build(model)
+    length = recipe.packing.length
+    documents = np.tile(np.arange(length) // 25, (4, 1)) if recipe.packing.separate else 0
+    documents = np.zeros((4, length), np.int64) + documents
+    ids = random.integers(len(special.ALL), words.size, (4, length))
+    means = []
+    for step in range(2):
+        rows = Rows(ids, documents, np.tile(np.arange(length), (4, 1)), np.arange(4) + 4 * step)
+        example = recipe.objective.corrupt(rows, RowRng(recipe.train.seed, rows.numbers), words)
+        loss = recipe.objective.loss(model, recipe.layout.arrange(example, words).to("cpu"))
+        mean = loss.total / loss.weight
+        optimizer.zero_grad()
+        mean.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.train.clip)
+        optimizer.step()
+        means.append(mean.item())
+    assert np.isfinite(means).all()
+    assert all(p.isfinite().all() for p in model.parameters())
+    assert means[0] == pytest.approx(np.log(words.size), abs=1.0)
+
+
+def test_a_row_longer_than_the_positions_is_refused() -> None:
+    with pytest.raises(UserError, match=r"set model\.position\.length=1024"):
+        load_recipe("bert_base", ["packing.length=1024"])
+
+
+def test_settings_can_be_set_over_a_recipe() -> None:
+    recipe = load_recipe("bert_base", ["train.steps=7", "objective.rate=0.3"])
+    assert recipe.train.steps == 7
+    assert recipe.objective == load_recipe("bert_base", ["objective.rate=0.3"]).objective

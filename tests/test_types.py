@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from foreword.errors import UserError
+from foreword.nn.masks import Causal, SameDocument
+from foreword.types import Batch, Vocab, to_tensors
+
+
+def test_a_batch_becomes_tensors_all_the_way_down() -> None:
+    ids = np.arange(6).reshape(1, 6)
+    source = Batch(ids, ids, SameDocument(ids, ids))
+    batch = Batch(ids, ids, Causal() & SameDocument(ids, ids), source=source).to("cpu")
+    assert isinstance(batch.ids, torch.Tensor)
+    assert isinstance(batch.source.ids, torch.Tensor)
+    assert isinstance(batch.source.mask.queries, torch.Tensor)
+    assert isinstance(batch.mask.right.keys, torch.Tensor)
+    assert batch.mask.left == Causal()
+    assert batch.targets is None
+    assert batch.ids.tolist() == ids.tolist()
+
+
+def test_to_tensors_keeps_types_of_numbers() -> None:
+    batch = Batch(np.zeros((1, 2), np.int64), None, None, weights=np.ones((1, 2), np.float32))
+    moved = to_tensors(batch, "cpu")
+    assert moved.ids.dtype == torch.int64
+    assert moved.weights.dtype == torch.float32
+
+
+def test_a_missing_special_token_is_named() -> None:
+    none = np.zeros(3, dtype=bool)
+    vocab = Vocab(3, {"[MASK]": 1}, np.array([], dtype=np.int64), none, none)
+    assert vocab.id("[MASK]") == 1
+    with pytest.raises(UserError, match=r"no special token \[MASKS\]; did you mean '\[MASK\]'?"):
+        vocab.id("[MASKS]")
