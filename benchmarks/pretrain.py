@@ -26,11 +26,15 @@ from foreword.nn.init import initialise
 from foreword.train.device import choose_device, choose_precision
 from foreword.train.feed import Feed
 from foreword.train.recipe import Recipe
+from foreword.train.run import compile_blocks
 from foreword.train.step import take
 from foreword.types import Array, Rows, Vocab
 
 WARM = 3
-SIZE = {"d_model": 256, "layers": 4, "heads": 4}
+SIZES = {
+    "mini": {"d_model": 256, "layers": 4, "heads": 4},
+    "base": {"d_model": 768, "layers": 12, "heads": 12},
+}
 FAMILIES: dict[str, dict[str, Any]] = {
     "masked": {
         "length": 128, "batch": 32, "vocab": 30_522, "target": 3.5,
@@ -57,17 +61,19 @@ FAMILIES: dict[str, dict[str, Any]] = {
 class Zipf:
     """Rows of tokens with the frequencies of text, the same for both sides."""
 
-    def __init__(self, length: int, vocab: int, rows: int) -> None:
+    def __init__(self, length: int, vocab: int, rows: int, documents: int = 1) -> None:
         rng = np.random.default_rng(0)
         ranks = np.minimum(rng.zipf(1.2, (rows, length)), vocab - 107) - 1
         self.ids = ranks.astype(np.int64) + 107
+        self.documents = np.sort(rng.integers(0, documents, (rows, length)), axis=1)
         self.rows_per_epoch, self.tokens_per_epoch = rows, rows * length
 
     def rows(self, numbers: Array) -> Rows:
         """The rows with these numbers."""
         ids = self.ids[numbers % len(self.ids)]
+        documents = self.documents[numbers % len(self.ids)]
         positions = np.broadcast_to(np.arange(ids.shape[1]), ids.shape).copy()
-        return Rows(ids, np.zeros_like(ids), positions, numbers)
+        return Rows(ids, documents, positions, numbers)
 
 
 def fake_vocab(size: int) -> Vocab:
@@ -78,9 +84,9 @@ def fake_vocab(size: int) -> Vocab:
     return Vocab(size, special, np.arange(7, 107), is_special, ~is_special)
 
 
-def ours(family: dict[str, Any], steps: int, dropout: float, device: str) -> float:
+def ours(family: dict[str, Any], steps: int, dropout: float, documents: int) -> float:
     """Tokens per second of Foreword's step, feed included."""
-    model = {**SIZE, **family["model"], "dropout": dropout, "attention_dropout": dropout}
+    model = {**family["size"], **family["model"], "dropout": dropout, "attention_dropout": dropout}
     table = {
         "model": model,
         "objective": family["objective"],
@@ -92,11 +98,13 @@ def ours(family: dict[str, Any], steps: int, dropout: float, device: str) -> flo
     vocab = fake_vocab(family["vocab"])
     built = recipe.build(vocab)
     initialise(built, 1)
-    where = choose_device(device)
+    where = choose_device("auto")
     built.to(where).train()
+    if where.type == "cuda":
+        compile_blocks(built)
     dtype = choose_precision("auto", where)
     optimizer = recipe.optimizer.build(built)
-    packed = Zipf(family["length"], family["vocab"], 4096)
+    packed = Zipf(family["length"], family["vocab"], 4096, documents)
     feed = Feed(recipe, packed, vocab, family["batch"])
     times = []
     batches = feed.ahead(0)
@@ -141,11 +149,12 @@ def _their_model(name: str, family: dict[str, Any], dropout: float) -> tuple[Any
     """The model of `transformers`, and a collator that does what its examples do."""
     import transformers as hf
 
-    vocab, width, layers, heads = family["vocab"], 256, 4, 4
+    vocab, width, layers, heads = family["vocab"], *family["size"].values()
     rng = np.random.default_rng(1)
     if name == "masked":
         bert = hf.BertConfig(
-            vocab_size=vocab, hidden_size=width, num_hidden_layers=layers, intermediate_size=1024,
+            vocab_size=vocab, hidden_size=width, num_hidden_layers=layers, 
+            intermediate_size=4 * width,
             num_attention_heads=heads, hidden_dropout_prob=dropout,
             attention_probs_dropout_prob=dropout,
         )  # fmt: skip
@@ -171,7 +180,8 @@ def _their_model(name: str, family: dict[str, Any], dropout: float) -> tuple[Any
 
         return hf.GPT2LMHeadModel(gpt), copy
     t5 = hf.T5Config(
-        vocab_size=vocab, d_model=width, d_kv=64, d_ff=1024, num_layers=layers, num_heads=heads,
+        vocab_size=vocab, d_model=width, d_kv=64, 
+        d_ff=4 * width, num_layers=layers, num_heads=heads,
         dropout_rate=dropout, decoder_start_token_id=0, use_cache=False,
     )  # fmt: skip
     recipe_like = _span_corruption(family)
@@ -207,17 +217,23 @@ def main() -> None:
     parser.add_argument("--family", nargs="*", default=list(FAMILIES), choices=list(FAMILIES))
     parser.add_argument("--steps", type=int, default=15)
     parser.add_argument("--dropout", type=float, nargs="*", default=[0.1, 0.0])
-    parser.add_argument("--device", default="auto")
+    parser.add_argument("--size", default="mini", choices=list(SIZES))
+    parser.add_argument("--length", type=int, help="tokens of a row; as in the table if unsaid")
+    parser.add_argument("--batch", type=int, help="rows of a step; as in the table if unsaid")
+    parser.add_argument("--documents", type=int, default=1, help="texts packed in a row of ours")
     arguments = parser.parse_args()
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; tokens/s, medians")
     for name in arguments.family:
-        family = FAMILIES[name]
+        family = {**FAMILIES[name], "size": SIZES[arguments.size]}
+        family["length"] = arguments.length or family["length"]
+        family["batch"] = arguments.batch or family["batch"]
         for dropout in arguments.dropout:
-            mine = ours(family, arguments.steps, dropout, arguments.device)
-            rates = {
+            mine = ours(family, arguments.steps, dropout, arguments.documents)
+            theirs_of = {
                 precision: theirs(name, family, arguments.steps, dropout, precision == "bf16")
-                for precision in ("bf16", "fp32")
+                for precision in (["bf16"] if arguments.size == "base" else ["bf16", "fp32"])
             }
+            rates = {"fp32": 0.0, **theirs_of}
             best = max(rates.values())
             print(
                 f"{name:<7} dropout {dropout}: Foreword {mine:>9,.0f}   Trainer bf16 "

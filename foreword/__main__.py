@@ -1,0 +1,5 @@
+"""`python -m foreword` is `foreword`."""
+
+from foreword.cli.main import main
+
+main()
