@@ -153,7 +153,7 @@ def _their_model(name: str, family: dict[str, Any], dropout: float) -> tuple[Any
     rng = np.random.default_rng(1)
     if name == "masked":
         bert = hf.BertConfig(
-            vocab_size=vocab, hidden_size=width, num_hidden_layers=layers, 
+            vocab_size=vocab, hidden_size=width, num_hidden_layers=layers,
             intermediate_size=4 * width,
             num_attention_heads=heads, hidden_dropout_prob=dropout,
             attention_probs_dropout_prob=dropout,
@@ -180,7 +180,7 @@ def _their_model(name: str, family: dict[str, Any], dropout: float) -> tuple[Any
 
         return hf.GPT2LMHeadModel(gpt), copy
     t5 = hf.T5Config(
-        vocab_size=vocab, d_model=width, d_kv=64, 
+        vocab_size=vocab, d_model=width, d_kv=64,
         d_ff=4 * width, num_layers=layers, num_heads=heads,
         dropout_rate=dropout, decoder_start_token_id=0, use_cache=False,
     )  # fmt: skip
