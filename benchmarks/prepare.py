@@ -4,8 +4,9 @@
 
 The same text is encoded by `tokenizers`' own `encode_batch`, from memory to memory, and by
 `prepare`, from files to shards on the disk, in turns; what is printed is the ratio of their
-rates. Without a TEXT, one is made up. Memory is the sum of all processes' peaks, shared pages counted in
-each. Seconds of the clock depend on what else the machine does, those of the processors less.
+rates. Without a TEXT, one is made up. Memory is the sum of all processes' peaks, shared pages
+counted in each. Seconds of the clock depend on what else the machine does, those of the
+processors less.
 """
 
 from __future__ import annotations

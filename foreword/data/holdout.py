@@ -61,7 +61,7 @@ class Lowest:
             )
         kept = len(pieces) - 1
         size = len(pieces[kept])
-        while kept > 1 and size < share * total:
+        while kept > 1 and size * len(self.places) < share * total:
             kept -= 1
             size += len(pieces[kept])
         return pieces[:kept], pieces[kept:]

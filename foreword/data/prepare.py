@@ -187,8 +187,10 @@ def prepare(
     files = find_files(inputs, counts)
     state = [_state(file) for file in files]
     with _alone(folder):
-        fingerprints = _fingerprints(files, tokenizer, settings, read)
-        if found := _find(folder, fingerprints["fingerprint"]):
+        text = fingerprint_text(files, read)
+        made_from = [FORMAT, text, tokenizer.fingerprint, settings.heldout, settings.sentences]
+        fingerprint = _hash(made_from)
+        if found := _find(folder, fingerprint):
             return found
         part = folder / ".part"
         with atomic.explained(folder):
@@ -204,7 +206,8 @@ def prepare(
                     raise UserError(f"{file}: changed while it was read; prepare it again")
             manifest = {
                 "format": FORMAT,
-                **fingerprints,
+                "fingerprint": fingerprint,
+                "text": text,
                 "tokenizer": {"fingerprint": tokenizer.fingerprint, "vocab": tokenizer.vocab.size},
                 "settings": {"heldout": settings.heldout, "sentences": settings.sentences},
                 "read": {**asdict(read), "counts": asdict(counts)},
@@ -349,21 +352,19 @@ def _publish(part: Path, folder: Path, manifest: dict[str, Any]) -> None:
     atomic.write_text(folder / MANIFEST, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
 
 
-def _fingerprints(
-    files: Sequence[Path], tokenizer: Tokenizer, settings: PrepareSettings, read: ReadSettings
-) -> dict[str, Any]:
-    """A hash of the files' bytes, and one of all that the shards depend on."""
+def fingerprint_text(files: Sequence[Path], read: ReadSettings) -> str:
+    """Equal for equal documents: a hash of the files' bytes and of how they are read.
+
+    Raises:
+        UserError: a file cannot be read.
+    """
     try:
         with ThreadPoolExecutor() as threads:
-            content = [
-                ["".join(file.suffixes[-2:]).lower(), checksum]
-                for file, checksum in zip(files, threads.map(atomic.checksum, files), strict=True)
-            ]
+            checksums = list(threads.map(atomic.checksum, files))
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror}") from None
-    text = _hash(content)
-    made_from = [FORMAT, text, tokenizer.fingerprint, settings.heldout, settings.sentences]
-    return {"fingerprint": _hash([*made_from, asdict(read)]), "text": text}
+    kinds = ["".join(file.suffixes[-2:]).lower() for file in files]
+    return _hash([kinds, checksums, asdict(read)])
 
 
 def _hash(value: Any) -> str:

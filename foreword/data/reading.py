@@ -39,12 +39,12 @@ def find_files(inputs: Sequence[str | Path], counts: ReadCounts | None = None) -
         for file in files:
             if _suffix(file) in known:
                 if file in found:
-                    counts.skipped["named twice"] += 1
+                    counts.skip("named twice")
                 found.add(file)
             elif is_named:
                 raise UserError(f"{file}: no reader for such files; there are {_words(known)}")
             else:
-                counts.skipped[_suffix(file) or file.name] += 1
+                counts.skip(_suffix(file) or file.name)
         if len(found) == before and not any(_suffix(file) in known for file in files):
             raise UserError(f"{given}: no text file in it; there are readers for {_words(known)}")
     return sorted(found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -62,12 +61,16 @@ class ReadCounts:
 
     files: int = 0
     empty_files: int = 0
-    skipped: Counter[str] = field(default_factory=Counter)
+    skipped: dict[str, int] = field(default_factory=dict)
     documents: int = 0
     empty_documents: int = 0
     bytes: int = 0
     replaced_bytes: int = 0
     bytes_read: int = 0
+
+    def skip(self, what: str) -> None:
+        """Counts a file that is not read."""
+        self.skipped[what] = self.skipped.get(what, 0) + 1
 
 
 class Source:

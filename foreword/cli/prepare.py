@@ -1,0 +1,143 @@
+"""`foreword prepare`: text files to token shards, once, for many runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foreword.cli import console
+from foreword.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from foreword.data.prepare import Prepared
+    from foreword.data.sources import ReadSettings
+    from foreword.text.tokenizer import Tokenizer
+
+
+def prepare(
+    texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Files, folders, globs.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where to write the shards.")],
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="A tokenizer's folder; without it one is trained.")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(help="wordpiece, bpe, unigram, word, char.")] = None,
+    vocab: Annotated[int | None, typer.Option(help="Size of the tokenizer to train.")] = None,
+    field: Annotated[str, typer.Option(help="Where JSON and Parquet keep the text.")] = "text",
+    documents: Annotated[
+        str, typer.Option(help="A document in plain text: file, paragraph or line.")
+    ] = "file",
+    errors: Annotated[
+        str, typer.Option(help="Bytes that are not UTF-8: strict stops, replace counts.")
+    ] = "strict",
+    heldout: Annotated[float, typer.Option(help="Share never trained on; 0 for none.")] = 0.005,
+    sentences: Annotated[
+        bool, typer.Option(help="A sequence is a sentence, or a whole document.")
+    ] = True,
+    workers: Annotated[int, typer.Option(help="Processes; 0 for one per core.")] = 0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document, for scripts.")
+    ] = False,
+) -> None:
+    """Make token shards of text files; what is made already and still true is reused."""
+    from foreword.data import prepare as preparing
+    from foreword.data.sources import ReadSettings
+    from foreword.text.tokenizer import Tokenizer
+
+    try:
+        read = ReadSettings(field, documents, errors)  # type: ignore[arg-type]
+        settings = preparing.PrepareSettings(heldout, sentences, workers)
+    except ValueError as error:
+        raise UserError(f"--{error}") from None
+    if tokenizer is not None and (kind is not None or vocab is not None):
+        raise UserError("--tokenizer is there already; --kind and --vocab are for training one")
+    with console.progress("preparing") as bar:
+        if tokenizer is not None:
+            found = Tokenizer.load(tokenizer)
+        else:
+            found = _train(bar, texts, read, out, {"kind": kind or "wordpiece"}, vocab)
+        task = bar.add_task("preparing", total=1, note="")
+
+        def advance(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, note=f"{done / 1e6:,.0f} MB")
+
+        prepared = preparing.prepare(texts, found, out, settings, read, advance)
+    if as_json:
+        console.emit({"folder": str(out), "reused": prepared.reused, **prepared.manifest})
+    else:
+        _show(prepared)
+
+
+def _train(
+    bar: Progress,
+    texts: list[str],
+    read: ReadSettings,
+    out: Path,
+    table: dict[str, Any],
+    vocab: int | None,
+) -> Tokenizer:
+    """A tokenizer trained on the texts, or the one in `out` if it was trained just so."""
+    from foreword import config, kinds
+    from foreword.data.reading import find_files, read_documents
+    from foreword.data.sources import ReadCounts
+
+    kind = table["kind"]
+    table |= {} if vocab is None else {"vocab": vocab}
+    trainer = config.build_kind(kinds.Part("text/tokenizers", kind), table, "tokenizer")
+    files, counts = find_files(texts), ReadCounts()
+    if (made := _made(out, files, read)) and made.kind == {"kind": kind, **asdict(trainer)}:
+        return made
+    total = sum(file.stat().st_size for file in files)
+    task = bar.add_task(f"training a {kind} tokenizer", total=total, note="")
+
+    def read_on() -> Any:
+        for document in read_documents(files, read, counts):
+            bar.update(task, completed=counts.bytes_read)
+            yield document.text
+
+    trained: Tokenizer = trainer.train(read_on())
+    bar.remove_task(task)
+    return trained
+
+
+def _made(out: Path, files: list[Path], read: ReadSettings) -> Tokenizer | None:
+    """The tokenizer in `out`, if the shards there were made of the same texts."""
+    from foreword.data.prepare import Prepared, fingerprint_text
+    from foreword.text.tokenizer import Tokenizer
+
+    try:
+        prepared = Prepared.load(out, verify=False)
+    except UserError:  # nothing there, or nothing whole
+        return None
+    if prepared.manifest["text"] != fingerprint_text(files, read):
+        return None
+    return Tokenizer.load(prepared.tokenizer)
+
+
+def _show(prepared: Prepared) -> None:
+    """The counts, for people; what was not read is said as well as what was."""
+    columns = ("documents", "sequences", "tokens", "bytes", "unknown")
+    rows = [
+        (name, *(getattr(split, column) for column in columns))
+        for name, split in prepared.counts.items()
+    ]
+    console.table("", ("", *columns), rows)
+    console.facts(_notes(prepared.manifest["read"]["counts"]))
+    state = "unchanged, reused" if prepared.reused else "written"
+    console.facts({"shards": f"{prepared.folder} ({state})", "tokenizer": str(prepared.tokenizer)})
+
+
+def _notes(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """What was read, and whatever was not as it should be."""
+    notes = {
+        "empty files": counts["empty_files"],
+        "empty documents": counts["empty_documents"],
+        "replaced bytes": counts["replaced_bytes"],
+        "files not read": ", ".join(f"{n} {what}" for what, n in counts["skipped"].items()),
+    }
+    return {"files read": counts["files"]} | {name: n for name, n in notes.items() if n}

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from foreword.cli.main import run
+from foreword.data.prepare import Prepared
+from tests.data.test_prepare import make_texts, write
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> str:
+    return str(write(tmp_path / "a.jsonl", make_texts(100)))
+
+
+def test_counts_as_a_table(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["prepare", text, "--out", str(tmp_path / "out"), "--kind", "char", "--heldout", "0.2"]
+    assert run(words) == 0
+    printed = capsys.readouterr()
+    found = Prepared.load(tmp_path / "out")
+    for split in found.counts.values():
+        assert f"{split.tokens:,}" in printed.out
+    assert "written" in printed.out
+    assert "files read  1" in printed.out
+    assert run(words) == 0
+    assert "unchanged, reused" in capsys.readouterr().out
+
+
+def test_reuse_trains_no_tokenizer(
+    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["prepare", text, "--out", str(tmp_path / "out"), "--kind", "char", "--json"]
+    assert run(words) == 0
+    monkeypatch.setattr("foreword.text.tokenizers.char.Char.train", None)
+    assert run(words) == 0
+    monkeypatch.undo()
+    assert run([*words, "--vocab", "120"]) == 0
+    found = [json.loads(part) for part in _documents(capsys.readouterr().out)]
+    assert [each["reused"] for each in found] == [False, True, False]
+    assert found[2]["tokenizer"]["vocab"] == 120
+
+
+def test_a_tokenizer_that_is_there(
+    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["prepare", text, "--out", str(tmp_path / "one"), "--kind", "char"]) == 0
+    tokenizer = str(tmp_path / "one" / "tokenizer")
+    capsys.readouterr()
+    words = ["prepare", text, "--out", str(tmp_path / "two"), "--tokenizer", tokenizer, "--json"]
+    assert run(words) == 0
+    first = Prepared.load(tmp_path / "one")
+    assert json.loads(capsys.readouterr().out)["fingerprint"] == first.fingerprint
+    assert run([*words, "--kind", "char"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--documents", "page"], "--documents: file, paragraph or line"),
+        (["--errors", "ignore"], "--errors: strict or replace"),
+        (["--heldout", "1.5"], "--heldout: a share"),
+        (["--field", "body"], "its fields are: text"),
+        (["--kind", "bpee"], "did you mean 'bpe'"),
+        (["--tokenizer", "nowhere"], "nowhere"),
+    ],
+)
+def test_mistakes_are_one_line(
+    tmp_path: Path, text: str, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["prepare", text, "--out", str(tmp_path / "out"), *words]) == 2
+    message = capsys.readouterr().err
+    assert said in message
+    assert message.count("\n") == 1
+    assert not (tmp_path / "out" / "prepared.json").exists()
+
+
+def test_what_was_not_read_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "a.txt").write_bytes(b"One \xff. Two.\n\nThree.\n")
+    (folder / "b.txt").write_bytes(b"")
+    (folder / "c.pdf").write_bytes(b"x")
+    options = ["--kind", "char", "--errors", "replace", "--documents", "line", "--heldout", "0.4"]
+    assert run(["prepare", str(folder), "--out", str(tmp_path / "out"), *options]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    for said in ("empty files 1", "empty documents 1", "replaced bytes 1", "not read 1 .pdf"):
+        assert said in printed
+
+
+def _documents(text: str) -> list[str]:
+    """JSON documents that were printed one after the other."""
+    found, decoder = [], json.JSONDecoder()
+    while text := text.strip():
+        _, end = decoder.raw_decode(text)
+        found.append(text[:end])
+        text = text[end:]
+    return found

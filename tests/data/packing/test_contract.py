@@ -1,0 +1,76 @@
+"""What every packing keeps to; a new file in `data/packing/` is tested as soon as it exists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foreword import kinds
+from foreword.errors import UserError
+from tests.data.packing import corpora
+
+LENGTHS = [7, 30, 1, 0, 64, 12, 5, 90, 33, 2] * 4
+KINDS = kinds.names("data/packing")
+
+
+def opened(tmp_path: Path, kind: str, length: int = 16, seed: int = 1, batch: int = 4) -> Any:
+    packing = kinds.load("data/packing", kind)(length=length)
+    return packing.open(corpora.shards(tmp_path, LENGTHS), corpora.vocab(), seed, batch)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_do_not_depend_on_the_grouping(tmp_path: Path, kind: str) -> None:
+    packed = opened(tmp_path, kind)
+    numbers = np.arange(3 * packed.rows_per_epoch)
+    whole = packed.rows(numbers)
+    shuffled = np.random.default_rng(0).permutation(numbers)
+    for group in np.array_split(shuffled, 11):
+        rows = opened(tmp_path, kind).rows(group)
+        assert (rows.numbers == group).all()
+        for name in ("ids", "documents", "positions"):
+            assert (getattr(rows, name) == getattr(whole, name)[group]).all(), name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shapes_and_ranges(tmp_path: Path, kind: str) -> None:
+    packed = opened(tmp_path, kind)
+    rows = packed.rows(np.arange(50))
+    for name in ("ids", "documents", "positions"):
+        array = getattr(rows, name)
+        assert array.shape == (50, 16)
+        assert array.dtype == np.int64
+    is_text = rows.documents >= 0
+    assert ((rows.ids >= 0) & (rows.ids < corpora.vocab().size)).all()
+    assert (rows.positions[is_text] >= 0).all()
+    assert (rows.positions < 16).all()
+    assert packed.tokens_per_epoch >= sum(LENGTHS)
+    assert packed.rows_per_epoch >= 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_documents_and_positions_belong_together(tmp_path: Path, kind: str) -> None:
+    rows = opened(tmp_path, kind).rows(np.arange(50))
+    for documents, positions in zip(rows.documents, rows.positions, strict=True):
+        seen = documents[documents >= 0]
+        assert sorted(set(seen.tolist())) == list(range(seen.max() + 1))
+        for number in range(seen.max() + 1):
+            places = np.flatnonzero(documents == number)
+            assert (np.diff(places) == 1).all(), "a document is one run"
+            assert positions[places].tolist() == list(range(len(places)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_too_little_text(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(UserError, match=r"only 1,0\d\d tokens.* needs [\d,]+; give more text"):
+        opened(tmp_path, kind, length=100_000)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shards_of_another_tokenizer(tmp_path: Path, kind: str) -> None:
+    packing = kinds.load("data/packing", kind)(length=16)
+    packed = packing.open(corpora.shards(tmp_path, LENGTHS), corpora.vocab(50), 1, 4)
+    with pytest.raises(UserError, match="another"):
+        packed.rows(np.arange(60))

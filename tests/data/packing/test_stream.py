@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foreword.data.packing.stream import Stream
+from foreword.errors import UserError
+from tests.data.packing import corpora
+
+
+def test_lanes_are_contiguous_and_wrap(tmp_path: Path) -> None:
+    shards = corpora.shards(tmp_path, [40, 0, 25, 33])
+    batch, length, steps = 3, 8, 12
+    packed = Stream(length).open(shards, corpora.vocab(), 1, batch)
+    text = [*range(10, 50), 6, 6, *range(50, 75), 6, *range(75, 108), 6]
+    assert packed.tokens_per_epoch == len(text) == 102
+    rows = packed.rows(np.arange(batch * steps))
+    for lane in range(batch):
+        part = text[lane * 34 : (lane + 1) * 34]
+        wanted = (part * 4)[: steps * length]
+        assert rows.ids[lane::batch].ravel().tolist() == wanted
+
+
+def test_no_token_is_lost_where_the_lanes_are_unequal(tmp_path: Path) -> None:
+    shards = corpora.shards(tmp_path, [101])
+    packed = Stream(4, after="").open(shards, corpora.vocab(), 1, 3)
+    rows = packed.rows(np.arange(3 * 9))
+    assert set(rows.ids.ravel().tolist()) == set(range(10, 111))
+
+
+def test_every_lane_needs_a_row(tmp_path: Path) -> None:
+    shards = corpora.shards(tmp_path, [31])
+    Stream(8).open(shards, corpora.vocab(), 1, 4)
+    with pytest.raises(UserError, match="each of the 5 lanes needs 40"):
+        Stream(8).open(shards, corpora.vocab(), 1, 5)

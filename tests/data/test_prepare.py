@@ -1,0 +1,338 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foreword.data import prepare as preparing
+from foreword.data.prepare import Prepared, PrepareSettings, prepare
+from foreword.data.shards import Shards
+from foreword.data.sources import ReadSettings
+from foreword.errors import UserError
+from foreword.text import sentences
+from foreword.text.tokenizer import Tokenizer
+from foreword.text.tokenizers.char import Char
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def make_texts(count: int, seed: int = 0) -> list[str]:
+    """Texts of a few sentences each, all different."""
+    draw = random.Random(seed)
+
+    def sentence() -> str:
+        words = ("".join(draw.choices(LETTERS, k=draw.randint(2, 7))) for _ in range(8))
+        return " ".join(words).capitalize() + "."
+
+    return [" ".join(sentence() for _ in range(draw.randint(1, 6))) for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Char().train([*make_texts(50), LETTERS.upper()])
+
+
+def write(path: Path, texts: list[str]) -> Path:
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    return path
+
+
+def decoded(shards: Shards, tokenizer: Tokenizer) -> list[str]:
+    starts = shards.document_starts
+    return [tokenizer.decode(shards.tokens[a:b].tolist()) for a, b in pairwise(starts)]
+
+
+def run(
+    tmp_path: Path, texts: list[str], tokenizer: Tokenizer, out: str = "out", **settings: Any
+) -> Prepared:
+    path = write(tmp_path / "a.jsonl", texts)
+    return prepare([path], tokenizer, tmp_path / out, PrepareSettings(**settings))
+
+
+def fails(tmp_path: Path, texts: list[str], tokenizer: Tokenizer, **settings: Any) -> str:
+    with pytest.raises(UserError) as caught:
+        run(tmp_path, texts, tokenizer, **settings)
+    assert not (tmp_path / "out" / "prepared.json").exists()
+    assert not (tmp_path / "out" / ".part").exists()
+    return str(caught.value)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+# -- what is written ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("in_sentences", [True, False])
+def test_all_text_comes_back(tmp_path: Path, tokenizer: Tokenizer, in_sentences: bool) -> None:
+    texts = make_texts(400)
+    found = run(tmp_path, texts, tokenizer, heldout=0.1, sentences=in_sentences)
+    train, heldout = decoded(found.train, tokenizer), decoded(found.heldout, tokenizer)
+    assert 15 < len(heldout) < 80
+    assert [text for text in texts if text in set(train)] == train, "the order stays"
+    assert sorted(train + heldout) == sorted(texts)
+    for name, kept, shards in (("train", train, found.train), ("heldout", heldout, found.heldout)):
+        counts = found.counts[name]
+        assert counts.documents == len(kept) == len(shards)
+        assert counts.bytes == sum(len(text.encode()) for text in kept)
+        assert counts.tokens == shards.tokens_total == sum(map(len, kept))
+        pieces = [sentences.split(text) if in_sentences else [text] for text in kept]
+        assert counts.sequences == len(shards.sequence_lengths) == sum(map(len, pieces))
+    assert found.heldout_bytes_per_token == 1.0
+    assert Tokenizer.load(found.tokenizer).fingerprint == tokenizer.fingerprint
+
+
+def test_unknown_tokens_are_counted(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    found = run(tmp_path, ["한글 text", "and more text"], tokenizer, heldout=0)
+    assert found.counts["train"].unknown == 2
+
+
+def test_workers_change_nothing(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = make_texts(300)
+    here = run(tmp_path, texts, tokenizer, "here", heldout=0.1)
+    monkeypatch.setattr(preparing, "_SMALL", 0)
+    monkeypatch.setattr(preparing, "_BATCH", 2000)
+    there = run(tmp_path, texts, tokenizer, "there", heldout=0.1, workers=2)
+    assert contents(here.folder) == contents(there.folder)
+    monkeypatch.setattr("foreword.data.encoding._LONG", 100)
+    mixed = run(tmp_path, texts, tokenizer, "mixed", heldout=0.1, workers=2)
+    assert contents(mixed.folder) == contents(here.folder)
+
+
+def test_a_worker_that_dies_is_one_line(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparing, "_SMALL", 0)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    assert "a worker process ended" in fails(tmp_path, make_texts(20), tokenizer, workers=1)
+
+
+def test_progress_reaches_the_end(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    path = write(tmp_path / "a.jsonl", make_texts(2000))
+    seen: list[tuple[int, int]] = []
+    prepare([path], tokenizer, tmp_path / "out", progress=lambda *now: seen.append(now))
+    assert seen == sorted(seen)
+    assert len(seen) > 1
+    assert seen[-1] == (path.stat().st_size,) * 2
+
+
+# -- what is held out --------------------------------------------------------------------------
+
+
+def test_copies_land_on_the_same_side(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    texts = make_texts(200)
+    found = run(tmp_path, texts + texts[::-1], tokenizer, heldout=0.2)
+    train, heldout = decoded(found.train, tokenizer), decoded(found.heldout, tokenizer)
+    assert not set(train) & set(heldout)
+    assert len(heldout) == 2 * len(set(heldout))
+    more = run(tmp_path, make_texts(50, seed=1) + texts, tokenizer, heldout=0.2)
+    assert set(heldout) <= set(decoded(more.heldout, tokenizer)), "more text moves nothing"
+
+
+@pytest.mark.parametrize("in_sentences", [True, False])
+def test_a_few_documents(tmp_path: Path, tokenizer: Tokenizer, in_sentences: bool) -> None:
+    texts = make_texts(40)
+    found = run(tmp_path, texts, tokenizer, heldout=1e-9, sentences=in_sentences)
+    (held,) = decoded(found.heldout, tokenizer)
+    assert decoded(found.train, tokenizer) == [text for text in texts if text != held]
+    again = run(tmp_path, [*texts[::-1], held], tokenizer, heldout=1e-9, sentences=in_sentences)
+    assert decoded(again.heldout, tokenizer) == [held, held]
+    assert again.counts["heldout"].bytes == 2 * len(held)
+
+
+@pytest.mark.parametrize("in_sentences", [True, False])
+@pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.parametrize("share", [1e-9, 0.1, 0.999999])
+def test_one_document_gives_its_end(
+    tmp_path: Path, tokenizer: Tokenizer, in_sentences: bool, copies: int, share: float
+) -> None:
+    text = " ".join(make_texts(30)) + " 한"
+    found = run(tmp_path, [text] * copies, tokenizer, heldout=share, sentences=in_sentences)
+    known = text.replace("한", "")
+    kept, held = decoded(found.train, tokenizer), decoded(found.heldout, tokenizer)
+    assert len(kept) == len(held) == copies
+    assert kept[0] + held[0] == known
+    assert len(sentences.split(held[0])) >= 1
+    assert (0.1 <= len(held[0]) / len(known) < 0.13) if share == 0.1 else held[0]
+    counts = found.counts
+    assert counts["train"].bytes + counts["heldout"].bytes == copies * len(text.encode())
+    assert (counts["train"].unknown, counts["heldout"].unknown) == (0, copies)
+    assert counts["heldout"].tokens == found.heldout.tokens_total
+    if not in_sentences:
+        assert len(found.train.sequence_lengths) == copies
+
+
+def test_a_long_document_is_not_held_out_whole(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    texts = [" ".join(make_texts(20, seed)) for seed in range(3)]
+    found = run(tmp_path, texts, tokenizer, heldout=0.01)
+    assert len(found.train) == 3
+    assert 0.005 < found.counts["heldout"].tokens / sum(map(len, texts)) < 0.05
+
+
+def test_nothing_can_be_held_out(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    assert "--heldout 0" in fails(tmp_path, ["a single sentence"], tokenizer)
+    found = run(tmp_path, ["a single sentence"], tokenizer, heldout=0)
+    assert len(found.heldout) == 0
+    assert decoded(found.train, tokenizer) == ["a single sentence"]
+    assert Prepared.load(found.folder).counts == found.counts
+
+
+# -- again -------------------------------------------------------------------------------------
+
+
+def test_unchanged_is_reused(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    texts = make_texts(30)
+    first = run(tmp_path, texts, tokenizer)
+    stamp = (first.folder / "train.bin").stat().st_mtime_ns
+    second = run(tmp_path, texts, tokenizer, workers=3)
+    assert (first.reused, second.reused) == (False, True)
+    assert (first.folder / "train.bin").stat().st_mtime_ns == stamp
+    assert second.fingerprint == first.fingerprint
+
+
+def test_changed_is_never_reused(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    texts = make_texts(30)
+    path = write(tmp_path / "a.jsonl", texts)
+    out = tmp_path / "out"
+    other = Char().train([LETTERS])
+    fingerprints = {prepare([path], tokenizer, out).fingerprint}
+    for settings, read, used in (
+        (PrepareSettings(heldout=0.3), None, tokenizer),
+        (PrepareSettings(sentences=False), None, tokenizer),
+        (None, ReadSettings(errors="replace"), tokenizer),
+        (None, None, other),
+    ):
+        found = prepare([path], used, out, settings, read)
+        assert not found.reused
+        fingerprints.add(found.fingerprint)
+    stamp = path.stat()
+    write(path, [texts[0].replace("a", "b"), *texts[1:]])  # of the same size and age
+    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    found = prepare([path], tokenizer, out)
+    assert not found.reused
+    fingerprints.add(found.fingerprint)
+    assert len(fingerprints) == 6
+
+
+def test_damage_is_found_and_mended(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    texts = make_texts(30)
+    found = run(tmp_path, texts, tokenizer)
+    before = contents(found.folder)
+    path = found.folder / "train.bin"
+    data = bytearray(path.read_bytes())
+    data[5] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(UserError, match=r"train\.bin: changed since it was written"):
+        Prepared.load(found.folder)
+    assert not run(tmp_path, texts, tokenizer).reused
+    assert contents(found.folder) == before
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 99, "counts": {}, "files": {}}'])
+def test_a_broken_manifest(tmp_path: Path, tokenizer: Tokenizer, text: str) -> None:
+    found = run(tmp_path, make_texts(30), tokenizer)
+    (found.folder / "prepared.json").write_text(text)
+    with pytest.raises(UserError, match=r"prepared\.json.*prepare the text again"):
+        Prepared.load(found.folder)
+
+
+# -- what goes wrong ---------------------------------------------------------------------------
+
+
+def test_a_mistake_leaves_what_was_there(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    found = run(tmp_path, make_texts(30), tokenizer)
+    before = contents(found.folder)
+    path = tmp_path / "a.jsonl"
+    path.write_text(path.read_text() + "{broken\n")
+    with pytest.raises(UserError, match=r"a\.jsonl:31: not JSON"):
+        prepare([path], tokenizer, found.folder)
+    assert contents(found.folder) == before
+
+
+def test_disk_full(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("foreword.data.shards._Hashed.write", full)
+    message = fails(tmp_path, make_texts(30), tokenizer)
+    assert "No space left on device" in message
+    assert str(tmp_path / "out") in message
+
+
+def test_folder_cannot_be_made(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    path = write(tmp_path / "a.jsonl", make_texts(3))
+    with pytest.raises(UserError, match="cannot be written"):
+        prepare([path], tokenizer, path)
+
+
+def test_text_that_changes_meanwhile(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    path = write(tmp_path / "a.jsonl", make_texts(30))
+
+    def change(_: int, __: int) -> None:
+        os.utime(path, ns=(1, 1))
+
+    with pytest.raises(UserError, match="changed while it was read"):
+        prepare([path], tokenizer, tmp_path / "out", progress=change)
+
+
+KILLED = """
+import signal, sys
+from foreword.data import prepare as preparing
+from foreword.text.tokenizer import Tokenizer
+
+def stop_at(event, args):
+    if event == "os.rename" and str(args[1]) == sys.argv[4]:
+        print("here", flush=True)
+        signal.pause()
+
+sys.addaudithook(stop_at)
+preparing._SMALL = 0
+preparing.prepare([sys.argv[1]], Tokenizer.load(sys.argv[2]), sys.argv[3])
+"""
+
+
+@pytest.mark.parametrize("name", [".part/train.bin", "train.bin", "tokenizer", "prepared.json"])
+def test_killed_at_any_moment(tmp_path: Path, tokenizer: Tokenizer, name: str) -> None:
+    path = write(tmp_path / "a.jsonl", make_texts(30))
+    out = tmp_path / "out"
+    before = prepare([path], tokenizer, out)
+    write(path, make_texts(60))
+    tokenizer.save(tmp_path / "tokenizer")
+    words = [str(path), str(tmp_path / "tokenizer"), str(out), str(out / name)]
+    process = subprocess.Popen([sys.executable, "-c", KILLED, *words], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"here\n"
+    process.kill()
+    process.communicate()
+    if name == ".part/train.bin":  # nothing was touched yet
+        assert Prepared.load(out).fingerprint == before.fingerprint
+    else:
+        with pytest.raises(UserError, match="no finished token shards"):
+            Prepared.load(out)
+    found = prepare([path], tokenizer, out)
+    assert not found.reused
+    assert found.counts["train"].documents + found.counts["heldout"].documents == 60
+    assert sorted(path.name for path in out.iterdir()) == [
+        ".lock",
+        "heldout.bin",
+        "heldout.idx",
+        "prepared.json",
+        "tokenizer",
+        "train.bin",
+        "train.idx",
+    ]

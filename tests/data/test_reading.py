@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from foreword.data.reading import find_files, read_documents
+from foreword.data.sources import ReadCounts, ReadSettings
+from foreword.errors import UserError
+
+TEXTS = ["One text.\nOf two lines.", "Zwei: äöü 한국어 🙂", "three"]
+
+
+def read(path: Path, **settings: str) -> list[str]:
+    return [d.text for d in read_documents([path], ReadSettings(**settings))]  # type: ignore[arg-type]
+
+
+def fails(path: Path, **settings: str) -> str:
+    with pytest.raises(UserError) as caught:
+        read(path, **settings)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert str(path) in message
+    return message
+
+
+def jsonl(texts: list[str], field: str = "text") -> bytes:
+    return "".join(json.dumps({"id": n, field: t}) + "\n" for n, t in enumerate(texts)).encode()
+
+
+def zstd(data: bytes) -> bytes:
+    return bytes(pa.Codec("zstd").compress(data, asbytes=True))
+
+
+@pytest.mark.parametrize("end", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("kind", ["line", "jsonl"])
+def test_compressed_reads_as_plain(tmp_path: Path, kind: str, end: str) -> None:
+    texts = [text.replace("\n", " ") for text in TEXTS]
+    data = jsonl(texts) if kind == "jsonl" else "\n".join(texts).encode()
+    path = tmp_path / f"a.{'jsonl' if kind == 'jsonl' else 'txt'}{end}"
+    path.write_bytes({"": bytes, ".gz": gzip.compress, ".zst": zstd}[end](data))
+    assert read(path, documents="line") == texts
+
+
+def test_members_of_a_compressed_file_are_all_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(gzip.compress(b"one\n") + gzip.compress(b"two\n"))
+    assert read(path, documents="line") == ["one", "two"]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), "str")])
+def test_parquet(tmp_path: Path, kind: pa.DataType) -> None:
+    path = tmp_path / "a.parquet"
+    column = pa.array([*TEXTS, None, "  "]).cast(kind)
+    parquet.write_table(pa.table({"n": range(5), "body": column}), path)
+    counts = ReadCounts()
+    found = list(read_documents([path], ReadSettings(field="body"), counts))
+    assert [d.text for d in found] == TEXTS
+    assert found[1].source == f"{path}:2"
+    assert (counts.documents, counts.empty_documents) == (3, 2)
+    assert "columns are: n, body" in fails(path)
+    assert "not text but int64" in fails(path, field="n")
+
+
+def test_parquet_cut_short(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table({"text": TEXTS * 100}), path)
+    path.write_bytes(path.read_bytes()[:-40])
+    assert "cut short" in fails(path)
+
+
+def test_parquet_damaged_within(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table({"text": [str(n) * 40 for n in range(5000)]}), path)
+    data = bytearray(path.read_bytes())
+    data[4:2000] = b"\xff" * 1996
+    path.write_bytes(data)
+    assert "unreadable" in fails(path)
+
+
+@pytest.mark.parametrize(
+    ("documents", "wanted", "places"),
+    [
+        ("file", ["one\ntwo\n\n \nthree"], [None]),
+        ("paragraph", ["one\ntwo", "three"], [1, 5]),
+        ("line", ["one", "two", "three"], [1, 2, 5]),
+    ],
+)
+def test_documents_of_plain_text(
+    tmp_path: Path, documents: str, wanted: list[str], places: list[int | None]
+) -> None:
+    path = tmp_path / "a.md"
+    path.write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n\r\n \r\nthree\r\n")
+    settings = ReadSettings(documents=documents)  # type: ignore[arg-type]
+    counts = ReadCounts()
+    found = list(read_documents([path], settings, counts))
+    assert [d.text for d in found] == wanted
+    assert [d.source for d in found] == [str(path) if n is None else f"{path}:{n}" for n in places]
+    assert counts.empty_documents == (2 if documents == "line" else 0)
+    assert counts.bytes_read == path.stat().st_size
+
+
+@pytest.mark.parametrize("documents", ["file", "line", "paragraph"])
+def test_bytes_that_are_not_utf8(tmp_path: Path, documents: str) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xef\xbb\xbfgood \xef\xbf\xbd line\nbad \xff\xe2\x82 line\n")
+    assert "byte 21 (0xff) is not UTF-8" in fails(path, documents=documents)
+    counts = ReadCounts()
+    settings = ReadSettings(documents=documents, errors="replace")  # type: ignore[arg-type]
+    text = "\n".join(d.text for d in read_documents([path], settings, counts))
+    assert text == "good \ufffd line\nbad \ufffd\ufffd line"
+    assert counts.replaced_bytes == 3  # the mark that stood there is not counted
+
+
+def test_utf16_is_recognised(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("hello".encode("utf-16"))
+    assert "looks like UTF-16" in fails(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"text": "cut', "not JSON"),
+        ("[1]", "not a JSON object but list"),
+        ('{"title": "a", "body": "b"}', "its fields are: title, body"),
+        ('{"text": 3}', "not text but int"),
+        ('{"text": "\\ud800 half"}', "not UTF-8"),
+        ('{"text": "a", "n": ' + "1" * 5000 + "}", "not JSON"),
+        ('{"text": ' + "[" * 100_000, "not JSON"),
+    ],
+)
+def test_broken_json_lines(tmp_path: Path, line: str, said: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "fine"}\n\n' + line + "\n")
+    message = fails(path)
+    assert f"{path}:3:" in message
+    assert said in message
+
+
+def test_null_text_is_an_empty_document(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": null}\n{"text": "a\\r\\nb"}\n{"text": "\\n"}\n')
+    counts = ReadCounts()
+    assert [d.text for d in read_documents([path], None, counts)] == ["a\nb"]
+    assert counts.empty_documents == 2
+
+
+@pytest.mark.parametrize("end", ["gz", "zst"])
+def test_broken_compression(tmp_path: Path, end: str) -> None:
+    path = tmp_path / f"a.txt.{end}"
+    path.write_bytes(b"this is not compressed")
+    assert "not readable" in fails(path)
+    data = b"".join(b"%d\n" % (n * n) for n in range(100_000))
+    whole = gzip.compress(data) if end == "gz" else zstd(data)
+    path.write_bytes(whole[: len(whole) // 2])
+    assert "not readable" in fails(path, documents="line")
+
+
+def test_find_files(tmp_path: Path) -> None:
+    for name in ("b.txt", "deep/er/a.jsonl.zst", "deep/c.TXT", "deep/x.pdf", "deep/README"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    counts = ReadCounts()
+    found = find_files([tmp_path / "deep", str(tmp_path / "*.txt"), tmp_path / "b.txt"], counts)
+    names = [str(path.relative_to(tmp_path)) for path in found]
+    assert names == ["b.txt", "deep/c.TXT", "deep/er/a.jsonl.zst"]
+    assert counts.skipped == {".pdf": 1, "README": 1, "named twice": 1}
+
+
+def test_find_files_fails(tmp_path: Path) -> None:
+    (tmp_path / "x.pdf").write_text("x")
+    for given, said in (
+        ([tmp_path / "none.txt"], "no such file"),
+        ([tmp_path / "*.txt"], "no such file"),
+        ([tmp_path], "no text file in it"),
+        ([tmp_path / "x.pdf"], "no reader"),
+        ([], "no text was given"),
+    ):
+        with pytest.raises(UserError, match=said):
+            find_files(given)
+
+
+def test_nothing_to_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"")
+    assert "there is no text in it" in fails(path)
+    path.write_bytes(b" \n\n")
+    assert "there is no text in it" in fails(path)
+    (tmp_path / "b.txt").write_text("text")
+    counts = ReadCounts()
+    path.write_bytes(b"")
+    assert len(list(read_documents([tmp_path], None, counts))) == 1
+    assert (counts.files, counts.empty_files) == (2, 1)

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foreword.data.shards import Shards, ShardWriter
+from foreword.errors import UserError
+
+
+def write(prefix: Path, vocab: int = 1000) -> ShardWriter:
+    """Two documents, of two sentences and one: [1 2 3 | 4] [5 6]."""
+    with ShardWriter(prefix, vocab) as writer:
+        writer.add(np.array([1, 2, 3, 4]), np.array([3, 1]), np.array([2]))
+        writer.add(np.array([5, 6]), np.array([2]), np.array([1]))
+    return writer
+
+
+@pytest.mark.parametrize(("vocab", "code", "letter"), [(1 << 16, 8, "H"), ((1 << 16) + 1, 4, "i")])
+def test_bytes_on_disk(tmp_path: Path, vocab: int, code: int, letter: str) -> None:
+    """The layout as Megatron-LM's `indexed_dataset.py` packs it, field by field."""
+    write(tmp_path / "a", vocab)
+    size = struct.calcsize(letter)
+    assert (tmp_path / "a.bin").read_bytes() == struct.pack(f"<6{letter}", 1, 2, 3, 4, 5, 6)
+    assert (tmp_path / "a.idx").read_bytes() == b"".join(
+        [
+            b"MMIDIDX\x00\x00",
+            struct.pack("<Q", 1),
+            struct.pack("<B", code),
+            struct.pack("<Q", 3),  # sequences
+            struct.pack("<Q", 3),  # entries of the document index
+            struct.pack("<3i", 3, 1, 2),
+            struct.pack("<3q", 0, 3 * size, 4 * size),
+            struct.pack("<3q", 0, 2, 3),
+        ]
+    )
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    writer = write(tmp_path / "a")
+    shards = Shards.open(tmp_path / "a")
+    assert len(shards) == 2
+    assert shards.tokens_total == 6
+    assert shards.tokens.tolist() == [1, 2, 3, 4, 5, 6]
+    assert shards.sequence_lengths.tolist() == [3, 1, 2]
+    assert shards.sequence_starts.tolist() == [0, 3, 4, 6]
+    assert shards.document_starts.tolist() == [0, 4, 6]
+    assert writer.files["a.bin"]["bytes"] == 12
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.bin", "a.idx"]
+
+
+def test_no_documents(tmp_path: Path) -> None:
+    with ShardWriter(tmp_path / "a", 10):
+        pass
+    shards = Shards.open(tmp_path / "a")
+    assert (len(shards), shards.tokens_total) == (0, 0)
+    assert shards.document_starts.tolist() == [0]
+
+
+def test_many_sequences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foreword.data.shards._BLOCK", 7)
+    lengths = np.arange(100) % 5
+    with ShardWriter(tmp_path / "a", 1 << 20) as writer:
+        writer.add(np.arange(lengths.sum()), lengths, np.full(50, 2))
+    shards = Shards.open(tmp_path / "a")
+    assert shards.sequence_lengths.tolist() == lengths.tolist()
+    assert shards.tokens.tolist() == list(range(lengths.sum()))
+
+
+@pytest.mark.parametrize("name", ["a.bin", "a.idx"])
+@pytest.mark.parametrize("change", [-1, -3, 1, None])
+def test_damaged(tmp_path: Path, name: str, change: int | None) -> None:
+    write(tmp_path / "a")
+    path = tmp_path / name
+    data = path.read_bytes()
+    if change is None:
+        path.unlink()
+    else:
+        path.write_bytes(data[:change] if change < 0 else data + b"x" * change)
+    with pytest.raises(UserError) as caught:
+        Shards.open(tmp_path / "a")
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("place", [0, 9, 17, 34, 34 + 12 + 8, 34 + 12 + 24])
+def test_nonsense_in_the_index(tmp_path: Path, place: int) -> None:
+    write(tmp_path / "a")
+    path = tmp_path / "a.idx"
+    data = bytearray(path.read_bytes())
+    data[place] ^= 0x47
+    path.write_bytes(data)
+    with pytest.raises(UserError, match=r"a\.idx"):
+        Shards.open(tmp_path / "a")
+
+
+def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
+    write(tmp_path / "a")
+    before = (tmp_path / "a.bin").read_bytes()
+    with pytest.raises(RuntimeError), ShardWriter(tmp_path / "a", 1000) as writer:
+        writer.add(np.array([9]), np.array([1]), np.array([1]))
+        raise RuntimeError
+    assert (tmp_path / "a.bin").read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.bin", "a.idx"]
+
+
+def test_unwritable(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be written"), ShardWriter(tmp_path / "no" / "a", 9):
+        pass
