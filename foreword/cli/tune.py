@@ -150,7 +150,8 @@ def _show(result: TuneResult, title: str) -> None:
         f"{count['train']:,} examples to train on, {count['dev']:,} to score; "
         f"{count['cut']:,} cut to {result.frame.length} tokens, "
         f"{count['skipped']:,} skipped for want of text or label; "
-        f"the last of {first['epochs']} epochs, mean ± standard deviation of {first['seeds']} seeds"
+        f"{_count(first['seeds'], 'seed')}, scored after {_count(first['epochs'], 'epoch')}; "
+        "± is the standard deviation over seeds"
     )
     if skipped := sum(row.get("skipped_steps", 0) for row in rows):
         console.say(f"{skipped:,} steps were not finite and skipped")
@@ -158,3 +159,7 @@ def _show(result: TuneResult, title: str) -> None:
 
 def _with_deviation(mean: float, deviation: float | None) -> str:
     return f"{mean:.3f}" if deviation is None else f"{mean:.3f} ± {deviation:.3f}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from foreword.data.sources import COMPRESSIONS
-from foreword.errors import UserError, nearest
+from foreword.errors import UserError
 from foreword.tune.contracts import Labelled
 
 FORMATS = (".tsv", ".csv", ".jsonl", ".parquet")
@@ -89,16 +89,18 @@ def labelled(table: Table, columns: Columns) -> tuple[list[Labelled], int]:
     Raises:
         UserError: a column is missing, or there is no example.
     """
-    wanted = [columns.text, columns.label, *([columns.pair] if columns.pair else [])]
-    for name in wanted:
+    options = {"--text": columns.text, "--label": columns.label}
+    if columns.pair:
+        options["--pair"] = columns.pair
+    for option, name in options.items():
         if name not in table.columns:
             raise UserError(
-                f"{table.path}: no column '{name}'{nearest(name, table.columns)}; "
-                f"its columns: {', '.join(table.columns)}"
+                f"{table.path}: no column '{name}'; its columns: {', '.join(table.columns)}; "
+                f"choose one with {option}"
             )
     examples, skipped = [], 0
     for line, row in table.rows:
-        values = [_text(row.get(name), f"{table.path}:{line}") for name in wanted]
+        values = [_text(row.get(name), f"{table.path}:{line}") for name in options.values()]
         if not all(value.strip() for value in values):
             skipped += 1
             continue

@@ -56,12 +56,16 @@ def test_people_get_a_table(words: list[str], capsys: pytest.CaptureFixture[str]
     assert "±" in said.out
     assert "majority class" in said.out
     assert "64 examples to train on, 32 to score; 0 cut to 32 tokens" in said.err
+    assert "2 seeds, scored after 1 epoch;" in said.err
 
 
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (["--label", "lable"], "no column 'lable'; did you mean 'label'?"),
+        (
+            ["--label", "lable"],
+            "no column 'lable'; its columns: text, label; choose one with --label",
+        ),
         (["--strategy", "fulll"], "no kind 'fulll'; did you mean 'full'?"),
         (["--task", "clasify"], "no kind 'clasify'; did you mean 'classify'?"),
         (["--seeds", "0"], "tune.seeds: must be at least 1"),
