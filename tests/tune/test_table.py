@@ -92,7 +92,7 @@ def test_rows_without_text_or_label_are_counted(tmp_path: Path) -> None:
 
 def test_a_missing_column_names_those_there_are(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "tsv", ROWS)
-    with pytest.raises(UserError, match="no column 'lable'; its columns: text, label; .* --label"):
+    with pytest.raises(UserError, match=r"no column 'lable'; its columns: text, label; .* --label"):
         labelled(read_table(path), Columns(label="lable"))
 
 
