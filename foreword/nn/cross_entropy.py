@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 # How many logits exist at once: what fits a large cache on the CPU, what fills a GPU.
-SLICE = {"cpu": 1 << 24, "cuda": 1 << 28}
+SLICE = {"cpu": 1 << 23, "cuda": 1 << 28}
 
 
 def cross_entropy(
@@ -65,10 +65,11 @@ class _CrossEntropy(torch.autograd.Function):
                 total += (nats * scale).sum()
                 continue
             p = torch.softmax(logits, -1)  # (rows, vocab); the kernel sums in float32
-            nats = -p.gather(1, target).float().clamp(min=1e-37).log()
+            chosen = p.gather(1, target)
+            nats = -chosen.float().clamp(min=1e-37).log()
             total += (nats * scale).sum()
             # The gradient of the logits is p - 1 at the target and p elsewhere, times the weight.
-            p.scatter_add_(1, target, p.new_full((), -1.0).expand_as(target))
+            p.scatter_(1, target, chosen - 1)
             scale = scale.to(x.dtype)
             torch.mul(p @ low, scale, out=d_states[part])
             step = p.t() @ (x * scale)
