@@ -1,3 +1,28 @@
 """Foreword pretrains language models of every classic family on your own text."""
 
+from __future__ import annotations
+
+import os
+from typing import Any
+
 __version__ = "0.1.0"
+
+
+def load(path: str | os.PathLike[str], device: str = "auto", precision: str = "fp32") -> Any:
+    """Opens a trained model: `foreword.load("runs/x").fill("The [MASK] sat.")`.
+
+    Args:
+        path: a run folder, or one of its `checkpoints/step-*`.
+        device: auto, cpu, cuda or mps.
+        precision: fp32, bf16 or auto.
+
+    Returns:
+        A `foreword.evaluate.loaded.Loaded`.
+
+    Raises:
+        UserError: no such folder, no whole checkpoint, or no such device.
+    """
+    # Imported by name at the call: `import foreword` stays light, and lower layers may import it.
+    import importlib
+
+    return importlib.import_module("foreword.evaluate.loaded").load(path, device, precision)

@@ -1,0 +1,35 @@
+"""What the verbs that look at a model share: how a run is named and opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foreword.cli import console
+
+if TYPE_CHECKING:
+    from foreword.evaluate.loaded import Loaded
+
+Run = Annotated[Path, typer.Argument(help="A run folder, or one of its checkpoints/step-*.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def open_model(run: Path, device: str) -> Loaded:
+    """Opens a run and says what was passed over.
+
+    Raises:
+        UserError: no such run or device.
+    """
+    from foreword.errors import UserError, nearest
+    from foreword.evaluate.loaded import load
+
+    known = ("auto", "cpu", "cuda", "mps")
+    if device not in known:
+        raise UserError(f"--device: no device '{device}'{nearest(device, known)}")
+    loaded = load(run, device)
+    for note in loaded.opened.notes:
+        console.say(note)
+    return loaded

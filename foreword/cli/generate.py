@@ -1,0 +1,49 @@
+"""`foreword generate`: how a text goes on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from foreword.cli import console
+from foreword.cli._looking import Device, Json, Run, open_model
+
+WHY = {
+    "end": "the model ended it",
+    "tokens": "as many tokens as were asked for",
+    "places": "the model's positions end there",
+}
+
+
+def generate(
+    run: Run,
+    prompt: Annotated[str, typer.Argument(help="How the text begins, or what is to be answered.")],
+    tokens: Annotated[int, typer.Option(help="At most so many new tokens.")] = 100,
+    temperature: Annotated[float, typer.Option(help="0 takes the likeliest token always.")] = 0.8,
+    top_k: Annotated[int, typer.Option(help="Draw from the k likeliest tokens; 0 for all.")] = 50,
+    top_p: Annotated[float, typer.Option(help="Draw from the likeliest tokens up to p.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Equal seeds, equal texts.")] = 1,
+    samples: Annotated[int, typer.Option(help="How many texts.")] = 1,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Write how a text goes on, or the answer to a source."""
+    from foreword.errors import UserError
+    from foreword.evaluate import decoding
+    from foreword.evaluate.sampling import Sampling
+
+    if samples < 1:
+        raise UserError(f"--samples: must be at least 1, got {samples}")
+    sampling = Sampling(tokens, temperature, top_k, top_p, seed)
+    subject = open_model(run, device).subject
+    found = decoding.generate(subject, [prompt], sampling, samples)
+    if json:
+        console.emit([asdict(generation) for generation in found])
+        return
+    for n, generation in enumerate(found, 1):
+        begun = generation.prompt if subject.continues else ""
+        console.out.print(begun + generation.text, markup=False)
+        number = f"{n} of {len(found)}: " if len(found) > 1 else ""
+        console.say(f"({number}{generation.tokens} tokens; {WHY[generation.stopped]})")

@@ -1,0 +1,26 @@
+"""`foreword report`: a run as one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from foreword.cli import console
+from foreword.cli._looking import Json
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    out: Annotated[Path | None, typer.Option(help="The page; RUN/report.html if unsaid.")] = None,
+    json: Json = False,
+) -> None:
+    """Write a run's report: one self-contained HTML page."""
+    from foreword.report.page import write_page
+
+    page = write_page(run, out)
+    if json:
+        console.emit({"page": str(page), "bytes": page.stat().st_size})
+    else:
+        console.say(f"{page}")

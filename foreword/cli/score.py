@@ -1,0 +1,114 @@
+"""`foreword score`: how likely a model finds a text."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foreword.cli import console
+from foreword.cli._looking import Device, Json, Run, open_model
+
+if TYPE_CHECKING:
+    from foreword.evaluate.perplexity import Totals
+    from foreword.evaluate.scoring import Score
+    from foreword.evaluate.subject import Subject
+
+SHOWN = 60  # tokens listed for people; --json has all
+
+
+def score(
+    run: Run,
+    text: Annotated[str | None, typer.Argument(help="The text to score.")] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="Score a file or folder instead: sums alone.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(help="What the text answers, for a model that reads a source.")
+    ] = None,
+    stride: Annotated[
+        int | None, typer.Option(help="Tokens from window to window; half a row if unsaid.")
+    ] = None,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Score a text token by token, or a file: log-probability, perplexity, bits per byte."""
+    from foreword.errors import UserError
+    from foreword.evaluate import scoring
+
+    if (text is None) == (file is None):
+        raise UserError('give a text to score, or --file FILE: foreword score RUN "A text."')
+    if file is not None and source is not None:
+        raise UserError("--source goes with one text; score a file's texts one by one")
+    subject = open_model(run, device).subject
+    if file is not None:
+        totals = _score_file(subject, file, stride)
+        console.emit(totals.as_row()) if json else _say_totals(totals)
+        return
+    found = scoring.score(subject, text or "", source, stride)
+    if json:
+        tokens = [
+            {"token": token, "nats": -value}
+            for token, value in zip(found.tokens, found.log_probs.tolist(), strict=True)
+        ]
+        console.emit({**found.totals.as_row(), "scored": tokens})
+        return
+    _say_tokens(found)
+    _say_totals(found.totals)
+
+
+def _score_file(subject: Subject, file: Path, stride: int | None) -> Totals:
+    from foreword.data.reading import find_files, read_documents
+    from foreword.data.sources import ReadCounts
+    from foreword.errors import UserError
+    from foreword.evaluate.perplexity import Totals
+    from foreword.evaluate.scoring import measure_of, score_texts
+
+    counts = ReadCounts()
+    total = sum(path.stat().st_size for path in find_files([file]))
+    documents = read_documents([file], subject.recipe.read, counts)
+    sums = Totals(measure_of(subject))
+    with console.progress("scoring") as bar:
+        task = bar.add_task("scoring", total=total, note="")
+        for found in score_texts(subject, (document.text for document in documents), stride):
+            sums += found
+            bar.update(task, completed=counts.bytes_read, note=f"{sums.tokens:,} tokens")
+    if not sums.tokens:
+        raise UserError(f"{file}: no token in it can be scored")
+    return sums
+
+
+def _say_tokens(found: Score) -> None:
+    from rich.markup import escape
+
+    rows = [
+        [escape(token), f"{-value:.3f}", f"{-value / math.log(2):.3f}", f"{math.exp(value):.4f}"]
+        for token, value in zip(found.tokens[:SHOWN], found.log_probs, strict=False)
+    ]
+    console.table("", ["token", "nats", "bits", "probability"], rows)
+    if len(found.tokens) > SHOWN:
+        console.say(f"and {len(found.tokens) - SHOWN:,} more tokens; --json lists them all")
+
+
+def _say_totals(totals: Totals) -> None:
+    is_pseudo = totals.measure.startswith("pseudo")
+    per_byte = totals.bits_per_byte
+    console.facts(
+        {
+            "measure": totals.measure,
+            "nats": -totals.nats,
+            "bits": -totals.bits,
+            "pseudo-perplexity" if is_pseudo else "perplexity": totals.perplexity,
+            "bits per byte": "-" if per_byte is None else per_byte,
+            "tokens": totals.tokens,
+            "bytes": totals.bytes,
+        }
+    )
+    if totals.documents > 1:
+        console.facts({"documents": totals.documents})
+    if totals.unscored:
+        console.say(f"{totals.unscored:,} first tokens have nothing before them and are not scored")
+    if totals.unknown:
+        console.say(f"{totals.unknown:,} tokens are [UNK]: the figures flatter the model")

@@ -1,0 +1,262 @@
+"""Writing text token by token, with the keys and values of earlier tokens remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foreword.data.rng import RowRng
+from foreword.errors import UserError
+from foreword.evaluate.sampling import Sampling, choose
+from foreword.evaluate.subject import Subject
+from foreword.nn.masks import Causal, Full
+from foreword.types import Array, Batch, Example, Tokens
+
+Stopped = Literal["end", "tokens", "places"]
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a text begins.
+
+    Attributes:
+        source: what is read both ways, (length,) int64, or None.
+        target: what is written already, (length,) int64.
+        number: which sample of its prompt this is; texts of different numbers differ.
+    """
+
+    source: Array | None
+    target: Array
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written.
+
+    Attributes:
+        ids: new tokens, without the one that ended it; (length,) int64.
+        log_probs: of each under the model itself, and of the token that ended it where one did;
+            (length,) or (length + 1,) nats.
+        stopped: `end` by a stop token, `tokens` as many as were asked for, `places` since the
+            model's table of positions ends there.
+    """
+
+    ids: Array
+    log_probs: Array
+    stopped: Stopped
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A prompt and how it goes on.
+
+    Attributes:
+        prompt: as given.
+        text: what was written after it, or in answer to it.
+        tokens: how many tokens that is.
+        stopped: why it ended; see `Written`.
+    """
+
+    prompt: str
+    text: str
+    tokens: int
+    stopped: Stopped
+
+
+def generate(
+    subject: Subject, prompts: Sequence[str], sampling: Sampling, samples: int = 1
+) -> list[Generation]:
+    """Texts that begin with, or answer, each prompt; `samples` for each, prompt by prompt.
+
+    A causal model goes on from the prompt. A model with a source reads the prompt as its source;
+    where its sources hold sentinels and the prompt has none, one is put at the end, so that it
+    writes how the text goes on. Special tokens other than an end are never written. What a prompt
+    gives does not depend on the prompts beside it.
+
+    Raises:
+        UserError: the model fills blanks, or a prompt is empty or too long.
+    """
+    subject.require_token_head()
+    if subject.fills_in_place:
+        raise UserError(
+            f"{subject.name}: this {subject.family} does not write; it fills blanks: "
+            'foreword fill RUN "The [MASK] sat on the mat."'
+        )
+    starts = [_start(subject, prompt) for prompt in prompts]
+    wanted = [replace(start, number=n) for start in starts for n in range(samples)]
+    written = write(subject, wanted, sampling, stops_of(subject))
+    return [
+        Generation(
+            prompts[n // samples],
+            text_of(subject, start, new.ids),
+            len(new.ids),
+            new.stopped,
+        )
+        for n, (start, new) in enumerate(zip(wanted, written, strict=True))
+    ]
+
+
+def _start(subject: Subject, prompt: str) -> Start:
+    ids = subject.tokenizer.encode(prompt, special=True)
+    if subject.continues:
+        target = np.concatenate([subject.opening, ids])
+        # A model whose documents begin with nothing still needs something to begin from.
+        return Start(None, target if len(target) else subject.after)
+    if not len(ids):
+        raise UserError("the prompt is empty, and this model answers a source; give some text")
+    if not subject.uses_sentinels or np.isin(ids, subject.vocab.sentinels).any():
+        return Start(np.concatenate([subject.before, ids, subject.end]), ids[:0])
+    sentinel = subject.vocab.sentinels[:1]
+    return Start(np.concatenate([subject.before, ids, sentinel, subject.end]), sentinel)
+
+
+def stops_of(subject: Subject) -> Array:
+    """The tokens that end a text."""
+    known = [subject.vocab.special[n] for n in ("</s>",) if n in subject.vocab.special]
+    return np.unique([*known, *subject.after, *subject.end]).astype(np.int64)
+
+
+def text_of(subject: Subject, start: Start, ids: Array) -> str:
+    """New tokens as the text that stands after the start's."""
+    decode = subject.tokenizer.decode
+    if start.source is not None and not len(start.target):
+        has_sentinels = np.isin(ids, subject.vocab.sentinels).any()
+        return decode(ids, skip_special=not has_sentinels)
+    # A space before the first new token shows only when it is read with what stands before.
+    before, whole = decode(start.target), decode(np.concatenate([start.target, ids]))
+    return whole[len(before) :] if whole.startswith(before) else decode(ids)
+
+
+def write(
+    subject: Subject, starts: Sequence[Start], sampling: Sampling, stops: Array, least: int = 0
+) -> list[Written]:
+    """Goes on from each start.
+
+    Starts of equal length are computed together, so nothing is padded.
+
+    Args:
+        subject: the model.
+        starts: where the texts begin.
+        sampling: how tokens are drawn.
+        stops: tokens that end a text.
+        least: tokens that are written before one may.
+
+    Raises:
+        UserError: a start is empty, or longer than the model can read.
+    """
+    groups: dict[tuple[int, int], list[int]] = {}
+    for n, start in enumerate(starts):
+        key = (-1 if start.source is None else len(start.source), len(start.target))
+        groups.setdefault(key, []).append(n)
+    written: dict[int, Written] = {}
+    for members in groups.values():
+        for at in range(0, len(members), 64):
+            chunk = members[at : at + 64]
+            rows = _write_group(subject, [starts[n] for n in chunk], sampling, stops, least)
+            written.update(zip(chunk, rows, strict=True))
+    return [written[n] for n in range(len(starts))]
+
+
+def _write_group(
+    subject: Subject, starts: Sequence[Start], sampling: Sampling, stops: Array, least: int
+) -> list[Written]:
+    """The same for starts of one length."""
+    batch = next_token_batch(subject, starts).to(subject.device)
+    rows, length = batch.ids.shape
+    forbidden = _never_written(subject, starts, stops)
+    stop_ids = torch.from_numpy(stops).to(subject.device)
+    rng = RowRng(sampling.seed, np.array([start.number for start in starts], dtype=np.int64))
+    positions = batch.positions[:, -1:]
+    is_open = torch.ones(rows, dtype=torch.bool, device=subject.device)
+    ids: list[Tensor] = []
+    log_probs: list[Tensor] = []
+    memory: Any = None
+    stopped: Stopped = "tokens"
+    for n in range(sampling.tokens):
+        hidden = subject.read(batch, memory)
+        memory = hidden.memory
+        logits = subject.logits(hidden.states[:, -1])  # (rows, vocab)
+        allowed = logits.masked_fill(forbidden, float("-inf"))
+        if n < least:
+            allowed[:, stop_ids] = float("-inf")
+        draws = torch.from_numpy(rng.uniform(1)[:, 0]).to(subject.device)
+        new = choose(allowed, sampling, draws)
+        ids.append(new)
+        log_probs.append(logits.log_softmax(-1).gather(1, new[:, None])[:, 0])
+        is_open &= ~torch.isin(new, stop_ids)
+        if not is_open.any() or n + 1 == sampling.tokens:
+            break
+        positions = positions + 1
+        if subject.limit is not None and int(positions.max()) >= subject.limit:
+            stopped = "places"
+            break
+        cross = None if batch.cross_mask is None else Full()
+        # The new token stands after all that is remembered, and sees all of it.
+        batch = Batch(new[:, None], positions, Causal(length + n), cross_mask=cross)
+    return _cut(torch.stack(ids, 1).cpu().numpy(), torch.stack(log_probs, 1), stops, stopped)
+
+
+def _never_written(subject: Subject, starts: Sequence[Start], stops: Array) -> Tensor:
+    """Special tokens, (vocab,) bool: all but stops, and sentinels where a target may name them."""
+    forbidden = subject.vocab.is_special.copy()
+    forbidden[stops] = False
+    if any(start.source is not None and not len(start.target) for start in starts):
+        forbidden[subject.vocab.sentinels] = False
+    return torch.from_numpy(forbidden).to(subject.device)
+
+
+def _cut(ids: Array, log_probs: Tensor, stops: Array, stopped: Stopped) -> list[Written]:
+    """Each row up to its first stop."""
+    written = []
+    nats = log_probs.cpu().double().numpy()
+    for row, row_nats in zip(ids, nats, strict=True):
+        is_stop = np.isin(row, stops)
+        n = int(is_stop.argmax()) if is_stop.any() else len(row)
+        written.append(Written(row[:n], row_nats[: n + 1], "end" if is_stop.any() else stopped))
+    return written
+
+
+def next_token_batch(subject: Subject, starts: Sequence[Start]) -> Batch:
+    """The batch whose last place predicts the token after each start.
+
+    The layout arranges the target with one place more, which alone counts; where it says that
+    this place is predicted, the batch ends.
+
+    Args:
+        subject: the model.
+        starts: of one length.
+
+    Raises:
+        UserError: there is nothing to begin from, or more than the model can read.
+    """
+    target = np.stack([np.append(start.target, 0) for start in starts])
+    weights = np.zeros(target.shape, dtype=np.float32)
+    weights[:, -1] = 1.0
+    sources = [start.source for start in starts if start.source is not None]
+    source = _tokens(np.stack(sources)) if sources else None
+    example = Example(source, _tokens(target), weights)
+    batch = subject.recipe.layout.arrange(example, subject.vocab)
+    where = np.flatnonzero(batch.weights[0])
+    if not len(where):
+        raise UserError("the prompt is empty, and this model needs a token to begin from")
+    end = int(where[0]) + 1
+    subject.check_length(max(end, 0 if batch.source is None else batch.source.ids.shape[1]))
+    return replace(
+        batch,
+        ids=batch.ids[:, :end],
+        positions=batch.positions[:, :end],
+        targets=None,
+        weights=None,
+    )
+
+
+def _tokens(ids: Array) -> Tokens:
+    """Rows of one document each, without padding."""
+    places = np.broadcast_to(np.arange(ids.shape[1]), ids.shape).copy()
+    return Tokens(ids, np.zeros_like(ids), places)

@@ -1,0 +1,134 @@
+"""Filling the blanks of a text: what a model puts for each [MASK]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from foreword.errors import UserError
+from foreword.evaluate.decoding import Start, stops_of, write
+from foreword.evaluate.perplexity import side_by_side
+from foreword.evaluate.sampling import Sampling
+from foreword.evaluate.subject import Subject
+from foreword.types import Array, Example
+
+LONGEST = 20  # tokens in one blank, where the model decides how many
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What may stand in a blank: its tokens, its text, its probability."""
+
+    ids: tuple[int, ...]
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A text with its blanks filled.
+
+    Attributes:
+        text: with the likeliest candidate in each blank, as `«word»`.
+        blanks: the candidates of each blank, likeliest first.
+    """
+
+    text: str
+    blanks: tuple[tuple[Candidate, ...], ...]
+
+
+def fill(subject: Subject, text: str, top: int = 5) -> Filled:
+    """Fills each [MASK] of `text`.
+
+    A model that predicts in place gives the `top` likeliest tokens of each blank, all blanks read
+    at once. A model whose sources hold sentinels writes the likeliest filling it finds (greedily,
+    of as many tokens as it likes), one blank after another.
+
+    Raises:
+        UserError: the model only writes, the text has no blank or too many, or it is too long.
+    """
+    ids = subject.tokenizer.encode(text, special=True)
+    return marked(subject, ids, candidates(subject, ids, top))
+
+
+def candidates(subject: Subject, ids: Array, top: int) -> tuple[tuple[Candidate, ...], ...]:
+    """The candidates for each [MASK] in `ids` (length,), likeliest first.
+
+    Raises:
+        UserError: as `fill` does.
+    """
+    subject.require_token_head()
+    if not subject.fills_in_place and not subject.uses_sentinels:
+        can = "writes how a text goes on" if subject.continues else "answers a source"
+        raise UserError(
+            f"{subject.name}: this {subject.family} has no blanks to fill; it {can}: "
+            "use 'foreword generate'"
+        )
+    if top < 1:
+        raise UserError(f"top: must be at least 1, got {top}")
+    where = np.flatnonzero(ids == subject.vocab.id("[MASK]"))
+    if not len(where):
+        raise UserError("the text has no [MASK]; put one where a word is to be filled in")
+    if subject.fills_in_place:
+        return _in_place(subject, ids, where, top)
+    return _by_sentinels(subject, ids, where)
+
+
+def _in_place(
+    subject: Subject, ids: Array, where: Array, top: int
+) -> tuple[tuple[Candidate, ...], ...]:
+    tokens = side_by_side([subject.wrap(ids)])
+    weights = np.ones(tokens.ids.shape, dtype=np.float32)
+    example = Example(tokens, tokens, weights, is_aligned=True)
+    states = subject.read(subject.recipe.layout.arrange(example, subject.vocab)).states[0]
+    p = subject.logits(states[where + len(subject.before)]).softmax(-1)  # (blanks, vocab)
+    best = p.topk(min(top, p.shape[1]), dim=-1)
+    return tuple(
+        tuple(
+            Candidate((i,), _readable(subject, (i,)), value)
+            for i, value in zip(row_ids, row_values, strict=True)
+        )
+        for row_ids, row_values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    )
+
+
+def _by_sentinels(subject: Subject, ids: Array, where: Array) -> tuple[tuple[Candidate, ...], ...]:
+    sentinels = subject.vocab.sentinels
+    if len(where) > len(sentinels):
+        raise UserError(f"the text has {len(where)} blanks; at most {len(sentinels)} can be filled")
+    source = ids.copy()
+    source[where] = sentinels[: len(where)]
+    source = np.concatenate([subject.before, source, subject.end])
+    # A filling ends where the next blank's sentinel or the end of the text would stand.
+    stops = np.concatenate([stops_of(subject), sentinels])
+    greedy = Sampling(tokens=LONGEST, temperature=0.0)
+    target, found = ids[:0], []
+    for sentinel in sentinels[: len(where)]:
+        target = np.append(target, sentinel)
+        new = write(subject, [Start(source, target)], greedy, stops, least=1)[0]
+        target = np.concatenate([target, new.ids])
+        filling = tuple(new.ids.tolist())
+        probability = float(np.exp(new.log_probs.sum()))
+        found.append((Candidate(filling, _readable(subject, filling), probability),))
+    return tuple(found)
+
+
+def _readable(subject: Subject, ids: tuple[int, ...]) -> str:
+    """A filling for people: as text, or where it has none ([UNK]) by its name."""
+    text = subject.tokenizer.decode(ids).strip()
+    return text or " ".join(subject.tokenizer.token(i) for i in ids)
+
+
+def marked(subject: Subject, ids: Array, blanks: tuple[tuple[Candidate, ...], ...]) -> Filled:
+    """The text of `ids` with the first candidate in each [MASK], as `«word»`."""
+    mask = subject.vocab.id("[MASK]")
+    parts = np.split(ids, np.flatnonzero(ids == mask))
+    decode = subject.tokenizer.decode
+    text = decode(parts[0], skip_special=False)
+    for part, blank in zip(parts[1:], blanks, strict=True):
+        # Decoded with the [MASK] before it, a part keeps the space that parts it from the blank.
+        name, rest = decode(part[:1], skip_special=False), decode(part, skip_special=False)
+        gap = "" if not text or text[-1] in " \n\t(\"'" else " "
+        text += f"{gap}«{blank[0].text}»{rest.removeprefix(name)}"
+    return Filled(text, blanks)

@@ -1,0 +1,136 @@
+"""The loss of a run's own objective on text it has not seen, and what counting would reach."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from foreword.data.prepare import Prepared, PrepareSettings, prepare
+from foreword.data.shards import Shards
+from foreword.errors import UserError
+from foreword.evaluate import entropy
+from foreword.evaluate.subject import Subject
+from foreword.train.feed import Feed
+from foreword.train.opened import read_state
+from foreword.train.step import evaluate
+from foreword.types import Batch, Loss
+
+ALL = 1 << 62
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """A loss on held-out text.
+
+    Attributes:
+        what: the model, or the counts it is compared with.
+        loss: nats per prediction.
+        predictions: how many; a masked language model predicts a share of the tokens.
+        bits_per_byte: where every token of the text is predicted, else None.
+    """
+
+    what: str
+    loss: float
+    predictions: int
+    bits_per_byte: float | None
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the loss."""
+        return math.exp(min(self.loss, 700.0))
+
+    def as_row(self) -> dict[str, float | int | str | None]:
+        """Flat, for tables and JSON."""
+        return {
+            "what": self.what,
+            "loss": self.loss,
+            "perplexity": self.perplexity,
+            "bits_per_byte": self.bits_per_byte,
+            "predictions": self.predictions,
+        }
+
+
+def run_shards(run: Path) -> Prepared:
+    """The token shards that a run was trained on.
+
+    Raises:
+        UserError: they are gone.
+    """
+    texts = read_state(run).get("texts") or []
+    is_given = len(texts) == 1 and (Path(texts[0]) / "prepared.json").is_file()
+    folder = Path(texts[0]) if is_given else run / "shards"
+    if not (folder / "prepared.json").is_file():
+        raise UserError(f"{folder}: the run's token shards are not there; name a text with --file")
+    return Prepared.load(folder, verify=False)
+
+
+def on_run(subject: Subject, run: Path, rows: int = ALL) -> list[HeldOut]:
+    """The loss on a run's held-out text, and that of counts of its training text.
+
+    The rows and what is hidden in them are those that training measures itself by.
+
+    Args:
+        subject: the run's model.
+        run: its folder.
+        rows: at most so many.
+
+    Raises:
+        UserError: the shards are gone, or hold out too little.
+    """
+    prepared = run_shards(run)
+    if prepared.manifest["tokenizer"]["fingerprint"] != subject.tokenizer.fingerprint:
+        raise UserError(f"{prepared.folder}: these shards were made with another tokenizer")
+    per_token = prepared.heldout_bytes_per_token
+    found = [_measure(subject, prepared.heldout, per_token, rows)]
+    if prepared.heldout.tokens_total and prepared.train.tokens_total:
+        counts = entropy.baselines(prepared.train, prepared.heldout, subject.vocab.size)
+        levels = [("unigram counts", counts.unigram)]
+        if found[0].bits_per_byte is not None:  # a model that sees both sides is no bigram's rival
+            levels.insert(0, ("bigram counts", counts.bigram))
+        for what, nats in levels:
+            bits = entropy.bits_per_byte(nats, per_token)
+            found.append(HeldOut(what, nats, counts.tokens, bits))
+    return found
+
+
+def on_texts(subject: Subject, texts: Sequence[str], rows: int = ALL) -> list[HeldOut]:
+    """The same loss on other text.
+
+    Args:
+        subject: the model.
+        texts: files, folders, globs.
+        rows: at most so many.
+
+    Raises:
+        UserError: the text cannot be read, or is shorter than a row.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        settings = PrepareSettings(heldout=0.0)
+        read = subject.recipe.read
+        prepared = prepare(texts, subject.tokenizer, Path(folder), settings, read)
+        size, tokens = prepared.counts["train"].bytes, max(1, prepared.counts["train"].tokens)
+        return [_measure(subject, prepared.train, size / tokens, rows)]
+
+
+def _measure(subject: Subject, shards: Shards, bytes_per_token: float, rows: int) -> HeldOut:
+    recipe, model = subject.recipe, subject.model
+    if shards.tokens_total < recipe.packing.length:
+        raise UserError(
+            f"{shards.tokens_total} tokens of held-out text do not fill one row of "
+            f"{recipe.packing.length}; name a longer text with --file"
+        )
+    packed = recipe.packing.open(shards, subject.vocab, recipe.train.seed, recipe.rows_per_step)
+    feed = Feed(recipe, packed, subject.vocab, recipe.train.micro_batch or recipe.rows_per_step)
+
+    def loss_of(batch: Batch) -> Loss:
+        return recipe.objective.loss(model, batch)
+
+    first = next(iter(feed.heldout(1)))
+    predicts_all = first.source is None and float(first.weights.mean()) > 0.9
+    total, weight = evaluate(model, feed.heldout(rows), loss_of, subject.dtype)
+    loss = total / max(weight, 1.0)
+    bits = entropy.bits_per_byte(loss, bytes_per_token) if predicts_all else None
+    return HeldOut(subject.family, loss, int(weight), bits)

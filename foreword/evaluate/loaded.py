@@ -1,0 +1,137 @@
+"""A trained model in one's hands: what `foreword.load` gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+
+from foreword.evaluate import decoding, filling, scoring
+from foreword.evaluate.perplexity import side_by_side
+from foreword.evaluate.sampling import Sampling
+from foreword.evaluate.subject import Subject
+from foreword.nn.model import Model
+from foreword.text.tokenizer import Tokenizer
+from foreword.train.opened import Opened, open_run
+from foreword.train.recipe import Recipe
+from foreword.types import Array
+
+
+class Loaded:
+    """A trained model, ready to fill, write, score and encode.
+
+        run = foreword.load("runs/bert")
+        run.fill("The [MASK] sat on the mat.").blanks[0]
+
+    Args:
+        opened: a run or a checkpoint.
+    """
+
+    def __init__(self, opened: Opened) -> None:
+        self.opened = opened
+        self.subject = Subject.of(opened)
+
+    def __repr__(self) -> str:
+        return f"<{self.subject.family}, {self.opened.checkpoint}>"
+
+    @property
+    def module(self) -> Model:
+        """The torch module, in evaluation mode."""
+        return self.opened.model
+
+    @property
+    def recipe(self) -> Recipe:
+        """What it was trained by."""
+        return self.opened.recipe
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """What it was trained with."""
+        return self.opened.tokenizer
+
+    def fill(self, text: str, top: int = 5) -> filling.Filled:
+        """Fills each [MASK] of `text`; see `foreword.evaluate.filling.fill`.
+
+        Raises:
+            UserError: the model only writes, or the text has no blank.
+        """
+        return filling.fill(self.subject, text, top)
+
+    @overload
+    def generate(self, prompt: str, sampling: Sampling | None = None) -> str: ...
+
+    @overload
+    def generate(self, prompt: list[str], sampling: Sampling | None = None) -> list[str]: ...
+
+    def generate(
+        self, prompt: str | list[str], sampling: Sampling | None = None
+    ) -> str | list[str]:
+        """How each prompt goes on; `Sampling(temperature=0)` is greedy.
+
+        Raises:
+            UserError: the model does not write, or a prompt is empty or too long.
+        """
+        prompts = [prompt] if isinstance(prompt, str) else prompt
+        found = decoding.generate(self.subject, prompts, sampling or Sampling())
+        texts = [generation.text for generation in found]
+        return texts[0] if isinstance(prompt, str) else texts
+
+    def score(self, text: str, source: str | None = None) -> scoring.Score:
+        """The log-probability of each token; see `foreword.evaluate.scoring.score`.
+
+        Raises:
+            UserError: nothing to score, or a missing source.
+        """
+        return scoring.score(self.subject, text, source)
+
+    @overload
+    def encode(self, text: str) -> Array: ...
+
+    @overload
+    def encode(self, text: list[str]) -> list[Array]: ...
+
+    def encode(self, text: str | list[str]) -> Array | list[Array]:
+        """The last hidden states of a text, or of each of several.
+
+        The tokens put around a document in training (such as [CLS] and [SEP]) are put around each
+        text and have states too. Of an encoder-decoder these are the encoder's states.
+
+        Returns:
+            (length, d_model) float32 for each text.
+
+        Raises:
+            UserError: a text is longer than the model can read.
+        """
+        if isinstance(text, str):
+            return self._states([text])[0]
+        return [row for at in range(0, len(text), 32) for row in self._states(text[at : at + 32])]
+
+    def _states(self, texts: Sequence[str]) -> list[Array]:
+        wrapped = [self._wrapped(self.tokenizer.encode(text, special=True)) for text in texts]
+        states = self.subject.encode(side_by_side(wrapped))
+        return [row[: len(ids)] for row, ids in zip(states, wrapped, strict=True)]
+
+    def _wrapped(self, ids: Array) -> Array:
+        subject = self.subject
+        if subject.fills_in_place:
+            return subject.wrap(ids)
+        head = subject.opening if subject.continues else subject.before
+        whole = np.concatenate([head, ids, subject.end])
+        subject.check_length(len(whole))
+        return whole
+
+
+def load(path: str | Path, device: str = "auto", precision: str = "fp32") -> Loaded:
+    """Opens a run folder, or one of its checkpoints.
+
+    Args:
+        path: a run folder, or one of its `checkpoints/step-*`.
+        device: auto, cpu, cuda or mps.
+        precision: fp32, bf16 or auto.
+
+    Raises:
+        UserError: no such folder, no whole checkpoint, or no such device.
+    """
+    return Loaded(open_run(path, device, precision))

@@ -1,0 +1,233 @@
+"""What is looked at: a model with its recipe and tokenizer, and what its training taught it to do.
+
+A family is not known by name. What the objective makes of a row shows it: a prediction in place
+(fills blanks), a text alone (goes on), or a source and a target (answers), the source perhaps with
+sentinels for what is missing. Objectives yet to be written are so understood.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foreword import kinds
+from foreword.data.rng import RowRng
+from foreword.errors import UserError
+from foreword.nn.model import Model
+from foreword.nn.stack import Stack
+from foreword.text.tokenizer import Tokenizer
+from foreword.train.device import autocast
+from foreword.train.opened import Opened
+from foreword.train.recipe import Recipe
+from foreword.types import Array, Batch, Example, Hidden, Rows, Tokens, Vocab
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model to look at.
+
+    Attributes:
+        model: in evaluation mode, on `device`.
+        recipe: it was trained with.
+        tokenizer: it was trained with.
+        device: where the model lies.
+        dtype: what it computes in.
+        name: what messages call it.
+    """
+
+    model: Model
+    recipe: Recipe
+    tokenizer: Tokenizer
+    device: torch.device
+    dtype: torch.dtype = torch.float32
+    name: str = "this model"
+
+    @classmethod
+    def of(cls, opened: Opened) -> Subject:
+        """The subject in an opened run."""
+        return cls(
+            model=opened.model,
+            recipe=opened.recipe,
+            tokenizer=opened.tokenizer,
+            device=opened.device,
+            dtype=opened.dtype,
+            name=str(opened.run),
+        )
+
+    # -- what it does ------------------------------------------------------------------------------
+
+    @cached_property
+    def example(self) -> Example:
+        """What its objective makes of one row of ordinary tokens."""
+        length = self.recipe.packing.length
+        ids = np.resize(np.flatnonzero(~self.vocab.is_special), (1, length)).astype(np.int64)
+        places = np.arange(length)[None]
+        rows = Rows(ids, np.zeros_like(ids), places, np.zeros(1, dtype=np.int64))
+        return self.recipe.objective.corrupt(rows, RowRng(0, rows.numbers), self.vocab)
+
+    @property
+    def fills_in_place(self) -> bool:
+        """It predicts hidden tokens where they stand: a masked language model."""
+        return self.example.is_aligned
+
+    @property
+    def continues(self) -> bool:
+        """It predicts each token of a text from those before: a causal language model."""
+        return self.example.source is None
+
+    @property
+    def answers(self) -> bool:
+        """It reads a source and writes a target."""
+        return not self.fills_in_place and not self.continues
+
+    @property
+    def uses_sentinels(self) -> bool:
+        """Its sources hold sentinels for what is missing, and its targets say what that is."""
+        source = self.example.source
+        return (
+            self.answers
+            and source is not None
+            and bool(np.isin(source.ids, self.vocab.sentinels).any())
+        )
+
+    @property
+    def family(self) -> str:
+        """One phrase for people."""
+        layout = kinds.name_of(self.recipe.layout).replace("_", "-")
+        return f"{layout} model (objective {kinds.name_of(self.recipe.objective)})"
+
+    def require_token_head(self) -> None:
+        """Makes sure that it predicts tokens at all.
+
+        Raises:
+            UserError: it has no head for that.
+        """
+        if "token" not in self.model.heads:
+            raise UserError(f"{self.name}: this {self.family} has no head that predicts tokens")
+
+    # -- how its training wrapped texts ------------------------------------------------------------
+
+    @property
+    def vocab(self) -> Vocab:
+        """Of its tokenizer."""
+        return self.tokenizer.vocab
+
+    @property
+    def limit(self) -> int | None:
+        """The most tokens its positions allow, or None."""
+        return self.recipe.model.position.limit
+
+    @cached_property
+    def before(self) -> Array:
+        """What its packing puts before a document, (0 or 1,) int64."""
+        return self._special(getattr(self.recipe.packing, "before", ""))
+
+    @cached_property
+    def after(self) -> Array:
+        """What its packing puts after a document, (0 or 1,) int64."""
+        return self._special(getattr(self.recipe.packing, "after", ""))
+
+    @cached_property
+    def opening(self) -> Array:
+        """What a text begins with when the model is to read it from left to right.
+
+        The token before a document; without one, the token after the document before, where
+        training let documents see each other.
+        """
+        is_apart = getattr(self.recipe.packing, "separate", False)
+        return self.before if len(self.before) or is_apart else self.after
+
+    @cached_property
+    def end(self) -> Array:
+        """What closes its sources and targets, (0 or 1,) int64."""
+        source = self.example.source
+        if source is None:
+            return self._special("")
+        last = source.ids[0, -1:]
+        is_end = self.vocab.is_special[last] & ~np.isin(last, self.vocab.sentinels)
+        return np.asarray(last[is_end])
+
+    def _special(self, name: str) -> Array:
+        return np.array([self.vocab.id(name)] if name else [], dtype=np.int64)
+
+    def wrap(self, ids: Array) -> Array:
+        """`ids` as a whole document in a row of its own, as its packing wraps it.
+
+        Raises:
+            UserError: it is longer than the model can read.
+        """
+        whole = np.concatenate([self.before, ids, self.after])
+        self.check_length(len(whole))
+        return whole
+
+    def check_length(self, length: int) -> None:
+        """Makes sure that the model has so many places.
+
+        Raises:
+            UserError: it has not.
+        """
+        if self.limit is not None and length > self.limit:
+            raise UserError(
+                f"the text has {length} tokens, and {self.name} has {self.limit} places; "
+                "give a shorter one"
+            )
+
+    # -- how it computes ---------------------------------------------------------------------------
+
+    def read(self, batch: Batch, memory: Any = None) -> Hidden:
+        """The backbone's states of `batch`, without gradients, in `dtype`.
+
+        Args:
+            batch: of numpy arrays or tensors.
+            memory: what an earlier call returned.
+        """
+        with torch.no_grad(), autocast(self.device, self.dtype):
+            hidden: Hidden = self.model.backbone(batch.to(self.device), memory)
+        return hidden
+
+    def encode(self, texts: Tokens) -> Array:
+        """The last hidden states of texts: of the encoder, where there is one.
+
+        Args:
+            texts: (batch, length), padded on the right.
+
+        Returns:
+            (batch, length, d_model) float32.
+
+        Raises:
+            UserError: an empty text.
+        """
+        if not (texts.documents[:, :1] == 0).all():
+            raise UserError("a text is empty; there is nothing to encode")
+        example = Example(texts, texts, np.ones(texts.ids.shape, dtype=np.float32), True)
+        if self.continues:
+            example = replace(example, source=None, is_aligned=False)
+        if self.answers:
+            example = replace(example, is_aligned=False)
+        batch = self.recipe.layout.arrange(example, self.vocab)
+        if batch.source is not None:
+            return self._encode_source(batch.source)
+        # A decoder with a source arranges source and target in one row; the source comes first.
+        found: Array = self.read(batch).states[:, : texts.ids.shape[1]].float().cpu().numpy()
+        return found
+
+    def _encode_source(self, source: Batch) -> Array:
+        backbone = self.model.backbone
+        encoder = backbone.encoder
+        assert isinstance(encoder, Stack)
+        with torch.no_grad(), autocast(self.device, self.dtype):
+            source = source.to(self.device)
+            states, _ = encoder(backbone.embedding(source, encoder.position), source.mask)
+        found: Array = states.float().cpu().numpy()
+        return found
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Scores over the vocabulary in float32, (..., d_model) -> (..., vocab)."""
+        with torch.no_grad(), autocast(self.device, self.dtype):
+            logits: Tensor = self.model.token_head(states)
+        return logits.float()

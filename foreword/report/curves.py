@@ -1,0 +1,128 @@
+"""Curves as SVG that takes its colours from the page, in light and in dark."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from foreword.report.words import quantity
+
+# Colours that stand for the page's: what is drawn in them is drawn in `var(--ink)` and so on.
+_STAND_INS = {
+    "ink": "#010203",
+    "muted": "#040506",
+    "grid": "#070809",
+    "accent": "#0a0b0c",
+    "second": "#0d0e0f",
+}
+_STYLE = {
+    "svg.fonttype": "none",
+    "font.size": 9.5,
+    "axes.edgecolor": _STAND_INS["grid"],
+    "axes.labelcolor": _STAND_INS["muted"],
+    "xtick.color": _STAND_INS["muted"],
+    "ytick.color": _STAND_INS["muted"],
+    "grid.color": _STAND_INS["grid"],
+    "text.color": _STAND_INS["ink"],
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve, or a level.
+
+    Attributes:
+        label: for the legend, or beside a level.
+        x: places; a level has none.
+        y: values; nan is left out. A level has one.
+        colour: `ink`, `muted`, `accent` or `second`.
+        style: `line`, `faint`, `dots` (a line with its points) or `level`.
+    """
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    colour: Literal["ink", "muted", "accent", "second"] = "accent"
+    style: Literal["line", "faint", "dots", "level"] = "line"
+
+
+def smoothed(values: Sequence[float], keep: float = 0.8) -> list[float]:
+    """An exponential mean, corrected for its start; nan passes through."""
+    mean = weight = 0.0
+    found = []
+    for value in values:
+        if math.isfinite(value):
+            mean = keep * mean + (1 - keep) * value
+            weight = keep * weight + (1 - keep)
+        found.append(mean / weight if math.isfinite(value) else math.nan)
+    return found
+
+
+def draw(lines: Sequence[Line], x_label: str, title: str, *, tall: bool = False) -> str:
+    """An `<svg>` of these curves, ready to stand in a page.
+
+    Args:
+        lines: at least one, with at least one finite value.
+        x_label: under the axis.
+        title: said to those who cannot see it.
+        tall: of a large figure.
+    """
+    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": f"{title} {tall}"}):
+        figure = Figure(figsize=(7.6, 3.5) if tall else (3.8, 2.3), layout="constrained")
+        figure.patch.set_alpha(0)
+        axes: Any = figure.add_subplot()
+        axes.patch.set_alpha(0)
+        for line in lines:
+            _add(axes, line)
+        axes.grid(axis="y", linewidth=0.8)
+        axes.tick_params(length=0)
+        axes.set_xlabel(x_label)
+        axes.xaxis.set_major_locator(MaxNLocator(6 if tall else 4, integer=True))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: quantity(value)))
+        if axes.get_ylim()[1] >= 1000:
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, place: quantity(value)))
+        if sum(bool(line.label) and line.style != "level" for line in lines) > 1:
+            axes.legend(frameon=False, loc="upper right")
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    return _inline(text.getvalue(), title)
+
+
+def _add(axes: Any, line: Line) -> None:
+    colour = _STAND_INS[line.colour]
+    if line.style == "level":
+        axes.axhline(line.y[0], color=colour, linewidth=1.0, linestyle=(0, (4, 3)))
+        where = axes.get_yaxis_transform()
+        axes.text(0.995, line.y[0], line.label, transform=where, ha="right", va="bottom", size=8.5)
+        return
+    style: dict[str, Any] = {"color": colour, "label": line.label or None, "linewidth": 1.8}
+    if line.style == "faint":
+        style |= {"linewidth": 1.0, "alpha": 0.3}
+    if line.style == "dots":
+        style |= {"marker": "o", "markersize": 4.5, "linewidth": 1.2}
+    axes.plot(line.x, line.y, solid_capstyle="round", **style)
+
+
+def _inline(svg: str, title: str) -> str:
+    """The `<svg>` element alone, as wide as its place, in the page's colours."""
+    svg = svg[svg.index("<svg") :].strip()
+    for name, colour in _STAND_INS.items():
+        svg = svg.replace(colour, f"var(--{name})")
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    box = re.search(r'viewBox="[^"]*"', svg)
+    assert box is not None
+    head = (
+        f'<svg {box[0]} role="img" aria-label="{title}" xmlns:xlink="http://www.w3.org/1999/xlink">'
+    )
+    return head + svg[svg.index(">") + 1 :]

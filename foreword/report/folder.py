@@ -1,0 +1,147 @@
+"""A run folder as a report reads it: files alone, forgiving of what a killed run leaves behind."""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foreword.errors import UserError
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A file of `evaluations/`: a table with a name.
+
+    Attributes:
+        name: of the measurement.
+        task: what was measured.
+        command: that measured it.
+        rows: flat records; their keys are the columns.
+    """
+
+    name: str
+    task: str
+    command: str
+    rows: tuple[Record, ...]
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """What a run folder holds.
+
+    Attributes:
+        path: of the folder.
+        recipe: its table.
+        recipe_text: as it stands in `recipe.toml`.
+        provenance: `run.json`.
+        train: records of training, in order.
+        heldout: records of the held-out loss, in order.
+        samples: records of samples, in order.
+        evaluations: by file name.
+        unread: what could not be read, a line each, to be shown.
+    """
+
+    path: Path
+    recipe: Record
+    recipe_text: str
+    provenance: Record
+    train: tuple[Record, ...]
+    heldout: tuple[Record, ...]
+    samples: tuple[Record, ...]
+    evaluations: tuple[Evaluation, ...]
+    unread: tuple[str, ...]
+
+
+def read(run: str | Path) -> RunFolder:
+    """Reads a run folder, as far as it goes.
+
+    Raises:
+        UserError: it is not a run folder, or its recipe cannot be read.
+    """
+    run = Path(run)
+    if not (run / "recipe.toml").is_file():
+        what = "not a run folder (no recipe.toml)" if run.exists() else "no such folder"
+        raise UserError(f"{run}: {what}; a report is made of a run")
+    try:
+        recipe_text = (run / "recipe.toml").read_text(encoding="utf-8")
+        recipe = tomllib.loads(recipe_text)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{run / 'recipe.toml'}: cannot be read: {error}") from error
+    unread: list[str] = []
+    records = _metrics(run / "metrics.jsonl", unread)
+    kinds = {kind: [r for r in records if r.get("kind") == kind] for kind in ("train", "heldout")}
+    samples = [r for r in records if r.get("kind") == "samples" and _dicts(r.get("samples"))]
+    return RunFolder(
+        path=run,
+        recipe=recipe,
+        recipe_text=recipe_text,
+        provenance=_object(run / "run.json", unread) or {},
+        train=tuple(kinds["train"]),
+        heldout=tuple(kinds["heldout"]),
+        samples=tuple(samples),
+        evaluations=tuple(_evaluations(run / "evaluations", unread)),
+        unread=tuple(unread),
+    )
+
+
+def number(record: Record, key: str) -> float:
+    """A number of a record, or nan where it has none."""
+    value = record.get(key)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and value is not None else math.nan
+
+
+def _metrics(path: Path, unread: list[str]) -> list[dict[str, Any]]:
+    if not path.is_file():
+        return []
+    records, broken = [], 0
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            record = None
+        if isinstance(record, dict):
+            records.append(record)
+        elif line.strip():
+            broken += 1
+    if broken:
+        unread.append(f"{broken} of {broken + len(records)} lines of {path.name}")
+    return records
+
+
+def _object(path: Path, unread: list[str]) -> dict[str, Any] | None:
+    """A JSON object of a file; None where there is none, which is noted."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        value = None
+    if not isinstance(value, dict):
+        unread.append(path.name)
+        return None
+    return value
+
+
+def _evaluations(folder: Path, unread: list[str]) -> list[Evaluation]:
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        value = _object(path, unread)
+        if value is None:
+            continue
+        rows = _dicts(value.get("rows"))
+        if not rows:
+            unread.append(f"{path.name} (it has no rows)")
+            continue
+        texts = {key: str(value.get(key) or "") for key in ("task", "command")}
+        found.append(Evaluation(str(value.get("name") or path.stem), rows=tuple(rows), **texts))
+    return found
+
+
+def _dicts(value: Any) -> Sequence[dict[str, Any]]:
+    return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []

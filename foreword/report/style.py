@@ -1,0 +1,76 @@
+"""How a page looks: one sheet, light and dark, from a phone to a wide screen."""
+
+CSS = """
+:root {
+  --paper: #fcfcfa; --card: #ffffff; --ink: #1d2129; --muted: #656d7a; --grid: #e5e6e3;
+  --accent: #2458c5; --second: #c4561a; --mark: #fdeeb5;
+  color-scheme: light dark;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --paper: #14161a; --card: #1b1e24; --ink: #e6e8ec; --muted: #98a1af; --grid: #2d323b;
+    --accent: #84aaff; --second: #f3a067; --mark: #57470f;
+  }
+}
+* { box-sizing: border-box; }
+html { -webkit-text-size-adjust: 100%; }
+body {
+  margin: 0; background: var(--paper); color: var(--ink);
+  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif;
+}
+main { max-width: 62rem; margin: 0 auto; padding: 2.6rem 1.25rem 4rem; }
+h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .5rem; letter-spacing: -.015em; }
+h2 { font-size: 1.15rem; margin: 2.6rem 0 .8rem; letter-spacing: -.005em; }
+h3 { font-size: 1rem; margin: 1.4rem 0 .4rem; }
+p { margin: .3rem 0; overflow-wrap: anywhere; }
+.lead { font-size: 1.06rem; color: var(--muted); max-width: 46rem; }
+.note { color: var(--muted); font-size: .88rem; }
+.tiles {
+  display: flex; flex-wrap: wrap; gap: 1px;
+  margin: 1.7rem 0 0; background: var(--grid); border: 1px solid var(--grid);
+  border-radius: 12px; overflow: hidden;
+}
+.tile { background: var(--card); padding: .8rem 1rem .75rem; flex: 1 1 9.4rem; line-height: 1.35; }
+.tile b { display: block; font-size: 1.4rem; font-weight: 600; line-height: 1.5;
+  letter-spacing: -.02em; }
+.tile span { color: var(--muted); font-size: .82rem; }
+.card {
+  background: var(--card); border: 1px solid var(--grid); border-radius: 12px;
+  padding: .9rem 1rem; margin: 0;
+}
+figure figcaption { font-size: .88rem; font-weight: 600; margin-bottom: .35rem; }
+figure svg { display: block; width: 100%; height: auto; }
+.narrow { display: none; }
+svg text { font-family: inherit !important; }
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); gap: 1rem; }
+.pair, .card + .card { margin-top: 1rem; }
+.pair .card { margin: 0; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-size: .9rem; }
+th, td { text-align: left; padding: .38rem .8rem .38rem 0; border-bottom: 1px solid var(--grid);
+  vertical-align: top; }
+th { color: var(--muted); font-weight: 500; }
+thead th { white-space: nowrap; }
+tr:last-child td, tbody tr:last-child th { border-bottom: 0; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+tbody th { width: 12rem; }
+td.wide { overflow-wrap: anywhere; }
+details { background: var(--card); border: 1px solid var(--grid); border-radius: 12px;
+  margin: .6rem 0; }
+summary { cursor: pointer; padding: .65rem 1rem; font-weight: 500; }
+details > div { padding: 0 1rem .9rem; }
+.sample { padding: .7rem 0; border-top: 1px solid var(--grid); white-space: pre-wrap;
+  overflow-wrap: anywhere; }
+.sample:first-child { border-top: 0; padding-top: .2rem; }
+.sample .from { color: var(--muted); }
+.sample .above { display: block; font-size: .88rem; }
+mark { background: var(--mark); color: inherit; border-radius: 4px; padding: 0 .2em; }
+pre, code { font: .84rem/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
+pre { margin: 0; overflow-x: auto; }
+footer { margin-top: 3rem; color: var(--muted); font-size: .85rem; }
+@media (max-width: 30rem) {
+  main { padding: 1.6rem .9rem 3rem; } h1 { font-size: 1.5rem; } tbody th { width: auto; }
+}
+@media (max-width: 38rem) { .narrow { display: block; } .broad { display: none; } }
+@media print { details > div { display: block; } .card, details, .tiles { break-inside: avoid; } }
+"""

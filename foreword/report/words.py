@@ -1,0 +1,59 @@
+"""Numbers for people."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+def quantity(value: float) -> str:
+    """`950`, `12,300`, `3.2 M`, `1.5 B`; a dash for nan."""
+    if not math.isfinite(value):
+        return "–"
+    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
+        if abs(value) >= size:
+            return f"{value / size:.3g} {letter}"
+    return f"{value:,.0f}"
+
+
+def power(value: float) -> str:
+    """`1.5e17` as `1.5 × 10¹⁷`; a dash for nan and 0."""
+    if not math.isfinite(value) or value <= 0:
+        return "–"
+    exponent = math.floor(math.log10(value))
+    raised = str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{value / 10**exponent:.1f} × 10{raised}"
+
+
+def duration(seconds: float) -> str:
+    """`42 s`, `3 min 20 s`, `2 h 5 min`; a dash for nan."""
+    if not math.isfinite(seconds):
+        return "–"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def figure(value: float, digits: int = 4) -> str:
+    """A measured number with so many significant digits; a dash for nan."""
+    if not math.isfinite(value):
+        return "–"
+    if value == 0 or abs(value) >= 10_000:
+        return quantity(value)
+    return f"{value:#.{digits}g}".removesuffix(".")
+
+
+def cell(value: Any) -> str:
+    """A value of a table."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return figure(value)
+    return str(value)

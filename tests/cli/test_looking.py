@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foreword import config
+from foreword.cli.main import run as command
+from foreword.nn.init import initialise
+from foreword.text.tokenizers.word import Word
+from foreword.train import checkpoint
+from foreword.train.recipe import Recipe
+
+TEXTS = ["The cat sat on the mat.", "A dog ran to the river and the bird sang."]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    tokenizer = Word(min_count=1).train(TEXTS)
+    for name, objective in (("encoder", "masked"), ("decoder", "causal")):
+        table: dict[str, Any] = {
+            "description": f"A tiny {name}",
+            "model": {"kind": "transformer", "d_model": 16, "layers": 1, "heads": 2},
+            "objective": objective,
+            "layout": name,
+            "packing": {"kind": "documents", "length": 16, "before": "[CLS]"},
+        }
+        recipe = config.build(Recipe, table)
+        model = recipe.build(tokenizer.vocab)
+        initialise(model, 1)
+        run = folder / name
+        checkpoint.save(run / "checkpoints" / "step-00000001", model, None, {"step": 1})
+        (run / "recipe.toml").write_text(recipe.dumps(), encoding="utf-8")
+        (run / "run.json").write_text("{}", encoding="utf-8")
+        tokenizer.save(run / "tokenizer")
+    return folder
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    assert command([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert command(list(words)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1
+    return captured.err
+
+
+def test_fill(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    encoder = str(runs / "encoder")
+    found = told(capsys, "fill", encoder, "The [MASK] sat on the [MASK].", "--top", "3")
+    assert [len(blank) for blank in found["blanks"]] == [3, 3]
+    assert command(["fill", encoder, "The [MASK] sat."]) == 0
+    assert found["blanks"][0][0]["text"] in capsys.readouterr().out
+    assert "no [MASK]" in refused(capsys, "fill", encoder, "The cat sat.")
+    assert "foreword generate" in refused(capsys, "fill", str(runs / "decoder"), "A [MASK].")
+    assert "did you mean 'cpu'" in refused(capsys, "fill", encoder, "A [MASK].", "--device", "cp")
+
+
+def test_generate(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    decoder = str(runs / "decoder")
+    words = ("generate", decoder, "The cat", "--tokens", "5", "--samples", "2", "--seed", "7")
+    found = told(capsys, *words)
+    assert len(found) == 2 and found == told(capsys, *words)
+    assert all(one["tokens"] <= 5 and one["prompt"] == "The cat" for one in found)
+    assert command(list(words)) == 0
+    assert ("The cat" + found[0]["text"]) in capsys.readouterr().out
+    assert "top-p" in refused(capsys, *words, "--top-p", "2")
+    assert "fills blanks" in refused(capsys, "generate", str(runs / "encoder"), "The cat")
+
+
+def test_score(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    decoder = str(runs / "decoder")
+    text = tmp_path / "text.txt"
+    text.write_text(TEXTS[0], encoding="utf-8")
+    one = told(capsys, "score", decoder, TEXTS[0])
+    whole = told(capsys, "score", decoder, "--file", str(text))
+    assert sum(token["nats"] for token in one["scored"]) == pytest.approx(one["nats"])
+    assert whole["nats"] == pytest.approx(one["nats"], rel=1e-5)
+    assert whole["bytes"] == len(TEXTS[0])
+    assert command(["score", decoder, TEXTS[0]]) == 0
+    assert "perplexity" in capsys.readouterr().out
+    assert command(["score", str(runs / "encoder"), TEXTS[0]]) == 0
+    assert "pseudo-perplexity" in capsys.readouterr().out
+    assert "--file" in refused(capsys, "score", decoder)
+    assert "stride" in refused(capsys, "score", decoder, TEXTS[0], "--stride", "0")
+
+
+def test_evaluate_and_report(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decoder = runs / "decoder"
+    text = tmp_path / "more.txt"
+    text.write_text("\n".join(TEXTS * 20), encoding="utf-8")
+    assert "--file" in refused(capsys, "evaluate", str(decoder))
+    found = told(capsys, "evaluate", str(decoder), "--file", str(text))
+    kept = decoder / "evaluations" / "evaluate-more.txt.json"
+    assert json.loads(kept.read_text(encoding="utf-8")) == found
+    assert found["rows"][0]["loss"] > 0 and found["rows"][0]["bits_per_byte"] > 0
+    page = Path(told(capsys, "report", str(decoder))["page"])
+    assert "Evaluate more.txt" in page.read_text(encoding="utf-8")
+    assert "not a run folder" in refused(capsys, "report", str(tmp_path))
+
+
+def test_show(capsys: pytest.CaptureFixture[str]) -> None:
+    found = told(capsys, "show", "kinds")
+    assert found["nn/positions"]["none"].startswith("No positions")
+    assert all(line for lines in found.values() for line in lines.values())
+    sizes = {recipe["recipe"]: recipe["parameters"] for recipe in told(capsys, "show", "recipes")}
+    assert set(sizes) == set(config.recipe_names())
+    one = told(capsys, "show", "gpt2_tiny", "--set", "model.layers=3")
+    assert one["settings"]["model"]["layers"] == 3 and one["parameters"] > sizes["gpt2_tiny"]
+    assert command(["show", "gpt2_tiny"]) == 0
+    assert '[model]\nkind = "transformer"' in capsys.readouterr().out
+    assert "did you mean 'gpt2_tiny'" in refused(capsys, "show", "gpt2_tini")

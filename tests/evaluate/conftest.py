@@ -1,0 +1,108 @@
+"""Tiny runs of every layout and position kind, with random weights, as training leaves them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from foreword import config
+from foreword.evaluate.subject import Subject
+from foreword.nn.init import initialise
+from foreword.text.tokenizer import Tokenizer
+from foreword.text.tokenizers.bpe import Bpe
+from foreword.text.tokenizers.word import Word
+from foreword.train import checkpoint
+from foreword.train.opened import open_run
+from foreword.train.recipe import Recipe
+
+TEXTS = [
+    "The cat sat on the mat. The dog sat on the log.",
+    "A bird sang in the tree, and the cat looked at the bird.",
+    "The dog ran to the river. The river was cold and deep.",
+    "One day the sun shone on the mat and the cat slept there.",
+]
+
+FAMILIES = {
+    "encoder": ("transformer", "masked", "encoder"),
+    "decoder": ("transformer", "causal", "decoder"),
+    "prefix": ("transformer", "span_corruption", "prefix"),
+    "span_decoder": ("transformer", "span_corruption", "decoder"),
+    "encoder_decoder": ("encoder_decoder", "span_corruption", "encoder_decoder"),
+}
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Tokenizer:
+    return Word(min_count=1).train(TEXTS)
+
+
+@pytest.fixture(scope="session")
+def bpe() -> Tokenizer:
+    return Bpe(vocab=380).train(TEXTS * 4)
+
+
+def recipe_of(family: str, position: str = "learned", length: int = 32) -> Recipe:
+    model, objective, layout = FAMILIES[family]
+    around = {"before": "[CLS]", "after": "[SEP]"} if family == "encoder" else {"before": "<s>"}
+    table = {
+        "description": f"a tiny {family}",
+        "model": {
+            "kind": model,
+            "d_model": 16,
+            "layers": 2,
+            "heads": 2,
+            "init_std": 0.3,  # so that predictions differ from place to place
+            "position": {"kind": position, **({"length": 64} if position == "learned" else {})},
+            **({"is_causal": layout == "decoder"} if model == "transformer" else {}),
+        },
+        "objective": objective,
+        "layout": layout,
+        "packing": {"kind": "documents", "length": length, **around},
+        "tokenizer": {"kind": "word", "min_count": 1},
+        "train": {"batch": 4, "device": "cpu"},
+    }
+    return config.build(Recipe, table)
+
+
+def write_run(folder: Path, recipe: Recipe, tokenizer: Tokenizer) -> Path:
+    model = recipe.build(tokenizer.vocab)
+    initialise(model, 1)
+    step = checkpoint.name_of(1)
+    checkpoint.save(folder / "checkpoints" / step, model, None, {"step": 1})
+    (folder / "recipe.toml").write_text(recipe.dumps(), encoding="utf-8")
+    (folder / "run.json").write_text('{"texts": []}', encoding="utf-8")
+    tokenizer.save(folder / "tokenizer")
+    return folder
+
+
+@pytest.fixture
+def make_run(tmp_path: Path, tokenizer: Tokenizer) -> Callable[..., Path]:
+    def make(family: str, position: str = "learned", length: int = 32) -> Path:
+        recipe = recipe_of(family, position, length)
+        return write_run(tmp_path / f"{family}-{position}", recipe, tokenizer)
+
+    return make
+
+
+@pytest.fixture
+def make_subject(tokenizer: Tokenizer) -> Callable[..., Subject]:
+    def make(family: str, position: str = "learned", length: int = 32, **train: object) -> Subject:
+        recipe = recipe_of(family, position, length)
+        recipe = dataclasses.replace(recipe, **train)
+        model = recipe.build(tokenizer.vocab)
+        initialise(model, 1)
+        return Subject(model.eval(), recipe, tokenizer, torch.device("cpu"))
+
+    return make
+
+
+@pytest.fixture
+def make_opened(make_run: Callable[..., Path]) -> Callable[..., Subject]:
+    def make(family: str, position: str = "learned") -> Subject:
+        return Subject.of(open_run(make_run(family, position), "cpu"))
+
+    return make

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from foreword import kinds
+from foreword.errors import UserError
+from foreword.evaluate.decoding import Start, generate, stops_of, write
+from foreword.evaluate.sampling import GREEDY, Sampling, choose, distribution
+from foreword.evaluate.subject import Subject
+from foreword.types import Array, Batch, Example, Tokens
+
+WRITERS = ("decoder", "prefix", "span_decoder", "encoder_decoder")
+
+
+def tokens(ids: Array) -> Tokens:
+    return Tokens(ids[None], np.zeros_like(ids)[None], np.arange(len(ids))[None])
+
+
+def whole_batch(subject: Subject, start: Start) -> tuple[Batch, int]:
+    """The batch of a start as training would arrange it, and the place that predicts its end."""
+    target = np.append(start.target, 0)
+    weights = (np.arange(len(target)) == len(target) - 1).astype(np.float32)[None]
+    source = None if start.source is None else tokens(start.source)
+    batch = subject.recipe.layout.arrange(Example(source, tokens(target), weights), subject.vocab)
+    return batch, int(batch.weights[0].argmax())
+
+
+def greedy_without_memory(subject: Subject, start: Start, count: int) -> list[int]:
+    """Reads everything again for each token."""
+    allowed = ~subject.vocab.is_special
+    allowed[stops_of(subject)] = True
+    if start.source is not None and not len(start.target):
+        allowed[subject.vocab.sentinels] = True
+    target, new = start.target, []
+    for _ in range(count):
+        batch, place = whole_batch(subject, Start(start.source, target))
+        logits = subject.logits(subject.read(batch).states[0, place]).numpy()
+        token = int(np.where(allowed, logits, -np.inf).argmax())
+        if token in stops_of(subject):
+            break
+        target = np.append(target, token)
+        new.append(token)
+    return new
+
+
+def starts_for(subject: Subject, texts: list[str]) -> list[Start]:
+    encoded = [subject.tokenizer.encode(text) for text in texts]
+    if subject.continues:
+        return [Start(None, np.concatenate([subject.opening, ids])) for ids in encoded]
+    return [Start(np.concatenate([ids, subject.end]), ids[:0]) for ids in encoded]
+
+
+@pytest.mark.parametrize("position", kinds.names("nn/positions"))
+@pytest.mark.parametrize("family", WRITERS)
+def test_memory_changes_nothing(
+    make_subject: Callable[..., Subject], family: str, position: str
+) -> None:
+    subject = make_subject(family, position)
+    texts = ["The cat sat on the", "A bird", "One day the sun", "The dog ran to"]
+    starts = starts_for(subject, texts)
+    written = write(subject, starts, Sampling(tokens=12, temperature=0), stops_of(subject))
+    for start, found in zip(starts, written, strict=True):
+        assert found.ids.tolist() == greedy_without_memory(subject, start, 12)
+
+
+@pytest.mark.parametrize("family", WRITERS)
+def test_a_prompt_gives_the_same_alone_and_among_others(
+    make_subject: Callable[..., Subject], family: str
+) -> None:
+    subject = make_subject(family, "rotary")
+    prompts = ["The cat", "A bird sang in the tree", "The dog", "One"]
+    sampling = Sampling(tokens=10, temperature=1.0, seed=3)
+    together = generate(subject, prompts, sampling, samples=2)
+    assert len(together) == 8
+    for n, prompt in enumerate(prompts):
+        assert generate(subject, [prompt], sampling, samples=2) == together[2 * n : 2 * n + 2]
+    texts = {generation.text for generation in together}
+    assert len(texts) > 4, "samples of one prompt differ"
+
+
+def test_the_seed_decides(make_subject: Callable[..., Subject]) -> None:
+    subject = make_subject("decoder")
+    one, again, other = (
+        generate(subject, ["The cat"], Sampling(tokens=12, temperature=1.0, seed=seed))[0].text
+        for seed in (1, 1, 2)
+    )
+    assert one == again != other
+
+
+def test_top_k_of_one_is_greedy(make_subject: Callable[..., Subject]) -> None:
+    subject = make_subject("decoder")
+    hot = Sampling(tokens=12, temperature=5.0, top_k=1)
+    cold = Sampling(tokens=12, temperature=0.0)
+    prompts = ["The cat", "A bird sang"]
+    assert generate(subject, prompts, hot) == generate(subject, prompts, cold)
+
+
+def plain_distribution(logits: Array, sampling: Sampling) -> Array:
+    """Top-k and top-p as one would do it by hand."""
+    order = np.argsort(-logits)
+    p = np.exp(logits / sampling.temperature)
+    if sampling.top_k:
+        p[order[sampling.top_k :]] = 0
+    p /= p.sum()
+    kept, reached = [], 0.0
+    for token in order:
+        if reached >= sampling.top_p:
+            break
+        kept.append(token)
+        reached += p[token]
+    only = np.zeros_like(p)
+    only[kept] = p[kept]
+    return only / only.sum()
+
+
+@pytest.mark.parametrize("top_k", [0, 3, 20])
+@pytest.mark.parametrize("top_p", [0.1, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("temperature", [0.5, 1.3])
+def test_distribution_is_the_plain_one(top_k: int, top_p: float, temperature: float) -> None:
+    logits = np.random.default_rng(0).normal(size=(5, 20)) * 2
+    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
+    found = distribution(torch.from_numpy(logits), sampling).numpy()
+    for row, row_logits in zip(found, logits, strict=True):
+        np.testing.assert_allclose(row, plain_distribution(row_logits, sampling), atol=1e-12)
+
+
+def test_draws_follow_the_distribution() -> None:
+    logits = torch.tensor([[0.0, 1.0, 2.0, -1.0]])
+    sampling = Sampling(temperature=1.0, top_k=3)
+    draws = (torch.arange(10_000) + 0.5).double() / 10_000
+    chosen = choose(logits.expand(10_000, 4), sampling, draws)
+    share = torch.bincount(chosen, minlength=4) / 10_000
+    wanted = distribution(logits, sampling)[0].float()
+    torch.testing.assert_close(share, wanted, atol=2e-4, rtol=0)
+    assert share[3] == 0
+
+
+def test_stops_where_positions_end(make_subject: Callable[..., Subject]) -> None:
+    subject = make_subject("decoder", length=16)  # 64 places
+    stops = np.empty(0, dtype=np.int64)
+    start = starts_for(subject, ["The cat sat"])[0]
+    written = write(subject, [start], Sampling(tokens=200, temperature=0), stops)[0]
+    assert written.stopped == "places"
+    # The last place is read, and the token after it predicted.
+    assert len(start.target) + len(written.ids) == 64 + 1
+    with pytest.raises(UserError, match="64 places"):
+        generate(subject, ["cat " * 65], GREEDY)
+
+
+def test_a_stop_token_ends_the_text(make_subject: Callable[..., Subject]) -> None:
+    subject = make_subject("decoder", "rotary")
+    start = starts_for(subject, ["The cat"])[0]
+    free = write(subject, [start], Sampling(tokens=10, temperature=0), np.empty(0, np.int64))[0]
+    assert free.stopped == "tokens" and len(free.ids) == 10
+    stop = free.ids[4:5]
+    cut = write(subject, [start], Sampling(tokens=10, temperature=0), stop)[0]
+    assert cut.stopped == "end"
+    assert cut.ids.tolist() == free.ids[: int((free.ids == stop[0]).argmax())].tolist()
+    np.testing.assert_allclose(cut.log_probs, free.log_probs[: len(cut.ids) + 1], atol=1e-6)
+
+
+def test_only_text_is_written(make_subject: Callable[..., Subject]) -> None:
+    subject = make_subject("decoder")
+    hot = Sampling(tokens=40, temperature=9.0, top_k=0)
+    start = starts_for(subject, ["The cat"])[0]
+    for found in write(subject, [start] * 3, hot, stops_of(subject)):
+        assert not subject.vocab.is_special[found.ids].any()
+
+
+def test_an_encoder_does_not_write(make_subject: Callable[..., Subject]) -> None:
+    with pytest.raises(UserError, match="fills blanks"):
+        generate(make_subject("encoder"), ["The cat"], GREEDY)
+
+
+def test_an_empty_prompt(make_subject: Callable[..., Subject]) -> None:
+    assert generate(make_subject("decoder"), [""], GREEDY)[0].tokens
+    with pytest.raises(UserError, match="empty"):
+        generate(make_subject("encoder_decoder"), [""], GREEDY)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"tokens": 0}, {"temperature": -1.0}, {"top_k": -1}, {"top_p": 0.0}]
+)
+def test_impossible_settings_are_refused(settings: dict[str, float]) -> None:
+    with pytest.raises(UserError, match=next(iter(settings)).replace("_", "-")):
+        Sampling(**settings)
+
+
+def test_spaces_of_a_byte_level_tokenizer_come_back(
+    make_subject: Callable[..., Subject], bpe: object
+) -> None:
+    import dataclasses
+
+    from foreword.nn.init import initialise
+
+    subject = make_subject("decoder")
+    model = subject.recipe.build(bpe.vocab)
+    initialise(model, 1)
+    subject = dataclasses.replace(subject, model=model.eval(), tokenizer=bpe)
+    start = starts_for(subject, ["The cat"])[0]
+    new = write(subject, [start], Sampling(tokens=8, temperature=0), stops_of(subject))[0]
+    text = generate(subject, ["The cat"], Sampling(tokens=8, temperature=0))[0].text
+    assert "The cat" + text == subject.tokenizer.decode(np.concatenate([start.target, new.ids]))

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from foreword.data.rng import RowRng
+from foreword.errors import UserError
+from foreword.evaluate.filling import Candidate, fill, marked
+from foreword.evaluate.samples import samples
+from foreword.evaluate.subject import Subject
+from foreword.objectives.span_corruption import SpanCorruption
+from foreword.text.tokenizer import Tokenizer
+from foreword.train.step import take
+from foreword.types import Rows
+
+SENTENCE = "The cat sat on the mat."
+
+
+def rows_of(tokenizer: Tokenizer, *texts: str) -> Rows:
+    encoded = [tokenizer.encode(text) for text in texts]
+    length = max(map(len, encoded))
+    ids = np.stack([np.resize(ids, length) for ids in encoded])
+    places = np.broadcast_to(np.arange(length), ids.shape).copy()
+    return Rows(ids, np.zeros_like(ids), places, np.arange(len(ids)))
+
+
+def teach(subject: Subject, text: str, steps: int = 100) -> None:
+    """Trains the subject on one text, each step with fresh corruption."""
+    ids = subject.tokenizer.encode(text)
+    if subject.fills_in_place:
+        ids = subject.wrap(ids)
+    ids = np.tile(ids, (8, 1))
+    places = np.broadcast_to(np.arange(ids.shape[1]), ids.shape).copy()
+    model, recipe, vocab = subject.model.train(), subject.recipe, subject.vocab
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for step in range(steps):
+        rows = Rows(ids, np.zeros_like(ids), places, np.arange(8) + 8 * step)
+        example = recipe.objective.corrupt(rows, RowRng(1, rows.numbers), vocab)
+        take(
+            model,
+            optimizer,
+            [recipe.layout.arrange(example, vocab)],
+            lambda batch: recipe.objective.loss(model, batch),
+            clip=1.0,
+            dtype=torch.float32,
+            seeds=[step],
+        )
+    model.eval()
+
+
+def test_an_encoder_fills_what_it_was_taught(make_subject: Callable[..., Subject]) -> None:
+    subject = make_subject("encoder")
+    teach(subject, SENTENCE)
+    found = fill(subject, "The [MASK] sat on the [MASK].", top=3)
+    assert found.text == "The «cat» sat on the «mat»."
+    assert [len(blank) for blank in found.blanks] == [3, 3]
+    for blank in found.blanks:
+        chances = [candidate.probability for candidate in blank]
+        assert chances == sorted(chances, reverse=True) and chances[0] > 0.5
+
+
+@pytest.mark.parametrize("family", ["encoder_decoder", "prefix", "span_decoder"])
+def test_a_span_model_fills_what_it_was_taught(
+    make_subject: Callable[..., Subject], family: str
+) -> None:
+    # Rows end with a span: of seven tokens, the last two are hidden.
+    objective = SpanCorruption(rate=0.3, mean_span=2)
+    subject = make_subject(family, "t5_bias", objective=objective)
+    teach(subject, SENTENCE, steps=60)
+    found = fill(subject, "The cat sat on the [MASK]")
+    assert found.text == "The cat sat on the «mat.»"
+    assert found.blanks[0][0].probability > 0.5
+
+
+def test_fillings_of_several_blanks_stay_apart(make_subject: Callable[..., Subject]) -> None:
+    found = fill(make_subject("encoder_decoder"), "The [MASK] sat on the [MASK].")
+    assert len(found.blanks) == 2
+    for (candidate,) in found.blanks:
+        assert candidate.ids and 0 <= candidate.probability <= 1
+
+
+def test_who_cannot_fill_says_what_it_can(make_subject: Callable[..., Subject]) -> None:
+    with pytest.raises(UserError, match="foreword generate"):
+        fill(make_subject("decoder"), "The [MASK] sat.")
+    with pytest.raises(UserError, match=r"no \[MASK\]"):
+        fill(make_subject("encoder"), "The cat sat.")
+    with pytest.raises(UserError, match="64 places"):
+        fill(make_subject("encoder"), "[MASK] " + "cat " * 64)
+
+
+def test_marks_keep_the_spaces(bpe: Tokenizer, make_subject: Callable[..., Subject]) -> None:
+    subject = make_subject("encoder")
+    object.__setattr__(subject, "tokenizer", bpe)
+    ids = bpe.encode("The [MASK] sat, [MASK]ly, [MASK].", special=True)
+    blank = (Candidate((0,), "word", 1.0),)
+    assert marked(subject, ids, (blank,) * 3).text == "The «word» sat, «word»ly, «word»."
+
+
+@pytest.mark.parametrize("family", ["encoder", "decoder", "prefix", "encoder_decoder"])
+def test_samples_repeat_and_disturb_nothing(
+    make_subject: Callable[..., Subject], family: str
+) -> None:
+    subject = make_subject(family)
+    rows = rows_of(subject.tokenizer, SENTENCE, "The dog ran to the river.", "A bird sang.", "One")
+    args = (subject.model, subject.recipe, subject.tokenizer, rows, subject.device)
+    subject.model.train()
+    torch.manual_seed(1)
+    before = torch.random.get_rng_state()
+    found = samples(*args)
+    assert torch.equal(before, torch.random.get_rng_state())
+    assert subject.model.training
+    torch.manual_seed(2)
+    assert samples(*args) == found
+    assert len(found) == 3
+    assert all(set(sample) == {"prompt", "text"} and sample["prompt"] for sample in found)
+    if family == "encoder":
+        blanks = [sample["prompt"].count("[MASK]") for sample in found]
+        assert blanks == [sample["text"].count("«") for sample in found] == [3, 3, 3]
+    if family == "decoder":
+        assert found[0]["prompt"].startswith("The cat sat")
+    if family in ("prefix", "encoder_decoder"):
+        assert all("<extra_id_0>" in sample["prompt"] for sample in found)
+
+
+def test_samples_of_padding_alone(make_subject: Callable[..., Subject]) -> None:
+    subject = make_subject("decoder")
+    ids = np.zeros((1, 8), dtype=np.int64)
+    rows = Rows(ids, ids - 1, ids, np.zeros(1, dtype=np.int64))
+    args = (subject.model, subject.recipe, subject.tokenizer, rows, subject.device)
+    assert samples(*args) == []

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import foreword
+from foreword.data.prepare import PrepareSettings, prepare
+from foreword.errors import UserError
+from foreword.evaluate import heldout
+from foreword.evaluate.sampling import GREEDY
+from foreword.evaluate.subject import Subject
+from foreword.text.tokenizer import Tokenizer
+
+
+@pytest.mark.parametrize(
+    "family", ["encoder", "decoder", "prefix", "span_decoder", "encoder_decoder"]
+)
+def test_states_of_a_text_are_its_own(make_run: Callable[..., Path], family: str) -> None:
+    run = foreword.load(make_run(family, "rotary"), device="cpu")
+    texts = ["The cat sat", "A bird sang in the tree", "One"]
+    together = run.encode(texts)
+    for text, states in zip(texts, together, strict=True):
+        around = {"encoder": 2, "decoder": 1}.get(family, 2)
+        assert states.shape == (len(run.tokenizer.encode(text)) + around, 16)
+        np.testing.assert_allclose(run.encode(text), states, atol=1e-5)
+    sees_ahead = "decoder" not in family or family == "encoder_decoder"
+    assert (abs(together[0][0] - together[1][0]).max() > 1e-4) == sees_ahead
+
+
+def test_loaded_does_what_its_parts_do(make_run: Callable[..., Path]) -> None:
+    encoder = foreword.load(make_run("encoder"), device="cpu")
+    assert len(encoder.fill("The [MASK] sat.", top=2).blanks[0]) == 2
+    assert encoder.recipe.packing.length == 32
+    assert encoder.module.count_parameters() > 0
+    decoder = foreword.load(make_run("decoder"), device="cpu")
+    prompts = ["The cat", "A bird sang"]
+    texts = decoder.generate(prompts, GREEDY)
+    assert texts == [decoder.generate(prompt, GREEDY) for prompt in prompts]
+    assert len(decoder.score("The cat sat.").log_probs) == 4
+
+
+def test_a_checkpoint_folder_loads_too(make_run: Callable[..., Path]) -> None:
+    folder = make_run("decoder")
+    step = folder / "checkpoints" / "step-00000001"
+    assert (
+        foreword.load(step).score("The cat").totals == foreword.load(folder).score("The cat").totals
+    )
+    with pytest.raises(UserError, match="no such folder"):
+        foreword.load(folder / "nowhere")
+
+
+def test_importing_foreword_loads_no_torch() -> None:
+    code = "import sys, foreword; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_held_out_loss_of_a_run(
+    make_opened: Callable[..., Subject], tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    text = tmp_path / "text.txt"
+    lines = [f"The cat sat on the mat. The dog ran to the river {n}." for n in range(400)]
+    text.write_text("\n\n".join(lines), encoding="utf-8")
+    subject = make_opened("decoder")
+    run = Path(subject.name)
+    with pytest.raises(UserError, match="--file"):
+        heldout.on_run(subject, run)
+    prepare([text], tokenizer, run / "shards", PrepareSettings(heldout=0.2))
+    found = heldout.on_run(subject, run)
+    assert [one.what for one in found][1:] == ["bigram counts", "unigram counts"]
+    model, bigram, unigram = (one.loss for one in found)
+    assert bigram < unigram < model, "random weights know less than counts"
+    assert heldout.on_run(subject, run) == found
+    other = heldout.on_texts(subject, [str(text)], rows=4)
+    assert other[0].predictions <= 4 * 32
+    assert other[0].bits_per_byte is not None and other[0].bits_per_byte > 0

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import json
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foreword.errors import UserError
+from foreword.report import words
+from foreword.report.curves import Line, draw, smoothed
+from foreword.report.folder import read
+from foreword.report.page import page, write_page
+
+VOID = {"meta", "br", "img", "link", "hr", "input"}
+
+
+class Checker(HTMLParser):
+    """Tags closed in order; nothing that reaches out of the page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            assert name not in ("src", "srcset", "data") and not name.startswith("on"), name
+            if name in ("href", "xlink:href"):
+                assert value is not None and value.startswith("#")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def check(html: str) -> Checker:
+    checker = Checker()
+    checker.feed(html)
+    assert checker.open == []
+    assert not {"script", "link", "iframe", "img"} & checker.tags
+    assert "@import" not in html and "url(http" not in html
+    return checker
+
+
+def write_run(folder: Path, **files: Any) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    recipe = 'description = "Tiny: a <decoder> & more"\nlayout = "decoder"\n[model]\nkind = "x"\n'
+    (folder / "recipe.toml").write_text(recipe, encoding="utf-8")
+    for name, content in files.items():
+        path = folder / name.replace("__", "/").replace("_json", ".json")
+        path.parent.mkdir(exist_ok=True)
+        text = content if isinstance(content, str) else json.dumps(content)
+        path.write_text(text, encoding="utf-8")
+    return folder
+
+
+def metrics(steps: int = 50) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = []
+    for step in range(1, steps + 1):
+        record = {"kind": "train", "step": step, "loss": 5.0 / step, "lr": 1e-3 / step}
+        record |= {"tokens": 1024 * step, "tokens_per_second": 5e3 + step, "seconds": step / 4}
+        records.append(record | {"flops": 1e9 * step, "share_of_matmul": 0.25, "skipped": 0})
+    held = {"kind": "heldout", "step": steps, "loss": 1.2345, "perplexity": 3.4366}
+    records.append(held | {"bits_per_byte": None, "tokens": 1024 * steps, "seconds": 9.0})
+    said = [{"prompt": "The <b>[MASK]</b>", "text": "The <b>«cat»</b> </div><script>x</script>"}]
+    records.append({"kind": "samples", "step": steps, "samples": said})
+    return records
+
+
+def full_run(folder: Path) -> Path:
+    write_run(
+        folder,
+        run_json={
+            "parameters": 536064,
+            "texts": ["a<b>.txt"],
+            "machine": {"cores": 2, "gpu": None},
+        },
+        evaluations__tune_json={
+            "name": "tune-sst2",
+            "task": "classify",
+            "command": "foreword tune <x>",
+            "rows": [{"start": "<pre>", "accuracy": 0.5}, {"start": "b", "f1": None}],
+        },
+    )
+    lines = "".join(json.dumps(record) + "\n" for record in metrics())
+    (folder / "metrics.jsonl").write_text(lines + '{"kind": "train", "st', encoding="utf-8")
+    return folder
+
+
+def test_a_whole_run(tmp_path: Path) -> None:
+    path = write_page(full_run(tmp_path / "run"))
+    assert path == tmp_path / "run" / "report.html"
+    html = path.read_text(encoding="utf-8")
+    assert "svg" in check(html).tags
+    for wanted in ("1.234", "536,064 parameters", "51,200", "12 s", "5.0 × 10¹⁰", "25 %"):
+        assert wanted in html, wanted
+    assert "<mark>cat</mark>" in html
+    assert "tune &lt;x&gt;" in html and "&lt;pre&gt;" in html and "a&lt;b&gt;.txt" in html
+    assert "&lt;script&gt;" in html and "a &lt;decoder&gt; &amp; more" in html
+    assert "Could not be read: 1 of 53 lines of metrics.jsonl" in html
+    assert html.count("<table") == 2
+
+
+def test_a_page_is_the_same_twice(tmp_path: Path) -> None:
+    run = full_run(tmp_path / "run")
+    one, other = (write_page(run, tmp_path / f"{n}.html").read_bytes() for n in (1, 2))
+    assert one == other
+    assert not (run / "report.html").exists()
+
+
+def test_ids_within_a_page_are_unique(tmp_path: Path) -> None:
+    html = write_page(full_run(tmp_path / "run")).read_text(encoding="utf-8")
+    clips = re.findall(r'<clipPath id="([^"]+)"', html)
+    assert clips and len(clips) == len(set(clips))
+
+
+def test_a_run_that_has_only_begun(tmp_path: Path) -> None:
+    html = write_page(write_run(tmp_path / "run")).read_text(encoding="utf-8")
+    check(html)
+    assert "Nothing has been measured yet" in html
+    assert "run.json" in html, "what is missing is said"
+
+
+def test_odd_records_do_no_harm(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", run_json="[1]", evaluations__a_json={"rows": 3})
+    odd: list[Any] = [
+        {"kind": "train", "step": 1, "loss": None, "lr": "x"},
+        {"kind": "train"},
+        {"kind": "heldout", "step": 1, "loss": None},
+        {"kind": "samples", "step": 1, "samples": [{"prompt": None, "text": "\ud800"}]},
+        {"kind": "samples", "samples": "x"},
+        7,
+    ]
+    lines = "".join(json.dumps(record) + "\n" for record in odd)
+    (run / "metrics.jsonl").write_text(lines, encoding="utf-8")
+    check(write_page(run).read_text(encoding="utf-8"))
+    unread = read(run).unread
+    assert unread == ("1 of 6 lines of metrics.jsonl", "run.json", "a.json (it has no rows)")
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such folder"):
+        write_page(tmp_path / "nowhere")
+    with pytest.raises(UserError, match=r"no recipe\.toml"):
+        write_page(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_curves_take_the_colours_of_the_page() -> None:
+    svg = draw([Line("a", [1, 2], [3.0, math.nan]), Line("b", [1], [2.0], "second")], "step", "t")
+    assert svg.startswith("<svg viewBox") and svg.endswith("</svg>")
+    assert "var(--accent)" in svg and "var(--second)" in svg and "var(--muted)" in svg
+    assert not re.search(r"#0[0-9a-f]{5}", svg)
+
+
+def test_smoothing() -> None:
+    assert smoothed([2.0, 2.0, 2.0]) == pytest.approx([2.0, 2.0, 2.0])
+    values = smoothed([1.0, math.nan, 3.0])
+    assert values[0] == 1.0 and math.isnan(values[1]) and 1.0 < values[2] < 3.0
+
+
+@pytest.mark.parametrize(
+    ("shown", "wanted"),
+    [
+        (words.quantity(536064), "536,064"),
+        (words.quantity(109_514_298), "110 M"),
+        (words.quantity(math.nan), "–"),
+        (words.power(1.5e17), "1.5 × 10¹⁷"),
+        (words.duration(42), "42 s"),
+        (words.duration(200), "3 min 20 s"),
+        (words.duration(7500), "2 h 5 min"),
+        (words.figure(3.43), "3.430"),
+        (words.figure(376.0), "376.0"),
+        (words.figure(1234.5), "1234"),
+        (words.figure(0.0), "0"),
+        (words.cell(None), "–"),
+        (words.cell(True), "yes"),
+        (words.cell(7182), "7,182"),
+    ],
+)
+def test_numbers_for_people(shown: str, wanted: str) -> None:
+    assert shown == wanted
+
+
+def test_a_heading_is_escaped() -> None:
+    assert "<title>a &lt;b&gt;</title>" in page("a <b>", "<p>c</p>")
