@@ -79,7 +79,8 @@ def test_whole_words_are_hidden_whole() -> None:
 
 
 def test_pieces_after_a_special_token_can_be_hidden_too() -> None:
-    ids = np.full((200, 6), FIRST + 1)  # pieces that begin no word
+    ids = np.full((200, 6), FIRST)  # a piece that begins no word
+    assert not vocab().starts_word[FIRST]
     ids[:, 2] = vocab().id("[UNK]")
     documents = np.zeros_like(ids)
     positions = np.broadcast_to(np.arange(6), ids.shape)
