@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.progress import Progress, TaskID
 
 from foreword.cli import console
 from foreword.errors import UserError
 
+if TYPE_CHECKING:
+    from foreword.train.recipe import Recipe
 
-def budget_assignments(
-    hours: float | None, tokens: float | None, steps: int | None, flops: float | None
-) -> list[str]:
-    """The budget options as `--set` assignments.
+
+def with_budget(
+    recipe: Recipe,
+    hours: float | None,
+    tokens: float | None,
+    steps: int | None,
+    flops: float | None,
+) -> Recipe:
+    """The recipe with the budget that the options name, in the place of its own.
 
     Raises:
-        UserError: more than one is given.
+        UserError: more than one is given, or it is no amount.
     """
     options = {"hours": hours, "tokens": tokens, "steps": steps, "flops": flops}
     given = {name: value for name, value in options.items() if value is not None}
     if len(given) > 1:
         raise UserError(f"give one budget, not {len(given)}: {', '.join('--' + n for n in given)}")
-    return [f"train.{name}={value!r}" for name, value in given.items()]
+    if not given:
+        return recipe
+    ((name, amount),) = given.items()
+    if not math.isfinite(amount) or amount <= 0:
+        raise UserError(f"--{name}: must be positive, got {amount:g}")
+    value = math.ceil(amount) if name in ("tokens", "steps") else amount
+    none: dict[str, Any] = dict.fromkeys(("hours", "tokens", "flops"))
+    return replace(recipe, train=replace(recipe.train, **{**none, name: value}))
 
 
 def carry_on(run: Path, *, as_json: bool) -> int:
@@ -33,9 +52,13 @@ def carry_on(run: Path, *, as_json: bool) -> int:
     from foreword.train import log
     from foreword.train.run import carry_on as train
 
-    with console.progress("training") as bar:
-        watcher = Watching(bar)
-        is_done = train(run, watcher, watcher.stage, samples)
+    try:
+        with _terminated(), console.progress("training") as bar:
+            watcher = Watching(bar)
+            is_done = train(run, watcher, watcher.stage, samples)
+    except KeyboardInterrupt:
+        console.say(f"interrupted; 'foreword resume {run}' carries on")
+        return 130
     last = {r["kind"]: r for r in log.read(run)}
     if as_json:
         console.emit({"run": str(run), "done": is_done, "last": last})
@@ -44,6 +67,23 @@ def carry_on(run: Path, *, as_json: bool) -> int:
     else:
         console.say(f"stopped and saved; 'foreword resume {run}' carries on")
     return 0 if is_done else 130
+
+
+@contextmanager
+def _terminated() -> Iterator[None]:
+    """SIGTERM is like Ctrl-C, before the loop too, which then answers both in its own way."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Watching:

@@ -36,21 +36,26 @@ def pretrain(
     Without a tokenizer it trains one, without shards it makes them. Kill it at any moment;
     `foreword resume` carries on.
     """
-    from foreword.cli._watching import budget_assignments, carry_on
+    from foreword.cli._watching import carry_on, with_budget
     from foreword.errors import UserError
     from foreword.train import run as running
     from foreword.train.recipe import load_recipe
 
-    assignments = [*(assign or []), *budget_assignments(hours, tokens, steps, flops)]
-    resolved = load_recipe(recipe, assignments)
+    resolved = with_budget(load_recipe(recipe, assign or []), hours, tokens, steps, flops)
     was_there = out.exists()
-    running.start(resolved, running.Inputs((*data, *(more or [])), tokenizer), out)
+    running.require_free(out)
     try:
+        running.start(resolved, running.Inputs((*data, *(more or [])), tokenizer), out)
         return carry_on(out, as_json=json)
     except UserError:
-        if not (out / "metrics.jsonl").exists():  # nothing was trained: leave nothing half-made
-            for path in out.iterdir():
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-            if not was_there:
-                out.rmdir()
+        if out.exists() and not (out / "metrics.jsonl").exists():  # nothing was trained
+            _clear(out, keep=was_there)
         raise
+
+
+def _clear(run: Path, *, keep: bool) -> None:
+    """Leaves nothing half-made."""
+    for path in run.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if not keep:
+        run.rmdir()

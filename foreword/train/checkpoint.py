@@ -159,9 +159,13 @@ def newest(run: Path, warn: list[str] | None = None) -> Path:
     raise UserError(damaged[0] if damaged else f"{run}: holds no checkpoint")
 
 
-def prune(run: Path, keep: int, best: str | None) -> None:
-    """Deletes all checkpoints but the last `keep` and the best."""
-    for folder in all_in(run)[:-keep]:
+def prune(run: Path, keep: int, best: str | None, last: str) -> None:
+    """Deletes all checkpoints up to `last` but the `keep` last of them and the best.
+
+    One of a later step is a damaged one, which a resumed run has yet to write anew: it counts for
+    nothing, so that the whole ones before it stay.
+    """
+    for folder in [found for found in all_in(run) if found.name <= last][:-keep]:
         if folder.name != best:
             doomed = folder.with_name(f".{folder.name}.old")
             folder.replace(doomed)  # renamed first: a kill leaves no half checkpoint by its name

@@ -17,7 +17,7 @@ import torch
 from torch.optim import Optimizer
 
 from foreword.data.rng import RowRng
-from foreword.errors import TrainingStoppedError
+from foreword.errors import TrainingStoppedError, UserError
 from foreword.nn.model import Model
 from foreword.train import checkpoint, flops, log
 from foreword.train.budget import Budget, Spent
@@ -129,6 +129,7 @@ class Loop:
 
         Raises:
             TrainingStoppedError: several steps in a row were not finite.
+            UserError: the disk is full, or the memory of the device.
         """
         spent = self.progress.spent
         self._began = time.monotonic() - spent.seconds
@@ -143,6 +144,11 @@ class Loop:
                 while self.budget.progress(spent) < 1 and not self._stop.is_set():
                     self._step(next(batches))
                 self._save()
+        except torch.OutOfMemoryError as error:
+            raise UserError(
+                f"the {self.device.type}'s memory ran out; use --set train.micro_batch="
+                f"{max(1, self.feed.micro_batch // 2)} or less"
+            ) from error
         finally:
             batches.close()
         return self.budget.progress(spent) >= 1
@@ -269,7 +275,7 @@ class Loop:
         spent.seconds = time.monotonic() - self._began
         folder = self.run / "checkpoints" / checkpoint.name_of(spent.steps)
         checkpoint.save(folder, self.model, self.optimizer, self.progress.dump())
-        checkpoint.prune(self.run, self.recipe.train.keep, self.progress.best)
+        checkpoint.prune(self.run, self.recipe.train.keep, self.progress.best, folder.name)
         self._saved_step, self._saved_at = spent.steps, time.monotonic()
 
     @contextmanager

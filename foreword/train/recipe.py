@@ -63,9 +63,20 @@ class TrainSettings:
     patience: int = 5
 
     def __post_init__(self) -> None:
-        for name in ("batch", "steps", "evaluations", "checkpoints", "keep", "heldout_rows"):
+        for name in (
+            "batch",
+            "steps",
+            "evaluations",
+            "checkpoints",
+            "keep",
+            "heldout_rows",
+            "patience",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
+        for name in ("batch_tokens", "micro_batch", "clip"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}: must not be negative, got {getattr(self, name)}")
         for name in ("tokens", "flops", "hours"):
             value = getattr(self, name)
             if value is not None and value <= 0:

@@ -9,19 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import platform
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 
-import foreword
 from foreword import atomic
 from foreword.data.prepare import Prepared, prepare
 from foreword.data.reading import find_files, read_documents
@@ -35,6 +29,7 @@ from foreword.train.device import choose_device, choose_precision, describe
 from foreword.train.feed import Feed
 from foreword.train.loop import Loop, Watcher
 from foreword.train.opened import read_recipe
+from foreword.train.origin import origin
 from foreword.train.recipe import Recipe
 from foreword.types import Rows, Vocab
 
@@ -86,27 +81,34 @@ def start(recipe: Recipe, inputs: Inputs, run: Path) -> None:
     Raises:
         UserError: the folder already holds something, or there is no such text.
     """
-    if run.exists() and (not run.is_dir() or any(run.iterdir())):
-        what = "already holds a run" if (run / "recipe.toml").exists() else "is not empty"
-        hint = f"; 'foreword resume {run}' carries on with it" if "run" in what else ""
-        raise UserError(f"{run}: {what}{hint}; choose another --out")
+    require_free(run)
     texts = tuple(str(Path(text).resolve()) for text in inputs.texts)
     if not is_prepared(texts):
         find_files(texts)
     tokenizer = str(Path(inputs.tokenizer).resolve()) if inputs.tokenizer else None
     if tokenizer is not None:
         Tokenizer.load(tokenizer)
-    atomic.write_text(run / "recipe.toml", recipe.dumps())
-    provenance = {
-        "foreword": foreword.__version__,
-        "commit": _commit(),
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine(),
-        "texts": list(texts),
-        "tokenizer": tokenizer,
-        "command": " ".join(["foreword", *sys.argv[1:]]),
-    }
+    provenance = {**origin(), "texts": list(texts), "tokenizer": tokenizer}
     atomic.write_text(run / "run.json", json.dumps(provenance, indent=1) + "\n")
+    atomic.write_text(run / "recipe.toml", recipe.dumps())
+
+
+def require_free(run: Path) -> None:
+    """Makes sure that a run can begin in the folder `run`; one killed as it began does not count.
+
+    Raises:
+        UserError: it cannot.
+    """
+    if run.is_file():
+        raise UserError(f"{run}: is a file; choose another --out")
+    if (run / "recipe.toml").exists():
+        raise UserError(
+            f"{run}: already holds a run; 'foreword resume {run}' carries on with it, or choose "
+            "another --out"
+        )
+    begun = {"run.json", ".run.json.part", ".recipe.toml.part"}  # `start` writes the recipe last
+    if run.exists() and {path.name for path in run.iterdir()} - begun:
+        raise UserError(f"{run}: is not empty; choose another --out")
 
 
 def carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None = None) -> bool:
@@ -119,11 +121,15 @@ def carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None 
         UserError: bad text, an impossible recipe, a full disk; TrainingStoppedError.
     """
     recipe = read_recipe(run)
+    has_begun = bool(checkpoint.all_in(run))
     tokenizer, prepared = corpus(recipe, run, stage)
+    if has_begun:
+        _require_same_text(run, prepared)
     ready = make_ready(recipe, tokenizer, prepared)
     if ready.recipe != recipe:
         atomic.write_text(run / "recipe.toml", ready.recipe.dumps())
     _note_data(run, prepared, ready)
+    watcher.note(describe_text(prepared))
     watcher.note(describe_run(ready))
     loop = Loop(
         run,
@@ -136,7 +142,7 @@ def carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None 
         _bytes_per_token(ready, prepared),
         _Looking(watcher, ready, samples),
     )
-    if checkpoint.all_in(run):
+    if has_begun:
         notes: list[str] = []
         newest = checkpoint.newest(run, notes)
         for note in notes:
@@ -157,10 +163,13 @@ def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared
         prepared = Prepared.load(Path(texts[0]))
         given = given or str(prepared.tokenizer)
     tokenizer = _tokenizer(recipe, run, texts, given, stage)
+    made = run / "shards"
+    if checkpoint.all_in(run) and is_prepared([str(made)]):
+        return tokenizer, Prepared.load(made)  # the run's own; the text may be gone by now
     if not is_prepared(texts):
         progress = stage("cutting text into tokens")
         prepared = prepare(
-            texts, tokenizer, run / "shards", recipe.prepare, read=recipe.read, progress=progress
+            texts, tokenizer, made, recipe.prepare, read=recipe.read, progress=progress
         )
         stage("reusing the token shards made before" if prepared.reused else "token shards made")
     elif prepared.manifest["tokenizer"]["fingerprint"] != tokenizer.fingerprint:
@@ -259,6 +268,24 @@ def compile_blocks(model: Model) -> None:
             module.compile()
 
 
+def describe_text(prepared: Prepared) -> str:
+    """One line on what was read, and on whatever of it was not as it should be."""
+    train, heldout = prepared.counts["train"], prepared.counts["heldout"]
+    read = prepared.manifest["read"]["counts"]
+    odd = {
+        "unknown tokens": train.unknown + heldout.unknown,
+        "empty documents": read["empty_documents"],
+        "empty files": read["empty_files"],
+        "bytes replaced": read["replaced_bytes"],
+        "files not read": sum(read["skipped"].values()),
+    }
+    return (
+        f"{train.documents + heldout.documents:,} documents: {train.tokens:,} tokens to train on, "
+        f"{heldout.tokens:,} held out"
+        + "".join(f"; {count:,} {what}" for what, count in odd.items() if count)
+    )
+
+
 def describe_run(ready: Ready) -> str:
     """One line on what is about to run."""
     recipe, precision = ready.recipe, ready.recipe.train.precision
@@ -279,6 +306,16 @@ def _bytes_per_token(ready: Ready, prepared: Prepared) -> float | None:
     batch = next(iter(ready.heldout.heldout(1)))
     predicts_all = batch.source is None and float(batch.weights.mean()) > 0.9
     return prepared.heldout_bytes_per_token if predicts_all else None
+
+
+def _require_same_text(run: Path, prepared: Prepared) -> None:
+    """A run goes on with the text that it began with, or not at all."""
+    before = json.loads((run / "run.json").read_text(encoding="utf-8")).get("data")
+    if before is not None and before["fingerprint"] != prepared.fingerprint:
+        raise UserError(
+            f"{prepared.folder}: the text has changed since the run began; put it back as it was, "
+            "or begin a new run"
+        )
 
 
 def _note_data(run: Path, prepared: Prepared, ready: Ready) -> None:
@@ -318,38 +355,3 @@ class _Looking:
             return self._samples(ready.model, ready.recipe, ready.tokenizer, rows, ready.device)
         finally:
             ready.model.train()
-
-
-def machine() -> dict[str, Any]:
-    """The machine, without its name or address."""
-    facts: dict[str, Any] = {
-        "system": platform.system(),
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-    }
-    if torch.cuda.is_available():
-        facts["gpu"] = torch.cuda.get_device_name()
-    return facts
-
-
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-def _commit() -> str | None:
-    """The commit of Foreword's own source, where it runs from a checkout."""
-    git = shutil.which("git")
-    root = Path(foreword.__file__).parent.parent
-    if git is None or not (root / ".git").exists():
-        return None
-    done = subprocess.run(
-        [git, "-C", str(root), "rev-parse", "--short", "HEAD"], capture_output=True, text=True
-    )
-    return done.stdout.strip() or None

@@ -51,7 +51,7 @@ def _field(line: str, field: str, where: str) -> str:
     if field not in record:
         raise UserError(
             f"{where}: no field '{field}'; its fields are: {', '.join(record) or 'none'}; "
-            "name the one that holds the text with --field"
+            "name the one that holds the text with --field (--set read.field=NAME)"
         )
     text = record[field]
     if text is None:
@@ -59,6 +59,6 @@ def _field(line: str, field: str, where: str) -> str:
     if not isinstance(text, str):
         raise UserError(
             f"{where}: field '{field}' is not text but {type(text).__name__}; "
-            "name the one that holds the text with --field"
+            "name the one that holds the text with --field (--set read.field=NAME)"
         )
     return text

@@ -60,7 +60,7 @@ def _check(schema: Any, source: Source) -> None:
     if field not in schema.names:
         raise UserError(
             f"{path}: no column '{field}'; its columns are: {', '.join(schema.names)}; "
-            "name the one that holds the text with --field"
+            "name the one that holds the text with --field (--set read.field=NAME)"
         )
     kind = schema.field(field).type
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -68,7 +68,7 @@ def _check(schema: Any, source: Source) -> None:
     if not (is_text or pa.types.is_string_view(value)):
         raise UserError(
             f"{path}: column '{field}' is not text but {kind}; "
-            "name the one that holds the text with --field"
+            "name the one that holds the text with --field (--set read.field=NAME)"
         )
 
 

@@ -1,0 +1,313 @@
+"""`foreword check`: what a run will take and what it will see, before any training."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foreword.cli import console
+from foreword.cli._looking import Json
+
+if TYPE_CHECKING:
+    from foreword.data.prepare import Prepared
+    from foreword.train.estimate import Estimate
+    from foreword.train.preview import Piece, Shown
+    from foreword.train.recipe import Recipe
+    from foreword.train.run import Ready, Stage
+
+SAMPLE_BYTES = 20_000_000  # of text: enough for a tokenizer and a batch, and read in seconds
+COLOURS = {
+    "masked": "black on bright_yellow",
+    "random": "black on bright_red",
+    "kept": "black on bright_cyan",
+    "sentinel": "black on bright_magenta",
+    "special": "blue",
+    "first": "black on bright_green",
+    "predicted": "green",
+    "unscored": "dim",
+    "plain": "",
+}
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was made ready and found.
+
+    Attributes:
+        ready: as training gets it.
+        estimate: what the run takes.
+        rows: some rows of the first batch.
+        data: counts of the text.
+    """
+
+    ready: Ready
+    estimate: Estimate
+    rows: list[Shown]
+    data: dict[str, Any]
+
+
+def check(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name (bert_mini) or a .toml file.")],
+    data: Annotated[
+        list[str],
+        typer.Option("--data", help="Files, folders or globs; or a folder that prepare wrote."),
+    ],
+    more: Annotated[
+        list[str] | None, typer.Argument(help="More text, as a shell's glob gives it.")
+    ] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="A tokenizer folder; without it one is trained.")
+    ] = None,
+    assign: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting: model.layers=6.")
+    ] = None,
+    hours: Annotated[float | None, typer.Option(help="Budget in hours.")] = None,
+    tokens: Annotated[float | None, typer.Option(help="Budget in tokens.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Budget in steps.")] = None,
+    flops: Annotated[float | None, typer.Option(help="Budget in FLOPs.")] = None,
+    rows: Annotated[int, typer.Option(min=0, help="Rows of the first batch to show.")] = 2,
+    places: Annotated[int, typer.Option(min=1, help="Tokens of each row to show.")] = 96,
+    json: Json = False,
+) -> None:
+    """Say what a run takes in memory, time and text, and show a batch decoded.
+
+    Nothing is trained or kept. Of large texts the first 20 MB are read.
+    """
+    from foreword.cli._watching import Watching, with_budget
+    from foreword.train.recipe import load_recipe
+
+    resolved = with_budget(load_recipe(recipe, assign or []), hours, tokens, steps, flops)
+    with console.progress("checking") as bar, tempfile.TemporaryDirectory() as folder:
+        watching = Watching(bar)
+        found = _check(
+            resolved,
+            (*data, *(more or [])),
+            tokenizer,
+            Path(folder),
+            watching.stage,
+            (rows, places),
+        )
+    if json:
+        console.emit(_document(found))
+    else:
+        _show(found)
+
+
+def _check(
+    recipe: Recipe,
+    texts: Sequence[str],
+    tokenizer: str | None,
+    folder: Path,
+    stage: Stage,
+    shown: tuple[int, int],
+) -> Checked:
+    from foreword.errors import UserError
+    from foreword.train import run as running
+    from foreword.train.estimate import estimate
+    from foreword.train.preview import preview
+
+    share, counts = 1.0, None
+    if not running.is_prepared(texts):
+        stage("reading the text")
+        share, counts = _sample(texts, recipe, folder / "sample.jsonl")
+        texts = [str(folder / "sample.jsonl")]
+        recipe = replace(recipe, read=type(recipe.read)())
+    run = folder / "run"
+    running.start(recipe, running.Inputs(tuple(texts), tokenizer), run)
+    try:
+        made, prepared = running.corpus(recipe, run, stage)
+        ready = running.make_ready(recipe, made, prepared)
+    except UserError as error:
+        part = f"the first {SAMPLE_BYTES / 1e6:.0f} MB of the text: " if share < 1 else ""
+        raise UserError(part + str(error).replace(f"{run}/", "")) from error
+    rows = preview(ready.feed, made, *shown)
+    stage("taking a few steps")
+    return Checked(ready, estimate(ready, share), rows, _data(ready, prepared, share, counts))
+
+
+def _sample(texts: Sequence[str], recipe: Recipe, file: Path) -> tuple[float, dict[str, Any]]:
+    """Writes the beginning of the text to `file`; returns how much of all that is, and counts."""
+    import json as jsons
+
+    from foreword.data.reading import ReadCounts, find_files, read_documents
+
+    counts = ReadCounts()
+    files = find_files(texts, counts)
+    total = sum(path.stat().st_size for path in files)
+    kept, share = 0, 1.0
+    with file.open("w", encoding="utf-8") as out:
+        for document in read_documents(files, recipe.read, counts):
+            text = document.text
+            if kept + len(text) > SAMPLE_BYTES:
+                text = text[: SAMPLE_BYTES - kept]
+                share = max(counts.bytes_read, kept + len(text)) / max(total, 1)
+            kept += len(text)
+            out.write(jsons.dumps({"text": text}) + "\n")
+            if share < 1 or kept >= SAMPLE_BYTES:
+                break
+    return min(share, 1.0), asdict(counts)
+
+
+def _data(
+    ready: Ready, prepared: Prepared, share: float, counts: dict[str, Any] | None
+) -> dict[str, Any]:
+    read = counts or prepared.manifest["read"]["counts"]
+    return {
+        "tokens": round(prepared.counts["train"].tokens / share),
+        "heldout_tokens": round(prepared.counts["heldout"].tokens / share),
+        "unknown_tokens": prepared.counts["train"].unknown,
+        "share_read": share,
+        "vocab": ready.vocab.size,
+        "rows_per_step": ready.recipe.rows_per_step,
+        "row_length": ready.recipe.packing.length,
+        "counts": read,
+    }
+
+
+def _document(found: Checked) -> dict[str, Any]:
+    """All that was found, for scripts."""
+    from foreword.train.device import describe
+
+    estimate, train = found.estimate, found.ready.recipe.train
+    return {
+        "parameters": {**estimate.parameters, "total": sum(estimate.parameters.values())},
+        "memory_bytes": {**asdict(estimate.memory), "total": estimate.memory.total},
+        "flops": {
+            "per_step": estimate.flops_per_step,
+            "total": estimate.flops_per_step * estimate.steps,
+        },
+        "seconds": {
+            "per_step": estimate.seconds_per_step,
+            "total": estimate.seconds_per_step * estimate.steps,
+            "rows_timed": estimate.rows_timed,
+        },
+        "steps": estimate.steps,
+        "tokens_per_step": estimate.tokens_per_step,
+        "epochs": estimate.epochs,
+        "first_loss": estimate.first_loss,
+        "guessing_loss": math.log(found.ready.vocab.size),
+        "micro_batch": train.micro_batch,
+        "precision": train.precision,
+        "computed_on": describe(found.ready.device),
+        "data": found.data,
+        "batch": [asdict(row) for row in found.rows],
+    }
+
+
+def _show(found: Checked) -> None:
+    estimate, data, memory = found.estimate, found.data, found.estimate.memory
+    document = _document(found)
+    total = document["parameters"]["total"]
+    part_words = ", ".join(f"{name} {count:,}" for name, count in estimate.parameters.items())
+    micro = found.ready.recipe.train.micro_batch
+    console.facts(
+        {
+            "parameters": f"{total:,}: {part_words}; vocabulary {data['vocab']:,}",
+            "memory": f"{_size(memory.total)} of {_size(memory.there_is)}: weights "
+            f"{_size(memory.weights)}, gradients {_size(memory.gradients)}, optimizer "
+            f"{_size(memory.optimizer)}, activations {_size(memory.activations)}",
+            "": f"(activations: what backward needs of a micro-batch of {micro} rows, counted "
+            f"tensor by tensor on {estimate.rows_timed})",
+            "compute": f"{estimate.flops_per_step:.3g} FLOPs a step, "
+            f"{document['flops']['total']:.3g} in all",
+            "time": f"{estimate.seconds_per_step:.3g} s a step, "
+            f"{_duration(document['seconds']['total'])} in all, in {document['precision']} on "
+            f"{document['computed_on']}",
+            " ": f"(3 steps timed after 2 to warm up, of {estimate.rows_timed} of "
+            f"{data['rows_per_step']} rows; without evaluations and checkpoints)",
+            "budget": f"{estimate.steps:,} steps of {estimate.tokens_per_step:,.0f} tokens: "
+            f"{estimate.epochs:,.3g} epochs",
+            "text": _text(data),
+            "first loss": f"{estimate.first_loss:.3f} nats; guessing gives "
+            f"{document['guessing_loss']:.3f}",
+        }
+    )
+    for number, row in enumerate(found.rows, 1):
+        console.out.print(f"\nrow {number} of {data['rows_per_step']}", style="bold")
+        _lines(row)
+    if found.rows:
+        _legend(found.rows)
+
+
+def _text(data: dict[str, Any]) -> str:
+    about, counts = ("about " if data["share_read"] < 1 else ""), data["counts"]
+    said = (
+        f"{about}{data['tokens']:,} tokens to train on, {about}{data['heldout_tokens']:,} held out"
+    )
+    if about:
+        said += f" (judged by the first {data['share_read']:.2%} of it)"
+    odd = {
+        "unknown tokens": data["unknown_tokens"],
+        "empty documents": counts["empty_documents"],
+        "empty files": counts["empty_files"],
+        "bytes replaced": counts["replaced_bytes"],
+        "files not read": sum(counts["skipped"].values()),
+    }
+    return said + "".join(f"; {count:,} {what}" for what, count in odd.items() if count)
+
+
+def _lines(row: Shown) -> None:
+    """Source, then inputs with the target of each beneath it, wrapped to the console's width."""
+    from rich.text import Text
+
+    def write(label: str, pieces: Sequence[Piece], widths: Sequence[int]) -> None:
+        line = Text(f"{label:<8}")
+        for piece, width in zip(pieces, widths, strict=True):
+            line.append(piece.text, style=COLOURS[piece.mark])
+            line.append(" " * (width - _width(piece) + 1))
+        line.rstrip()
+        console.out.print(line)
+
+    for start, end in _cuts([_width(piece) for piece in row.source]):
+        write("source", row.source[start:end], [_width(piece) for piece in row.source[start:end]])
+    widths = [max(map(_width, pair)) for pair in zip(row.inputs, row.targets, strict=True)]
+    for start, end in _cuts(widths):
+        write("input", row.inputs[start:end], widths[start:end])
+        write("target", row.targets[start:end], widths[start:end])
+
+
+def _cuts(widths: Sequence[int]) -> list[tuple[int, int]]:
+    """Where lines begin and end that hold cells of these widths."""
+    room, cuts, start, used = console.out.width - 8, [], 0, 0
+    for n, width in enumerate(widths):
+        if n > start and used + width + 1 > room:
+            cuts.append((start, n))
+            start, used = n, 0
+        used += width + 1
+    return [*cuts, (start, len(widths))] if widths else []
+
+
+def _width(piece: Piece) -> int:
+    from rich.cells import cell_len
+
+    return cell_len(piece.text)
+
+
+def _legend(rows: Sequence[Shown]) -> None:
+    from rich.text import Text
+
+    from foreword.train.preview import MEANING
+
+    used = {p.mark for row in rows for part in (row.source, row.inputs, row.targets) for p in part}
+    line = Text("\n")
+    for mark, meaning in MEANING.items():
+        if mark in used and mark != "plain":
+            line.append(f" {mark} ", style=COLOURS[mark]).append(f" {meaning}   ")
+    console.out.print(line)
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
+
+
+def _duration(seconds: float) -> str:
+    for unit, name in ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes")):
+        if seconds >= 1.5 * unit:
+            return f"{seconds / unit:,.1f} {name}"
+    return f"{seconds:.1f} s"

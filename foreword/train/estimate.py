@@ -1,0 +1,229 @@
+"""What a run will take, measured before it begins: parameters, memory, operations, time."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+import torch
+from torch import nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.optim import Optimizer
+
+from foreword.train import flops
+from foreword.train.budget import Budget
+from foreword.train.device import autocast
+from foreword.train.feed import count_tokens
+from foreword.train.run import Ready, compile_blocks
+from foreword.train.step import take
+from foreword.types import Batch, Loss
+
+WARM_STEPS, TIMED_STEPS = 2, 3
+STEP_SECONDS = 1.5  # a step that would take longer is timed on fewer rows
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes that training holds at once.
+
+    Attributes:
+        weights: of the model, in float32.
+        gradients: as many.
+        optimizer: its state, as it is after a step.
+        activations: what backward needs of one micro-batch.
+        there_is: on the device.
+    """
+
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+    there_is: int
+
+    @property
+    def total(self) -> int:
+        """All four together."""
+        return self.weights + self.gradients + self.optimizer + self.activations
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run will take.
+
+    Attributes:
+        parameters: by part of the model; a shared one counts where it is met first.
+        memory: in bytes.
+        first_loss: nats per prediction before anything is learned; a sound model guesses, so it
+            is near the logarithm of the vocabulary.
+        tokens_per_step: read by the model, source and target.
+        flops_per_step: counted, operation by operation.
+        seconds_per_step: measured, without evaluations and checkpoints.
+        rows_timed: of how many rows the steps were that were timed.
+        steps: of the whole budget.
+        epochs: how often the text is read in them.
+    """
+
+    parameters: Mapping[str, int]
+    memory: Memory
+    first_loss: float
+    tokens_per_step: float
+    flops_per_step: float
+    seconds_per_step: float
+    rows_timed: int
+    steps: int
+    epochs: float
+
+
+def estimate(ready: Ready, share: float = 1.0) -> Estimate:
+    """Takes a few steps and says what all of them will take; the model is spent afterwards.
+
+    A step too long for this machine is measured on fewer rows and scaled up.
+
+    Args:
+        ready: as training gets it.
+        share: how much of the text it holds, where it holds a part.
+    """
+    recipe, model = ready.recipe, ready.model
+    model.train()
+
+    def loss_of(batch: Batch) -> Loss:
+        return recipe.objective.loss(model, batch)
+
+    rows = _rows_to_time(ready, loss_of)
+    batch = ready.feed.batch(np.arange(rows), recipe.train.seed)
+    scale = recipe.rows_per_step / rows
+    flops_per_step = flops.count(model, batch, loss_of) * scale
+    activations = _activations(ready, batch, loss_of) * min(recipe.train.micro_batch / rows, scale)
+    parameters = count_by_part(model)
+    if recipe.train.compile == "on":
+        compile_blocks(model)
+    optimizer = recipe.optimizer.build(model)
+    first_loss, seconds = _time(ready, optimizer, batch, loss_of)
+    weights = _bytes(model.parameters())
+    memory = Memory(
+        weights=weights,
+        gradients=weights,
+        optimizer=_bytes(v for state in optimizer.state.values() for v in state.values()),
+        activations=round(activations),
+        there_is=memory_of(ready.device),
+    )
+    tokens_per_step = count_tokens(batch) * scale
+    steps = steps_of(Budget.of(recipe.train), tokens_per_step, flops_per_step, seconds)
+    rows_per_epoch = ready.feed.packed.rows_per_epoch / share
+    return Estimate(
+        parameters,
+        memory,
+        first_loss,
+        tokens_per_step,
+        flops_per_step,
+        seconds,
+        rows,
+        steps,
+        steps * recipe.rows_per_step / rows_per_epoch,
+    )
+
+
+def count_by_part(model: nn.Module) -> dict[str, int]:
+    """Parameters of the embedding, of each stack and of the heads; shared ones count once."""
+    backbone, heads = model.get_submodule("backbone"), model.get_submodule("heads")
+    seen: set[nn.Parameter] = set()
+    counts = {}
+    for name, part in (*backbone.named_children(), ("heads", heads)):
+        new = set(part.parameters()) - seen
+        counts[name] = sum(p.numel() for p in new)
+        seen |= new
+    return counts
+
+
+def steps_of(budget: Budget, tokens: float, operations: float, seconds: float) -> int:
+    """How many steps a budget pays for, at so many tokens, FLOPs and seconds each."""
+    price = {"steps": 1.0, "tokens": tokens, "flops": operations, "hours": seconds / 3600}
+    return max(1, math.ceil(budget.amount / price[budget.unit] - 1e-9))
+
+
+def memory_of(device: torch.device) -> int:
+    """Bytes of memory that the device has."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _rows_to_time(ready: Ready, loss_of: Callable[[Batch], Loss]) -> int:
+    """A micro-batch, or as many rows of it as make a step of bearable length."""
+    seconds = math.inf
+    one = ready.feed.batch(np.arange(1), ready.recipe.train.seed).to(ready.device)
+    for _ in range(2):
+        start = time.perf_counter()
+        with autocast(ready.device, ready.dtype):
+            loss = loss_of(one)
+        loss.total.backward()  # type: ignore[no-untyped-call]
+        _wait(ready.device)
+        seconds = min(seconds, time.perf_counter() - start)
+    ready.model.zero_grad(set_to_none=True)
+    return min(ready.recipe.train.micro_batch, max(1, int(STEP_SECONDS / seconds)))
+
+
+def _activations(ready: Ready, batch: Batch, loss_of: Callable[[Batch], Loss]) -> int:
+    """Bytes of all tensors that forward keeps for backward, each storage once."""
+    kept: dict[int, int] = {}
+    own = {p.untyped_storage().data_ptr() for p in ready.model.parameters()}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    on_device = batch.to(ready.device)
+    with saved_tensors_hooks(keep, lambda tensor: tensor), autocast(ready.device, ready.dtype):
+        loss_of(on_device)
+    return sum(kept.values())
+
+
+def _time(
+    ready: Ready, optimizer: Optimizer, batch: Batch, loss_of: Callable[[Batch], Loss]
+) -> tuple[float, float]:
+    """The loss of the first step, and the seconds of a whole one.
+
+    Forward and backward grow with the rows; the optimizer's update does not, and is timed alone.
+    """
+    train = ready.recipe.train
+    times, losses = [], []
+    for _ in range(WARM_STEPS + TIMED_STEPS):
+        start = time.perf_counter()
+        result = take(
+            ready.model,
+            optimizer,
+            [batch],
+            loss_of,
+            clip=train.clip,
+            dtype=ready.dtype,
+            seeds=[train.seed],
+        )
+        _wait(ready.device)
+        times.append(time.perf_counter() - start)
+        losses.append(result.loss)
+    for parameter in ready.model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    start = time.perf_counter()
+    for _ in range(TIMED_STEPS):
+        optimizer.step()
+    _wait(ready.device)
+    update = (time.perf_counter() - start) / TIMED_STEPS
+    step = median(times[WARM_STEPS:])
+    pieces = ready.recipe.rows_per_step / len(batch.ids)
+    return losses[0], max(step - update, 0.0) * pieces + update
+
+
+def _bytes(tensors: Iterable[torch.Tensor]) -> int:
+    return sum(tensor.nbytes for tensor in tensors)
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,62 @@
+"""Where a run came from: the software, the machine, the moment, the command."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import foreword
+
+
+def origin() -> dict[str, Any]:
+    """What `run.json` begins with."""
+    return {
+        "foreword": foreword.__version__,
+        "commit": _commit(),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "command": " ".join(["foreword", *sys.argv[1:]]),
+    }
+
+
+def machine() -> dict[str, Any]:
+    """The machine, without its name or address."""
+    facts: dict[str, Any] = {
+        "system": platform.system(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+    if torch.cuda.is_available():
+        facts["gpu"] = torch.cuda.get_device_name()
+    return facts
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _commit() -> str | None:
+    """The commit of Foreword's own source, where it runs from a checkout."""
+    git = shutil.which("git")
+    root = Path(foreword.__file__).parent.parent
+    if git is None or not (root / ".git").exists():
+        return None
+    done = subprocess.run(
+        [git, "-C", str(root), "rev-parse", "--short", "HEAD"], capture_output=True, text=True
+    )
+    return done.stdout.strip() or None
