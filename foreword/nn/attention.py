@@ -117,6 +117,12 @@ def attend(
         score_mod = None if bias is None else add_bias
         out: Tensor = _flex()(q, k, v, score_mod, pattern.block, scale)
         return out
+    if pattern.dense is not None and pattern.dense.requires_grad:
+        # No fused kernel differentiates what is added to the scores, and SDPA's fallback makes
+        # several passes more than this.
+        scores = (q if scale == 1 else q * scale) @ k.transpose(-2, -1)
+        weights = torch.softmax(scores.add_(pattern.dense), -1)
+        return F.dropout(weights, dropout) @ v
     return F.scaled_dot_product_attention(
         q, k, v, pattern.dense, dropout, is_causal=pattern.is_causal, scale=scale
     )
