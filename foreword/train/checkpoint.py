@@ -167,6 +167,7 @@ def prune(run: Path, keep: int, best: str | None, last: str) -> None:
     """
     for folder in [found for found in all_in(run) if found.name <= last][:-keep]:
         if folder.name != best:
-            doomed = folder.with_name(f".{folder.name}.old")
-            folder.replace(doomed)  # renamed first: a kill leaves no half checkpoint by its name
-            shutil.rmtree(doomed, ignore_errors=True)
+            # Renamed first: a kill leaves no half checkpoint by its name.
+            folder.replace(folder.with_name(f".{folder.name}.old"))
+    for left in (run / "checkpoints").glob(".step-*"):  # by this, or by a kill before
+        shutil.rmtree(left, ignore_errors=True)

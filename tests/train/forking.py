@@ -1,0 +1,101 @@
+"""Commands in processes of their own, to be killed: forked from one that has imported all.
+
+Run as a program it reads a command a line, forks a child that runs it, and writes the child's id
+and then its status.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+class Commands:
+    """Runs commands one at a time."""
+
+    def __init__(self) -> None:
+        self._server = subprocess.Popen(
+            [sys.executable, "-m", "tests.train.forking"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+        assert self._line() == "ready"
+
+    def start(self, words: list[str], said: Path, largest_file: int = 0) -> int:
+        """Starts a command and returns its process's id.
+
+        Args:
+            words: after `foreword`.
+            said: gets all that it prints.
+            largest_file: bytes that a file may have, as on a disk that is full; 0 for any.
+        """
+        assert self._server.stdin is not None
+        order = {"words": words, "said": str(said), "largest_file": largest_file}
+        self._server.stdin.write(json.dumps(order) + "\n")
+        self._server.stdin.flush()
+        return int(self._line())
+
+    def wait(self) -> int:
+        """The status of the command started last; negative for a signal."""
+        return int(self._line())
+
+    def run(self, words: list[str], said: Path, largest_file: int = 0) -> int:
+        """Starts a command and waits for it."""
+        self.start(words, said, largest_file)
+        return self.wait()
+
+    def close(self) -> None:
+        """Ends the server."""
+        self._server.communicate()
+
+    def _line(self) -> str:
+        assert self._server.stdout is not None
+        return self._server.stdout.readline().strip()
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Waits, but not for ever."""
+    end = time.monotonic() + seconds
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.002)
+
+
+def serve() -> None:
+    """Answers until the input ends."""
+    import torch
+
+    from foreword.cli.main import run
+
+    torch.set_num_threads(1)
+    answers = os.fdopen(os.dup(1), "w")
+    answers.write("ready\n")
+    answers.flush()
+    for line in sys.stdin:
+        order = json.loads(line)
+        child = os.fork()
+        if not child:
+            with Path(order["said"]).open("a") as said:
+                os.dup2(said.fileno(), 1)
+                os.dup2(said.fileno(), 2)
+            if order["largest_file"]:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (order["largest_file"],) * 2)
+            status = run(order["words"])
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+        answers.write(f"{child}\n")
+        answers.flush()
+        answers.write(f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,153 @@
+"""Tiny runs of every family, begun, stopped, broken and compared."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from foreword import config
+from foreword.train import checkpoint, log
+from foreword.train import run as running
+from foreword.train.recipe import Recipe
+
+WORDS = ["the", "a", "cat", "dog", "bird", "river", "house", "tree", "sat", "ran", "sang", "saw", "went", "slept", "on", "in", "under", "over", "near", "big", "small", "red", "blue", "cold", "deep", "old", "new"]
+
+# name: model, objective, layout
+FAMILIES = {
+    "encoder": ("transformer", "masked", "encoder"),
+    "decoder": ("transformer", "causal", "decoder"),
+    "span_decoder": ("transformer", "span_corruption", "decoder"),
+    "prefix": ("transformer", "span_corruption", "prefix"),
+    "encoder_decoder": ("encoder_decoder", "span_corruption", "encoder_decoder"),
+}
+AROUND = {"masked": {"before": "[CLS]", "after": "[SEP]"}}
+
+
+def write_text(folder: Path, files: int = 6, seed: int = 1) -> Path:
+    """A few files of made-up sentences."""
+    draw = random.Random(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    for n in range(files):
+        lines = [" ".join(draw.choices(WORDS, k=draw.randint(3, 9))) + "." for _ in range(40)]
+        (folder / f"{n}.txt").write_text("\n".join(lines), encoding="utf-8")
+    return folder
+
+
+def table(family: str = "decoder", **train: Any) -> dict[str, Any]:
+    """A tiny recipe as a table, with dropout."""
+    model, objective, layout = FAMILIES[family]
+    causal = {"is_causal": layout == "decoder"} if model == "transformer" else {}
+    around = AROUND.get(objective, {"after": "</s>"})
+    return {
+        "model": {
+            "kind": model,
+            "d_model": 16,
+            "layers": 2,
+            "heads": 2,
+            "dropout": 0.1,
+            "attention_dropout": 0.1,
+            "position": {"kind": "rotary"},
+            **causal,
+        },
+        "objective": {"kind": objective},
+        "layout": {"kind": layout},
+        "packing": {"kind": "documents", "length": 16, **around},
+        "tokenizer": {"kind": "word", "min_count": 1},
+        "read": {"documents": "line"},
+        "prepare": {"heldout": 0.1},
+        "train": {
+            "batch": 4,
+            "micro_batch": 2,
+            "steps": 12,
+            "evaluations": 3,
+            "checkpoints": 4,
+            "heldout_rows": 6,
+            "device": "cpu",
+            "precision": "fp32",
+            **train,
+        },
+    }
+
+
+def recipe(family: str = "decoder", **train: Any) -> Recipe:
+    """A tiny recipe."""
+    return build(table(family, **train))
+
+
+def build(made: dict[str, Any]) -> Recipe:
+    """The recipe of a table."""
+    return config.build(Recipe, made)
+
+
+class Killed(BaseException):
+    """What stops a run as a kill would, where Python still has to clean up after the test."""
+
+
+class Quiet:
+    """Looks on, keeps the notes, and does as told at a step.
+
+    Args:
+        at: the step.
+        act: what to do after it was logged.
+    """
+
+    def __init__(self, at: int = -1, act: Callable[[], None] = lambda: None) -> None:
+        self.notes: list[str] = []
+        self._at, self._act = at, act
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def record(self, record: dict[str, Any], progress: float) -> None:
+        if record["step"] == self._at and record["kind"] == "train":
+            self._act()
+
+    def samples(self) -> list[dict[str, str]]:
+        return []
+
+
+def stage(name: str) -> Callable[[float, float], None]:
+    """Shows no progress."""
+    return lambda done, total: None
+
+
+def begin(made: Recipe, text: Path, run: Path) -> Path:
+    """Writes the run folder."""
+    running.start(made, running.Inputs((str(text),)), run)
+    return run
+
+
+def carry_on(run: Path, watcher: Quiet | None = None) -> bool:
+    """Trains what is left."""
+    return running.carry_on(run, watcher or Quiet(), stage)
+
+
+def kill() -> None:
+    raise Killed
+
+
+def die_at(run: Path, step: int) -> None:
+    """Trains, and dies right after a step was logged."""
+    try:
+        carry_on(run, Quiet(step, kill))
+    except Killed:
+        return
+    raise AssertionError(f"did not come to step {step}")
+
+
+def last_bytes(run: Path) -> dict[str, bytes]:
+    """Weights and optimizer of the last checkpoint, as they are on disk."""
+    folder = checkpoint.all_in(run)[-1]
+    return {file.name: file.read_bytes() for file in folder.glob("*.safetensors")}
+
+
+def logged(run: Path, kind: str) -> list[dict[str, Any]]:
+    """The records of a kind, without what a clock says."""
+    clock = ("seconds", "tokens_per_second", "share_of_matmul")
+    return [
+        {key: value for key, value in record.items() if key not in clock}
+        for record in log.read(run)
+        if record["kind"] == kind
+    ]

@@ -1,0 +1,116 @@
+"""Real processes, killed: `foreword resume` carries on from any moment."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from foreword.train import checkpoint, log
+from tests.train import runs
+from tests.train.forking import Commands, wait_until
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+
+@pytest.fixture(scope="module")
+def commands() -> Iterator[Commands]:
+    found = Commands()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def words(text: Path, tmp_path: Path) -> list[str]:
+    """Pretraining of some 40 steps, without its --out."""
+    file = tmp_path / "recipe.toml"
+    file.write_text(runs.recipe("encoder", steps=40, checkpoints=8, keep=3).dumps())
+    return ["pretrain", str(file), "--data", str(text)]
+
+
+def test_killed_at_any_moment(words: list[str], commands: Commands, tmp_path: Path) -> None:
+    said, run, whole = tmp_path / "said", tmp_path / "run", tmp_path / "whole"
+    begin = time.monotonic()
+    assert commands.run([*words, "--out", str(whole)], said) == 0
+    took = time.monotonic() - begin
+    reached = [  # one kill in each stage
+        lambda: (run / "recipe.toml").exists(),
+        lambda: (run / "tokenizer" / "tokenizer.json").exists(),
+        lambda: (run / "shards" / ".part").exists(),
+        lambda: (run / "shards" / "prepared.json").exists(),
+        lambda: (run / "checkpoints").exists(),
+        lambda: (run / "checkpoints" / ".step-00000010.part").exists(),
+    ]
+    moments = random.Random(0)
+    status = 1
+    for kill in range(9):
+        is_begun = (run / "recipe.toml").exists()
+        again = ["resume", str(run)] if is_begun else [*words, "--out", str(run)]
+        process = commands.start(again, said)
+        if kill < len(reached):
+            wait_until(reached[kill], took)
+        else:
+            time.sleep(moments.uniform(0, took))
+        try:
+            os.kill(process, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        status = commands.wait()
+        assert status in (0, -signal.SIGKILL), said.read_text()
+    assert commands.run(["resume", str(run)], said) == 0, said.read_text()
+    assert runs.last_bytes(run) == runs.last_bytes(whole)
+    assert runs.logged(run, "train") == runs.logged(whole, "train")
+    assert [path.name for path in run.rglob(".*")] == [".lock"]  # of the shards
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_training_leaves_with_130(
+    number: signal.Signals, words: list[str], commands: Commands, tmp_path: Path
+) -> None:
+    said, run = tmp_path / "said", tmp_path / "run"
+    process = commands.start([*words, "--out", str(run), "--steps", "100000"], said)
+    wait_until(lambda: (run / log.FILE).exists() and len(log.read(run)) > 0)
+    os.kill(process, number)
+    assert commands.wait() == 130
+    assert f"'foreword resume {run}' carries on" in said.read_text().splitlines()[-1]
+    state = checkpoint.read_state(checkpoint.newest(run))
+    assert state["step"] > 0
+
+
+def test_a_signal_before_training_leaves_with_130(
+    words: list[str], commands: Commands, tmp_path: Path
+) -> None:
+    text = runs.write_text(tmp_path / "more", files=400)
+    said, run = tmp_path / "said", tmp_path / "run"
+    process = commands.start([*words, str(text), "--out", str(run)], said)
+    wait_until((run / "recipe.toml").exists)
+    os.kill(process, signal.SIGTERM)
+    assert commands.wait() == 130
+    assert said.read_text().splitlines()[-1].endswith("carries on")
+    assert not checkpoint.all_in(run)
+    assert commands.run(["resume", str(run)], said) == 0
+
+
+@pytest.mark.parametrize(("largest_file", "where"), [(10_000, "tokenizer"), (45_000, "step-")])
+def test_a_full_disk_is_one_line(
+    largest_file: int, where: str, words: list[str], commands: Commands, tmp_path: Path
+) -> None:
+    """A limit on the size of files refuses a tokenizer or a checkpoint as a full disk does."""
+    said, run = tmp_path / "said", tmp_path / "run"
+    status = commands.run([*words, "--out", str(run)], said, largest_file=largest_file)
+    assert status == 2, said.read_text()
+    lines = [line for line in said.read_text().splitlines() if line.startswith("foreword: ")]
+    assert len(lines) == 1
+    assert where in lines[0]
+    assert "File too large" in lines[0]
+    assert "Traceback" not in said.read_text()
+    if where == "tokenizer":
+        assert not run.exists()
+    else:
+        assert not list((run / "checkpoints").iterdir())  # nothing by halves
+        assert commands.run(["resume", str(run)], said) == 0

@@ -1,0 +1,105 @@
+"""A run that was stopped ends as if it had not been: bit for bit, in every family."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from foreword.errors import UserError
+from foreword.train import checkpoint, log
+from tests.train import runs
+
+
+@pytest.mark.parametrize("family", runs.FAMILIES)
+def test_resumed_twice_is_uninterrupted(family: str, text: Path, tmp_path: Path) -> None:
+    made = runs.recipe(family)
+    whole = runs.begin(made, text, tmp_path / "whole")
+    assert runs.carry_on(whole)
+    run = runs.begin(made, text, tmp_path / "run")
+    runs.die_at(run, 5)  # after the checkpoint of step 3
+    assert [folder.name for folder in checkpoint.all_in(run)][-1] < checkpoint.name_of(5)
+    runs.die_at(run, 10)
+    assert runs.carry_on(run)
+    assert runs.last_bytes(run) == runs.last_bytes(whole)
+    for kind in ("train", "heldout"):
+        assert runs.logged(run, kind) == runs.logged(whole, kind)
+    steps = [record["step"] for record in runs.logged(run, "train")]
+    assert steps == list(range(1, 13))
+
+
+def test_dropout_matters_to_that(text: Path, tmp_path: Path) -> None:
+    """Were dropout off in these runs, the test above would not see its seeds."""
+    results = []
+    for share in (0.1, 0.0):
+        table = runs.table()
+        table["model"] |= {"dropout": share, "attention_dropout": share}
+        made = runs.build(table)
+        run = runs.begin(made, text, tmp_path / str(share))
+        runs.carry_on(run)
+        results.append(runs.last_bytes(run)["weights.safetensors"])
+    assert results[0] != results[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_save_and_leave(number: signal.Signals, text: Path, tmp_path: Path) -> None:
+    made = runs.recipe("encoder")
+    whole = runs.begin(made, text, tmp_path / "whole")
+    runs.carry_on(whole)
+    run = runs.begin(made, text, tmp_path / "run")
+    before = signal.getsignal(number)
+    watcher = runs.Quiet(5, lambda: os.kill(os.getpid(), number))
+    assert not runs.carry_on(run, watcher)
+    assert signal.getsignal(number) is before
+    assert checkpoint.all_in(run)[-1].name == checkpoint.name_of(5)
+    assert any("saved" in note for note in watcher.notes)
+    assert runs.carry_on(run)
+    assert runs.last_bytes(run) == runs.last_bytes(whole)
+
+
+def test_a_done_run_stays_as_it_is(text: Path, tmp_path: Path) -> None:
+    run = runs.begin(runs.recipe(), text, tmp_path / "run")
+    runs.carry_on(run)
+    before = runs.last_bytes(run), log.read(run)
+    assert runs.carry_on(run)
+    assert (runs.last_bytes(run), log.read(run)) == before
+
+
+def test_half_a_line_of_the_log_is_forgotten(text: Path, tmp_path: Path) -> None:
+    run = runs.begin(runs.recipe(), text, tmp_path / "run")
+    runs.die_at(run, 8)
+    with (run / log.FILE).open("a") as file:
+        file.write('{"kind": "train", "step": 8, "lo')
+    runs.carry_on(run)
+    lines = (run / log.FILE).read_text().splitlines()
+    steps = [r["step"] for r in map(json.loads, lines) if r["kind"] == "train"]
+    assert steps == list(range(1, 13))
+
+
+def test_heldout_loss_is_of_the_same_rows_each_time(text: Path, tmp_path: Path) -> None:
+    """With a learning rate next to nothing the weights stay, and so must the loss."""
+    table = runs.table("encoder")
+    table["optimizer"] = {"kind": "adamw", "lr": 1e-30, "decay": 0.0}
+    run = runs.begin(runs.build(table), text, tmp_path / "run")
+    runs.carry_on(run)
+    heldout = runs.logged(run, "heldout")
+    assert [record["step"] for record in heldout] == [4, 8, 12]
+    assert len({(record["loss"], record["predictions"]) for record in heldout}) == 1
+
+
+def test_the_text_may_be_gone_but_not_replaced(tmp_path: Path) -> None:
+    text = runs.write_text(tmp_path / "text")
+    run = runs.begin(runs.recipe(), text, tmp_path / "run")
+    runs.die_at(run, 5)
+    again = tmp_path / "again"
+    shutil.copytree(run, again)
+    shutil.rmtree(text)
+    assert runs.carry_on(run)
+    runs.write_text(text, seed=2)
+    shutil.rmtree(again / "shards")
+    with pytest.raises(UserError, match="the text has changed since the run began"):
+        runs.carry_on(again)
