@@ -114,7 +114,7 @@ def ours(family: dict[str, Any], steps: int, dropout: float, documents: int) -> 
         take(built, optimizer, next(batches), loss_of, clip=1.0, dtype=dtype, seeds=[step])
         times.append(time.perf_counter() - start)
     batches.close()
-    return family["batch"] * family["length"] / statistics.median(times[WARM:])
+    return float(family["batch"] * family["length"] / statistics.median(times[WARM:]))
 
 
 def theirs(name: str, family: dict[str, Any], steps: int, dropout: float, bf16: bool) -> float:
@@ -142,14 +142,15 @@ def theirs(name: str, family: dict[str, Any], steps: int, dropout: float, bf16: 
             model, arguments, train_dataset=data, data_collator=collate, callbacks=[Clock()]
         )
         trainer.train()
-    return family["batch"] * family["length"] / statistics.median(np.diff(stamps)[WARM:])
+    return float(family["batch"] * family["length"] / statistics.median(np.diff(stamps)[WARM:]))
 
 
 def _their_model(name: str, family: dict[str, Any], dropout: float) -> tuple[Any, Any]:
     """The model of `transformers`, and a collator that does what its examples do."""
     import transformers as hf
 
-    vocab, width, layers, heads = family["vocab"], *family["size"].values()
+    vocab, size = family["vocab"], family["size"]
+    width, layers, heads = size["d_model"], size["layers"], size["heads"]
     rng = np.random.default_rng(1)
     if name == "masked":
         bert = hf.BertConfig(
