@@ -12,7 +12,10 @@ from foreword.train import checkpoint, log
 from foreword.train import run as running
 from foreword.train.recipe import Recipe
 
-WORDS = ["the", "a", "cat", "dog", "bird", "river", "house", "tree", "sat", "ran", "sang", "saw", "went", "slept", "on", "in", "under", "over", "near", "big", "small", "red", "blue", "cold", "deep", "old", "new"]
+VERBS = ["ran", "sang", "saw", "went", "slept", "sat"]
+NOUNS = ["cat", "dog", "bird", "river", "house", "tree", "road", "child"]
+SMALL = ["the", "a", "on", "in", "under", "over", "near", "big", "old", "red", "cold", "new"]
+WORDS = SMALL + NOUNS + VERBS
 
 # name: model, objective, layout
 FAMILIES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -56,10 +57,8 @@ def test_killed_at_any_moment(words: list[str], commands: Commands, tmp_path: Pa
             wait_until(reached[kill], took)
         else:
             time.sleep(moments.uniform(0, took))
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         status = commands.wait()
         assert status in (0, -signal.SIGKILL), said.read_text()
     assert commands.run(["resume", str(run)], said) == 0, said.read_text()

@@ -1,0 +1,91 @@
+"""Every budget ends the run on time, and the schedule with it."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from foreword.train import checkpoint, log, loop
+from foreword.train.budget import Budget, Spent
+from foreword.train.recipe import TrainSettings
+from tests.train import runs
+
+FLOOR, LR = 0.1, 1e-3
+
+
+def scheduled(**train: object) -> runs.Recipe:
+    table = runs.table(**train)
+    table["schedule"] = {"kind": "linear", "floor": FLOOR, "warmup": {"share": 0.1}}
+    table["optimizer"] = {"kind": "adamw", "lr": LR}
+    return runs.build(table)
+
+
+def train(text: Path, run: Path, **budget: object) -> list[dict[str, object]]:
+    runs.carry_on(runs.begin(scheduled(**budget), text, run))
+    return [record for record in log.read(run) if record["kind"] == "train"]
+
+
+def ends_low(records: list[dict[str, object]]) -> None:
+    """The last step is the lowest after the rise, one step above the floor at most."""
+    rates = [record["lr"] for record in records]
+    assert max(rates) <= LR * (1 + 1e-9)
+    top = rates.index(max(rates))
+    assert rates[top:] == sorted(rates[top:], reverse=True)
+    assert FLOOR * LR <= rates[-1] < (FLOOR + 1.5 * 0.9 / (0.9 * len(records))) * LR
+
+
+def test_steps(text: Path, tmp_path: Path) -> None:
+    records = train(text, tmp_path / "run", steps=30)
+    assert [record["step"] for record in records] == list(range(1, 31))
+    ends_low(records)
+
+
+def test_tokens(text: Path, tmp_path: Path) -> None:
+    records = train(text, tmp_path / "run", tokens=1000)
+    assert records[-1]["tokens"] == 1024  # steps of 4 rows of 16: the first that is not below
+    assert len(records) == 16
+    ends_low(records)
+
+
+def test_flops(text: Path, tmp_path: Path) -> None:
+    step = train(text, tmp_path / "one", steps=1)[0]["flops"]
+    assert step > 0
+    records = train(text, tmp_path / "run", flops=step * 19.5)
+    assert len(records) == 20
+    assert records[-1]["flops"] == pytest.approx(20 * step)
+    ends_low(records)
+
+
+def test_hours(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: next(ticks) / 4)  # a quarter second at each look
+    monkeypatch.setattr(loop, "time", clock)
+    records = train(text, tmp_path / "whole", hours=40 / 3600)
+    assert 40 <= records[-1]["seconds"] < 42
+    ends_low(records)
+    run = runs.begin(scheduled(hours=40 / 3600), text, tmp_path / "run")
+    runs.die_at(run, len(records) // 2)
+    spent = checkpoint.read_state(checkpoint.newest(run))["spent"]["seconds"]
+    assert 10 < spent < 30
+    runs.carry_on(run)
+    resumed = [record for record in log.read(run) if record["kind"] == "train"]
+    assert 40 <= resumed[-1]["seconds"] < 42  # only what was left
+    ends_low(resumed)
+
+
+def test_the_first_that_is_given_counts() -> None:
+    assert Budget.of(TrainSettings(steps=5)) == Budget("steps", 5)
+    assert Budget.of(TrainSettings(steps=5, tokens=7)) == Budget("tokens", 7)
+    assert Budget.of(TrainSettings(tokens=7, flops=2e3)) == Budget("flops", 2e3)
+    assert Budget.of(TrainSettings(flops=2e3, hours=0.5)) == Budget("hours", 0.5)
+
+
+def test_steps_in_all_are_judged_by_the_pace() -> None:
+    spent = Spent(steps=10, tokens=250, flops=5e6, seconds=36)
+    assert Budget("steps", 40).total_steps(spent) == 40
+    assert Budget("tokens", 1000).total_steps(spent) == pytest.approx(40)
+    assert Budget("hours", 0.1).total_steps(spent) == pytest.approx(100)
+    assert Budget("flops", 1e6).progress(spent) == 1.0

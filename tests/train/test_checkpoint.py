@@ -1,0 +1,147 @@
+"""Checkpoints: whole or not there, checked when read, and enough of them kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from foreword import atomic
+from foreword.errors import UserError
+from foreword.train import checkpoint, loop
+from foreword.train.opened import open_run
+from tests.train import runs
+
+
+def model() -> nn.Module:
+    """Two layers that share their weight."""
+    first, second = nn.Linear(4, 4), nn.Linear(4, 4)
+    second.weight = first.weight
+    return nn.Sequential(first, second)
+
+
+def save(folder: Path, of: nn.Module | None = None, step: int = 1) -> Path:
+    checkpoint.save(folder, of or model(), None, {"step": step})
+    return folder
+
+
+def spoil(file: Path) -> None:
+    """Turns one bit over."""
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    saved, loaded = model(), model()
+    save(tmp_path / "step", saved)
+    assert sorted(checkpoint.weights_of(saved)) == ["0.bias", "0.weight", "1.bias"]
+    checkpoint.verify(tmp_path / "step")
+    checkpoint.load_weights(tmp_path / "step", loaded)
+    for one, other in zip(saved.parameters(), loaded.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "state.json"])
+def test_damage_is_named(tmp_path: Path, name: str) -> None:
+    folder = save(tmp_path / "step")
+    spoil(folder / name)
+    with pytest.raises(UserError, match=f"{name} does not match its checksum"):
+        checkpoint.verify(folder)
+    (folder / name).write_bytes((folder / name).read_bytes()[:-1])
+    with pytest.raises(UserError, match=f"{name} is missing or cut short"):
+        checkpoint.verify(folder)
+
+
+def test_another_version_is_refused(tmp_path: Path) -> None:
+    folder = save(tmp_path / "step")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["foreword_checkpoint"] = 2
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match="version 2; this Foreword reads version 1"):
+        checkpoint.verify(folder)
+
+
+def test_another_model_is_refused(tmp_path: Path) -> None:
+    folder = save(tmp_path / "step")
+    with pytest.raises(UserError, match=r"no tensor .*; the recipe is another one's"):
+        checkpoint.load_weights(folder, nn.Sequential(nn.Linear(4, 4)))
+    wide = nn.Sequential(nn.Linear(5, 5), nn.Linear(5, 5))
+    wide[1].weight = wide[0].weight
+    with pytest.raises(UserError, match=r"is \(4, 4\), and the recipe says \(5, 5\)"):
+        checkpoint.load_weights(folder, wide)
+
+
+def test_a_failure_in_the_middle_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save(tmp_path / "step", step=1)
+
+    def fail(path: Path) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(atomic, "checksum", fail)
+    with pytest.raises(KeyboardInterrupt):
+        save(folder, step=2)
+    monkeypatch.undo()
+    checkpoint.verify(folder)
+    assert checkpoint.read_state(folder)["step"] == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["step"]
+
+
+def test_the_last_and_the_best_are_kept(tmp_path: Path) -> None:
+    folders = [save(tmp_path / "checkpoints" / checkpoint.name_of(n)) for n in range(1, 6)]
+    checkpoint.prune(tmp_path, keep=2, best=folders[0].name, last=folders[4].name)
+    assert checkpoint.all_in(tmp_path) == [folders[0], folders[3], folders[4]]
+
+
+def test_a_damaged_one_does_not_count_among_the_kept(text: Path, tmp_path: Path) -> None:
+    """A run that goes on before a damaged one must not throw its whole ones away for it."""
+    run = runs.begin(runs.recipe(keep=1, checkpoints=12, evaluations=1), text, tmp_path / "run")
+    runs.die_at(run, 9)
+    latest = checkpoint.all_in(run)[-1]
+    good = save_at(run, latest, step=6)
+    spoil(latest / "weights.safetensors")
+    watcher = runs.Quiet(good + 2, runs.kill)
+    with pytest.raises(runs.Killed):
+        runs.carry_on(run, watcher)
+    assert any("checksum; the one before it is used" in note for note in watcher.notes)
+    assert checkpoint.newest(run).name == checkpoint.name_of(good + 1)
+    assert runs.carry_on(run)
+
+
+def save_at(run: Path, whole: Path, step: int) -> int:
+    """Puts a checkpoint of an earlier step beside `whole`, as `keep` would have left it."""
+    earlier = whole.with_name(checkpoint.name_of(step))
+    state = checkpoint.read_state(whole)
+    state["step"] = state["spent"]["steps"] = step
+    opened = open_run(whole)
+    optimizer = opened.recipe.optimizer.build(opened.model)
+    checkpoint.load_optimizer(whole, opened.model, optimizer)
+    checkpoint.save(earlier, opened.model, optimizer, state)
+    return step
+
+
+def test_without_a_whole_one_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no checkpoint"):
+        checkpoint.newest(tmp_path)
+    folder = save(tmp_path / "checkpoints" / checkpoint.name_of(3))
+    spoil(folder / "weights.safetensors")
+    with pytest.raises(UserError, match="damaged"):
+        checkpoint.newest(tmp_path)
+
+
+def test_a_run_keeps_its_best(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sums = iter([30.0, 20.0, 40.0, 50.0])  # of 10 predictions
+    monkeypatch.setattr(loop, "evaluate", lambda *_: (next(sums), 10.0))
+    made = runs.recipe(steps=12, evaluations=4, checkpoints=4, keep=1)
+    run = runs.begin(made, text, tmp_path / "run")
+    runs.carry_on(run)
+    assert [record["loss"] for record in runs.logged(run, "heldout")] == [3.0, 2.0, 4.0, 5.0]
+    kept = [folder.name for folder in checkpoint.all_in(run)]
+    assert kept == [checkpoint.name_of(6), checkpoint.name_of(12)]
+    state = checkpoint.read_state(checkpoint.newest(run))
+    assert (state["best"], state["best_loss"]) == (checkpoint.name_of(6), 2.0)

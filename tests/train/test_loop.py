@@ -1,0 +1,91 @@
+"""The loop as a whole: it learns, in both precisions, and knows when to stop."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from foreword.errors import TrainingStoppedError
+from foreword.objectives.causal import Causal
+from foreword.train import checkpoint, log
+from foreword.types import Batch, Loss
+from tests.train import runs
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_both_precisions_learn(precision: str, text: Path, tmp_path: Path) -> None:
+    table = runs.table("decoder", steps=60, precision=precision, batch=8, micro_batch=8)
+    table["optimizer"] = {"kind": "adamw", "lr": 1e-2}
+    run = runs.begin(runs.build(table), text, tmp_path / "run")
+    watcher = runs.Quiet()
+    runs.carry_on(run, watcher)
+    losses = [record["loss"] for record in runs.logged(run, "train")]
+    heldout = [record["loss"] for record in runs.logged(run, "heldout")]
+    assert sum(losses[-5:]) / 5 < losses[0] - 0.8
+    assert heldout[-1] < heldout[0]
+    assert any(f"{precision} on cpu" in note for note in watcher.notes)
+    stored = checkpoint.load_file(checkpoint.all_in(run)[-1] / "weights.safetensors")
+    assert {tensor.dtype for tensor in stored.values()} == {torch.float32}
+
+
+def test_what_was_read_is_said(tmp_path: Path) -> None:
+    text = runs.write_text(tmp_path / "text")
+    (text / "empty.txt").touch()
+    (text / "picture.png").write_bytes(b"\x89PNG")
+    (text / "latin.txt").write_bytes("caf\xe9 .\n".encode("latin-1"))
+    table = runs.table(steps=1)
+    table["read"]["errors"] = "replace"
+    watcher = runs.Quiet()
+    runs.carry_on(runs.begin(runs.build(table), text, tmp_path / "run"), watcher)
+    said = next(note for note in watcher.notes if "tokens to train on" in note)
+    for words in ("1 empty files", "1 files not read", "1 bytes replaced"):
+        assert words in said
+
+
+def break_loss(monkeypatch: pytest.MonkeyPatch, bad: set[int]) -> None:
+    """Makes the loss of some training steps not a number; each has two micro-batches."""
+    honest, calls = Causal.loss, [-1]
+
+    def loss(self: Causal, model: torch.nn.Module, batch: Batch) -> Loss:
+        found = honest(self, model, batch)
+        if not model.training:
+            return found
+        step = calls[0] // 2 + 1  # the first call counts FLOPs
+        calls[0] += 1
+        return Loss(found.total * math.nan, found.weight) if step in bad and step else found
+
+    monkeypatch.setattr(Causal, "loss", loss)
+
+
+def test_a_bad_step_is_skipped_and_counted(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_loss(monkeypatch, {4, 7})
+    run = runs.begin(runs.recipe(checkpoints=12, keep=12), text, tmp_path / "run")
+    watcher = runs.Quiet()
+    assert runs.carry_on(run, watcher)
+    skipped = {record["step"]: record["skipped"] for record in runs.logged(run, "train")}
+    assert [skipped[n] for n in (3, 4, 6, 7, 12)] == [0, 1, 1, 2, 2]
+    assert sum("not finite, the step is skipped" in note for note in watcher.notes) == 2
+    assert [r["loss"] for r in log.read(run) if r["kind"] == "train" and r["step"] == 4] == [None]
+    weights = [
+        (run / "checkpoints" / checkpoint.name_of(n) / "weights.safetensors").read_bytes()
+        for n in (3, 4, 5)
+    ]
+    assert weights[0] == weights[1] != weights[2]
+
+
+def test_too_many_in_a_row_stop_the_run(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_loss(monkeypatch, {2, 5, 6, 7, 8})
+    run = runs.begin(runs.recipe(patience=3), text, tmp_path / "run")
+    with pytest.raises(TrainingStoppedError, match="3 steps in a row") as stopped:
+        runs.carry_on(run)
+    last = checkpoint.newest(run)
+    assert str(last) in str(stopped.value)
+    assert checkpoint.read_state(last)["step"] == 6
+    assert runs.logged(run, "train")[-1]["step"] <= 7

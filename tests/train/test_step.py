@@ -1,0 +1,137 @@
+"""One step: any split into micro-batches is the same step, and a bad one is none."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from foreword.train import run as running
+from foreword.train.step import evaluate, take
+from foreword.types import Batch, Loss
+from tests.train import runs
+
+
+def ready(text: Path, folder: Path, family: str = "encoder", **train: object) -> running.Ready:
+    table = runs.table(family, **train)
+    table["model"] |= {"dropout": 0.0, "attention_dropout": 0.0, "init_std": 0.2}
+    if family == "encoder":
+        table["objective"]["rate"] = 0.5  # of rows with more or fewer special tokens
+    made = runs.build(table)
+    run = runs.begin(made, text, folder)
+    tokenizer, prepared = running.corpus(made, run, runs.stage)
+    return running.make_ready(made, tokenizer, prepared)
+
+
+def gradient(of: running.Ready, micro_batch: int) -> tuple[torch.Tensor, list[int]]:
+    """What a step of size 1 without clipping subtracts, and the predictions of each micro-batch."""
+    feed = dataclasses.replace(of.feed, micro_batch=micro_batch)
+    batches = feed.micro_batches(0)
+    before = [p.detach().clone() for p in of.model.parameters()]
+    take(
+        of.model,
+        torch.optim.SGD(of.model.parameters(), lr=1.0),
+        batches,
+        lambda batch: of.recipe.objective.loss(of.model, batch),
+        clip=0.0,
+        dtype=torch.float32,
+        seeds=range(len(batches)),
+    )
+    with torch.no_grad():
+        moved = [old - p for old, p in zip(before, of.model.parameters(), strict=True)]
+        for p, old in zip(of.model.parameters(), before, strict=True):
+            p.copy_(old)
+    return torch.cat([m.flatten() for m in moved]), [int(b.weights.sum()) for b in batches]
+
+
+@pytest.mark.parametrize("family", runs.FAMILIES)
+def test_micro_batches_give_the_same_gradient(family: str, text: Path, tmp_path: Path) -> None:
+    of = ready(text, tmp_path / "run", family, batch=8)
+    whole, (count,) = gradient(of, 8)
+    assert whole.norm() > 0.01
+    for micro in (1, 2, 3, 4):
+        split, counts = gradient(of, micro)
+        assert sum(counts) == count
+        if micro == 1:
+            assert len(set(counts)) > 1  # rows differ, so a mean of means would be wrong
+        torch.testing.assert_close(split, whole, rtol=1e-4, atol=1e-6)
+
+
+def test_a_mean_of_means_would_be_seen(text: Path, tmp_path: Path) -> None:
+    of = ready(text, tmp_path / "run", batch=8)
+    whole, _ = gradient(of, 8)
+    feed = dataclasses.replace(of.feed, micro_batch=1)
+    means = []
+    for batch in feed.micro_batches(0):
+        one = of.recipe.objective.loss(of.model, batch.to("cpu"))
+        grads = torch.autograd.grad(one.total / one.weight, list(of.model.parameters()))
+        means.append(torch.cat([g.flatten() for g in grads]))
+    difference = (torch.stack(means).mean(0) - whole).norm() / whole.norm()
+    assert difference > 0.01
+
+
+def test_batch_tokens_counts_tokens() -> None:
+    assert runs.recipe(batch_tokens=100).rows_per_step == 6  # rows of 16
+    assert runs.recipe(batch_tokens=1).rows_per_step == 1
+    assert runs.recipe(batch=5).rows_per_step == 5
+
+
+class Line(nn.Module):
+    """One weight per input, loss weight * x, to know gradients by heart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([3.0, 4.0]))
+
+
+def step(model: Line, gradients: list[float], count: float, clip: float = 0.0) -> object:
+    def loss_of(batch: Batch) -> Loss:
+        total = (model.weight * torch.tensor(gradients)).sum()
+        return Loss(total, torch.tensor(count))
+
+    empty = Batch(torch.zeros(1, 1), torch.zeros(1, 1), None)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    return take(model, optimizer, [empty], loss_of, clip=clip, dtype=torch.float32, seeds=[0])
+
+
+def test_clipping_shortens_the_mean_gradient() -> None:
+    model = Line()
+    result = step(model, [30.0, 40.0], count=10.0, clip=1.0)
+    assert result.grad_norm == pytest.approx(5.0)  # of the mean, before clipping
+    torch.testing.assert_close(model.weight.data, torch.tensor([2.4, 3.2]), rtol=1e-5, atol=0)
+    model = Line()
+    step(model, [3.0, 4.0], count=10.0, clip=1.0)  # shorter than that: left alone
+    torch.testing.assert_close(model.weight.data, torch.tensor([2.7, 3.6]))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_what_is_not_finite_changes_nothing(bad: float) -> None:
+    model = Line()
+    result = step(model, [bad, 1.0], count=1.0, clip=1.0)
+    assert not result.is_finite
+    torch.testing.assert_close(model.weight.data, torch.tensor([3.0, 4.0]))
+    assert model.weight.grad is None
+
+
+def test_a_finite_loss_with_a_bad_gradient_is_skipped_too() -> None:
+    model = Line()
+    model.weight.register_hook(lambda grad: grad * float("inf"))
+    result = step(model, [1.0, 1.0], count=1.0)
+    assert result.loss == 7.0
+    assert not result.is_finite
+    torch.testing.assert_close(model.weight.data, torch.tensor([3.0, 4.0]))
+
+
+def test_evaluating_leaves_the_mode_and_the_gradients(text: Path, tmp_path: Path) -> None:
+    of = ready(text, tmp_path / "run")
+    of.model.train()
+    loss_of = lambda batch: of.recipe.objective.loss(of.model, batch)  # noqa: E731
+    whole = evaluate(of.model, of.feed.micro_batches(0), loss_of, torch.float32)
+    many = dataclasses.replace(of.feed, micro_batch=1)
+    split = evaluate(of.model, many.micro_batches(0), loss_of, torch.float32)
+    assert split == pytest.approx(whole, rel=1e-5)
+    assert of.model.training
+    assert all(p.grad is None for p in of.model.parameters())
