@@ -21,6 +21,8 @@ from torch.nn import functional as F
 from foreword.nn.masks import Causal, Full, Mask
 from foreword.nn.position import PositionScheme
 
+SHORT = 512  # keys up to which attention on the CPU is computed by hand
+
 Cache = tuple[Tensor, Tensor]  # keys and values, each (batch, heads, length, d_head)
 
 
@@ -70,7 +72,7 @@ def prepare(
     if bias is None and isinstance(mask, Full):
         return Pattern()
     if bias is None and isinstance(mask, Causal):
-        if mask.offset == 0 and queries == keys:
+        if mask.offset == 0 and queries == keys and (like.is_cuda or keys > SHORT):
             return Pattern(is_causal=True)
         if queries == 1 and mask.offset >= keys - 1:
             return Pattern()  # one new query sees the whole cache
@@ -81,7 +83,8 @@ def prepare(
         return Pattern(block=block, bias=bias)
     allowed = mask.dense(batch, queries, keys, like.device)
     dense = torch.zeros(allowed.shape, dtype=like.dtype, device=like.device)
-    dense = dense.masked_fill_(~allowed, float("-inf"))
+    # Half the least number rather than -inf: a query without keys (padding) must not become NaN.
+    dense = dense.masked_fill_(~allowed, torch.finfo(like.dtype).min / 2)
     return Pattern(dense=dense if bias is None else dense + bias.to(like.dtype))
 
 
@@ -117,15 +120,26 @@ def attend(
         score_mod = None if bias is None else add_bias
         out: Tensor = _flex()(q, k, v, score_mod, pattern.block, scale)
         return out
-    if pattern.dense is not None and pattern.dense.requires_grad:
-        # No fused kernel differentiates what is added to the scores, and SDPA's fallback makes
-        # several passes more than this.
+    if _is_by_hand(q, k, pattern, dropout):
         scores = (q if scale == 1 else q * scale) @ k.transpose(-2, -1)
-        weights = torch.softmax(scores.add_(pattern.dense), -1)
-        return F.dropout(weights, dropout) @ v
+        if pattern.dense is not None:
+            scores = scores.add_(pattern.dense)
+        return F.dropout(torch.softmax(scores, -1), dropout) @ v
     return F.scaled_dot_product_attention(
         q, k, v, pattern.dense, dropout, is_causal=pattern.is_causal, scale=scale
     )
+
+
+def _is_by_hand(q: Tensor, k: Tensor, pattern: Pattern, dropout: float) -> bool:
+    """Where two matrix products and a softmax beat every kernel of SDPA.
+
+    On the CPU its flash kernel takes up to four times as long on short rows, forward and backward,
+    and with dropout or a bias to be learned it falls back to more passes than these.
+    """
+    if pattern.is_causal:
+        return False
+    is_learned = pattern.dense is not None and pattern.dense.requires_grad
+    return is_learned or (not q.is_cuda and (k.shape[2] <= SHORT or dropout > 0))
 
 
 class Attention(nn.Module):

@@ -69,7 +69,8 @@ class _CrossEntropy(torch.autograd.Function):
             nats = -chosen.float().clamp(min=1e-37).log()
             total += (nats * scale).sum()
             # The gradient of the logits is p - 1 at the target and p elsewhere, times the weight.
-            p.scatter_(1, target, chosen - 1)
+            every = torch.arange(len(p), device=p.device)
+            p.index_put_((every, target[:, 0]), chosen[:, 0] - 1)  # scatter_ would copy p
             scale = scale.to(x.dtype)
             torch.mul(p @ low, scale, out=d_states[part])
             step = p.t() @ (x * scale)
