@@ -67,7 +67,9 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
             return 0
         if first is not None and first not in verbs():
             raise UserError(f"no command '{first}'{nearest(first, verbs())}")
-        result: Any = assemble(first)(words, standalone_mode=False)
+        app = assemble(first)
+        result: Any = app(words, prog_name="foreword", standalone_mode=False)
+        sys.stdout.flush()  # so that a closed pipe is noticed here
         return result if isinstance(result, int) else 0
     except UserError as error:
         return _fail(str(error), 2, is_debug=is_debug)

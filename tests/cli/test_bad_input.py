@@ -1,0 +1,243 @@
+"""What people get wrong: one line that says what and where, status 2, and nothing half-made."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from foreword.cli.main import run
+from foreword.text.tokenizer import Engine, Tokenizer
+from tests.train import runs
+
+
+class Case:
+    """A place to make mistakes in."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.out, self.data = folder, folder / "run", folder / "text"
+        self._capsys = capsys
+        runs.write_text(self.data)
+        self.recipe = self.write("tiny.toml", runs.recipe("encoder", steps=2).dumps())
+
+    def write(self, name: str, content: str | bytes) -> str:
+        path = self.folder / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return str(path)
+
+    def words(self, *more: str, data: str | None = None, recipe: str | None = None) -> list[str]:
+        start = ["pretrain", recipe or self.recipe, "--data", data or str(self.data)]
+        return [*start, "--out", str(self.out), *more]
+
+    def fails(self, words: list[str]) -> str:
+        """The one line that a command leaves with."""
+        assert run(words) == 2
+        said = self._capsys.readouterr()
+        assert said.out == ""
+        assert "Traceback" not in said.err
+        lines = [line for line in said.err.splitlines() if line.startswith("foreword: ")]
+        assert len(lines) == 1
+        assert said.err.splitlines()[-1] == lines[0]
+        assert not self.out.exists()
+        return lines[0]
+
+
+@pytest.fixture
+def case(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Case:
+    return Case(tmp_path, capsys)
+
+
+Mistake = Callable[[Case], list[str]]
+
+
+def text(name: str, content: str | bytes, *more: str) -> Mistake:
+    """Pretraining on one file."""
+    return lambda case: case.words(*more, data=case.write(name, content))
+
+
+def empty_folder(case: Case) -> list[str]:
+    (case.folder / "nothing").mkdir()
+    return case.words(data=str(case.folder / "nothing"))
+
+
+def cut_parquet(case: Case) -> list[str]:
+    path = case.folder / "cut.parquet"
+    parquet.write_table(pa.table({"text": ["some words"] * 100}), path)
+    path.write_bytes(path.read_bytes()[:-20])
+    return case.words(data=str(path))
+
+
+LINES = '{"text": "a line."}\n'
+
+TEXTS: dict[str, tuple[Mistake, list[str]]] = {
+    "no such file": (
+        lambda case: case.words(data=str(case.folder / "nowhere.txt")),
+        ["nowhere.txt: there is no such file"],
+    ),
+    "empty file": (text("empty.txt", ""), ["empty.txt: there is no text in it"]),
+    "blank file": (text("blank.txt", "\n \n"), ["blank.txt: there is no text in it"]),
+    "empty folder": (empty_folder, ["nothing: no text file in it"]),
+    "unknown suffix": (text("a.docx", "x"), ["a.docx: no reader for such files", ".txt"]),
+    "not UTF-8": (
+        text("latin.txt", b"all is well.\ncaf\xe9.\n"),
+        ["latin.txt", "byte 16 (0xe9) is not UTF-8", "--set read.errors=replace"],
+    ),
+    "UTF-16": (text("wide.txt", "text".encode("utf-16")), ["wide.txt", "looks like UTF-16"]),
+    "broken JSON": (
+        text("a.jsonl", LINES * 2 + '{"text": "b\n'),
+        ["a.jsonl:3: not JSON", "mend or delete the line"],
+    ),
+    "no text field": (
+        text("a.jsonl", LINES + '{"body": "b", "id": 1}\n'),
+        ["a.jsonl:2: no field 'text'", "body, id", "--set read.field="],
+    ),
+    "field of numbers": (text("a.jsonl", '{"text": 3}\n'), ["a.jsonl:1", "not text but int"]),
+    "cut Parquet": (cut_parquet, ["cut.parquet: not a Parquet file, or one cut short"]),
+    "too short": (
+        text("short.txt", "a b c.\nd e f.\ng h i.\n"),
+        ["only", "needs 16", "give more text, or set a smaller packing.length"],
+    ),
+}
+
+SETTINGS: dict[str, tuple[list[str], list[str]]] = {
+    "vocabulary too large": (
+        ["--set", "tokenizer.kind=wordpiece", "--set", "tokenizer.vocab=5000"],
+        ["tokenizer.vocab: 5,000 asked, but this text supports only"],
+    ),
+    "vocabulary too small": (
+        ["--set", "tokenizer.kind=bpe", "--set", "tokenizer.vocab=50"],
+        ["tokenizer.vocab: 50 is too small"],
+    ),
+    "typo": (
+        ["--set", "objective.raet=0.2"],
+        ["objective.raet: Masked has no such setting; did you mean 'rate'?"],
+    ),
+    "kind": (["--set", "objective=maskd"], ["no kind 'maskd'; did you mean 'masked'?"]),
+    "type": (["--set", "train.batch=many"], ["train.batch: expected a whole number, got 'many'"]),
+    "no value": (["--set", "train.batch"], ["--set train.batch: expected key.name=value"]),
+    "heads": (
+        ["--set", "model.heads=3"],
+        ["model.heads: d_model 16 is not divisible by 3 heads", "would do"],
+    ),
+    "share": (["--set", "objective.rate=1.5"], ["objective.rate: must be in (0, 1], got 1.5"]),
+    "layout": (["--set", "layout=decoder"], ["layout.kind: this objective predicts in place"]),
+    "device": (["--set", "train.device=tpu"], ["train.device", "tpu", "cpu"]),
+    "places": (
+        ["--set", "model.position.kind=learned", "--set", "model.position.length=8"],
+        ["packing.length: rows of 16 tokens", "set model.position.length=16"],
+    ),
+    "micro-batch": (["--set", "train.micro_batch=-1"], ["train.micro_batch: must not be negative"]),
+    "patience": (["--set", "train.patience=0"], ["train.patience: must be at least 1"]),
+    "two budgets": (["--steps", "5", "--hours", "1"], ["give one budget, not 2: --hours, --steps"]),
+    "no budget": (["--tokens", "0"], ["--tokens: must be positive"]),
+    "tokenizer": (["--tokenizer", "/nowhere"], ["/nowhere: there is no tokenizer.json"]),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_texts(name: str, case: Case) -> None:
+    mistake, says = TEXTS[name]
+    line = case.fails(mistake(case))
+    for words in says:
+        assert words in line
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings(name: str, case: Case) -> None:
+    more, says = SETTINGS[name]
+    line = case.fails(case.words(*more))
+    for words in says:
+        assert words in line
+
+
+def test_bytes_that_are_not_utf8_can_be_replaced(
+    case: Case, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "some words of the text.\n" * 40
+    data = case.write("latin.txt", words.encode() + b"caf\xe9.\n")
+    more = ["--set", "read.errors=replace", "--set", "prepare.heldout=0"]
+    assert run(case.words(*more, data=data)) == 0
+    assert "1 bytes replaced" in capsys.readouterr().err
+
+
+def test_recipes(case: Case) -> None:
+    line = case.fails(case.words(recipe="bert_tinny"))
+    assert "no recipe 'bert_tinny'" in line
+    assert "did you mean 'bert_tiny'?" in line
+    broken = case.write("broken.toml", "[model\nkind = 1")
+    assert "broken.toml: not valid TOML" in case.fails(case.words(recipe=broken))
+    bare = case.write("bare.toml", 'objective = "masked"')
+    assert "model: Recipe needs this setting" in case.fails(case.words(recipe=bare))
+
+
+def test_a_tokenizer_without_mask_is_no_good_for_masked(case: Case) -> None:
+    state = json.dumps(
+        {
+            "version": "1.0",
+            "added_tokens": [],
+            "pre_tokenizer": {"type": "Whitespace"},
+            "model": {
+                "type": "WordLevel",
+                "vocab": {w: n for n, w in enumerate(["[UNK]", "[CLS]", "[SEP]", *runs.WORDS])},
+                "unk_token": "[UNK]",
+            },
+        }
+    )
+    Tokenizer(Engine.from_str(state)).save(case.folder / "bare")
+    line = case.fails(case.words("--tokenizer", str(case.folder / "bare")))
+    assert "the tokenizer has no special token [MASK]" in line
+
+
+def test_a_taken_folder_stays_as_it_is(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(case.words()) == 0
+    before = {path: path.stat().st_mtime_ns for path in case.out.rglob("*")}
+    assert run(case.words()) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert f"{case.out}: already holds a run; 'foreword resume {case.out}' carries on" in line
+    assert {path: path.stat().st_mtime_ns for path in case.out.rglob("*")} == before
+
+
+def test_a_folder_of_something_else_stays_as_it_is(
+    case: Case, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case.out.mkdir()
+    (case.out / "letters.txt").write_text("dear")
+    assert run(case.words()) == 2
+    assert f"{case.out}: is not empty; choose another --out" in capsys.readouterr().err
+    assert [path.name for path in case.out.iterdir()] == ["letters.txt"]
+    (case.folder / "file").write_text("")
+    case.out = case.folder / "file"
+    assert run(case.words()) == 2
+    assert "is a file; choose another --out" in capsys.readouterr().err
+
+
+def test_an_empty_folder_is_there_still_after_a_mistake(case: Case) -> None:
+    case.out.mkdir()
+    assert run(case.words(data=case.write("short.txt", "a b.\nc d.\n"))) == 2
+    assert list(case.out.iterdir()) == []
+
+
+def test_a_run_killed_as_it_began_is_begun_again(case: Case) -> None:
+    case.out.mkdir()
+    (case.out / "run.json").write_text("{}")
+    assert run(case.words()) == 0
+
+
+@pytest.mark.skipif(not Path("/proc/version").exists(), reason="needs a place none can write to")
+def test_an_unwritable_place(case: Case) -> None:
+    case.out = Path("/proc/foreword/run")
+    line = case.fails(case.words())
+    assert "/proc/foreword/run" in line
+    assert "cannot be written" in line
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may all")
+def test_a_forbidden_place(case: Case) -> None:
+    (case.folder / "locked").mkdir(mode=0o500)
+    case.out = case.folder / "locked" / "run"
+    assert "cannot be written: Permission denied" in case.fails(case.words())

@@ -1,0 +1,197 @@
+"""`foreword check`: its numbers, and the batch it shows."""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foreword.cli import check, console
+from foreword.cli.main import run
+from foreword.train import run as running
+from foreword.train.budget import Budget
+from foreword.train.estimate import count_by_part, steps_of
+from foreword.train.preview import MEANING, preview
+from tests.train import runs
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    return runs.write_text(tmp_path / "text")
+
+
+def write(tmp_path: Path, family: str, **train: object) -> str:
+    file = tmp_path / "tiny.toml"
+    file.write_text(runs.recipe(family, **train).dumps())
+    return str(file)
+
+
+def checked(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    capsys.readouterr()
+    assert run(["check", *words, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_the_numbers_are_those_of_the_run(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = write(tmp_path, "encoder", steps=5, precision="fp32")
+    found = checked([recipe, "--data", str(text)], capsys)
+    made = runs.recipe("encoder", steps=5)
+    done = runs.begin(made, text, tmp_path / "run")
+    runs.carry_on(done)
+    provenance = json.loads((done / "run.json").read_text())
+    parts = found["parameters"]
+    assert parts["total"] == provenance["parameters"]
+    assert parts["embedding"] + parts["stack"] + parts["heads"] == parts["total"]
+    memory = found["memory_bytes"]
+    assert memory["weights"] == memory["gradients"] == 4 * parts["total"]
+    assert 8 * parts["total"] <= memory["optimizer"] < 8 * parts["total"] + 1000  # and step counts
+    assert found["data"]["tokens"] == provenance["data"]["counts"]["train"]["tokens"]
+    last = runs.logged(done, "train")[-1]
+    assert found["flops"]["total"] == pytest.approx(last["flops"], rel=0.05)
+    assert found["tokens_per_step"] * 5 == last["tokens"]
+    assert found["first_loss"] == pytest.approx(math.log(found["data"]["vocab"]), rel=0.05)
+    assert found["seconds"]["total"] == pytest.approx(5 * found["seconds"]["per_step"])
+    of = running.make_ready(made, *running.corpus(made, done, runs.stage))
+    assert found["epochs"] == pytest.approx(5 * 4 / of.feed.packed.rows_per_epoch)
+
+
+def test_activations_grow_with_the_micro_batch(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = write(tmp_path, "decoder")
+    sizes = []
+    for micro in (1, 4):
+        words = [recipe, "--data", str(text), "--set", f"train.micro_batch={micro}"]
+        sizes.append(checked(words, capsys)["memory_bytes"]["activations"])
+    assert 2 < sizes[1] / sizes[0] <= 4.2
+
+
+def test_a_budget_in_any_unit_becomes_steps() -> None:
+    prices = {"tokens": 100.0, "operations": 1e6, "seconds": 0.5}
+    assert steps_of(Budget("steps", 7), **prices) == 7
+    assert steps_of(Budget("tokens", 1001), **prices) == 11
+    assert steps_of(Budget("flops", 3e6), **prices) == 3
+    assert steps_of(Budget("hours", 0.01), **prices) == 72
+
+
+def ready(family: str, text: Path, run_folder: Path) -> running.Ready:
+    made = runs.recipe(family)
+    runs.begin(made, text, run_folder)
+    return running.make_ready(made, *running.corpus(made, run_folder, runs.stage))
+
+
+def test_shared_weights_count_once(text: Path, tmp_path: Path) -> None:
+    of = ready("encoder_decoder", text, tmp_path / "run")
+    parts = count_by_part(of.model)
+    assert list(parts) == ["embedding", "encoder", "decoder", "heads"]
+    assert sum(parts.values()) == of.model.count_parameters()
+    assert parts["heads"] == 0  # tied
+
+
+def test_masked_rows_show_what_is_hidden(text: Path, tmp_path: Path) -> None:
+    of = ready("encoder", text, tmp_path / "run")
+    batch = of.feed.micro_batches(0)[0]
+    row = preview(of.feed, of.tokenizer, 1, 100)[0]
+    assert row.source == ()
+    marks = np.array([piece.mark for piece in row.inputs])
+    is_scored = batch.weights[0] > 0
+    hidden = np.isin(marks, ["masked", "random", "kept"])
+    assert (hidden == is_scored).all()
+    for n, (read, wanted) in enumerate(zip(row.inputs, row.targets, strict=True)):
+        assert read.text == of.tokenizer.token(int(batch.ids[0, n]))
+        if is_scored[n]:
+            assert wanted.text == of.tokenizer.token(int(batch.targets[0, n]))
+            assert (read.mark == "masked") == (read.text == "[MASK]")
+            if read.mark == "kept":
+                assert read.text == wanted.text
+        else:
+            assert wanted.mark == "unscored"
+    firsts = [piece.mark for piece in row.targets].index("first")
+    assert firsts == np.flatnonzero(is_scored)[0]
+
+
+def test_causal_rows_show_the_first_token_scored(text: Path, tmp_path: Path) -> None:
+    of = ready("decoder", text, tmp_path / "run")
+    row = preview(of.feed, of.tokenizer, 1, 100)[0]
+    assert [piece.mark for piece in row.targets].count("first") == 1
+    for n, wanted in enumerate(row.targets[:-1]):
+        if wanted.mark != "unscored":
+            assert wanted.text == row.inputs[n + 1].text
+    assert row.targets[-1].mark == "unscored"
+
+
+def test_span_rows_show_source_sentinels_and_target(text: Path, tmp_path: Path) -> None:
+    of = ready("encoder_decoder", text, tmp_path / "run")
+    row = preview(of.feed, of.tokenizer, 1, 100)[0]
+    sentinels = [piece.text for piece in row.source if piece.mark == "sentinel"]
+    assert sentinels[0] == "<extra_id_0>"
+    spelled = [p.text for p in row.targets if p.text.startswith("<extra_id")]
+    assert spelled == sentinels
+    assert row.targets[0].mark == "first"
+
+
+def test_people_see_numbers_rows_and_a_legend(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    assert run(["check", write(tmp_path, "encoder"), "--data", str(text), "--rows", "1"]) == 0
+    said = capsys.readouterr().out
+    for words in ("parameters", "memory", "FLOPs a step", "epochs", "guessing gives", "row 1 of 4"):
+        assert words in said
+    assert "hidden behind [MASK]" in said
+    assert not list((tmp_path / "tmp").iterdir())  # nothing is left
+
+
+def test_large_text_is_read_in_part(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = write(tmp_path, "decoder")
+    whole = checked([recipe, "--data", str(text)], capsys)["data"]
+    assert whole["share_read"] == 1
+    monkeypatch.setattr(check, "SAMPLE_BYTES", 3_000)
+    part = checked([recipe, "--data", str(text)], capsys)["data"]
+    assert part["share_read"] < 0.6
+    assert part["tokens"] == pytest.approx(whole["tokens"], rel=0.25)
+
+
+def test_shards_are_checked_as_they_are(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = tmp_path / "shards"
+    assert run(["prepare", str(text), "--out", str(made), "--kind", "word"]) == 0
+    before = sorted(made.rglob("*"))
+    found = checked([write(tmp_path, "decoder"), "--data", str(made)], capsys)
+    assert found["data"]["share_read"] == 1
+    assert sorted(made.rglob("*")) == before
+
+
+def test_its_mistakes_name_no_temporary_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "short.txt").write_text("a b c.\nd e f.\n")
+    assert run(["check", write(tmp_path, "decoder"), "--data", str(tmp_path / "short.txt")]) == 2
+    said = capsys.readouterr().err
+    assert "only" in said
+    assert tempfile.gettempdir() not in said.splitlines()[-1]
+
+
+def test_every_mark_has_a_colour_and_a_meaning() -> None:
+    assert set(check.COLOURS) == set(MEANING)
+
+
+def test_lines_are_cut_where_the_console_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Narrow:
+        width = 8 + 10
+
+    monkeypatch.setattr(console, "out", Narrow())
+    assert check._cuts([3, 3, 3, 20, 1]) == [(0, 2), (2, 3), (3, 4), (4, 5)]
+    assert check._cuts([]) == []

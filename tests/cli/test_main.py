@@ -1,0 +1,132 @@
+"""The frame of the command line: what it prints where, and how it leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from foreword import __version__, kinds
+from foreword.cli import main
+from foreword.errors import UserError
+
+PROGRAM = "from foreword.cli.main import main; main()"
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"foreword {__version__}\n"
+
+
+def test_the_verbs_are_the_files(capsys: pytest.CaptureFixture[str]) -> None:
+    files = {file.stem for file in (kinds.ROOT / "cli").glob("[!_]*.py")}
+    assert set(main.verbs()) == {name.rstrip("_") for name in files} - {"main", "console"}
+    assert main.run(["--help"]) == 0
+    said = capsys.readouterr().out
+    for verb in main.verbs():
+        assert verb in said
+
+
+@pytest.mark.parametrize("verb", main.verbs())
+def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([verb, "--help"]) == 0
+    said = capsys.readouterr().out
+    assert f"foreword {verb}" in said
+    assert len(said.splitlines()) > 5
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["pretrian"], "no command 'pretrian'; did you mean 'pretrain'?"),
+        (["pretrain"], "Missing argument"),
+        (["pretrain", "bert_tiny", "--daat", "x"], "No such option: --daat"),
+        (["resume", "/no/such/run"], "/no/such/run: no such folder"),
+    ],
+)
+def test_mistakes_are_one_line(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(words) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("foreword: ")
+    assert said.err.count("\n") == 1
+    assert says in said.err
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "says"),
+    [
+        (UserError("a\n  mistake"), 2, "foreword: a mistake\n"),
+        (PermissionError(13, "Permission denied", "/x"), 2, "foreword: /x: Permission denied\n"),
+        (KeyboardInterrupt(), 130, "foreword: interrupted\n"),
+        (ZeroDivisionError("oh"), 1, "a fault of Foreword's own: ZeroDivisionError: oh; --debug"),
+    ],
+)
+def test_how_it_leaves(
+    raised: BaseException,
+    status: int,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(wanted: str | None) -> None:
+        raise raised
+
+    monkeypatch.setattr(main, "assemble", fail)
+    assert main.run(["show"]) == status
+    said = capsys.readouterr().err
+    assert says in said
+    assert "Traceback" not in said
+    assert main.run(["show"], is_debug=True) == status
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_debug_is_an_option_of_every_verb(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = {}
+
+    def run(words: list[str], *, is_debug: bool) -> int:
+        seen.update(words=words, is_debug=is_debug)
+        return 5
+
+    monkeypatch.setattr(main, "run", run)
+    with pytest.raises(SystemExit) as left:
+        main.main(["show", "kinds", "--debug"])
+    assert left.value.code == 5
+    assert seen == {"words": ["show", "kinds"], "is_debug": True}
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_closed_pipe_is_no_fault(more: list[str]) -> None:
+    """As in `foreword show kinds | head -1`."""
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "show", "kinds", *more],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    os.close(write)
+    assert done.stderr == ""
+
+
+def test_help_and_mistakes_come_without_torch() -> None:
+    """They must be quick; torch takes a second to import."""
+    code = (
+        "import sys; from foreword.cli.main import run; run(['--help']); run(['oops']); "
+        "import json; sys.stderr.write(json.dumps('torch' in sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert json.loads(done.stderr.splitlines()[-1]) is False

@@ -1,0 +1,103 @@
+"""`foreword pretrain` and `foreword resume`, as a person and as a script meet them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from foreword.cli._watching import with_budget
+from foreword.cli.main import run
+from foreword.errors import UserError
+from foreword.train import checkpoint, log
+from foreword.train.opened import read_recipe
+from tests.train import runs
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    return runs.write_text(tmp_path / "text")
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> str:
+    file = tmp_path / "tiny.toml"
+    file.write_text(runs.recipe("encoder").dumps())
+    return str(file)
+
+
+def test_one_command_makes_a_run(
+    text: Path, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "runs" / "one"
+    assert run(["pretrain", recipe, "--data", str(text), "--out", str(out), "--steps", "6"]) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    for words in ("fp32 on cpu", "tokens to train on", "held-out loss", f"done: {out}"):
+        assert words in said.err
+    names = {path.name for path in out.iterdir()}
+    assert {"recipe.toml", "run.json", "metrics.jsonl", "tokenizer", "checkpoints"} <= names
+    provenance = json.loads((out / "run.json").read_text())
+    assert provenance["texts"] == [str(text)]
+    assert provenance["data"]["counts"]["train"]["tokens"] > 0
+    assert checkpoint.read_state(checkpoint.newest(out))["step"] == 6
+    assert read_recipe(out).train.steps == 6
+    samples = [record for record in log.read(out) if record["kind"] == "samples"]
+    assert samples[-1]["samples"]
+    assert "[MASK]" in samples[-1]["samples"][0]["prompt"]
+
+
+def test_scripts_get_json(
+    text: Path, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = sorted(map(str, text.iterdir()))  # as a shell's glob gives them
+    words = ["pretrain", recipe, "--out", str(tmp_path / "run"), "--json", "--data", *files]
+    assert run(words) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["done"] is True
+    assert printed["last"]["train"]["step"] == 12
+    provenance = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert sorted(provenance["texts"]) == files
+
+
+def test_prepared_shards_and_a_tokenizer_are_used_as_they_are(
+    text: Path, recipe: str, tmp_path: Path
+) -> None:
+    made = tmp_path / "shards"
+    assert run(["prepare", str(text), "--out", str(made), "--kind", "word"]) == 0
+    out = tmp_path / "run"
+    assert run(["pretrain", recipe, "--data", str(made), "--out", str(out), "--steps", "2"]) == 0
+    assert not (out / "shards").exists()
+    kept = (out / "tokenizer" / "tokenizer.json").read_bytes()
+    assert kept == (made / "tokenizer" / "tokenizer.json").read_bytes()
+    other = tmp_path / "other"
+    words = ["--data", str(text), "--tokenizer", str(made / "tokenizer"), "--out", str(other)]
+    assert run(["pretrain", recipe, *words, "--steps", "2"]) == 0
+    assert (other / "tokenizer" / "tokenizer.json").read_bytes() == kept
+
+
+def test_an_options_budget_wins_over_the_recipes() -> None:
+    made = runs.recipe(tokens=5_000, hours=1.0)
+    assert with_budget(made, None, None, None, None) is made
+    train = with_budget(made, None, None, 7, None).train
+    assert (train.steps, train.tokens, train.flops, train.hours) == (7, None, None, None)
+    train = with_budget(made, None, 1e3, None, None).train
+    assert (train.tokens, train.hours) == (1000, None)
+    for wrong in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(UserError, match="--hours: must be positive"):
+            with_budget(made, wrong, None, None, None)
+
+
+def test_a_run_that_blows_up_says_so_in_one_line(
+    text: Path, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    words = ["pretrain", recipe, "--data", str(text), "--out", str(out)]
+    wild = ["--set", "optimizer.lr=1e30", "--set", "train.patience=3"]
+    assert run([*words, *wild, "--set", "train.checkpoints=12"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if line.startswith("foreword: ")] == said[-1:]
+    assert "3 steps in a row were not finite" in said[-1]
+    assert f"the last good checkpoint is {checkpoint.newest(out)}" in said[-1]
+    assert "a lower optimizer.lr" in said[-1]

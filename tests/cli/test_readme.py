@@ -1,0 +1,106 @@
+"""Every `foreword` command in the README is one that the command line understands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from foreword.cli.main import assemble, verbs
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words after `foreword`, of each command in a block of code."""
+    found = []
+    for block in re.findall(r"^```\w*\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            line = line.strip().removeprefix("$ ")
+            if line.startswith("foreword "):
+                command = re.split(r"\s(?:\||&&|;|>)\s", line)[0]
+                found.append(shlex.split(command, comments=True)[1:])
+    return found
+
+
+def parse(words: list[str]) -> None:
+    """Parses a command as the command line would, down to the last option, and does not run it.
+
+    Raises:
+        Exception: an unknown verb, option or argument; the message says which.
+    """
+    if words == ["--version"] or words == ["--help"]:
+        return
+    assert words[0] in verbs(), f"no verb {words[0]}"
+    words = [word for word in words if word != "--debug"]
+    command: Any = typer.main.get_command(assemble(words[0]))
+    context = None
+    while hasattr(command, "resolve_command"):
+        name, found, rest = command.resolve_command(None, words)
+        command, words = found, rest
+        context = name
+    if "--help" not in words:
+        command.make_context(context, list(words))
+
+
+def test_the_readme_is_right() -> None:
+    found = commands(README.read_text(encoding="utf-8"))
+    if not found:
+        pytest.skip("the README shows no command yet")
+    wrong = []
+    for words in found:
+        try:
+            parse(words)
+        except Exception as error:
+            wrong.append(f"foreword {shlex.join(words)}: {error}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_commands_are_found() -> None:
+    text = """
+foreword is prose here
+```sh
+# a comment
+$ foreword pretrain bert_tiny --data a.txt \\
+    --out runs/x   # and why
+foreword show kinds --json | head
+pip install foreword
+```
+"""
+    assert commands(text) == [
+        ["pretrain", "bert_tiny", "--data", "a.txt", "--out", "runs/x"],
+        ["show", "kinds", "--json"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pretrian bert_tiny --data x --out y",
+        "pretrain bert_tiny --data x --out y --daat z",
+        "pretrain bert_tiny --out y",
+        "pretrain bert_tiny --data x --out y --steps many",
+        "tokenizer trian x --out y",
+        "resume run and more",
+    ],
+)
+def test_a_wrong_command_is_seen(line: str) -> None:
+    with pytest.raises(Exception, match=r"."):
+        parse(shlex.split(line))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pretrain bert_tiny --data a b c --out y --steps 3 --set model.layers=3 --json",
+        "check bert_tiny --data x",
+        "tokenizer train x --out y",
+        "resume run",
+    ],
+)
+def test_a_right_command_is_right(line: str) -> None:
+    parse(shlex.split(line))

@@ -1,0 +1,65 @@
+"""`foreword resume`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from foreword.cli.main import run
+from foreword.train import checkpoint
+from tests.train import runs
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Path:
+    """A run that died after its checkpoints of steps 3 and 6."""
+    text = runs.write_text(tmp_path / "text")
+    made = runs.recipe(checkpoints=4, evaluations=1)
+    folder = runs.begin(made, text, tmp_path / "run")
+    runs.die_at(folder, 8)
+    return folder
+
+
+def test_it_carries_on(stopped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["resume", str(stopped), "--json"]) == 0
+    said = capsys.readouterr()
+    assert "carrying on from step 6" in said.err
+    printed = json.loads(said.out)
+    assert printed["done"] is True
+    assert printed["last"]["train"]["step"] == 12
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
+    stopped: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newest = checkpoint.all_in(stopped)[-1]
+    weights = newest / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-10])
+    assert run(["resume", str(stopped)]) == 0
+    said = capsys.readouterr().err
+    assert f"{newest}: damaged: weights.safetensors is missing or cut short; the one before" in said
+    assert "carrying on from step 3" in said
+
+
+def test_damage_to_all_stops(stopped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in checkpoint.all_in(stopped):
+        (folder / "weights.safetensors").unlink()
+    assert run(["resume", str(stopped)]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert sum(line.startswith("foreword: ") for line in said) == 1
+    assert said[-1].endswith("damaged: weights.safetensors is missing or cut short")
+
+
+def test_another_version_is_refused(stopped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in checkpoint.all_in(stopped):
+        manifest = json.loads((folder / "manifest.json").read_text())
+        (folder / "manifest.json").write_text(json.dumps(manifest | {"foreword_checkpoint": 9}))
+    assert run(["resume", str(stopped)]) == 2
+    assert "version 9; this Foreword reads version 1" in capsys.readouterr().err
+
+
+def test_it_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["resume", str(tmp_path)]) == 2
+    assert "not a run folder (no recipe.toml)" in capsys.readouterr().err
