@@ -88,7 +88,9 @@ def main() -> None:
     from foreword.text.tokenizer import Tokenizer
 
     prepared = Prepared.load(shards)
-    found = baselines(prepared.train, prepared.heldout, Tokenizer.load(prepared.tokenizer).vocab)
+    found = baselines(
+        prepared.train, prepared.heldout, Tokenizer.load(prepared.tokenizer).vocab.size
+    )
     lines = {"unigram": found.unigram, "bigram": found.bigram}
     arguments.out.mkdir(parents=True, exist_ok=True)
     draw(runs, lines, arguments.out / "learning.png")
