@@ -67,4 +67,6 @@ def describe(device: torch.device) -> str:
     """The device in words."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
+    if device.type == "mps":
+        return "mps (Apple's GPU; Foreword has not been tried on it)"
     return f"{device.type}, {torch.get_num_threads()} threads"
