@@ -49,6 +49,15 @@ def test_it_learns(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", EVERY)
+def test_it_moves_every_parameter(kind: str) -> None:
+    of = model()
+    before = [p.detach().clone() for p in of.parameters()]
+    step(of, settings(kind, lr=1e-2, decay=0.0).build(of), 1)
+    for (name, p), old in zip(of.named_parameters(), before, strict=True):
+        assert not torch.equal(p, old), name
+
+
+@pytest.mark.parametrize("kind", EVERY)
 def test_only_matrices_decay(kind: str) -> None:
     of = model()
     with torch.no_grad():

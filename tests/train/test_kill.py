@@ -87,10 +87,10 @@ def test_a_signal_before_training_leaves_with_130(
     text = runs.write_text(tmp_path / "more", files=400)
     said, run = tmp_path / "said", tmp_path / "run"
     process = commands.start([*words, str(text), "--out", str(run)], said)
-    wait_until((run / "recipe.toml").exists)
+    wait_until(lambda: said.exists() and "training the tokenizer" in said.read_text())
     os.kill(process, signal.SIGTERM)
     assert commands.wait() == 130
-    assert said.read_text().splitlines()[-1].endswith("carries on")
+    assert said.read_text().splitlines()[-1] == f"interrupted; 'foreword resume {run}' carries on"
     assert not checkpoint.all_in(run)
     assert commands.run(["resume", str(run)], said) == 0
 
