@@ -24,7 +24,7 @@ from foreword.train.step import take
 from foreword.types import Batch, Loss
 
 WARM_STEPS, TIMED_STEPS = 2, 3
-STEP_SECONDS = 1.5  # a step that would take longer is timed on fewer rows
+STEP_SECONDS = 2.0  # a step that would take longer is timed on fewer rows
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def estimate(ready: Ready, share: float = 1.0) -> Estimate:
     batch = ready.feed.batch(np.arange(rows), recipe.train.seed)
     scale = recipe.rows_per_step / rows
     flops_per_step = flops.count(model, batch, loss_of) * scale
-    activations = _activations(ready, batch, loss_of) * min(recipe.train.micro_batch / rows, scale)
+    activations = _activations(ready, rows, loss_of)
     parameters = count_by_part(model)
     if recipe.train.compile == "on":
         compile_blocks(model)
@@ -109,7 +109,7 @@ def estimate(ready: Ready, share: float = 1.0) -> Estimate:
         weights=weights,
         gradients=weights,
         optimizer=_bytes(v for state in optimizer.state.values() for v in state.values()),
-        activations=round(activations),
+        activations=activations,
         there_is=memory_of(ready.device),
     )
     tokens_per_step = count_tokens(batch) * scale
@@ -154,21 +154,42 @@ def memory_of(device: torch.device) -> int:
 
 
 def _rows_to_time(ready: Ready, loss_of: Callable[[Batch], Loss]) -> int:
-    """A micro-batch, or as many rows of it as make a step of bearable length."""
-    seconds = math.inf
-    one = ready.feed.batch(np.arange(1), ready.recipe.train.seed).to(ready.device)
-    for _ in range(2):
-        start = time.perf_counter()
-        with autocast(ready.device, ready.dtype):
-            loss = loss_of(one)
-        loss.total.backward()  # type: ignore[no-untyped-call]
-        _wait(ready.device)
-        seconds = min(seconds, time.perf_counter() - start)
+    """A micro-batch, or as many rows of it as make a step of bearable length.
+
+    More than one wherever it can be: what a step costs whatever its rows must not be scaled up.
+    """
+    rows, most = 1, ready.recipe.train.micro_batch
+    _forward_backward(ready, rows, loss_of)  # the first is slow
+    while rows < most and _forward_backward(ready, rows, loss_of) < STEP_SECONDS / 2:
+        rows = min(2 * rows, most)
     ready.model.zero_grad(set_to_none=True)
-    return min(ready.recipe.train.micro_batch, max(1, int(STEP_SECONDS / seconds)))
+    return rows
 
 
-def _activations(ready: Ready, batch: Batch, loss_of: Callable[[Batch], Loss]) -> int:
+def _forward_backward(ready: Ready, rows: int, loss_of: Callable[[Batch], Loss]) -> float:
+    """The seconds that it takes."""
+    batch = ready.feed.batch(np.arange(rows), ready.recipe.train.seed).to(ready.device)
+    start = time.perf_counter()
+    with autocast(ready.device, ready.dtype):
+        loss = loss_of(batch)
+    loss.total.backward()  # type: ignore[no-untyped-call]
+    _wait(ready.device)
+    return time.perf_counter() - start
+
+
+def _activations(ready: Ready, rows: int, loss_of: Callable[[Batch], Loss]) -> int:
+    """Bytes that backward needs of a micro-batch, from what it needs of `rows` and of half.
+
+    A part, such as the gradient of the output layer, is there once however many rows there are.
+    """
+    all_rows = _kept(ready, rows, loss_of)
+    if rows == 1:
+        return all_rows * ready.recipe.train.micro_batch
+    each = (all_rows - _kept(ready, rows // 2, loss_of)) / (rows - rows // 2)
+    return round(all_rows + each * (ready.recipe.train.micro_batch - rows))
+
+
+def _kept(ready: Ready, rows: int, loss_of: Callable[[Batch], Loss]) -> int:
     """Bytes of all tensors that forward keeps for backward, each storage once."""
     kept: dict[int, int] = {}
     own = {p.untyped_storage().data_ptr() for p in ready.model.parameters()}
@@ -179,9 +200,9 @@ def _activations(ready: Ready, batch: Batch, loss_of: Callable[[Batch], Loss]) -
             kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    on_device = batch.to(ready.device)
+    batch = ready.feed.batch(np.arange(rows), ready.recipe.train.seed).to(ready.device)
     with saved_tensors_hooks(keep, lambda tensor: tensor), autocast(ready.device, ready.dtype):
-        loss_of(on_device)
+        loss_of(batch)
     return sum(kept.values())
 
 
