@@ -1,0 +1,193 @@
+"""`foreword demo`: the whole road in a few minutes, offline."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import Progress
+
+from foreword.cli import console
+
+if TYPE_CHECKING:
+    from foreword.demo.corpus import Counts
+    from foreword.evaluate.filling import Filled
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="The folder to make or to carry on with.")],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A minute, to see that it runs; it learns nothing.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> int:
+    """Pretrain, fill blanks and fine-tune on the documentation found on this machine.
+
+    What was done before in the same folder is kept, so a demo that was stopped carries on.
+    """
+    from foreword.demo.road import Demo
+
+    say = console.say if json else _print
+    road = Demo(out, is_quick=quick)
+    say("1  The text: English documentation of the Python packages on this machine")
+    with console.progress("reading") as bar:
+        counts, was_there = road.read(_advance(bar, "reading"))
+    _say_text(say, counts, was_there=was_there)
+
+    say("2  Pretraining: an encoder learns to put back words that are hidden")
+    if not _pretrain(road, say):
+        say(f"   stopped and saved; the same command carries on: foreword demo --out {out}")
+        return 130
+    measured = road.measure()
+    _say_learned(say, measured)
+
+    say("3  Blanks: what it puts into sentences it has not seen")
+    filled = road.fill()
+    for one in filled:
+        say(f"   {one.text}   ({_others(one)})")
+
+    say(f"4  Fine-tuning: which of {len(counts.labels)} packages is a passage about?")
+    say(f"   {', '.join(counts.labels)}; the names are taken out of the passages")
+    with console.progress("tuning") as bar:
+        tuned, was_there = road.tune(_advance(bar, "tuning"))
+    if was_there:
+        say("   done before; its scores:")
+    if not json:
+        _show(tuned["rows"])
+    _say_tuned(say, counts, tuned["rows"])
+
+    page = road.report()
+    say(f"5  The report: {page}")
+    say("Try next:")
+    for command in _next(out):
+        say(f"   {command}")
+    if json:
+        blanks = [
+            {"text": one.text, "blanks": [asdict(b[0]) for b in one.blanks]} for one in filled
+        ]
+        document = {"out": str(out), "text": asdict(counts), "pretraining": measured}
+        console.emit(document | {"blanks": blanks, "tuning": tuned, "report": str(page)})
+    return 0
+
+
+def _pretrain(road: Any, say: Callable[[str], None]) -> bool:
+    if road.is_pretrained():
+        say("   done before")
+        return True
+    with console.progress("pretraining") as bar:
+        watcher = _Watcher(bar, say)
+        return bool(road.pretrain(watcher, watcher.stage))
+
+
+class _Watcher:
+    """A bar for the person who waits, and a line per evaluation."""
+
+    def __init__(self, bar: Progress, say: Callable[[str], None]) -> None:
+        self._bar, self._say = bar, say
+        self._task = bar.add_task("pretraining", total=1.0, note="")
+
+    def stage(self, name: str) -> Callable[[float, float], None]:
+        """Names what is going on before training."""
+        self._say(f"   {name}")
+        return lambda done, total: None
+
+    def note(self, text: str) -> None:
+        """A line worth reading."""
+        self._say(f"   {text}")
+
+    def record(self, record: dict[str, Any], progress: float) -> None:
+        """The bar always, a line for the held-out loss."""
+        note = f"loss {record['loss']:.3f}" if "loss" in record else ""
+        self._bar.update(self._task, completed=progress, note=note)
+        if record["kind"] == "heldout":
+            seconds = record["seconds"]
+            self._say(f"   {seconds:4.0f} s, step {record['step']:,}: loss {record['loss']:.2f}")
+
+    def samples(self) -> list[dict[str, str]]:
+        """The run adds these; they are in the report."""
+        return []
+
+
+def _advance(bar: Progress, name: str) -> Callable[..., None]:
+    task = bar.add_task(name, total=None, note="")
+
+    def advance(done: int, total: int, note: str = "") -> None:
+        bar.update(task, completed=done, total=total, note=note)
+
+    return advance
+
+
+def _print(text: str) -> None:
+    console.out.print(text, markup=False)
+
+
+def _say_text(say: Callable[[str], None], counts: Counts, *, was_there: bool) -> None:
+    said = "read before" if was_there else "read, never imported"
+    say(
+        f"   {counts.docstrings:,} docstrings in {counts.files:,} files of {counts.packages} "
+        f"packages ({said}; {counts.unread:,} files could not be parsed)"
+    )
+    say(
+        f"   {counts.documents:,} documents of {counts.words:,} words of prose to pretrain on; "
+        f"{counts.repeated:,} repeated paragraphs left out"
+    )
+    say(
+        f"   {counts.test_documents:,} documents set aside with their files for the test of step 4;"
+        f" of {counts.shared:,} that share 8 words in a row with what is read, none is asked"
+    )
+
+
+def _say_learned(say: Callable[[str], None], measured: dict[str, Any]) -> None:
+    unigram = measured["unigram"]
+    guess = f"{unigram:.2f} by guessing frequent words, " if unigram is not None else ""
+    say(
+        f"   {measured['parameters']:,} parameters read {measured['tokens']:,} tokens in "
+        f"{measured['seconds']:.0f} s"
+    )
+    say(
+        f"   nats per hidden word: {measured['before']:.2f} at the start, {guess}"
+        f"{measured['after']:.2f} now, on text it has not seen"
+    )
+
+
+def _others(filled: Filled) -> str:
+    blank = filled.blanks[0]
+    first = f"{blank[0].probability:.0%}"
+    return f"{first}; then {', '.join(candidate.text for candidate in blank[1:])}"
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    def score(row: dict[str, Any], metric: str) -> str:
+        deviation = row.get(f"{metric}_std")
+        return f"{row[metric]:.3f}" + (f" ± {deviation:.3f}" if deviation is not None else "")
+
+    names = [
+        f"{row['start']}, {row['strategy']}" if "lr" in row else row["strategy"] for row in rows
+    ]
+    cells = [
+        [name, score(row, "accuracy"), score(row, "f1")]
+        for name, row in zip(names, rows, strict=True)
+    ]
+    console.table("", ["", "accuracy", "macro F1"], cells)
+
+
+def _say_tuned(say: Callable[[str], None], counts: Counts, rows: list[dict[str, Any]]) -> None:
+    first = rows[0]
+    spread = f" ± standard deviation of {first['seeds']} seeds" if first["seeds"] > 1 else ""
+    say(
+        f"   {counts.train:,} labelled passages to learn from, {counts.test:,} to score, from "
+        f"other files; mean{spread}, after {first['epochs']} epochs"
+    )
+
+
+def _next(out: Path) -> list[str]:
+    run, text = (shlex.quote(str(out / name)) for name in ("run", "text"))
+    return [
+        f'foreword fill {run} "The input must be a [MASK] of integers."',
+        f'foreword score {run} "This function returns a list of strings."',
+        f"foreword tune {run} --train {text}/train.jsonl --dev {text}/test.jsonl --epochs 4",
+    ]

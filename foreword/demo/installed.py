@@ -1,0 +1,102 @@
+"""The documentation on this machine: docstrings of Python's library and of installed packages.
+
+Files are parsed, never imported, so nothing of them is run.
+"""
+
+from __future__ import annotations
+
+import ast
+import sysconfig
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+LIBRARY = "python"  # the name that Python's own library goes by
+LARGEST = 400_000  # bytes; larger sources are mostly generated
+# Tests document nothing; the others are copies of packages, or were written by programs.
+LEFT_OUT = frozenset(
+    """
+    test tests testing _vendor vendor _vendored extern externals _extern site-packages
+    dist-packages lib2to3 idlelib __pycache__
+    """.split()  # noqa: SIM905
+)
+
+
+@dataclass(frozen=True)
+class Package:
+    """Sources that belong together.
+
+    Attributes:
+        name: `numpy`, or `python` for Python's own library.
+        root: the folder.
+        files: in an order that mixes its parts, and is the same on every machine.
+    """
+
+    name: str
+    root: Path
+    files: tuple[Path, ...]
+
+    @classmethod
+    def at(cls, root: Path, name: str) -> Package:
+        """The sources in a folder."""
+        files = (
+            path
+            for path in root.rglob("*.py")
+            if LEFT_OUT.isdisjoint(path.relative_to(root).parts) and "generated" not in path.name
+        )
+        return cls(name, root, tuple(sorted(files, key=lambda path: draw(_key(root, path)))))
+
+    def key(self, path: Path) -> str:
+        """What one of the files is called, wherever the package is installed."""
+        return _key(self.root, path)
+
+
+def packages() -> list[Package]:
+    """Python's library and the packages installed beside it, by name."""
+    paths = sysconfig.get_paths()
+    library = Path(paths["stdlib"])
+    found = [Package.at(library, LIBRARY)]
+    seen = set()
+    for root in dict.fromkeys(Path(paths[key]) for key in ("purelib", "platlib")):
+        for folder in sorted(root.glob("*/__init__.py")) if root != library else ():
+            name = folder.parent.name
+            if name not in seen and name not in LEFT_OUT:
+                seen.add(name)
+                found.append(Package.at(folder.parent, name))
+    return sorted(found, key=lambda package: package.name)
+
+
+def docstrings(source: bytes) -> list[str]:
+    """The docstrings of a module, its classes and functions.
+
+    Raises:
+        SyntaxError: it is not Python of this version.
+        ValueError: it holds null bytes.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the warnings are for its authors
+        tree = ast.parse(source)
+    return [text for node in ast.walk(tree) for text in _texts(node)]
+
+
+def _texts(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        if text := ast.get_docstring(node):
+            yield text
+    elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
+        # pydoc_data.topics: the language reference, as one table of texts.
+        names = [name.id for name in node.targets if isinstance(name, ast.Name)]
+        for value in node.value.values if names == ["topics"] else []:
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield value.value
+
+
+def _key(root: Path, path: Path) -> str:
+    return f"{root.name}/{path.relative_to(root).as_posix()}"
+
+
+def draw(text: str) -> bytes:
+    """A number that depends on the text alone, to order or split by."""
+    return blake2b(text.encode(), digest_size=8).digest()

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from foreword.cli.main import run
+from foreword.demo import installed, road
+from tests.demo.packages import SUBJECTS, make
+
+
+@pytest.fixture
+def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    packages = make(tmp_path / "lib")
+    monkeypatch.setattr(installed, "packages", lambda: packages)
+    monkeypatch.setattr(road, "QUICK", road.replace(road.QUICK, steps=4))
+    return tmp_path / "demo"
+
+
+def test_the_whole_road_twice(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["demo", "--quick", "--json", "--out", str(out)]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert set(first["text"]["labels"]) == set(SUBJECTS)
+    assert first["pretraining"]["steps"] == 4
+    assert len(first["blanks"]) == len(road.BLANKS)
+    ways = [(row["start"], row["strategy"]) for row in first["tuning"]["rows"]]
+    assert ways == [
+        ("pretrained", "full"),
+        ("pretrained", "frozen"),
+        ("from scratch", "full"),
+        ("no network", "bag of words (TF-IDF, logistic regression)"),
+        ("no model", "majority class"),
+    ]
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "bag of words" in page
+    assert "unigram counts" in page
+
+    metrics = (out / "run" / "metrics.jsonl").read_bytes()
+    assert run(["demo", "--quick", "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert said.count("done before") == 2
+    assert "read before" in said
+    assert "foreword fill" in said
+    assert (out / "run" / "metrics.jsonl").read_bytes() == metrics
+
+
+def test_a_killed_demo_carries_on(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    quick = road.Demo(out, is_quick=True)
+    quick.read()
+    (out / "run").mkdir()  # killed after the first file of the run
+    (out / "run" / "recipe.toml").write_text("", encoding="utf-8")
+    assert not quick.is_pretrained()
+    assert run(["demo", "--quick", "--out", str(out)]) == 0
+    assert quick.is_pretrained()
+    assert "read before" in capsys.readouterr().out
+
+
+def test_mistakes_are_one_line(
+    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["demo", "--out", str(tmp_path / "lib")]) == 2
+    assert "holds something else than a demo" in capsys.readouterr().err
+    road.Demo(out)
+    assert run(["demo", "--quick", "--out", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert "holds a demo of another kind" in error
+    assert error.count("\n") == 1
+
+
+def test_the_commands_to_try_are_real(out: Path) -> None:
+    from foreword.cli.demo import _next
+    from foreword.cli.main import verbs
+
+    assert all(command.split()[1] in verbs() for command in _next(out))

@@ -1,0 +1,41 @@
+"""Small packages of made-up documentation."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from foreword.demo.installed import Package
+
+SUBJECTS = {
+    "harbour": "ship sail anchor mast deck rope tide wharf pilot crew".split(),  # noqa: SIM905
+    "kitchen": "oven pan flour salt butter knife plate stove bread soup".split(),  # noqa: SIM905
+    "orchard": "apple pear branch root blossom ladder basket frost soil bee".split(),  # noqa: SIM905
+}
+
+
+def sentence(words: list[str], rng: random.Random) -> str:
+    """One of a kind: no eight words in a row are in another."""
+    first, second, third = rng.choices(words, k=3)
+    one, two, three, four = ("".join(rng.choices("aeioukmnprst", k=9)) for _ in range(4))
+    return (
+        f"The {first} of the {one} is in a {second} with {two} and it may be {three} for the "
+        f"{third} of {four}."
+    )
+
+
+def make(root: Path, files: int = 24, functions: int = 4) -> list[Package]:
+    """Packages under `root`, and Python's own library beside them."""
+    rng = random.Random(1)
+    found = []
+    for name, words in {**SUBJECTS, "python": ["list", "value", "string", "loop"]}.items():
+        folder = root / name
+        folder.mkdir(parents=True)
+        for n in range(files):
+            body = []
+            for k in range(functions):
+                prose = "\n\n    ".join(sentence(words, rng) for _ in range(3))
+                body.append(f'def f{k}():\n    """{prose}\n\n    Uses {name}.things.\n    """\n')
+            (folder / f"part{n}.py").write_text("\n".join(body), encoding="utf-8")
+        found.append(Package.at(folder, name))
+    return found

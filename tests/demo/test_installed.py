@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from foreword.demo import installed
+from foreword.demo.installed import Package, docstrings
+
+
+def test_docstrings_of_all_kinds_and_nothing_is_run() -> None:
+    source = b'''"""Module."""
+raise SystemExit
+class A:
+    """Class."""
+    def f(self):
+        """Method."""
+        "not this"
+async def g():
+    """Function."""
+topics = {"if": "The if statement."}
+'''
+    assert sorted(docstrings(source)) == [
+        "Class.",
+        "Function.",
+        "Method.",
+        "Module.",
+        "The if statement.",
+    ]
+
+
+def test_what_is_no_python_is_an_error() -> None:
+    with pytest.raises(SyntaxError):
+        docstrings(b"def (")
+
+
+def test_tests_and_copies_are_left_out(tmp_path: Path) -> None:
+    for name in ("a.py", "tests/b.py", "_vendor/c.py", "sub/d.py", "sub/e.txt"):
+        path = tmp_path / "lib" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("", encoding="utf-8")
+    found = Package.at(tmp_path / "lib", "lib")
+    assert {found.key(path) for path in found.files} == {"lib/a.py", "lib/sub/d.py"}
+
+
+def test_this_machine_has_documentation() -> None:
+    names = [package.name for package in installed.packages()]
+    assert {"python", "numpy", "torch"} <= set(names)
+    assert len(names) == len(set(names))
