@@ -18,6 +18,10 @@ from typer.core import TyperGroup
 from foreword import kinds
 from foreword.errors import UserError, nearest
 
+# Threads that wait for each other by spinning (OpenMP's default) slow a run down many times over
+# when anything else wants a core. It is read when torch is first imported, which is after this.
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
 PLAIN = ("main", "console")
 
 
