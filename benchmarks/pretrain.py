@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
-# As the command line sets it, and for both sides: waiting threads do not hold a core that is wanted.
+# As the command line sets it, for both sides: waiting threads hold no core that is wanted.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 import numpy as np
