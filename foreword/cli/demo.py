@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Callable
 from dataclasses import asdict
@@ -12,6 +13,8 @@ import typer
 from rich.progress import Progress
 
 from foreword.cli import console
+
+HOW = ("lr", "epochs")
 
 if TYPE_CHECKING:
     from foreword.demo.corpus import Counts
@@ -136,8 +139,8 @@ def _say_text(say: Callable[[str], None], counts: Counts, *, was_there: bool) ->
         f"{counts.repeated:,} repeated paragraphs left out"
     )
     say(
-        f"   {counts.test_documents:,} documents set aside with their files for the test of step 4;"
-        f" of {counts.shared:,} that share 8 words in a row with what is read, none is asked"
+        f"   {counts.test_documents:,} documents set aside with their files, for the test of step 4;"
+        f" {counts.shared:,} of them share 8 words in a row with what is read and are not asked"
     )
 
 
@@ -169,19 +172,26 @@ def _show(rows: list[dict[str, Any]]) -> None:
         f"{row['start']}, {row['strategy']}" if "lr" in row else row["strategy"] for row in rows
     ]
     cells = [
-        [name, score(row, "accuracy"), score(row, "f1")]
+        [name, score(row, "accuracy"), score(row, "f1"), *(row.get(key, "") for key in HOW)]
         for name, row in zip(names, rows, strict=True)
     ]
-    console.table("", ["", "accuracy", "macro F1"], cells)
+    console.table("", ["", "accuracy", "macro F1", *HOW], cells)
 
 
 def _say_tuned(say: Callable[[str], None], counts: Counts, rows: list[dict[str, Any]]) -> None:
-    first = rows[0]
-    spread = f" ± standard deviation of {first['seeds']} seeds" if first["seeds"] > 1 else ""
+    pretrained, scratch, words = rows[0], rows[2], rows[3]
+    gain = 100 * (pretrained["accuracy"] - scratch["accuracy"])
+    lead = 100 * (pretrained["accuracy"] - words["accuracy"])
+    error = 100 * math.sqrt(pretrained["accuracy"] * (1 - pretrained["accuracy"]) / counts.test)
     say(
         f"   {counts.train:,} labelled passages to learn from, {counts.test:,} to score, from "
-        f"other files; mean{spread}, after {first['epochs']} epochs"
+        f"files that pretraining did not read; mean ± standard deviation of {pretrained['seeds']} seeds"
     )
+    say(
+        f"   pretraining: {gain:+.1f} points of accuracy over the same network from scratch, "
+        f"{lead:+.1f} over a bag of words (so few passages: ± {error:.1f} by chance)"
+    )
+    say("   in minutes it only begins to learn; a run worth its while takes hours and more text")
 
 
 def _next(out: Path) -> list[str]:
