@@ -190,11 +190,11 @@ def prepare(
         text = fingerprint_text(files, read)
         made_from = [FORMAT, text, tokenizer.fingerprint, settings.heldout, settings.sentences]
         fingerprint = _hash(made_from)
+        part = folder / ".part"
+        shutil.rmtree(part, ignore_errors=True)  # of one that was killed
         if found := _find(folder, fingerprint):
             return found
-        part = folder / ".part"
         with atomic.explained(folder):
-            shutil.rmtree(part, ignore_errors=True)
             part.mkdir()
         try:
             tokenizer.save(part / "tokenizer")
@@ -349,6 +349,7 @@ def _publish(part: Path, folder: Path, manifest: dict[str, Any]) -> None:
             (part / name).replace(folder / name)
         shutil.rmtree(folder / "tokenizer", ignore_errors=True)
         (part / "tokenizer").replace(folder / "tokenizer")
+        shutil.rmtree(part)
     atomic.write_text(folder / MANIFEST, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
 
 
