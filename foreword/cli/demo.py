@@ -139,8 +139,8 @@ def _say_text(say: Callable[[str], None], counts: Counts, *, was_there: bool) ->
         f"{counts.repeated:,} repeated paragraphs left out"
     )
     say(
-        f"   {counts.test_documents:,} documents set aside with their files, for the test of step 4;"
-        f" {counts.shared:,} of them share 8 words in a row with what is read and are not asked"
+        f"   {counts.test_documents:,} documents set aside with their files for the test of 4; "
+        f"{counts.shared:,} of them share 8 words in a row with what is read and are not asked"
     )
 
 
@@ -185,7 +185,8 @@ def _say_tuned(say: Callable[[str], None], counts: Counts, rows: list[dict[str, 
     error = 100 * math.sqrt(pretrained["accuracy"] * (1 - pretrained["accuracy"]) / counts.test)
     say(
         f"   {counts.train:,} labelled passages to learn from, {counts.test:,} to score, from "
-        f"files that pretraining did not read; mean ± standard deviation of {pretrained['seeds']} seeds"
+        f"files that pretraining did not read; mean ± standard deviation of "
+        f"{pretrained['seeds']} seeds"
     )
     say(
         f"   pretraining: {gain:+.1f} points of accuracy over the same network from scratch, "
@@ -199,5 +200,6 @@ def _next(out: Path) -> list[str]:
     return [
         f'foreword fill {run} "The input must be a [MASK] of integers."',
         f'foreword score {run} "This function returns a list of strings."',
-        f"foreword tune {run} --train {text}/train.jsonl --dev {text}/test.jsonl --epochs 4",
+        f"foreword tune {run} --train {text}/train.jsonl --dev {text}/test.jsonl "
+        "--lr 1e-3 --batch 8 --epochs 4 --seeds 1 --name mine",
     ]
