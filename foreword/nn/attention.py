@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from foreword.nn.dropout import dropout as drop
 from foreword.nn.masks import Causal, Full, Mask
 from foreword.nn.position import PositionScheme
 
@@ -124,7 +125,7 @@ def attend(
         scores = (q if scale == 1 else q * scale) @ k.transpose(-2, -1)
         if pattern.dense is not None:
             scores = scores.add_(pattern.dense)
-        return F.dropout(torch.softmax(scores, -1), dropout) @ v
+        return drop(torch.softmax(scores, -1), dropout) @ v
     return F.scaled_dot_product_attention(
         q, k, v, pattern.dense, dropout, is_causal=pattern.is_causal, scale=scale
     )

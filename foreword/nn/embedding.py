@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from foreword.nn.dropout import Dropout
 from foreword.nn.norm import build_norm
 from foreword.nn.position import PositionScheme
 from foreword.nn.stack import StackSettings
@@ -30,7 +31,7 @@ class Embedding(nn.Module):
             if settings.normalise_embedding
             else nn.Identity()
         )
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
 
     def forward(self, batch: Batch, position: PositionScheme) -> Tensor:
         """The batch's ids as vectors, (batch, length, d_model), in the compute dtype."""

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from foreword.kinds import part
 from foreword.nn.attention import Attention, Cache, Pattern, prepare
+from foreword.nn.dropout import Dropout
 from foreword.nn.feedforward import FeedForward
 from foreword.nn.masks import Mask
 from foreword.nn.norm import build_norm
@@ -123,7 +124,7 @@ class Block(nn.Module):
             bias=settings.bias,
         )
         self.feedforward_norm = _norm(settings)
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
 
     def forward(
         self,

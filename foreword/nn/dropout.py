@@ -1,0 +1,35 @@
+"""Dropout, several times as fast as torch's on the CPU."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+def dropout(x: Tensor, rate: float) -> Tensor:
+    """Sets a share `rate` of x to 0 and divides the rest by 1 - rate (Srivastava et al. 2014).
+
+    On the CPU torch draws a number per element, one after another; here a 64-bit draw serves four,
+    16 bits each, so the rate is right to 1 in 65,536. Draws come from torch's global generator.
+    """
+    if rate == 0:
+        return x
+    if x.device.type != "cpu":
+        return F.dropout(x, rate)
+    words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    bits = words.view(torch.int16)[: x.numel()].view(x.shape)
+    kept = bits >= round(rate * 2**16) - 2**15
+    return x * kept.to(x.dtype).mul_(1 / (1 - rate))
+
+
+class Dropout(nn.Module):
+    """`dropout` in training, nothing in evaluation."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(...) -> (...)."""
+        return dropout(x, self.rate) if self.training else x
