@@ -49,12 +49,14 @@ class Pattern:
         is_causal: the plain causal mask, which kernels know without a tensor.
         block: FlexAttention's block mask, on CUDA; or None.
         bias: what FlexAttention adds, (heads, queries, keys); or None.
+        empty: queries without any key (padding), (batch or 1, 1, queries, 1) bool; None if none.
     """
 
     dense: Tensor | None = None
     is_causal: bool = False
     block: Any = None
     bias: Tensor | None = None
+    empty: Tensor | None = None
 
 
 def prepare(
@@ -84,9 +86,13 @@ def prepare(
         return Pattern(block=block, bias=bias)
     allowed = mask.dense(batch, queries, keys, like.device)
     dense = torch.zeros(allowed.shape, dtype=like.dtype, device=like.device)
-    # Half the least number rather than -inf: a query without keys (padding) must not become NaN.
+    # Half the least number rather than -inf: a query without keys must not become NaN on the way.
     dense = dense.masked_fill_(~allowed, torch.finfo(like.dtype).min / 2)
-    return Pattern(dense=dense if bias is None else dense + bias.to(like.dtype))
+    empty = ~allowed.any(-1, keepdim=True)
+    return Pattern(
+        dense=dense if bias is None else dense + bias.to(like.dtype),
+        empty=empty if empty.any() else None,
+    )
 
 
 @functools.cache
@@ -110,7 +116,7 @@ def attend(
         dropout: share of attention weights dropped.
 
     Returns:
-        (batch, heads, queries, d_head).
+        (batch, heads, queries, d_head); zeros for a query without keys.
     """
     if pattern.block is not None:
         bias = pattern.bias
@@ -125,10 +131,12 @@ def attend(
         scores = (q if scale == 1 else q * scale) @ k.transpose(-2, -1)
         if pattern.dense is not None:
             scores = scores.add_(pattern.dense)
-        return drop(torch.softmax(scores, -1), dropout) @ v
-    return F.scaled_dot_product_attention(
-        q, k, v, pattern.dense, dropout, is_causal=pattern.is_causal, scale=scale
-    )
+        mixed = drop(torch.softmax(scores, -1), dropout) @ v
+    else:
+        mixed = F.scaled_dot_product_attention(
+            q, k, v, pattern.dense, dropout, is_causal=pattern.is_causal, scale=scale
+        )
+    return mixed if pattern.empty is None else mixed.masked_fill(pattern.empty, 0.0)
 
 
 def _is_by_hand(q: Tensor, k: Tensor, pattern: Pattern, dropout: float) -> bool:
