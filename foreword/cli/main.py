@@ -16,11 +16,10 @@ import typer
 from typer.core import TyperGroup
 
 from foreword import kinds
+from foreword.cli._process import settle
 from foreword.errors import UserError, nearest
 
-# Threads that wait for each other by spinning (OpenMP's default) slow a run down many times over
-# when anything else wants a core. It is read when torch is first imported, which is after this.
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+settle()  # before torch is first imported
 
 PLAIN = ("main", "console")
 

@@ -1,0 +1,29 @@
+"""What this process asks of the libraries under torch, before torch is imported.
+
+Both settings are of the whole process, so the command line makes them and `import foreword` does
+not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # of glibc's malloc.h
+
+
+def settle() -> None:
+    """Makes waiting threads give way, and keeps memory that a step frees for the next step.
+
+    Threads that wait for each other by spinning (OpenMP's default) slow a run down many times over
+    when anything else wants a core. Large blocks, by glibc's default, go back to the system when
+    they are freed, and each step pays for their pages again.
+    """
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    if sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
+        if mallopt is not None:
+            mallopt(M_MMAP_THRESHOLD, 1 << 30)
+            mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
+            mallopt(M_TOP_PAD, 64 << 20)
