@@ -25,12 +25,14 @@ class Part:
     default: str | None = None
 
 
-def part(folder: str, default: str | None = None) -> Any:
+def part(folder: str, default: str | None = None, *, is_optional: bool = False) -> Any:
     """A dataclass field whose value is a kind of `folder` (`"nn/positions"`), `default` if unsaid.
 
-    Without a default the recipe must name the kind.
+    Without a default the recipe must name the kind, unless it `is_optional`: then it is None.
     """
     metadata = {"part": Part(folder, default)}
+    if is_optional:
+        return field(default=None, metadata=metadata)
     if default is None:
         return field(default=MISSING, metadata=metadata)
     return field(default_factory=lambda: load(folder, default)(), metadata=metadata)

@@ -72,12 +72,17 @@ class Rows:
         documents: number of the document within its row, -1 for padding; (batch, length) int64.
         positions: position within the document's piece in this row; (batch, length) int64.
         numbers: the row's place in the order of training, never used twice; (batch,) int64.
+        segments: 0 in the first text of a pair, 1 in the second, (batch, length) int64; or None.
+        labels: the class of the pair that begins here, -1 where none does, (batch, length) int64;
+            or None.
     """
 
     ids: Array
     documents: Array
     positions: Array
     numbers: Array
+    segments: Array | None = None
+    labels: Array | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -85,11 +90,15 @@ class Rows:
 
 @dataclass(frozen=True)
 class Tokens:
-    """A side of an example: ids, documents and positions, each (batch, length) int64."""
+    """A side of an example: ids, documents and positions, each (batch, length) int64.
+
+    `segments`, of the same shape, is None where all are 0.
+    """
 
     ids: Array
     documents: Array
     positions: Array
+    segments: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -101,12 +110,20 @@ class Example:
         target: what is predicted; with `is_aligned`, at the same positions as the source.
         weights: 1 where a target counts, else 0; (batch, target length) float32.
         is_aligned: target i is predicted at source position i (masked language models).
+        labels: of texts, as in `Rows`, at the source's positions; or None.
+        noise: a number in [0, 1) per place, for what the model draws (ELECTRA's fakes), (batch,
+            target length) float32; or None. A draw by row, so that it depends on no micro-batch.
+        order: of prediction, where it is not from left to right: a place sees those of lower
+            order, -1 is seen by all and predicted nowhere, (batch, length) int64; or None.
     """
 
     source: Tokens | None
     target: Tokens
     weights: Array
     is_aligned: bool = False
+    labels: Array | None = None
+    noise: Array | None = None
+    order: Array | None = None
 
 
 class Mask(Protocol):
@@ -117,6 +134,19 @@ class Mask(Protocol):
 
 
 @dataclass(frozen=True)
+class Queries:
+    """Places that are predicted without being read: XLNet's second stream.
+
+    Attributes:
+        at: which places of the row, (batch, predictions) int64.
+        mask: which place may look at which to be predicted, over (length, length).
+    """
+
+    at: Any
+    mask: Any
+
+
+@dataclass(frozen=True)
 class Batch:
     """What a model reads.
 
@@ -124,11 +154,18 @@ class Batch:
         ids: (batch, length) int64.
         positions: (batch, length) int64.
         mask: which position may look at which.
-        targets: (batch, length) int64, or None where nothing is predicted.
-        weights: 1 where the target counts; (batch, length) float32.
+        targets: (batch, length) int64, or (batch, predictions) with `queries`; None where nothing
+            is predicted.
+        weights: 1 where the target counts; float32 of the targets' shape.
         source: what the encoder of an encoder-decoder reads.
         cross_mask: which target position may look at which source position.
         segments: number of the segment (0 or 1 in a pair), (batch, length) int64; None is all 0.
+        labels: as in `Example`, (batch, length) int64; or None.
+        noise: as in `Example`, float32 of the targets' shape; or None.
+        queries: predicted by a second stream; the states are then theirs, (batch, predictions,
+            d_model).
+        carried: what the row before of each lane left for this one (`Hidden.carried`); None for a
+            model that carries nothing, or before the first row.
     """
 
     ids: Any
@@ -139,6 +176,10 @@ class Batch:
     source: Batch | None = None
     cross_mask: Any = None
     segments: Any = None
+    labels: Any = None
+    noise: Any = None
+    queries: Queries | None = None
+    carried: tuple[Any, ...] | None = None
 
     def to(self, device: Any) -> Batch:
         """The same batch as tensors on `device`."""
@@ -152,10 +193,13 @@ class Hidden:
     Attributes:
         states: (batch, length, d_model).
         memory: the key-value cache or recurrent state to pass to the next call, or None.
+        carried: what training hands on to the lane's next row, without gradient: tensors whose
+            first dimension is the batch; or None.
     """
 
     states: Tensor
     memory: Any = None
+    carried: tuple[Tensor, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -166,11 +210,13 @@ class Loss:
         total: sum over predictions, in nats; a scalar tensor.
         weight: number of predictions; a scalar tensor.
         parts: the same two for each term of a sum of objectives, and other counts to report.
+        carried: the backbone's, for the lane's next row; or None.
     """
 
     total: Tensor
     weight: Tensor
     parts: Mapping[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    carried: tuple[Tensor, ...] | None = None
 
 
 def to_tensors(record: Record, device: Any) -> Record:
@@ -185,6 +231,8 @@ def to_tensors(record: Record, device: Any) -> Record:
             return tensor.to(device)
         if isinstance(value, torch.Tensor):
             return value.to(device)
+        if isinstance(value, tuple):
+            return tuple(map(move, value))
         return to_tensors(value, device) if is_dataclass(value) else value
 
     changes = {f.name: move(getattr(record, f.name)) for f in fields(record)}  # type: ignore[arg-type]

@@ -122,8 +122,7 @@ def _measure(subject: Subject, shards: Shards, bytes_per_token: float, rows: int
             f"{shards.tokens_total} tokens of held-out text do not fill one row of "
             f"{recipe.packing.length}; name a longer text with --file"
         )
-    packed = recipe.packing.open(shards, subject.vocab, recipe.train.seed, recipe.rows_per_step)
-    feed = Feed(recipe, packed, subject.vocab, recipe.train.micro_batch or recipe.rows_per_step)
+    feed = Feed.of(recipe, shards, subject.vocab, for_training=False)
 
     def loss_of(batch: Batch) -> Loss:
         return recipe.objective.loss(model, batch)

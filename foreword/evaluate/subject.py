@@ -120,7 +120,7 @@ class Subject:
     @property
     def limit(self) -> int | None:
         """The most tokens its positions allow, or None."""
-        return self.recipe.model.position.limit
+        return self.recipe.model.limit
 
     @cached_property
     def before(self) -> Array:
@@ -222,8 +222,8 @@ class Subject:
         assert isinstance(encoder, Stack)
         with torch.no_grad(), autocast(self.device, self.dtype):
             source = source.to(self.device)
-            states, _ = encoder(backbone.embedding(source, encoder.position), source.mask)
-        found: Array = states.float().cpu().numpy()
+            read = encoder(backbone.embedding(source, encoder.position), source.mask)
+        found: Array = read.states.float().cpu().numpy()
         return found
 
     def logits(self, states: Tensor) -> Tensor:

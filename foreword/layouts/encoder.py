@@ -24,10 +24,10 @@ class Encoder:
             UserError: the objective's target does not stand at the source's positions.
         """
         source = example.source
-        if source is None or not example.is_aligned:
+        if source is None or not example.is_aligned or example.order is not None:
             raise UserError(
-                "layout.kind: 'encoder' predicts in place, and this objective writes a text of "
-                "its own; use 'decoder', 'prefix' or 'encoder_decoder'"
+                "layout.kind: 'encoder' predicts in place and all at once, and this objective does "
+                "not; use another layout"
             )
         return Batch(
             ids=source.ids,
@@ -35,6 +35,9 @@ class Encoder:
             mask=within(source.documents, source.documents),
             targets=example.target.ids,
             weights=example.weights,
+            segments=source.segments,
+            labels=example.labels,
+            noise=example.noise,
         )
 
 

@@ -50,6 +50,7 @@ class EncoderDecoderBackbone(Backbone):
         if memory is None:
             assert batch.source is not None
             x = self.embedding(batch.source, self.encoder.position)
-            source, _ = self.encoder(x, batch.source.mask)
+            source = self.encoder(x, batch.source.mask).states
         x = self.embedding(batch, self.decoder.position)
-        return Hidden(*self.decoder(x, batch.mask, memory, source, batch.cross_mask))
+        read = self.decoder(x, batch.mask, memory, source=source, cross_mask=batch.cross_mask)
+        return Hidden(read.states, read.memory)

@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch import nn
+
+from foreword import kinds
+from foreword.errors import UserError
 from foreword.nn.embedding import Embedding
 from foreword.nn.model import Backbone
-from foreword.nn.stack import Stack, StackSettings
+from foreword.nn.stack import Second, Stack, StackSettings
 from foreword.types import Batch, Hidden
 
 
@@ -17,11 +22,32 @@ class Transformer(StackSettings):
 
     Attributes:
         is_causal: for position schemes that bucket one direction or both (`t5_bias`).
+        memory: places of the row before, in each layer, that a row looks back at; it wants packing
+            `stream`, and positions that go by distance.
+        two_streams: has a start for the second stream of layout `two_streams` (XLNet).
 
-    Reference: Vaswani et al. 2017; Devlin et al. 2019; Radford et al. 2018.
+    Reference: Vaswani et al. 2017; Devlin et al. 2019; Radford et al. 2018; Dai et al. 2019; Yang
+    et al. 2019.
     """
 
     is_causal: bool = False
+    memory: int = 0
+    two_streams: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.memory < 0:
+            raise ValueError(f"memory: must not be negative, got {self.memory}")
+        if self.memory and kinds.name_of(self.position) in ("learned", "sinusoidal"):
+            raise ValueError(
+                f"memory: position '{kinds.name_of(self.position)}' numbers each row from 0, so "
+                "a memory has no place before it; use 'relative', 'rotary' or a bias"
+            )
+
+    @property
+    def carries(self) -> bool:
+        """Whether rows look back at the row before."""
+        return self.memory > 0
 
     def build(self, vocab: int) -> Backbone:
         """The backbone for a vocabulary of `vocab` ids."""
@@ -35,9 +61,24 @@ class TransformerBackbone(Backbone):
         super().__init__()
         self.settings = settings
         self.embedding = Embedding(settings, vocab)
-        self.stack = Stack(settings, settings.layers, is_causal=settings.is_causal)
+        self.stack = Stack(
+            settings, settings.layers, is_causal=settings.is_causal, carries=settings.memory
+        )
+        # What the second stream knows of every token before it looks: nothing but this.
+        self.unread = nn.Embedding(1, settings.d_model) if settings.two_streams else None
 
     def forward(self, batch: Batch, memory: Any = None) -> Hidden:
         """States (batch, length, d_model); `memory` is the key-value cache."""
         x = self.embedding(batch, self.stack.position)
-        return Hidden(*self.stack(x, batch.mask, memory))
+        second = None
+        if batch.queries is not None:
+            if self.unread is None:
+                raise UserError("model.two_streams: layout 'two_streams' needs it to be true")
+            at = batch.queries.at
+            unread = self.unread(torch.zeros_like(at)).to(x.dtype)
+            second = Second(self.embedding.dropout(unread), at, batch.queries.mask)
+        read = self.stack(
+            x, batch.mask, memory, batch.carried, second=second, segments=batch.segments
+        )
+        states = read.states if read.second is None else read.second
+        return Hidden(states, read.memory, read.carried if self.stack.carries else None)

@@ -1,6 +1,7 @@
 """Attention: queries from x, keys and values from a context; pattern x score x engine.
 
-Self-attention, cross-attention and a key-value cache are the same code with another context.
+Self-attention, cross-attention, a key-value cache, a memory and a second stream are the same code
+with another context.
 The pattern is prepared once per forward pass and shared by the layers: a dense tensor for
 `scaled_dot_product_attention` on the CPU, a FlexAttention block mask on CUDA.
 """
@@ -18,9 +19,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from foreword.errors import UserError
 from foreword.nn.dropout import dropout as drop
 from foreword.nn.masks import Causal, Full, Mask
-from foreword.nn.position import PositionScheme
+from foreword.nn.mix import Mixer
+from foreword.nn.position import Places, PositionScheme
 
 SHORT = 512  # keys up to which attention on the CPU is computed by hand
 
@@ -57,6 +60,27 @@ class Pattern:
     block: Any = None
     bias: Tensor | None = None
     empty: Tensor | None = None
+
+    def of(self, queries: Tensor) -> Pattern:
+        """The pattern of some queries of each row alone.
+
+        Args:
+            queries: (batch, chosen) int64.
+
+        Raises:
+            UserError: the engine cannot take queries out.
+        """
+        if self.block is not None or self.is_causal:
+            raise UserError("layout.kind: a second stream needs masks that are dense tensors")
+
+        def take(table: Tensor | None) -> Tensor | None:
+            if table is None:
+                return None
+            table = table.expand(len(queries), -1, -1, -1)
+            at = queries[:, None, :, None].expand(-1, table.shape[1], -1, table.shape[3])
+            return table.gather(2, at)
+
+        return Pattern(dense=take(self.dense), empty=take(self.empty))
 
 
 def prepare(
@@ -103,9 +127,15 @@ def _flex() -> Callable[..., Any]:
 
 
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, pattern: Pattern, scale: float, dropout: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    pattern: Pattern,
+    scale: float,
+    dropout: float,
+    extra: Tensor | None = None,
 ) -> Tensor:
-    """softmax(scale q k' + bias) v over the allowed keys.
+    """softmax(scale (q k' + extra) + bias) v over the allowed keys.
 
     Args:
         q: (batch, heads, queries, d_head).
@@ -114,6 +144,7 @@ def attend(
         pattern: what is allowed and what is added.
         scale: of the scores.
         dropout: share of attention weights dropped.
+        extra: of the scores, (batch, heads, queries, keys); or None.
 
     Returns:
         (batch, heads, queries, d_head); zeros for a query without keys.
@@ -127,8 +158,10 @@ def attend(
         score_mod = None if bias is None else add_bias
         out: Tensor = _flex()(q, k, v, score_mod, pattern.block, scale)
         return out
-    if _is_by_hand(q, k, pattern, dropout):
+    if extra is not None or _is_by_hand(q, k, pattern, dropout):
         scores = (q if scale == 1 else q * scale) @ k.transpose(-2, -1)
+        if extra is not None:
+            scores = scores.add_(extra, alpha=scale)
         if pattern.dense is not None:
             scores = scores.add_(pattern.dense)
         mixed = drop(torch.softmax(scores, -1), dropout) @ v
@@ -149,6 +182,25 @@ def _is_by_hand(q: Tensor, k: Tensor, pattern: Pattern, dropout: float) -> bool:
         return False
     is_learned = pattern.dense is not None and pattern.dense.requires_grad
     return is_learned or (not q.is_cuda and (k.shape[2] <= SHORT or dropout > 0))
+
+
+@dataclass(frozen=True)
+class View:
+    """What one layer's attention sees beside queries and keys.
+
+    Attributes:
+        pattern: what is allowed, made ready by the mixing's `prepare`.
+        mixer: brings queries and keys together.
+        position: rotates the queries and adds to their scores; None across to a source.
+        places: where the queries stand.
+        layer: number of the block in its stack.
+    """
+
+    pattern: Any
+    mixer: Mixer
+    position: PositionScheme | None
+    places: Places
+    layer: int
 
 
 class Attention(nn.Module):
@@ -180,27 +232,25 @@ class Attention(nn.Module):
         k, v = both.permute(2, 0, 3, 1, 4).unbind(0)
         return k, v
 
-    def forward(
-        self, x: Tensor, kv: Cache, pattern: Pattern, position: PositionScheme | None, start: int
-    ) -> Tensor:
+    def forward(self, x: Tensor, kv: Cache, view: View) -> Tensor:
         """Attends from x to keys and values.
 
         Args:
             x: (batch, queries, d_model).
             kv: keys (already rotated) and values, each (batch, heads, keys, d_head).
-            pattern: what is allowed.
-            position: rotates the queries, or None.
-            start: the place of the first query.
+            view: what is allowed, and how.
 
         Returns:
             (batch, queries, d_model).
         """
         batch, length, _ = x.shape
         q = self.query(x).view(batch, length, self.heads, self.d_head).transpose(1, 2)
-        if position is not None:
-            q = position.rotate(q, start)
+        extra = None
+        if view.position is not None:
+            q = view.position.rotate(q, view.places.queries)
+            extra = view.position.scores(q, kv[0], view.places, view.layer)
         dropout = self.dropout if self.training else 0.0
-        mixed = attend(q, *kv, pattern, self.scale, dropout)  # (batch, heads, queries, d_head)
+        mixed = view.mixer.attend(q, *kv, view.pattern, self.scale, dropout, extra)
         mixed = mixed.transpose(1, 2).reshape(batch, length, self.heads * self.d_head)
         out: Tensor = self.output(mixed)
         return out

@@ -13,7 +13,7 @@ from foreword.types import Batch
 
 
 class Embedding(nn.Module):
-    """The sum of token, position and segment embeddings, normalised and dropped out.
+    """The sum of token, position and segment embeddings, normalised, dropped out and widened.
 
     Args:
         settings: widths and choices.
@@ -22,16 +22,16 @@ class Embedding(nn.Module):
 
     def __init__(self, settings: StackSettings, vocab: int) -> None:
         super().__init__()
-        self.token = nn.Embedding(vocab, settings.d_model)
-        self.segment = (
-            nn.Embedding(settings.segments, settings.d_model) if settings.segments else None
-        )
+        width = settings.embedding_width
+        self.token = nn.Embedding(vocab, width)
+        self.segment = nn.Embedding(settings.segments, width) if settings.segments else None
         self.norm = (
-            build_norm(settings.norm, settings.d_model, settings.norm_eps, bias=settings.bias)
+            build_norm(settings.norm, width, settings.norm_eps, bias=settings.bias)
             if settings.normalise_embedding
             else nn.Identity()
         )
         self.dropout = Dropout(settings.dropout)
+        self.widen = nn.Linear(width, settings.d_model) if settings.d_embedding else nn.Identity()
 
     def forward(self, batch: Batch, position: PositionScheme) -> Tensor:
         """The batch's ids as vectors, (batch, length, d_model), in the compute dtype."""
@@ -47,5 +47,5 @@ class Embedding(nn.Module):
         # Under autocast the residual stream runs in the low precision too.
         if torch.is_autocast_enabled(kind):
             x = x.to(torch.get_autocast_dtype(kind))
-        dropped: Tensor = self.dropout(x)
-        return dropped
+        widened: Tensor = self.widen(self.dropout(x))
+        return widened

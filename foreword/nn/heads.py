@@ -10,7 +10,7 @@ from foreword.nn.cross_entropy import cross_entropy
 from foreword.nn.embedding import Embedding
 from foreword.nn.norm import build_norm
 from foreword.nn.stack import StackSettings
-from foreword.types import Batch, Loss
+from foreword.types import Batch, Hidden, Loss
 
 
 class TokenHead(nn.Module):
@@ -32,13 +32,16 @@ class TokenHead(nn.Module):
         bias: bool = False,
     ) -> None:
         super().__init__()
-        vocab, d_model = embedding.token.weight.shape
+        vocab, width = embedding.token.weight.shape
+        d_model = settings.d_model
         self.transform: nn.Module = nn.Identity()
         if transform:
-            norm = build_norm(settings.norm, d_model, settings.norm_eps, bias=settings.bias)
+            norm = build_norm(settings.norm, width, settings.norm_eps, bias=settings.bias)
             self.transform = nn.Sequential(
-                nn.Linear(d_model, d_model, bias=settings.bias), nn.GELU(), norm
+                nn.Linear(d_model, width, bias=settings.bias), nn.GELU(), norm
             )
+        elif width != d_model:
+            self.transform = nn.Linear(d_model, width, bias=settings.bias)
         weight = embedding.token.weight
         self.weight = weight if settings.tied else nn.Parameter(torch.empty_like(weight))
         self.bias = nn.Parameter(torch.zeros(vocab)) if bias else None
@@ -52,17 +55,17 @@ class TokenHead(nn.Module):
         """(..., d_model) -> logits (..., vocab)."""
         return F.linear(self._states(states), self.weight, self.bias)
 
-    def loss(self, states: Tensor, batch: Batch) -> Loss:
+    def loss(self, hidden: Hidden, batch: Batch) -> Loss:
         """Cross-entropy where the batch's weights are positive; the rest is not computed.
 
         Args:
-            states: (batch, length, d_model).
+            hidden: states of the places that the batch has targets for.
             batch: with targets and weights.
         """
         where = batch.weights.flatten().nonzero().squeeze(1)  # (predictions,)
         weights = batch.weights.flatten()[where]
-        chosen = self._states(states.flatten(0, 1)[where])
+        chosen = self._states(hidden.states.flatten(0, 1)[where])
         total = cross_entropy(
             chosen, self.weight, self.bias, batch.targets.flatten()[where], weights
         )
-        return Loss(total, weights.sum())
+        return Loss(total, weights.sum(), carried=hidden.carried)

@@ -105,6 +105,42 @@ class Window(Mask):
 
 
 @dataclass(frozen=True)
+class Ordered(Mask):
+    """Only what comes earlier in a given order of prediction (XLNet).
+
+    Attributes:
+        order: of each place, (batch, length) int64; -1 is seen by all.
+        itself: whether a place sees itself: it does where it is read, not where it is predicted.
+    """
+
+    order: Any
+    itself: bool = True
+
+    def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
+        """Key of an order below the query's, or the same where `itself`."""
+        query, key = self.order[b, i], self.order[b, j]
+        return key <= query if self.itself else key < query
+
+
+@dataclass(frozen=True)
+class Carried(Mask):
+    """`keys` keys of the row before stand before the row's own, and all see them (Transformer-XL).
+
+    Attributes:
+        mask: over the row itself.
+        keys: how many were carried over.
+    """
+
+    mask: Mask
+    keys: int
+
+    def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
+        """A key carried over, or one that the row's own mask allows."""
+        own = (j - self.keys).clamp(min=0)
+        return (j < self.keys) | self.mask.allows(b, h, i, own)
+
+
+@dataclass(frozen=True)
 class And(Mask):
     """What both masks allow."""
 

@@ -1,34 +1,72 @@
-"""What a position scheme may do; a kind in `nn/positions/` does one of the three."""
+"""What a position scheme may do; a kind in `nn/positions/` does one of the four."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor, nn
 
 
-class PositionScheme(nn.Module, ABC):
-    """Where a token stands, told to the model by addition, by rotation, or by a bias on scores.
+@dataclass(frozen=True)
+class Places:
+    """Where the queries of an attention stand, and what else is known of where things are.
 
-    Rotation and bias go by the place in the row. Documents lie in one piece in their row, so
-    within a document differences of places are differences of positions, and one table serves
+    Keys stand at 0, 1, 2, ... in the row, those that are remembered first.
+
+    Attributes:
+        queries: place of each query, (queries,) or (batch, queries) int64.
+        keys: number of keys.
+        segments: of each key, (batch, keys) int64; or None where all are 0.
+    """
+
+    queries: Tensor
+    keys: int
+    segments: Tensor | None = None
+
+    @classmethod
+    def following(cls, start: int, length: int, device: torch.device) -> Places:
+        """`length` queries after `start` keys that are remembered."""
+        return cls(torch.arange(start, start + length, device=device), start + length)
+
+
+class PositionScheme(nn.Module, ABC):
+    """Where a token stands, told to the model by addition, by rotation, or by what scores get.
+
+    Rotation, bias and scores go by the place in the row. Documents lie in one piece in their row,
+    so within a document differences of places are differences of positions, and one table serves
     every row of the batch.
     """
 
     def embed(self, positions: Tensor) -> Tensor | None:
-        """What to add to the embeddings at `positions` (batch, length): (..., d_model) or None."""
+        """What to add to the embeddings at `positions` (batch, length): (..., width) or None."""
         return None
 
-    def rotate(self, x: Tensor, start: int) -> Tensor:
-        """Queries or keys (batch, heads, length, d_head), the first standing at place `start`."""
+    def rotate(self, x: Tensor, places: Tensor) -> Tensor:
+        """Queries or keys (batch, heads, length, d_head); places (length,) or (batch, length)."""
         return x
 
     def bias(self, queries: Tensor, keys: Tensor) -> Tensor | None:
-        """What to add to attention scores between places (queries,) and (keys,).
+        """What to add to the scaled scores between places (queries,) and (keys,), in all layers.
 
         Returns:
             (heads, queries, keys) float, or None.
+        """
+        return None
+
+    def scores(self, q: Tensor, k: Tensor, places: Places, layer: int) -> Tensor | None:
+        """What to add to the scores before they are scaled, where it depends on what is there.
+
+        Args:
+            q: (batch, heads, queries, d_head).
+            k: (batch, heads, keys, d_head).
+            places: of the queries.
+            layer: number of the block in its stack.
+
+        Returns:
+            (batch, heads, queries, keys) float, or None.
         """
         return None
 
@@ -42,5 +80,15 @@ class Position(Protocol):
         """The greatest length it allows, or None."""
 
     @abstractmethod
-    def build(self, d_model: int, heads: int, d_head: int, *, is_causal: bool) -> PositionScheme:
-        """The module."""
+    def build(
+        self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool
+    ) -> PositionScheme:
+        """The module of a stack.
+
+        Args:
+            width: of the embeddings.
+            heads: attention heads.
+            d_head: width of a head.
+            layers: blocks of the stack.
+            is_causal: whether only earlier keys are seen.
+        """

@@ -10,7 +10,7 @@ from torch import nn
 from foreword.data.rng import RowRng
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone, Model
-from foreword.types import Batch, Example, Loss, Rows, Tokens, Vocab
+from foreword.types import Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
 
 
 @dataclass(frozen=True)
@@ -38,4 +38,8 @@ class Causal:
 
     def loss(self, model: Model, batch: Batch) -> Loss:
         """Cross-entropy of the next token, in nats."""
-        return model.token_head.loss(model.backbone(batch).states, batch)
+        return self.read(model, batch, model.backbone(batch))
+
+    def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
+        """The same from the backbone's states, as a term of a sum."""
+        return model.token_head.loss(hidden, batch)

@@ -10,7 +10,7 @@ from torch import nn
 from foreword.data.rng import RowRng
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone, Model
-from foreword.types import Array, Batch, Example, Loss, Rows, Tokens, Vocab
+from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,11 @@ class Masked:
         is_random = chosen & (fate >= self.mask) & (fate < self.mask + self.random)
         inputs = np.where(is_random, random_ids, inputs)
         return Example(
-            source=Tokens(inputs, rows.documents, rows.positions),
+            source=Tokens(inputs, rows.documents, rows.positions, rows.segments),
             target=Tokens(rows.ids, rows.documents, rows.positions),
             weights=chosen.astype(np.float32),
             is_aligned=True,
+            labels=rows.labels,
         )
 
     def _choose(self, rows: Rows, draws: Array, vocab: Vocab) -> Array:
@@ -96,4 +97,8 @@ class Masked:
 
     def loss(self, model: Model, batch: Batch) -> Loss:
         """Cross-entropy of the chosen tokens, in nats."""
-        return model.token_head.loss(model.backbone(batch).states, batch)
+        return self.read(model, batch, model.backbone(batch))
+
+    def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
+        """The same from the backbone's states, as a term of a sum."""
+        return model.token_head.loss(hidden, batch)

@@ -12,7 +12,7 @@ from foreword.data.rows import positions_within
 from foreword.errors import UserError
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone, Model
-from foreword.types import Array, Batch, Example, Loss, Rows, Tokens, Vocab
+from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,11 @@ class SpanCorruption:
 
     def loss(self, model: Model, batch: Batch) -> Loss:
         """Cross-entropy of the target, in nats."""
-        return model.token_head.loss(model.backbone(batch).states, batch)
+        return self.read(model, batch, model.backbone(batch))
+
+    def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
+        """The same from the backbone's states, as a term of a sum."""
+        return model.token_head.loss(hidden, batch)
 
 
 def _partition(draws: Array, parts: int) -> Array:

@@ -2,6 +2,7 @@
 
 checkpoints/step-00001000/weights.safetensors    the model, each shared tensor once
                           optimizer.safetensors  its state, by parameter name
+                          carried.safetensors    what rows hand on to the next, where they do
                           state.json             step, budget spent, counters
                           manifest.json          version, sizes and checksums; written last
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,11 @@ VERSION = 1
 
 
 def save(
-    folder: Path, model: nn.Module, optimizer: Optimizer | None, state: Mapping[str, Any]
+    folder: Path,
+    model: nn.Module,
+    optimizer: Optimizer | None,
+    state: Mapping[str, Any],
+    carried: Sequence[tuple[Tensor, ...] | None] = (),
 ) -> None:
     """Writes a checkpoint that appears under its name only when it is whole.
 
@@ -38,6 +43,8 @@ def save(
             save_file(weights_of(model), part / "weights.safetensors")
             if optimizer is not None:
                 save_file(_optimizer_tensors(model, optimizer), part / "optimizer.safetensors")
+            if carried:
+                save_file(_carried_tensors(carried), part / "carried.safetensors")
         except Exception as error:  # safetensors reports a full disk by an error of its own
             if "SafetensorError" in type(error).__name__:
                 raise OSError(str(error)) from error
@@ -118,6 +125,26 @@ def load_optimizer(folder: Path, model: nn.Module, optimizer: Optimizer) -> None
         p = parameters[name]
         # A step count stays where the optimizer made it; the rest lies beside its parameter.
         optimizer.state[p][key] = value if value.ndim == 0 and not p.is_cuda else value.to(p.device)
+
+
+def _carried_tensors(carried: Sequence[tuple[Tensor, ...] | None]) -> dict[str, Tensor]:
+    return {
+        f"{micro_batch}/{number}": tensor.detach().contiguous().cpu()
+        for micro_batch, tensors in enumerate(carried)
+        for number, tensor in enumerate(tensors or ())
+    }
+
+
+def load_carried(folder: Path, device: torch.device) -> tuple[tuple[Tensor, ...] | None, ...]:
+    """What each micro-batch left for the next step; empty where nothing is carried over."""
+    file = folder / "carried.safetensors"
+    if not file.is_file():
+        return ()
+    found: dict[int, dict[int, Tensor]] = {}
+    for name, tensor in load_file(file).items():
+        micro_batch, _, number = name.partition("/")
+        found.setdefault(int(micro_batch), {})[int(number)] = tensor.to(device)
+    return tuple(tuple(found[m][n] for n in sorted(found[m])) for m in sorted(found))
 
 
 def read_state(folder: Path) -> dict[str, Any]:

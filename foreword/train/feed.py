@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foreword.data.rng import RowRng
+from foreword.data.shards import Shards
 from foreword.train.contracts import Packed
 from foreword.train.recipe import Recipe
 from foreword.types import Array, Batch, Vocab
@@ -34,6 +35,23 @@ class Feed:
     packed: Packed
     vocab: Vocab
     micro_batch: int
+
+    @classmethod
+    def of(cls, recipe: Recipe, shards: Shards, vocab: Vocab, *, for_training: bool = True) -> Feed:
+        """The feed of a recipe over shards.
+
+        Held-out text is read once, in as many lanes as are computed at once or as it fills.
+
+        Raises:
+            UserError: the text is shorter than a row, or the tokenizer lacks a special token.
+        """
+        lanes, micro_batch = recipe.rows_per_step, recipe.train.micro_batch or recipe.rows_per_step
+        if not for_training:
+            lanes = micro_batch = max(
+                1, min(micro_batch, shards.tokens_total // recipe.packing.length)
+            )
+        packed = recipe.packing.open(shards, vocab, recipe.train.seed, lanes)
+        return cls(recipe, packed, vocab, micro_batch)
 
     def micro_batches(self, step: int) -> list[Batch]:
         """The batches that step number `step` (from 0) is made of."""

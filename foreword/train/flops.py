@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -15,10 +16,15 @@ def count(model: nn.Module, batch: Batch, loss_of: Callable[[Batch], Loss]) -> i
     """FLOPs of matrix products, forward and backward, that `batch` costs.
 
     What is computed is counted, operation by operation: predictions left out of the softmax cost
-    nothing. A multiply and an add are two. Masked attention counts in full, as is usual.
+    nothing. A multiply and an add are two. Masked attention counts in full, as is usual. Where rows
+    carry something over, the row is one that has it.
     """
     device = next(model.parameters()).device
     with dense_only(), FlopCounterMode(display=False) as counter:
-        loss_of(batch.to(device)).total.backward()  # type: ignore[no-untyped-call]
+        loss = loss_of(batch.to(device))
+        loss.total.backward()  # type: ignore[no-untyped-call]
     model.zero_grad(set_to_none=True)
+    before, after = ([t.shape for t in carried or ()] for carried in (batch.carried, loss.carried))
+    if before != after:
+        return count(model, replace(batch, carried=loss.carried), loss_of)
     return int(counter.get_total_flops())

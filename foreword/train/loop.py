@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -24,7 +24,7 @@ from foreword.train.budget import Budget, Spent
 from foreword.train.device import matmul_flops_per_second
 from foreword.train.feed import Feed, count_tokens
 from foreword.train.recipe import Recipe
-from foreword.train.step import StepResult, evaluate, take
+from foreword.train.step import Carried, StepResult, evaluate, take
 from foreword.types import Batch, Loss
 
 RECORDS = 400  # train records that a whole run writes to its log
@@ -108,6 +108,7 @@ class Loop:
         self.device = next(model.parameters()).device
         self._stop = threading.Event()
         self._saved_step = -1
+        self._carried: tuple[Carried, ...] = ()
 
     def loss_of(self, batch: Batch) -> Loss:
         """The objective's loss."""
@@ -118,6 +119,7 @@ class Loop:
         checkpoint.load_weights(folder, self.model)
         checkpoint.load_optimizer(folder, self.model, self.optimizer)
         self.progress = Progress.load(checkpoint.read_state(folder))
+        self._carried = checkpoint.load_carried(folder, self.device)
         self._saved_step = self.progress.spent.steps
 
     def train(self) -> bool:
@@ -166,6 +168,9 @@ class Loop:
         lr = self.recipe.optimizer.lr * factor
         for group in self.optimizer.param_groups:
             group["lr"] = lr
+        if self._carried:
+            pairs = zip(batches, self._carried, strict=True)
+            batches = [replace(batch, carried=carried) for batch, carried in pairs]
         result = take(
             self.model,
             self.optimizer,
@@ -180,6 +185,8 @@ class Loop:
         spent.flops += self._step_flops
         spent.seconds = time.monotonic() - self._began
         self._check(result)
+        if result.is_finite and any(carried is not None for carried in result.carried):
+            self._carried = result.carried
         after = self.budget.progress(spent)
         if _passes(before, after, RECORDS) or step == 0:
             self._log(result, lr, after)
@@ -274,7 +281,7 @@ class Loop:
             return
         spent.seconds = time.monotonic() - self._began
         folder = self.run / "checkpoints" / checkpoint.name_of(spent.steps)
-        checkpoint.save(folder, self.model, self.optimizer, self.progress.dump())
+        checkpoint.save(folder, self.model, self.optimizer, self.progress.dump(), self._carried)
         checkpoint.prune(self.run, self.recipe.train.keep, self.progress.best, folder.name)
         self._saved_step, self._saved_at = spent.steps, time.monotonic()
 

@@ -114,11 +114,18 @@ class Recipe:
     train: TrainSettings = field(default_factory=TrainSettings)
 
     def __post_init__(self) -> None:
-        limit = self.model.position.limit
-        if limit is not None and self.packing.length > limit:
+        limit, length = self.model.limit, self.packing.length
+        if limit is not None and length > limit:
+            where = "position" if self.model.position.limit == limit else "mixing"
             raise UserError(
-                f"packing.length: rows of {self.packing.length} tokens, but model.position has "
-                f"{limit} places; set model.position.length={self.packing.length}"
+                f"packing.length: rows of {length} tokens, but model.{where} has {limit} places; "
+                f"set model.{where}.length={length}"
+            )
+
+        if self.model.carries and not getattr(self.packing, "is_contiguous", False):
+            raise UserError(
+                "packing.kind: this model looks back at the row before, so rows must follow one "
+                "another; use 'stream'"
             )
 
     def build(self, vocab: Vocab) -> Model:

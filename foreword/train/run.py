@@ -19,7 +19,6 @@ import torch
 from foreword import atomic
 from foreword.data.prepare import Prepared, prepare
 from foreword.data.reading import find_files, read_documents
-from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.nn.init import initialise
 from foreword.nn.model import Model
@@ -208,19 +207,14 @@ def make_ready(recipe: Recipe, tokenizer: Tokenizer, prepared: Prepared) -> Read
     device = choose_device(recipe.train.device)
     dtype = choose_precision(recipe.train.precision, device)
     recipe = resolve(recipe, device, dtype)
-    feed = _feed(recipe, prepared.train, vocab)
+    feed = Feed.of(recipe, prepared.train, vocab)
     feed.batch(torch.arange(1).numpy(), recipe.train.seed)
     heldout = None
     if prepared.heldout.tokens_total >= recipe.packing.length:
-        heldout = _feed(recipe, prepared.heldout, vocab)
+        heldout = Feed.of(recipe, prepared.heldout, vocab, for_training=False)
     model = recipe.build(vocab)
     initialise(model, recipe.train.seed)
     return Ready(recipe, tokenizer, vocab, model.to(device), feed, heldout, device, dtype)
-
-
-def _feed(recipe: Recipe, shards: Shards, vocab: Vocab) -> Feed:
-    packed = recipe.packing.open(shards, vocab, recipe.train.seed, recipe.rows_per_step)
-    return Feed(recipe, packed, vocab, recipe.train.micro_batch or recipe.rows_per_step)
 
 
 def resolve(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> Recipe:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -11,6 +11,8 @@ from torch.optim import Optimizer
 
 from foreword.train.device import autocast
 from foreword.types import Batch, Loss
+
+Carried = tuple[torch.Tensor, ...] | None  # of one micro-batch; see `foreword.types.Hidden`
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class StepResult:
         grad_norm: of the mean gradient, before clipping.
         is_finite: false where the step was skipped.
         parts: nats per prediction of each named term.
+        carried: what each micro-batch leaves for the same lanes of the next step.
     """
 
     loss: float
@@ -30,6 +33,7 @@ class StepResult:
     grad_norm: float
     is_finite: bool
     parts: dict[str, float]
+    carried: tuple[Carried, ...] = ()
 
 
 def take(
@@ -58,6 +62,7 @@ def take(
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
     device = parameters[0].device
+    carried: list[Carried] = []
     total = torch.zeros((), device=device, dtype=torch.float64)
     weight = torch.zeros((), device=device, dtype=torch.float64)
     parts: dict[str, list[torch.Tensor]] = {}
@@ -69,6 +74,7 @@ def take(
         loss.total.backward()  # type: ignore[no-untyped-call]
         total += loss.total.detach()
         weight += loss.weight
+        carried.append(loss.carried)
         for name, (part, count) in loss.parts.items():
             sums = parts.setdefault(name, [torch.zeros_like(total), torch.zeros_like(total)])
             sums[0] += part.detach()
@@ -84,7 +90,7 @@ def take(
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     means = {name: float(a / b.clamp(min=1)) for name, (a, b) in parts.items()}
-    return StepResult(loss_value, float(weight), norm, is_finite, means)
+    return StepResult(loss_value, float(weight), norm, is_finite, means, tuple(carried))
 
 
 def evaluate(
@@ -93,15 +99,22 @@ def evaluate(
     loss_of: Callable[[Batch], Loss],
     dtype: torch.dtype,
 ) -> tuple[float, float]:
-    """The sum in nats and the number of predictions, in evaluation mode and without gradients."""
+    """The sum in nats and the number of predictions, in evaluation mode and without gradients.
+
+    Each batch gets what the one before it carried over, where it has as many rows.
+    """
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
     total = weight = 0.0
+    carried: Carried = None
     with torch.inference_mode():
         for batch in batches:
+            if carried is not None and len(carried[0]) == len(batch.ids):
+                batch = replace(batch, carried=carried)
             with autocast(device, dtype):
                 loss = loss_of(batch.to(device))
+            carried = loss.carried
             total, weight = total + float(loss.total), weight + float(loss.weight)
     model.train(was_training)
     return total, weight

@@ -111,7 +111,7 @@ def frame_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> Frame:
     if layout not in ("encoder", "decoder", "prefix", "encoder_decoder"):
         raise UserError(f"layout '{layout}': fine-tuning does not know where to read such a model")
     packing: Any = recipe.packing
-    limit = recipe.model.position.limit
+    limit = recipe.model.limit
     if max_length is not None and limit is not None and max_length > limit:
         raise UserError(f"--max-length {max_length}: the model has {limit} positions")
     before = getattr(packing, "before", "")

@@ -57,7 +57,8 @@ def rows(documents: list[list[int]], seed: int = 1, first_number: int = 100) -> 
 
 def take(many: Rows, which: Any) -> Rows:
     """Some of the rows."""
-    return Rows(*(getattr(many, f.name)[which] for f in fields(many)))
+    values = [getattr(many, f.name) for f in fields(many)]
+    return Rows(*(None if value is None else value[which] for value in values))
 
 
 @dataclass(frozen=True)

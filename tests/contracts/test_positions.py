@@ -137,7 +137,7 @@ def test_order_tells_unless_there_are_no_positions(position: str) -> None:
 def test_limit_is_the_longest_row(position: str) -> None:
     settings = kinds.load("nn/positions", position)()
     length = settings.limit or 600
-    scheme = settings.build(8, 2, 4, is_causal=False)
+    scheme = settings.build(8, 2, 4, layers=2, is_causal=False)
     scheme.embed(torch.arange(length)[None])
     if settings.limit is not None:
         with pytest.raises(IndexError):

@@ -5,14 +5,26 @@ import torch
 from torch import Tensor
 
 from foreword.nn import masks
-from foreword.nn.attention import Attention, attend, prepare
-from foreword.nn.masks import Causal, Full, Mask, Prefix, SameDocument, Window
+from foreword.nn.attention import Attention, View, attend, prepare
+from foreword.nn.masks import (
+    Carried,
+    Causal,
+    Full,
+    Mask,
+    Ordered,
+    Prefix,
+    SameDocument,
+    Window,
+)
+from foreword.nn.mixing.dense import DenseMixer
+from foreword.nn.position import Places
 
 from . import reference
 
 BATCH, HEADS, LENGTH, D_HEAD = 2, 2, 9, 4
 DOCUMENTS = torch.tensor([[0, 0, 0, 1, 1, 1, 1, 2, 2], [0, 0, 0, 0, 0, 1, 1, -1, -1]])
 SAME = SameDocument(DOCUMENTS, DOCUMENTS)
+ORDER = torch.tensor([[-1, 2, 0, -1, 1, 3, -1, 5, 4], [0, 1, 2, 3, 4, 5, 6, 7, 8]])
 PREFIX = Prefix(torch.tensor([[1, 1, 0, 1, 0, 0, 0, 1, 0], [1, 0, 0, 0, 0, 0, 0, 0, 0]]).bool())
 
 MASKS: dict[str, Mask] = {
@@ -27,6 +39,9 @@ MASKS: dict[str, Mask] = {
     "encoder of prefixes": PREFIX | Window(0),
     "window and document": Window(3) & SAME & Full(),
     "causal window": Full() & Causal() & Window(2),
+    "ordered": Ordered(ORDER) & SAME,
+    "ordered, before itself": Ordered(ORDER, itself=False),
+    "carried": Carried(Causal(), 3),
 }
 
 
@@ -46,9 +61,9 @@ def test_every_mask_is_covered() -> None:
 
     def note(mask: Mask) -> None:
         used.add(type(mask))
-        if isinstance(mask, masks.And | masks.Or):
-            note(mask.left)
-            note(mask.right)
+        for part in vars(mask).values():
+            if isinstance(part, Mask):
+                note(part)
 
     for mask in MASKS.values():
         note(mask)
@@ -123,7 +138,8 @@ def test_dropout_of_weights_is_for_training_alone() -> None:
     pattern = prepare(Full(), None, (1, 6, 6), x, flex=False)
 
     def run() -> Tensor:
-        out: Tensor = module(x, module.keys_values(x), pattern, None, 0)
+        view = View(pattern, DenseMixer(), None, Places.following(0, 6, x.device), 0)
+        out: Tensor = module(x, module.keys_values(x), view)
         return out
 
     assert not torch.equal(run(), run())
@@ -141,6 +157,7 @@ def test_flex_is_dense(name: str, has_bias: bool) -> None:
     documents = torch.arange(length).expand(2, -1) // torch.tensor([[100], [77]])
     prefix = Prefix((torch.rand(2, length, generator=random) < 0.3).cuda())
     same = SameDocument(documents.cuda(), documents.cuda())
+    order = torch.randint(-1, 99, (2, length), generator=random).cuda()
     stretched: dict[str, Mask] = {
         "same document": same,
         "causal and same document": Causal() & same,
@@ -148,6 +165,8 @@ def test_flex_is_dense(name: str, has_bias: bool) -> None:
         "prefix decoder": (Causal() | prefix) & same,
         "encoder of prefixes": prefix | Window(0),
         "window and document": Window(3) & same,
+        "ordered": Ordered(order) & same,
+        "ordered, before itself": Ordered(order, itself=False) | Window(0),
     }
     mask = stretched.get(name, MASKS[name])
     shape = (2, 2, length, 32)

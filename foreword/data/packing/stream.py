@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,6 +29,8 @@ class Stream:
         length: tokens in a row.
         after: the special token after each document, "" for none.
     """
+
+    is_contiguous: ClassVar[bool] = True
 
     length: int = 128
     after: str = "</s>"

@@ -30,19 +30,21 @@ class Learned:
         """The table's length."""
         return self.length
 
-    def build(self, d_model: int, heads: int, d_head: int, *, is_causal: bool) -> PositionScheme:
-        """The module with its table (length, d_model)."""
-        return LearnedPositions(self.length, d_model)
+    def build(
+        self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool
+    ) -> PositionScheme:
+        """The module with its table (length, width)."""
+        return LearnedPositions(self.length, width)
 
 
 class LearnedPositions(PositionScheme):
     """Adds `table[position]`."""
 
-    def __init__(self, length: int, d_model: int) -> None:
+    def __init__(self, length: int, width: int) -> None:
         super().__init__()
-        self.table = nn.Embedding(length, d_model)
+        self.table = nn.Embedding(length, width)
 
     def embed(self, positions: Tensor) -> Tensor | None:
-        """(batch, length) -> (batch, length, d_model)."""
+        """(batch, length) -> (batch, length, width)."""
         vectors: Tensor = self.table(positions)
         return vectors

@@ -16,7 +16,9 @@ class None_:  # noqa: N801 - `None` is a keyword
         """None: any length."""
         return None
 
-    def build(self, d_model: int, heads: int, d_head: int, *, is_causal: bool) -> PositionScheme:
+    def build(
+        self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool
+    ) -> PositionScheme:
         """A scheme that does nothing."""
         return NoPositions()
 

@@ -30,7 +30,9 @@ class Rotary:
         """None: any length."""
         return None
 
-    def build(self, d_model: int, heads: int, d_head: int, *, is_causal: bool) -> PositionScheme:
+    def build(
+        self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool
+    ) -> PositionScheme:
         """The module, without parameters."""
         if d_head % 2:
             raise ValueError(f"d_head: rotary positions need an even number, got {d_head}")
@@ -44,12 +46,14 @@ class RotaryPositions(PositionScheme):
         super().__init__()
         self.base, self.d_head = base, d_head
 
-    def rotate(self, x: Tensor, start: int) -> Tensor:
+    def rotate(self, x: Tensor, places: Tensor) -> Tensor:
         """(batch, heads, length, d_head) -> the same, rotated; angles are in float32."""
-        half, length = self.d_head // 2, x.shape[2]
+        half = self.d_head // 2
         steps = torch.arange(half, device=x.device, dtype=torch.float32)
-        places = torch.arange(start, start + length, device=x.device, dtype=torch.float32)
-        angles = places[:, None] * torch.exp(-math.log(self.base) / half * steps)  # (length, half)
+        waves = torch.exp(-math.log(self.base) / half * steps)
+        angles = places[..., None].float() * waves  # (length, half) or (batch, length, half)
+        if places.ndim == 2:
+            angles = angles[:, None]
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         left, right = x[..., :half], x[..., half:]
         return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)

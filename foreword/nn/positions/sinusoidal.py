@@ -13,7 +13,7 @@ from foreword.nn.position import PositionScheme
 
 @dataclass(frozen=True)
 class Sinusoidal:
-    """sin and cos of position / base^(2i / d_model), added to the embedding.
+    """sin and cos of position / base^(2i / width), added to the embedding.
 
     Attributes:
         base: the longest wavelength is 2 pi times this.
@@ -30,23 +30,25 @@ class Sinusoidal:
         """None: any length."""
         return None
 
-    def build(self, d_model: int, heads: int, d_head: int, *, is_causal: bool) -> PositionScheme:
+    def build(
+        self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool
+    ) -> PositionScheme:
         """The module, without parameters."""
-        if d_model % 2:
-            raise ValueError(f"d_model: sinusoidal positions need an even number, got {d_model}")
-        return SinusoidalPositions(self.base, d_model)
+        if width % 2:
+            raise ValueError(f"d_model: sinusoidal positions need an even number, got {width}")
+        return SinusoidalPositions(self.base, width)
 
 
 class SinusoidalPositions(PositionScheme):
     """Adds the waves."""
 
-    def __init__(self, base: float, d_model: int) -> None:
+    def __init__(self, base: float, width: int) -> None:
         super().__init__()
-        self.base, self.d_model = base, d_model
+        self.base, self.width = base, width
 
     def embed(self, positions: Tensor) -> Tensor | None:
-        """(batch, length) -> (batch, length, d_model)."""
-        half = self.d_model // 2
+        """(batch, length) -> (batch, length, width)."""
+        half = self.width // 2
         steps = torch.arange(half, device=positions.device, dtype=torch.float32)
         angles = positions[..., None] * torch.exp(-math.log(self.base) / half * steps)
         return torch.cat([angles.sin(), angles.cos()], dim=-1)

@@ -33,7 +33,9 @@ class T5Bias:
         """None: any length."""
         return None
 
-    def build(self, d_model: int, heads: int, d_head: int, *, is_causal: bool) -> PositionScheme:
+    def build(
+        self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool
+    ) -> PositionScheme:
         """The module with its table (buckets, heads)."""
         return T5BiasPositions(self, heads, is_causal=is_causal)
 
