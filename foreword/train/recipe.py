@@ -89,6 +89,8 @@ class Recipe:
 
     Attributes:
         description: one line for people.
+        family: what the literature calls models of this kind (`BERT`), the same in all its sizes.
+        paper: where they come from (`Devlin et al. 2019`).
         tokenizer: a kind in `text/tokenizers/`.
         read: how files become documents.
         prepare: how documents become token shards.
@@ -105,6 +107,8 @@ class Recipe:
     objective: Objective = part("objectives")
     layout: Layout = part("layouts")
     description: str = ""
+    family: str = ""
+    paper: str = ""
     tokenizer: Any = part("text/tokenizers", "wordpiece")
     read: ReadSettings = field(default_factory=ReadSettings)
     prepare: PrepareSettings = field(default_factory=PrepareSettings)
