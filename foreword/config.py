@@ -23,11 +23,17 @@ Table = dict[str, Any]
 Settings = TypeVar("Settings")
 
 RECIPES = Path(__file__).parent / "recipes"
+GRIDS = RECIPES / "grids"
 
 
 def recipe_names() -> list[str]:
     """The names of the recipes that are shipped."""
-    return sorted(file.stem for file in RECIPES.glob("*.toml"))
+    return _names(RECIPES)
+
+
+def grid_names() -> list[str]:
+    """The names of the grids that are shipped, for `foreword compare`."""
+    return _names(GRIDS)
 
 
 def find_recipe(name: str) -> Path:
@@ -36,14 +42,31 @@ def find_recipe(name: str) -> Path:
     Raises:
         UserError: there is neither.
     """
+    return _find(name, RECIPES, "recipe")
+
+
+def find_grid(name: str) -> Path:
+    """The file of a grid, given by path or by the name of a shipped one (`objectives`).
+
+    Raises:
+        UserError: there is neither.
+    """
+    return _find(name, GRIDS, "grid")
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(file.stem for file in folder.glob("*.toml"))
+
+
+def _find(name: str, folder: Path, what: str) -> Path:
     if name.endswith(".toml") and Path(name).is_file():
         return Path(name)
-    shipped = RECIPES / f"{name.removesuffix('.toml')}.toml"
+    shipped = folder / f"{name.removesuffix('.toml')}.toml"
     if "/" not in name and shipped.is_file():
         return shipped
     raise UserError(
-        f"no recipe '{name}', neither a .toml file nor shipped"
-        f"{nearest(name.removesuffix('.toml'), recipe_names())}"
+        f"no {what} '{name}', neither a .toml file nor shipped"
+        f"{nearest(name.removesuffix('.toml'), _names(folder))}"
     )
 
 

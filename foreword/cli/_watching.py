@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from rich.progress import Progress, TaskID
 
+from foreword import config
 from foreword.cli import console
 from foreword.errors import UserError
 
 if TYPE_CHECKING:
+    from foreword.train.budget import Budget
     from foreword.train.recipe import Recipe
 
 
@@ -32,18 +34,30 @@ def with_budget(
     Raises:
         UserError: more than one is given, or it is no amount.
     """
+    budget = budget_of(hours, tokens, steps, flops)
+    return recipe if budget is None else replace(recipe, train=budget.put_on(recipe.train))
+
+
+def budget_of(
+    hours: float | None, tokens: float | None, steps: int | None, flops: float | None
+) -> Budget | None:
+    """The budget that the options name, if any.
+
+    Raises:
+        UserError: more than one is given, or it is no amount.
+    """
+    from foreword.train.budget import Budget
+
     options = {"hours": hours, "tokens": tokens, "steps": steps, "flops": flops}
     given = {name: value for name, value in options.items() if value is not None}
     if len(given) > 1:
         raise UserError(f"give one budget, not {len(given)}: {', '.join('--' + n for n in given)}")
     if not given:
-        return recipe
+        return None
     ((name, amount),) = given.items()
     if not math.isfinite(amount) or amount <= 0:
         raise UserError(f"--{name}: must be positive, got {amount:g}")
-    value = math.ceil(amount) if name in ("tokens", "steps") else amount
-    none: dict[str, Any] = dict.fromkeys(("hours", "tokens", "flops"))
-    return replace(recipe, train=replace(recipe.train, **{**none, name: value}))
+    return config.build(Budget, {"unit": name, "amount": amount})
 
 
 def carry_on(run: Path, *, as_json: bool) -> int:
@@ -53,7 +67,7 @@ def carry_on(run: Path, *, as_json: bool) -> int:
     from foreword.train.run import carry_on as train
 
     try:
-        with _terminated(), console.progress("training") as bar:
+        with terminated(), console.progress("training") as bar:
             watcher = Watching(bar)
             is_done = train(run, watcher, watcher.stage, samples)
     except KeyboardInterrupt:
@@ -70,7 +84,7 @@ def carry_on(run: Path, *, as_json: bool) -> int:
 
 
 @contextmanager
-def _terminated() -> Iterator[None]:
+def terminated() -> Iterator[None]:
     """SIGTERM is like Ctrl-C, before the loop too, which then answers both in its own way."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -150,11 +164,12 @@ class Watching:
             left = record["seconds"] / progress * (1 - progress) if progress else 0.0
             console.say(
                 f"step {record['step']:>7,}  {line}  lr {record['lr']:.2e}  "
-                f"{progress:4.0%}  {_clock(left)} left"
+                f"{progress:4.0%}  {clock(left)} left"
             )
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Hours, minutes and seconds: `1:02:03`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}"

@@ -27,11 +27,10 @@ from foreword.evaluate.filling import Filled
 from foreword.evaluate.loaded import load
 from foreword.evaluate.samples import samples
 from foreword.report.page import write_page
-from foreword.train import checkpoint, log
+from foreword.train import log
 from foreword.train import run as running
-from foreword.train.budget import Budget, Spent
 from foreword.train.loop import Watcher
-from foreword.train.opened import open_run, read_recipe, read_state
+from foreword.train.opened import is_finished, open_run, read_state
 from foreword.train.recipe import load_recipe
 from foreword.tune.contracts import Labelled
 from foreword.tune.result import save_evaluation, save_network
@@ -120,10 +119,7 @@ class Demo:
 
     def is_pretrained(self) -> bool:
         """Whether pretraining has been done to its end."""
-        if not checkpoint.all_in(self.run):
-            return False
-        spent = Spent(**checkpoint.read_state(checkpoint.newest(self.run, []))["spent"])
-        return Budget.of(read_recipe(self.run).train).progress(spent) >= 1
+        return is_finished(self.run)
 
     def pretrain(self, watcher: Watcher, stage: running.Stage) -> bool:
         """Pretrains what is left; False when a signal asked to stop.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from foreword.train.recipe import TrainSettings
 
@@ -32,6 +33,10 @@ class Budget:
     unit: Unit
     amount: float
 
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.amount) or self.amount <= 0:
+            raise ValueError(f"amount: must be positive, got {self.amount:g}")
+
     @classmethod
     def of(cls, settings: TrainSettings) -> Budget:
         """The first given of hours, flops, tokens, steps."""
@@ -42,6 +47,12 @@ class Budget:
         if settings.tokens is not None:
             return cls("tokens", settings.tokens)
         return cls("steps", settings.steps)
+
+    def put_on(self, settings: TrainSettings) -> TrainSettings:
+        """The settings with this budget in the place of their own."""
+        amount = math.ceil(self.amount) if self.unit in ("tokens", "steps") else self.amount
+        none: dict[str, Any] = dict.fromkeys(("hours", "tokens", "flops"))
+        return replace(settings, **{**none, self.unit: amount})
 
     def progress(self, spent: Spent) -> float:
         """The share that is spent, 0 to 1; the schedule goes by it, so it ends on time."""

@@ -14,6 +14,7 @@ from foreword.errors import UserError
 from foreword.nn.model import Model
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint
+from foreword.train.budget import Budget, Spent
 from foreword.train.device import choose_device, choose_precision
 from foreword.train.recipe import Recipe
 from foreword.types import Vocab
@@ -64,6 +65,14 @@ def read_state(run: Path) -> dict[str, Any]:
     """The run's `run.json`: provenance."""
     state: dict[str, Any] = json.loads((run / "run.json").read_text(encoding="utf-8"))
     return state
+
+
+def is_finished(run: Path) -> bool:
+    """Whether the run has spent its budget; its newest whole checkpoint says so."""
+    if not checkpoint.all_in(run):
+        return False
+    spent = Spent(**checkpoint.read_state(checkpoint.newest(run, []))["spent"])
+    return Budget.of(read_recipe(run).train).progress(spent) >= 1
 
 
 def open_run(path: str | Path, device: str = "auto", precision: str = "fp32") -> Opened:
