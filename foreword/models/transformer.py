@@ -11,9 +11,10 @@ from torch import nn
 from foreword import kinds
 from foreword.errors import UserError
 from foreword.nn.embedding import Embedding
+from foreword.nn.mixing.dense import Dense
 from foreword.nn.model import Backbone
 from foreword.nn.stack import Second, Stack, StackSettings
-from foreword.types import Batch, Hidden
+from foreword.types import Batch, Hidden, Queries
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,9 @@ class Transformer(StackSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("memory", "two_streams"):
+            if getattr(self, name) and not isinstance(self.mixing, Dense):
+                raise ValueError(f"{name}: works with mixing 'dense' alone")
         if self.memory < 0:
             raise ValueError(f"memory: must not be negative, got {self.memory}")
         if self.memory and kinds.name_of(self.position) in ("learned", "sinusoidal"):
@@ -65,20 +69,28 @@ class TransformerBackbone(Backbone):
             settings, settings.layers, is_causal=settings.is_causal, carries=settings.memory
         )
         # What the second stream knows of every token before it looks: nothing but this.
-        self.unread = nn.Embedding(1, settings.d_model) if settings.two_streams else None
+        width = settings.embedding_width
+        self.unread = nn.Embedding(1, width) if settings.two_streams else None
 
     def forward(self, batch: Batch, memory: Any = None) -> Hidden:
         """States (batch, length, d_model); `memory` is the key-value cache."""
         x = self.embedding(batch, self.stack.position)
-        second = None
-        if batch.queries is not None:
-            if self.unread is None:
-                raise UserError("model.two_streams: layout 'two_streams' needs it to be true")
-            at = batch.queries.at
-            unread = self.unread(torch.zeros_like(at)).to(x.dtype)
-            second = Second(self.embedding.dropout(unread), at, batch.queries.mask)
+        second = None if batch.queries is None else self._second(batch, batch.queries)
         read = self.stack(
             x, batch.mask, memory, batch.carried, second=second, segments=batch.segments
         )
         states = read.states if read.second is None else read.second
         return Hidden(states, read.memory, read.carried if self.stack.carries else None)
+
+    def _second(self, batch: Batch, queries: Queries) -> Second:
+        """The start of the second stream: where each query stands, and nothing of its token."""
+        if self.unread is None:
+            raise UserError("model.two_streams: layout 'two_streams' needs it to be true")
+        at, segments = queries.at, batch.segments
+        x = self.embedding.enter(
+            self.unread(torch.zeros_like(at)),
+            batch.positions.gather(1, at),
+            None if segments is None else segments.gather(1, at),
+            self.stack.position,
+        )
+        return Second(x, at, queries.mask)

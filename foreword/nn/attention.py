@@ -164,6 +164,9 @@ def attend(
             scores = scores.add_(extra, alpha=scale)
         if pattern.dense is not None:
             scores = scores.add_(pattern.dense)
+        if pattern.is_causal:
+            ahead = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu_(1)
+            scores = scores.masked_fill_(ahead, float("-inf"))
         mixed = drop(torch.softmax(scores, -1), dropout) @ v
     else:
         mixed = F.scaled_dot_product_attention(

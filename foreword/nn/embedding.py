@@ -35,12 +35,23 @@ class Embedding(nn.Module):
 
     def forward(self, batch: Batch, position: PositionScheme) -> Tensor:
         """The batch's ids as vectors, (batch, length, d_model), in the compute dtype."""
-        x = self.token(batch.ids)
-        places = position.embed(batch.positions)
+        return self.enter(self.token(batch.ids), batch.positions, batch.segments, position)
+
+    def enter(
+        self, x: Tensor, positions: Tensor, segments: Tensor | None, position: PositionScheme
+    ) -> Tensor:
+        """The same from vectors that stand for the tokens.
+
+        Args:
+            x: (batch, length, d_embedding).
+            positions: of each, (batch, length) int64.
+            segments: of each, (batch, length) int64; None is all 0.
+            position: of the stack.
+        """
+        places = position.embed(positions)
         if places is not None:
             x = x + places
         if self.segment is not None:
-            segments = batch.segments
             x = x + (self.segment.weight[0] if segments is None else self.segment(segments))
         x = self.norm(x)
         kind = x.device.type

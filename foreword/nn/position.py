@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,8 @@ class Places:
     Keys stand at 0, 1, 2, ... in the row, those that are remembered first.
 
     Attributes:
-        queries: place of each query, (queries,) or (batch, queries) int64.
+        queries: place of each query, (queries,) int64, and then these are the last keys; or
+            (batch, queries), anywhere.
         keys: number of keys.
         segments: of each key, (batch, keys) int64; or None where all are 0.
     """
@@ -31,6 +32,15 @@ class Places:
         """`length` queries after `start` keys that are remembered."""
         return cls(torch.arange(start, start + length, device=device), start + length)
 
+    def compare(self, of_keys: Tensor) -> Tensor:
+        """Where query and key are alike in what is given of each key (batch, keys).
+
+        Returns:
+            (batch, 1, queries, keys) bool.
+        """
+        at = self.queries.expand(len(of_keys), -1)
+        return (of_keys.gather(1, at)[:, :, None] == of_keys[:, None, :])[:, None]
+
 
 class PositionScheme(nn.Module, ABC):
     """Where a token stands, told to the model by addition, by rotation, or by what scores get.
@@ -38,7 +48,12 @@ class PositionScheme(nn.Module, ABC):
     Rotation, bias and scores go by the place in the row. Documents lie in one piece in their row,
     so within a document differences of places are differences of positions, and one table serves
     every row of the batch.
+
+    Attributes:
+        adds_scores: whether `scores` gives anything; attention then holds its scores in memory.
     """
+
+    adds_scores: ClassVar[bool] = False
 
     def embed(self, positions: Tensor) -> Tensor | None:
         """What to add to the embeddings at `positions` (batch, length): (..., width) or None."""

@@ -77,6 +77,7 @@ class StackSettings(ABC):
         norm_order: `pre` normalises what enters a part, `post` the sum that leaves it.
         norm_eps: added to the variance.
         bias: whether linear maps and LayerNorms have biases.
+        attention_bias: the same of attention's linear maps; as `bias` if unsaid.
         position: how a token's place is told.
         local_position: the same in layers whose mixing is not dense (ModernBERT); as `position` if
             unsaid. It cannot add to the embeddings.
@@ -106,6 +107,7 @@ class StackSettings(ABC):
     norm_order: Literal["pre", "post"] = "pre"
     norm_eps: float = 1e-5
     bias: bool = True
+    attention_bias: bool | None = None
     position: Position = part("nn/positions", "learned")
     local_position: Position | None = part("nn/positions", is_optional=True)
     mixing: Mixing = part("nn/mixing", "dense")
@@ -270,11 +272,12 @@ def _from_zero(context: Tensor) -> Tensor:
 
 
 def _attention(settings: StackSettings) -> Attention:
+    bias = settings.bias if settings.attention_bias is None else settings.attention_bias
     return Attention(
         settings.d_model,
         settings.heads,
         settings.head_width,
-        bias=settings.bias,
+        bias=bias,
         is_scaled=settings.scale_scores,
         dropout=settings.attention_dropout,
     )
@@ -406,7 +409,8 @@ class Stack(nn.Module):
             position = (self.local_position if is_local else None) or self.position
             bias = position.bias(places.queries, keys)
             prepared = self.mixing.prepare if is_local else prepare
-            pattern = prepared(mask, bias, shape, _scores_like(x), flex=flex)
+            blocks = flex and not position.adds_scores
+            pattern = prepared(mask, bias, shape, _scores_like(x), flex=blocks)
             if at is not None:
                 pattern = pattern.of(at.queries - places.queries[0])
             ready[is_local] = pattern, position

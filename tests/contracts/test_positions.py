@@ -9,22 +9,27 @@ import torch
 from torch import Tensor
 
 from foreword import kinds
+from foreword.models.transformer import TransformerBackbone
 from foreword.nn.init import initialise
-from foreword.nn.masks import Causal, Full, Mask, SameDocument
+from foreword.nn.masks import Causal, Full, Mask, Ordered, SameDocument
 from foreword.nn.model import Backbone, Model
-from foreword.types import Batch
+from foreword.types import Batch, Queries
 
 from .cases import SEED, SIZE, tiny
 
 every_position = pytest.mark.parametrize("position", kinds.names("nn/positions"))
 every_direction = pytest.mark.parametrize("is_causal", [False, True])
+# Those that number each row from 0, so that nothing can stand before it.
+ABSOLUTE = ("learned", "sinusoidal")
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 
 
-def build(model: str, position: str, *, is_causal: bool = True) -> Backbone:
+def build(
+    model: str, position: str, *, is_causal: bool = True, two_streams: bool = False
+) -> Backbone:
     settings = tiny(model, position)
     if model == "transformer":
-        settings = replace(settings, is_causal=is_causal)
+        settings = replace(settings, is_causal=is_causal, two_streams=two_streams)
     backbone = settings.build(SIZE)
     initialise(Model(backbone, torch.nn.ModuleDict()), SEED)
     # A bias of T5 begins near 0; make every kind of position tell.
@@ -127,8 +132,10 @@ def test_with_a_cache_of_the_source_as_without(position: str) -> None:
 @torch.no_grad()
 def test_order_tells_unless_there_are_no_positions(position: str) -> None:
     model, row = build("transformer", position, is_causal=False), ids(1, 12)
-    there = model(plain(row, Full())).states
-    back = model(plain(row.flip(1), Full())).states.flip(1)
+    # Not backwards: a bias that is the same on both sides (alibi) cannot tell.
+    order = torch.randperm(12, generator=torch.Generator().manual_seed(1))
+    there = model(plain(row, Full())).states[:, order]
+    back = model(plain(row[:, order], Full())).states
     is_same = torch.allclose(there, back, **CLOSE)
     assert is_same == (position == "none")
 
@@ -142,3 +149,48 @@ def test_limit_is_the_longest_row(position: str) -> None:
     if settings.limit is not None:
         with pytest.raises(IndexError):
             scheme.embed(torch.tensor([[length]]))
+
+
+@every_position
+@pytest.mark.parametrize("memory", [6, 20])
+@torch.no_grad()
+def test_rows_that_follow_one_another_are_one_row(position: str, memory: int) -> None:
+    """A memory that holds all that came before gives what one long row would."""
+    settings = replace(tiny("transformer", position), is_causal=True)
+    if position in ABSOLUTE:
+        with pytest.raises(ValueError, match="memory: position '.*' numbers each row from 0"):
+            replace(settings, memory=memory)
+        return
+    model, row = build("transformer", position), ids(2, 20)
+    assert isinstance(model, TransformerBackbone)
+    model.stack.carries = memory
+    wanted = model(plain(row, Causal())).states
+    carried, found = None, []
+    for part in row.split([5, 5, 1, 9], dim=1):
+        hidden = model(replace(plain(part, Causal()), carried=carried))
+        carried = hidden.carried
+        assert carried is not None
+        assert carried[0].shape[1] <= memory
+        found.append(hidden.states)
+    is_same = torch.allclose(torch.cat(found, 1), wanted, **CLOSE)
+    assert is_same == (memory == 20)
+    torch.testing.assert_close(torch.cat(found[:2], 1), wanted[:, :10], **CLOSE)
+
+
+@every_position
+@torch.no_grad()
+def test_a_second_stream_stands_where_it_is_told(position: str) -> None:
+    """Queries at some places are the same as queries at all of them, in any order."""
+    model = build("transformer", position, is_causal=False, two_streams=True)
+    row, order = ids(2, 12), torch.randperm(12, generator=torch.Generator().manual_seed(2))
+    order = order.expand(2, -1)
+    first = torch.randn(2, 2, 5, 24, generator=torch.Generator().manual_seed(3)).unbind(1)
+
+    def read(at: Tensor) -> Tensor:
+        queries = Queries(at, Ordered(order, itself=False))
+        batch = replace(plain(row, Ordered(order)), queries=queries)
+        return model(replace(batch, carried=None if position in ABSOLUTE else first)).states
+
+    every = read(torch.arange(12).expand(2, -1))
+    some = torch.tensor([[7, 2, 9], [0, 11, 7]])
+    torch.testing.assert_close(read(some), every[torch.arange(2)[:, None], some], **CLOSE)
