@@ -4,7 +4,7 @@ go together. A new file in one of these folders is found here without being name
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -79,9 +79,14 @@ class Case:
         layout = kinds.load("layouts", self.layout)()
         return layout.arrange(example, vocab()).to("cpu")
 
+    def settings(self, position: str = "learned") -> Any:
+        """The settings of a tiny model for this layout."""
+        settings = tiny(self.model, position)
+        return replace(settings, two_streams=True) if self.layout == "two_streams" else settings
+
     def build(self, position: str = "learned") -> Model:
         """A tiny model with this objective's heads, without dropout."""
-        backbone = tiny(self.model, position).build(SIZE)
+        backbone = self.settings(position).build(SIZE)
         heads = kinds.load("objectives", self.objective)().heads(backbone, vocab())
         model = Model(backbone, heads)
         initialise(model, SEED)
@@ -120,6 +125,8 @@ def find_cases() -> list[Case]:
                 except UserError:
                     continue
                 reads_source = model == "encoder_decoder"
+                if batch.queries is not None and model != "transformer":
+                    continue  # no other has a second stream
                 if (batch.source is not None) == reads_source:
                     found.append(case)
     return found
@@ -129,11 +136,11 @@ CASES = find_cases()
 
 
 def logits(model: Model, batch: Batch) -> Tensor:
-    """Scores over the vocabulary at every place, (batch, length, vocab)."""
+    """Scores over the vocabulary at every place, or every query, (batch, length, vocab)."""
     with torch.no_grad():
         return model.token_head(model.backbone(batch).states)
 
 
 def is_scored(batch: Batch) -> Array:
-    """Where something is predicted, (batch, length) bool."""
+    """Where something is predicted, bool of the targets' shape."""
     return np.asarray(batch.weights > 0)

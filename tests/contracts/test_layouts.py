@@ -18,6 +18,7 @@ from .cases import CASES, SIZE, Case, is_scored, logits, vocab
 LAYOUTS = kinds.names("layouts")
 every_layout = pytest.mark.parametrize("name", LAYOUTS)
 POSITIONS = kinds.names("nn/positions")
+IN_PLACE = ("encoder", "two_streams")
 
 
 def arrange(name: str, example: Example) -> Batch:
@@ -40,10 +41,11 @@ def random_ids(lengths: list[int], seed: int) -> list[list[int]]:
 
 
 def example_for(name: str, source: list[list[int]], target: list[list[int]]) -> Example:
-    """In place for an encoder; else a source and a target of its own."""
-    if name == "encoder":
+    """In place for some, with an order for two streams; else a source and a target of its own."""
+    if name in IN_PLACE:
         weights = np.ones((1, sum(map(len, source))), np.float32)
-        return Example(tokens(source), tokens(source), weights, is_aligned=True)
+        order = np.arange(weights.size)[None] if name == "two_streams" else None
+        return Example(tokens(source), tokens(source), weights, is_aligned=True, order=order)
     weights = np.ones((1, sum(map(len, target))), np.float32)
     return Example(tokens(source), tokens(target), weights)
 
@@ -81,7 +83,7 @@ def test_every_target_is_scored_once(name: str) -> None:
     source, target = random_ids([9, 4, 15], 3), random_ids([3, 5, 2], 4)
     batch = arrange(name, example_for(name, source, target))
     found = np.asarray(batch.targets)[is_scored(batch)]
-    assert found.tolist() == flat(source if name == "encoder" else target)
+    assert found.tolist() == flat(source if name in IN_PLACE else target)
 
 
 @every_layout
@@ -143,6 +145,10 @@ def test_the_docstring_shows_what_happens(name: str) -> None:
         shown, wanted = tokens(given["source"]), tokens(given["targets"])
         weights = (wanted.ids >= 0).astype(np.float32)
         example = Example(shown, wanted, weights, is_aligned=True)
+    elif name == "two_streams":
+        shown, order = tokens(given["source"]), tokens(given["order"]).ids
+        weights = (order >= 0).astype(np.float32)
+        example = Example(shown, shown, weights, is_aligned=True, order=order)
     else:
         example = example_for(name, given["source"], given["target"])
     batch = arrange(name, example)
@@ -150,3 +156,16 @@ def test_the_docstring_shows_what_happens(name: str) -> None:
     assert np.where(is_scored(batch), batch.targets, -1)[0].tolist() == flat(given["targets"])
     assert batch.ids[0].tolist() == flat(given.get("ids", given["source"]))
     assert read[0, : len(flat(given["source"]))].tolist() == flat(given["source"])
+
+
+def test_who_sees_whom_in_two_streams() -> None:
+    source, order = tokens([[7, 3, 9], [4, 6]]), np.array([[-1, 1, 0, -1, 0]])
+    weights = (order >= 0).astype(np.float32)
+    example = Example(source, source, weights, is_aligned=True, order=order)
+    batch, cpu = arrange("two_streams", example), torch.device("cpu")
+    assert batch.queries is not None
+    assert batch.queries.at.tolist() == [[1, 2, 4]]
+    read = [[1, 0, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 1, 1]]
+    assert batch.mask.dense(1, 5, 5, cpu)[0, 0].int().tolist() == read
+    predicted = batch.queries.mask.dense(1, 5, 5, cpu)[0, 0, [1, 2, 4]].int()
+    assert predicted.tolist() == [[1, 0, 1, 0, 0], [1, 0, 0, 0, 0], [0, 0, 0, 1, 0]]

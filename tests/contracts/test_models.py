@@ -82,7 +82,7 @@ def test_bfloat16_gives_about_the_same_loss(case: Case) -> None:
 
 @every_case
 def test_evaluation_draws_no_dropout(case: Case) -> None:
-    settings = replace(tiny(case.model), dropout=0.3, attention_dropout=0.3)
+    settings = replace(case.settings(), dropout=0.3, attention_dropout=0.3)
     backbone = settings.build(SIZE)
     heads = kinds.load("objectives", case.objective)().heads(backbone, vocab())
     model, batch = Model(backbone, heads), case.batch(rows([[20]] * 2))

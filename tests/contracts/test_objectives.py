@@ -12,7 +12,7 @@ import torch
 
 from foreword import kinds
 from foreword.data.rng import RowRng
-from foreword.types import Array, Example, Loss, Rows, Tokens, Vocab
+from foreword.types import Array, Batch, Example, Loss, Rows, Tokens, Vocab
 
 from .cases import CASES, FIRST, SEED, SIZE, Case, is_scored, logits, rows, take, vocab
 
@@ -99,8 +99,18 @@ def hide_all(name: str) -> dict[str, Any]:
     return {"mask": 1.0, "random": 0.0} if name == "masked" else {}
 
 
+def places_in_order(case: Case, of: Rows, batch: Batch) -> Array:
+    """Of each prediction of a second stream, its place in the order; (batch, predictions)."""
+    order = corrupt(case.objective, of).order
+    assert order is not None
+    assert batch.queries is not None
+    return np.take_along_axis(order, np.asarray(batch.queries.at), axis=1)
+
+
 @every_case
 def test_no_prediction_sees_its_target(case: Case) -> None:
+    if case.objective == "deshuffle":
+        pytest.skip("its source is all tokens of its target: only their order is hidden")
     given = rows([[20, 20], [40]])
     model, settings = case.build(), hide_all(case.objective)
     batch = case.batch(given, **settings)
@@ -119,9 +129,13 @@ def test_no_prediction_sees_its_target(case: Case) -> None:
             continue
         seen += 1
         after = logits(model, changed)
-        # In place: at the target. In a text of its own: there and at all that comes before.
+        # In place: at the target. In a text of its own: there and at all that comes before; with
+        # an order of prediction: at all that is not later in it.
         is_aligned = case.layout == "encoder"
         blind = moved if is_aligned else np.arange(moved[0] + 1)
+        if batch.queries is not None:
+            order = places_in_order(case, given, batch)[row]
+            blind = np.flatnonzero(order <= order[moved[0]])
         blind = blind[is_scored(batch)[row, blind]]
         torch.testing.assert_close(after[row, blind], before[row, blind], atol=1e-5, rtol=1e-5)
     assert seen > 1
@@ -221,7 +235,8 @@ def test_the_docstring_shows_what_happens(name: str) -> None:
     layout = re.search(r"[Ww]ith layouts? `(\w+)`", cls.__doc__)
     assert layout is not None, "a line that says: With layout `...`"
     size = 100
-    sentinels = [number for token, number in named.items() if token.startswith("<extra_id")]
+    by_number = {int(t[10:-1]): n for t, n in named.items() if t.startswith("<extra_id_")}
+    sentinels = [by_number.get(n, size - 1) for n in range(max(by_number, default=-1) + 1)]
     words = Vocab(
         size=size,
         special={"[PAD]": 0} | {t: n for t, n in named.items() if n not in sentinels},
@@ -239,8 +254,11 @@ def test_the_docstring_shows_what_happens(name: str) -> None:
     inputs = batch.ids if batch.source is None else batch.source.ids
     targets = np.where(batch.weights > 0, batch.targets, -1)
     wanted = [-1 if cell is None else cell for cell in lines["targets"]]
+    # Rows as wide as the widest draw: padding is 0, and not scored.
+    shown = [*lines["inputs"], *[0] * (inputs.shape[1] - len(lines["inputs"]))]
+    wanted += [-1] * (targets.shape[1] - len(wanted))
     is_shown = [
-        row.tolist() == lines["inputs"] and answer.tolist() == wanted
+        row.tolist() == shown and answer.tolist() == wanted
         for row, answer in zip(inputs, targets, strict=True)
     ]
     assert any(is_shown), f"no draw gives the table; the first: {inputs[0]}, {targets[0]}"

@@ -158,7 +158,7 @@ def test_rows_that_follow_one_another_are_one_row(position: str, memory: int) ->
     """A memory that holds all that came before gives what one long row would."""
     settings = replace(tiny("transformer", position), is_causal=True)
     if position in ABSOLUTE:
-        with pytest.raises(ValueError, match="memory: position '.*' numbers each row from 0"):
+        with pytest.raises(ValueError, match=r"memory: position .* numbers each row from 0"):
             replace(settings, memory=memory)
         return
     model, row = build("transformer", position), ids(2, 20)
