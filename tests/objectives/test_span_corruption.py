@@ -21,9 +21,16 @@ def corrupt(of: Rows, objective: SpanCorruption | None = None) -> Example:
     return (objective or SpanCorruption()).corrupt(of, RowRng(SEED, of.numbers), vocab())
 
 
-def trimmed(tokens: Tokens | None, row: int) -> Array:
+def pieces(of: Rows) -> tuple[list[int], list[int]]:
+    """Each document of each row: the row, and the document's number in it."""
+    found = [(row, n) for row in range(len(of)) for n in range(of.documents[row].max() + 1)]
+    rows_, numbers = zip(*found, strict=True)
+    return list(rows_), list(numbers)
+
+
+def piece(tokens: Tokens | None, row: int, document: int) -> Array:
     assert tokens is not None
-    return tokens.ids[row, tokens.documents[row] >= 0]
+    return tokens.ids[row, tokens.documents[row] == document]
 
 
 @pytest.mark.parametrize("end", ["</s>", ""])
@@ -33,10 +40,13 @@ def test_restores_the_text_exactly(rate: float, mean_span: float, end: str) -> N
     objective = SpanCorruption(rate, mean_span, end)
     given = rows([[60, 30, 10], [100], [2], [3, 4], [50, 50], [1, 1, 1, 1, 40], [99, 1]])
     example = corrupt(given, objective)
-    for row in range(len(given)):
-        text = given.ids[row, given.documents[row] >= 0]
-        source, target = trimmed(example.source, row), trimmed(example.target, row)
+    assert example.source is not None
+    for row, document in zip(*pieces(given), strict=True):
+        text = given.ids[row, given.documents[row] == document]
+        source, target = (piece(side, row, document) for side in (example.source, example.target))
         assert objective.restore(source, target, vocab()).tolist() == text.tolist()
+        if end:
+            assert source[-1] == target[-1] == END
 
 
 @pytest.mark.parametrize("length", [2, 3, 10, 64, 141, 568])
@@ -58,15 +68,19 @@ def test_568_tokens_fill_512_as_in_the_released_code() -> None:
     assert (example.source.ids.shape[1], example.target.ids.shape[1]) == (512, 114)
 
 
-def test_sentinels_stand_in_order_once_on_each_side() -> None:
-    example = corrupt(rows([[200, 100], [300], [20, 280], [150, 150]]))
-    for row in range(4):
-        for side in (example.source, example.target):
-            ids = trimmed(side, row)
+def test_sentinels_stand_in_order_once_on_each_side_of_a_document() -> None:
+    given = rows([[200, 100], [300], [20, 280], [150, 150]])
+    example = corrupt(given)
+    for row, document in zip(*pieces(given), strict=True):
+        sides = [piece(side, row, document) for side in (example.source, example.target)]
+        counts = []
+        for ids in sides:
             found = ids[np.isin(ids, SENTINELS)]
             assert found.tolist() == SENTINELS[: len(found)].tolist()
             assert ids[-1] == END
-        assert trimmed(example.target, row)[0] == SENTINELS[0]
+            counts.append(len(found))
+        assert counts[0] == counts[1]
+        assert sides[1][0] in (SENTINELS[0], END)
 
 
 def test_a_span_over_the_end_of_a_document_is_cut_there() -> None:

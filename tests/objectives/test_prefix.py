@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from foreword.data.rng import RowRng
+from foreword.objectives.prefix import Prefix
+from foreword.types import Example, Rows, Tokens
+
+from ..contracts.cases import SEED, rows, vocab
+
+END = vocab().id("</s>")
+
+
+def corrupt(of: Rows, objective: Prefix | None = None) -> Example:
+    return (objective or Prefix()).corrupt(of, RowRng(SEED, of.numbers), vocab())
+
+
+def piece(tokens: Tokens | None, row: int, document: int) -> list[int]:
+    assert tokens is not None
+    found: list[int] = tokens.ids[row, tokens.documents[row] == document].tolist()
+    return found
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.25, 0.9])
+@pytest.mark.parametrize("end", [(), (END,)])
+def test_source_and_target_are_the_text(rate: float, end: tuple[int, ...]) -> None:
+    given = rows([[60, 30, 10], [100], [3, 4], [1, 1, 1, 40], [2, 2]])
+    example = corrupt(given, Prefix(rate, "</s>" if end else ""))
+    for row in range(len(given)):
+        for document in range(given.documents[row].max() + 1):
+            text = given.ids[row, given.documents[row] == document].tolist()
+            source, target = (piece(t, row, document) for t in (example.source, example.target))
+            read, written = source[: len(source) - len(end)], target[: len(target) - len(end)]
+            assert [*read, *end, *written, *end] == [*source, *target]
+            assert read + written == text
+            assert written
+            assert bool(read) == (len(text) > 1)
+
+
+def test_each_cut_is_as_likely() -> None:
+    example = corrupt(rows([[6]] * 5000), Prefix(end=""))
+    assert example.source is not None
+    counts = Counter((example.source.documents >= 0).sum(1).tolist())
+    assert sorted(counts) == [1, 2, 3, 4, 5]
+    chi_square = sum((n - 1000) ** 2 / 1000 for n in counts.values())
+    assert chi_square < 4 + 4 * np.sqrt(8)
+
+
+def test_a_rate_gives_all_rows_the_same_widths() -> None:
+    example = corrupt(rows([[200]] * 8), Prefix(0.25))
+    assert example.source is not None
+    assert (example.source.ids.shape[1], example.target.ids.shape[1]) == (151, 51)
+    assert (example.weights == 1).all()
+
+
+def test_an_impossible_rate_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"rate: must be in \[0, 1\), got 1.0"):
+        Prefix(rate=1.0)
