@@ -168,3 +168,44 @@ def llama(theirs: Theirs, layers: int) -> dict[str, Tensor]:
             f"{our}.feedforward_norm.weight": theirs(f"{their}.post_attention_layernorm.weight"),
         }
     return table
+
+
+def xlnet(theirs: Theirs, layers: int, heads: int) -> dict[str, Tensor]:
+    """`XLNetLMHeadModel`: maps are (d_model, heads, d_head), the output's too; norms behind sums."""
+
+    def flat(name: str) -> Tensor:
+        return theirs(name).flatten(1)  # (d_model, heads * d_head)
+
+    def rows(name: str) -> Tensor:
+        whole = [theirs(f"transformer.layer.{n}.rel_attn.{name}") for n in range(layers)]
+        return torch.cat(whole).view(-1, whole[0].shape[-1] * heads)
+
+    position = "backbone.stack.position"
+    table = {
+        "backbone.embedding.token.weight": theirs("transformer.word_embedding.weight"),
+        "backbone.unread.weight": theirs("transformer.mask_emb")[0],
+        "heads.token.bias": theirs("lm_loss.bias"),
+        f"{position}.u.weight": rows("r_w_bias"),
+        f"{position}.v.weight": rows("r_r_bias"),
+        f"{position}.s.weight": rows("r_s_bias"),
+        f"{position}.segment.weight": rows("seg_embed"),
+    }
+    for n in range(layers):
+        our, their = f"backbone.stack.blocks.{n}", f"transformer.layer.{n}"
+        own = f"{their}.rel_attn"
+        table |= {
+            f"{position}.maps.{n}.weight": flat(f"{own}.r").t(),
+            f"{our}.attention.query.weight": flat(f"{own}.q").t(),
+            f"{our}.attention.key_value.weight": torch.cat(
+                [flat(f"{own}.k").t(), flat(f"{own}.v").t()]
+            ),
+            f"{our}.attention.output.weight": flat(f"{own}.o"),
+        }
+        for kind in ("weight", "bias"):
+            table |= {
+                f"{our}.attention_norm.{kind}": theirs(f"{own}.layer_norm.{kind}"),
+                f"{our}.feedforward.wide.{kind}": theirs(f"{their}.ff.layer_1.{kind}"),
+                f"{our}.feedforward.narrow.{kind}": theirs(f"{their}.ff.layer_2.{kind}"),
+                f"{our}.feedforward_norm.{kind}": theirs(f"{their}.ff.layer_norm.{kind}"),
+            }
+    return table
