@@ -17,7 +17,7 @@ from foreword.report import folder as folders
 from foreword.report.curves import Line, draw, smoothed
 from foreword.report.folder import Evaluation, Record, RunFolder, number
 from foreword.report.style import CSS
-from foreword.report.words import cell, duration, figure, power, quantity
+from foreword.words import cell, duration, figure, power, quantity
 
 
 def write_page(run: str | Path, out: str | Path | None = None) -> Path:

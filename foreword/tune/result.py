@@ -87,7 +87,14 @@ def check_free(evaluation: Path, out: Path) -> None:
 
 def save_evaluation(result: TuneResult, path: Path, name: str, command: str) -> dict[str, Any]:
     """Writes the scores as JSON, and returns what was written."""
-    document = {
+    document = as_document(result, name, command)
+    atomic.write_text(path, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
+    return document
+
+
+def as_document(result: TuneResult, name: str, command: str) -> dict[str, Any]:
+    """The scores as a file of `evaluations/` has them."""
+    return {
         "name": name,
         "task": str(result.settings["task"]["kind"]),
         "rows": result.rows,
@@ -97,8 +104,6 @@ def save_evaluation(result: TuneResult, path: Path, name: str, command: str) -> 
         "labels": result.labels,
         "epochs": result.epochs,
     }
-    atomic.write_text(path, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
-    return document
 
 
 def save_network(result: TuneResult, folder: Path) -> None:

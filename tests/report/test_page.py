@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from foreword import words
 from foreword.errors import UserError
-from foreword.report import words
 from foreword.report.curves import Line, draw, smoothed
 from foreword.report.folder import read
 from foreword.report.page import page, write_page
