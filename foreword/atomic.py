@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from foreword.errors import UserError
 
@@ -18,11 +19,22 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         UserError: the disk is full or the folder cannot be written.
     """
+    with writing(path) as file:
+        file.write(text)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[TextIO]:
+    """A text file to write to, which takes the name `path` only when it is whole.
+
+    Raises:
+        UserError: the disk is full or the folder cannot be written.
+    """
     beside = path.with_name(f".{path.name}.part")
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with beside.open("w", encoding="utf-8") as file:
-            file.write(text)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)

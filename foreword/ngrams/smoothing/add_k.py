@@ -1,0 +1,41 @@
+"""Every n-gram is taken as seen k times more than it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from foreword.ngrams import additive
+from foreword.ngrams.counting import Level
+from foreword.ngrams.smooth import Estimate
+
+
+@dataclass(frozen=True)
+class AddK:
+    """(count + k) / (count of the context + k words).
+
+    Attributes:
+        k: 1 is Laplace's rule.
+
+    Reference: Lidstone 1920; Jurafsky & Martin, chapter 3.
+    """
+
+    k: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.k <= 0:
+            raise ValueError(f"k: must be positive, got {self.k}")
+
+    @property
+    def is_normalised(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def unseen(self) -> float:
+        """1: every word the same."""
+        return 1.0
+
+    def estimate(self, levels: Sequence[Level], vocab: int, start: int) -> list[Estimate]:
+        """See `foreword.ngrams.additive.estimate`."""
+        return additive.estimate(levels, vocab, start, self.k)

@@ -1,0 +1,45 @@
+"""Kneser-Ney: one discount for all n-grams."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from foreword.ngrams import kneser_ney
+from foreword.ngrams.counting import Level
+from foreword.ngrams.smooth import Estimate
+from foreword.types import Array
+
+
+@dataclass(frozen=True)
+class KneserNey:
+    """Interpolated, with the discount n1 / (n1 + 2 n2) of each order.
+
+    Attributes:
+        fallback: the discount where no n-gram is seen once or none twice.
+
+    Reference: Kneser & Ney 1995; Chen & Goodman 1998, section 4.1.5.
+    """
+
+    fallback: float = 0.75
+
+    @property
+    def is_normalised(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def unseen(self) -> float:
+        """1: everything."""
+        return 1.0
+
+    def estimate(self, levels: Sequence[Level], vocab: int, start: int) -> list[Estimate]:
+        """See `foreword.ngrams.kneser_ney.estimate`."""
+        return kneser_ney.estimate(levels, vocab, start, self._discounts)
+
+    def _discounts(self, counts: Array) -> Array:
+        has_both = counts[1] > 0 and counts[2] > 0
+        discount = counts[1] / (counts[1] + 2 * counts[2]) if has_both else self.fallback
+        return np.array([0.0, discount, discount, discount])

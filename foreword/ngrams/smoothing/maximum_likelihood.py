@@ -1,0 +1,32 @@
+"""Relative frequencies: what was never seen is impossible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from foreword.ngrams import additive
+from foreword.ngrams.counting import Level
+from foreword.ngrams.smooth import Estimate
+
+
+@dataclass(frozen=True)
+class MaximumLikelihood:
+    """count / count of the context; 0, and a perplexity without bound, for what was never seen.
+
+    Reference: Jurafsky & Martin, chapter 3.
+    """
+
+    @property
+    def is_normalised(self) -> bool:
+        """True where the context was seen; a context never seen gives every word 0."""
+        return True
+
+    @property
+    def unseen(self) -> float:
+        """1: all of nothing."""
+        return 1.0
+
+    def estimate(self, levels: Sequence[Level], vocab: int, start: int) -> list[Estimate]:
+        """See `foreword.ngrams.additive.estimate`."""
+        return additive.estimate(levels, vocab, start, 0.0)

@@ -1,0 +1,50 @@
+"""Modified Kneser-Ney: one discount for n-grams seen once, one for twice, one for more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from foreword.ngrams import kneser_ney
+from foreword.ngrams.counting import Level
+from foreword.ngrams.smooth import Estimate
+from foreword.types import Array
+
+
+@dataclass(frozen=True)
+class ModifiedKneserNey:
+    """The best of the classic smoothings, as KenLM computes it.
+
+    Attributes:
+        fallback: discounts of counts 1, 2, and 3 or more where the text is too small to say them
+            (no n-gram that often).
+
+    Reference: Chen & Goodman 1998, section 4.1.6.
+    """
+
+    fallback: tuple[float, float, float] = (0.5, 1.0, 1.5)
+
+    @property
+    def is_normalised(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def unseen(self) -> float:
+        """1: everything."""
+        return 1.0
+
+    def estimate(self, levels: Sequence[Level], vocab: int, start: int) -> list[Estimate]:
+        """See `foreword.ngrams.kneser_ney.estimate`."""
+        return kneser_ney.estimate(levels, vocab, start, self._discounts)
+
+    def _discounts(self, counts: Array) -> Array:
+        """D of counts 0, 1, 2, 3+ from how many n-grams have count 0 to 4: their equation 26."""
+        if not counts[1:].all():
+            return np.array([0.0, *self.fallback])
+        share = counts[1] / (counts[1] + 2 * counts[2])
+        return np.array(
+            [0.0, *(n - (n + 1) * share * counts[n + 1] / counts[n] for n in (1, 2, 3))]
+        )

@@ -1,0 +1,143 @@
+"""Counts, smoothings and tables of n-grams."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foreword import kinds
+from foreword.errors import UserError
+from foreword.ngrams import counting, smooth
+from foreword.ngrams.counting import ABSENT, count
+from foreword.ngrams.table import Table
+from foreword.types import Array
+
+from .texts import END, START, VOCAB, SlowKneserNey, ngrams, stream
+
+SMOOTHINGS = kinds.names("ngrams/smoothing")
+every_smoothing = pytest.mark.parametrize("name", SMOOTHINGS)
+
+
+def smoothing(name: str) -> Any:
+    return kinds.load("ngrams/smoothing", name)()
+
+
+def table(folder: Path, name: str = "modified_kneser_ney", order: int = 3) -> Table:
+    return Table.of(count(stream(), order, VOCAB, START, folder), VOCAB, START, smoothing(name))
+
+
+def contexts(words: Array, at: int) -> list[int]:
+    """The words before place `at` in its text."""
+    first = max(np.flatnonzero(words[:at] == START))
+    found: list[int] = words[first:at].tolist()
+    return found
+
+
+@pytest.fixture(params=[1 << 22, 7], ids=["at once", "in chunks"])
+def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    for module in (counting, smooth):
+        monkeypatch.setattr(module, "CHUNK", request.param)
+    return int(request.param)
+
+
+@pytest.mark.usefixtures("chunk")
+def test_counts_are_those_of_a_dictionary(tmp_path: Path) -> None:
+    words = stream()
+    levels = count(words, 4, VOCAB, START, tmp_path)
+    grams = [(word,) for word in range(VOCAB)]
+    for n, level in enumerate(levels, start=1):
+        if n > 1:
+            below = grams
+            grams = [(*below[key // VOCAB], int(key % VOCAB)) for key in level.keys]
+            assert [below[s] for s in level.suffixes] == [gram[1:] for gram in grams]
+        found = {gram: int(c) for gram, c in zip(grams, level.counts, strict=True) if c}
+        assert found == dict(ngrams(words, n))
+        assert level.is_initial.tolist() == [gram[0] == START for gram in grams]
+
+
+@pytest.mark.usefixtures("chunk")
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_modified_kneser_ney_is_the_slow_one(tmp_path: Path, order: int) -> None:
+    slow, unseen = SlowKneserNey(stream(), order), stream(12, seed=2)
+    found = table(tmp_path, order=order).log_probs_of(unseen)
+    for at, word in enumerate(unseen):
+        wanted = 0.0 if word == START else np.log(slow.prob(contexts(unseen, at), word))
+        assert found[at] == pytest.approx(wanted, abs=1e-5)
+
+
+@every_smoothing
+@pytest.mark.usefixtures("chunk")
+def test_distribution_says_what_single_words_are_given(tmp_path: Path, name: str) -> None:
+    made, unseen = table(tmp_path, name), stream(12, seed=2)
+    scores = made.log_probs_of(unseen)
+    for at in np.flatnonzero(unseen != START):
+        before = unseen[max(0, at - 2) : at][None]
+        assert made.distribution(before)[0, unseen[at]] == pytest.approx(scores[at], abs=1e-6)
+
+
+@every_smoothing
+def test_probabilities_add_up_to_one_where_they_are_said_to(tmp_path: Path, name: str) -> None:
+    made = table(tmp_path, name)
+    pairs = [[a, b] for a in range(VOCAB) for b in range(2, VOCAB)] + [[END, START]]
+    totals = np.exp(made.distribution(np.array(pairs))).sum(1)
+    if name == "maximum_likelihood":  # nothing, after a context never seen
+        totals = totals[totals > 0]
+    assert (np.abs(totals - 1).max() < 1e-5) == smoothing(name).is_normalised
+
+
+@every_smoothing
+def test_a_saved_table_is_the_same(tmp_path: Path, name: str) -> None:
+    made, unseen = table(tmp_path, name), stream(12, seed=2)
+    (tmp_path / "saved").mkdir()
+    made.save(tmp_path / "saved")
+    loaded = Table.load(tmp_path / "saved")
+    assert loaded.about == made.about
+    assert np.array_equal(loaded.log_probs_of(unseen), made.log_probs_of(unseen))
+
+
+def test_add_one_by_hand(tmp_path: Path) -> None:
+    words = np.array([START, 2, 3, 2, 3, END, START, 2, END])
+    levels = count(words, 2, 5, START, tmp_path)
+    made = Table.of(levels, 5, START, smoothing("add_k"))
+    # After 2 came 3 twice and END once; four words can come: END, 2, 3, 4.
+    wanted = np.log(np.array([2, 1, 3, 1]) / (3 + 4))
+    assert made.distribution(np.array([[2]]))[0, 1:] == pytest.approx(wanted, abs=1e-6)
+
+
+def test_stupid_backoff_by_hand(tmp_path: Path) -> None:
+    words = np.array([START, 2, 3, 2, 3, END, START, 2, END])
+    made = Table.of(count(words, 3, 5, START, tmp_path), 5, START, smoothing("stupid_backoff"))
+    found = np.exp(made.distribution(np.array([[3, 2], [4, 4]])))
+    assert found[0, 3] == pytest.approx(1.0)  # 3 2 3, once after 3 2, seen once
+    assert found[0, END] == pytest.approx(0.4 * 1 / 3)  # 2 END, one of three after 2
+    assert found[1, 3] == pytest.approx(0.4 * 0.4 * 2 / 7)  # nothing is known of 4 4, nor of 4
+
+
+def test_what_was_never_seen_is_impossible_by_maximum_likelihood(tmp_path: Path) -> None:
+    made = table(tmp_path, "maximum_likelihood", order=2)
+    levels = count(stream(), 2, VOCAB, START, tmp_path)
+    is_seen = np.zeros((VOCAB, VOCAB), dtype=bool)
+    is_seen[np.divmod(levels[1].keys, VOCAB)] = True
+    found = made.distribution(np.arange(VOCAB)[:, None])
+    assert np.array_equal(np.isfinite(found), is_seen)
+
+
+def test_find_says_what_was_seen(tmp_path: Path) -> None:
+    made, unseen = table(tmp_path), stream(12, seed=2)
+    known = ngrams(stream(), 3)
+    for at, number in enumerate(made.find(unseen)[2]):
+        gram = tuple(unseen[max(0, at - 2) : at + 1].tolist())
+        assert (number != ABSENT) == (gram in known)
+
+
+def test_a_damaged_table_is_refused(tmp_path: Path) -> None:
+    made, folder = table(tmp_path), tmp_path / "saved"
+    folder.mkdir()
+    made.save(folder)
+    keys = folder / "keys-3.npy"
+    keys.write_bytes(keys.read_bytes()[:-9])
+    with pytest.raises(UserError, match="damaged"):
+        Table.load(folder)
