@@ -10,7 +10,16 @@ from torch import nn
 from foreword.data.rng import RowRng
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone, Model
-from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
+from foreword.objectives._hiding import (
+    candidates_of,
+    hide,
+    in_place,
+    quota,
+    random_ordinary,
+    require_shares,
+    word_starts,
+)
+from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Vocab
 
 
 @dataclass(frozen=True)
@@ -42,46 +51,29 @@ class Masked:
     transform: bool = True
 
     def __post_init__(self) -> None:
-        if not 0 < self.rate <= 1:
-            raise ValueError(f"rate: must be in (0, 1], got {self.rate}")
-        if min(self.mask, self.random) < 0 or self.mask + self.random > 1 + 1e-9:
-            raise ValueError(
-                f"mask: mask and random are shares of what is chosen and at most 1 together, "
-                f"got {self.mask} and {self.random}"
-            )
+        require_shares(self.rate, self.mask, self.random)
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Inputs with tokens hidden, targets at the same positions."""
         length = rows.ids.shape[1]
         chosen = self._choose(rows, rng.uniform(length), vocab)
         fate = rng.uniform(length)
-        ordinary = np.flatnonzero(~vocab.is_special)
-        random_ids = ordinary[rng.integers(len(ordinary), length)]
-        inputs = np.where(chosen & (fate < self.mask), vocab.id("[MASK]"), rows.ids)
-        is_random = chosen & (fate >= self.mask) & (fate < self.mask + self.random)
-        inputs = np.where(is_random, random_ids, inputs)
-        return Example(
-            source=Tokens(inputs, rows.documents, rows.positions, rows.segments),
-            target=Tokens(rows.ids, rows.documents, rows.positions),
-            weights=chosen.astype(np.float32),
-            is_aligned=True,
-            labels=rows.labels,
-        )
+        others = random_ordinary(rng, length, vocab)
+        hidden = chosen & (fate < self.mask)
+        is_random = chosen & ~hidden & (fate < self.mask + self.random)
+        return in_place(rows, hide(rows.ids, hidden, is_random, others, vocab), chosen)
 
     def _choose(self, rows: Rows, draws: Array, vocab: Vocab) -> Array:
         """Which tokens are predicted, (batch, length) bool: exactly the share of each row."""
-        candidates = ~vocab.is_special[rows.ids] & (rows.documents >= 0)
-        wanted = np.rint(self.rate * candidates.sum(1)).astype(np.int64)
-        wanted = np.minimum(np.maximum(wanted, 1), candidates.sum(1))[:, None]
+        candidates = candidates_of(rows, vocab)
+        wanted = quota(candidates, self.rate)[:, None]
         if not self.whole_words:
             draws = np.where(candidates, draws, 2.0)
             ordered = np.sort(draws, axis=1)
             last = np.take_along_axis(ordered, np.maximum(wanted - 1, 0), axis=1)
             return np.asarray(candidates & (draws <= last) & (wanted > 0))
         # A word's pieces share the draw of its first piece, so sorting keeps them together.
-        first = vocab.starts_word[rows.ids] | ~candidates | (rows.positions == 0)
-        first[:, 0] = True
-        first[:, 1:] |= ~candidates[:, :-1]  # what follows [CLS] or [UNK] begins anew
+        first = word_starts(rows, candidates, vocab)
         column = np.arange(rows.ids.shape[1])
         start = np.maximum.accumulate(np.where(first, column, 0), axis=1)
         draws = np.where(candidates, np.take_along_axis(draws, start, axis=1), 2.0)

@@ -1,0 +1,74 @@
+"""Hiding tokens where they stand, as every cloze does: which may be hidden, and behind what."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from foreword.data.rng import RowRng
+from foreword.types import Array, Example, Rows, Tokens, Vocab
+
+
+def require_shares(rate: float, mask: float, random: float) -> None:
+    """Checks the settings that all clozes have.
+
+    Raises:
+        ValueError: they are no shares.
+    """
+    if not 0 < rate <= 1:
+        raise ValueError(f"rate: must be in (0, 1], got {rate}")
+    if min(mask, random) < 0 or mask + random > 1 + 1e-9:
+        raise ValueError(
+            f"mask: mask and random are shares of what is chosen and at most 1 together, "
+            f"got {mask} and {random}"
+        )
+
+
+def candidates_of(rows: Rows, vocab: Vocab) -> Array:
+    """What may be hidden: all but special tokens and padding, (batch, length) bool."""
+    return np.asarray(~vocab.is_special[rows.ids] & (rows.documents >= 0))
+
+
+def quota(candidates: Array, rate: float) -> Array:
+    """How many tokens of each row are hidden: its share, at least one if it has any; (batch,)."""
+    there_are = candidates.sum(1)
+    wanted = np.rint(rate * there_are).astype(np.int64)
+    return np.asarray(np.minimum(np.maximum(wanted, 1), there_are))
+
+
+def word_starts(rows: Rows, candidates: Array, vocab: Vocab) -> Array:
+    """Where words begin, (batch, length) bool; what is no candidate is a word of its own."""
+    first = vocab.starts_word[rows.ids] | ~candidates | (rows.positions == 0)
+    first[:, 0] = True
+    first[:, 1:] |= ~candidates[:, :-1]  # what follows [CLS] or [UNK] begins anew
+    return np.asarray(first)
+
+
+def random_ordinary(rng: RowRng, length: int, vocab: Vocab) -> Array:
+    """A random ordinary token for each place, all equally likely; (batch, length) int64."""
+    ordinary = np.flatnonzero(~vocab.is_special)
+    return np.asarray(ordinary[rng.integers(len(ordinary), length)])
+
+
+def hide(ids: Array, hidden: Array, behind: Array, others: Array, vocab: Vocab) -> Array:
+    """What is shown of `ids`, (batch, length) int64.
+
+    Args:
+        ids: the tokens.
+        hidden: those that become [MASK], (batch, length) bool.
+        behind: those that become another token, (batch, length) bool.
+        others: these tokens.
+        vocab: knows [MASK].
+    """
+    return np.asarray(np.where(hidden, vocab.id("[MASK]"), np.where(behind, others, ids)))
+
+
+def in_place(rows: Rows, inputs: Array, chosen: Array, noise: Array | None = None) -> Example:
+    """The example that shows `inputs` and asks for the chosen tokens, where they stand."""
+    return Example(
+        source=Tokens(inputs, rows.documents, rows.positions, rows.segments),
+        target=Tokens(rows.ids, rows.documents, rows.positions),
+        weights=chosen.astype(np.float32),
+        is_aligned=True,
+        labels=rows.labels,
+        noise=noise,
+    )
