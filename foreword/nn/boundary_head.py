@@ -1,0 +1,87 @@
+"""The head that predicts hidden spans from the two states just outside of them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from foreword.nn.cross_entropy import cross_entropy
+from foreword.nn.heads import TokenHead
+from foreword.nn.norm import build_norm
+from foreword.nn.stack import StackSettings
+from foreword.types import Batch, Hidden
+
+
+class BoundaryHead(nn.Module):
+    """States on both sides of a span, and a place in it, to what `TokenHead` puts into its layer.
+
+    Two dense layers, each with GELU and LayerNorm; the output layer is the token head's.
+
+    Args:
+        settings: of the backbone.
+        width: what the output layer reads.
+        places: places in a span that have an embedding; those beyond share the last one.
+        d_place: width of these embeddings.
+
+    Reference: Joshi et al. 2020, section 3.2.
+    """
+
+    def __init__(self, settings: StackSettings, width: int, places: int, d_place: int) -> None:
+        super().__init__()
+        self.place = nn.Embedding(places, d_place)
+
+        def layer(inputs: int) -> list[nn.Module]:
+            norm = build_norm(settings.norm, width, settings.norm_eps, bias=settings.bias)
+            return [nn.Linear(inputs, width, bias=settings.bias), nn.GELU(), norm]
+
+        self.layers = nn.Sequential(*layer(2 * settings.d_model + d_place), *layer(width))
+
+    def forward(self, left: Tensor, right: Tensor, place: Tensor) -> Tensor:
+        """What the output layer reads.
+
+        Args:
+            left: states just before the span, (predictions, d_model).
+            right: states just after it, (predictions, d_model).
+            place: in the span, from 0; (predictions,) int64.
+
+        Returns:
+            (predictions, width).
+        """
+        places = self.place(place.clamp(max=self.place.num_embeddings - 1)).to(left.dtype)
+        found: Tensor = self.layers(torch.cat([left, right, places], dim=-1))
+        return found
+
+    def loss(self, head: TokenHead, hidden: Hidden, batch: Batch) -> Tensor:
+        """Cross-entropy of every token that the batch weighs, each run of them being a span.
+
+        Args:
+            head: whose output layer it shares.
+            hidden: the backbone's states.
+            batch: with targets and weights; no span at the end of a row or of a document.
+
+        Returns:
+            The sum, in nats.
+        """
+        left, right = outside(batch.weights > 0)
+        row, column = (batch.weights > 0).nonzero(as_tuple=True)  # (predictions,)
+        before, after = left[row, column], right[row, column]
+        states = hidden.states
+        found = self(states[row, before], states[row, after], column - before - 1)
+        targets, weights = batch.targets[row, column], batch.weights[row, column]
+        return cross_entropy(found * head.scale, head.weight, head.bias, targets, weights)
+
+
+def outside(chosen: Tensor) -> tuple[Tensor, Tensor]:
+    """The places just outside the run of chosen places that each one is in.
+
+    Args:
+        chosen: (batch, length) bool.
+
+    Returns:
+        Before and after, each (batch, length) int64; anything where nothing is chosen.
+    """
+    length = chosen.shape[1]
+    column = torch.arange(length, device=chosen.device).expand(chosen.shape)
+    before = column.masked_fill(chosen, 0).cummax(1).values
+    after = column.masked_fill(chosen, length - 1).flip(1).cummin(1).values.flip(1)
+    return before, after

@@ -1,0 +1,210 @@
+"""Hide spans of words, and predict them also from nothing but their edges: SpanBERT."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from torch import nn
+
+from foreword.data.rng import RowRng
+from foreword.errors import UserError
+from foreword.nn.boundary_head import BoundaryHead
+from foreword.nn.heads import TokenHead
+from foreword.nn.model import Backbone, Model
+from foreword.objectives._hiding import (
+    candidates_of,
+    hide,
+    in_place,
+    quota,
+    random_ordinary,
+    require_shares,
+    word_starts,
+)
+from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Vocab
+
+
+@dataclass(frozen=True)
+class SpanMasked:
+    """Spans of whole words are chosen; most become [MASK]s, some random tokens, some stay.
+
+        ids      [ 7  8  9  4  5  6]       [MASK] is 3
+        inputs   [ 7  8  3  3  5  6]
+        targets  [ .  .  9  4  .  .]       . is not scored
+
+    as with `rate = 0.34` and `longest = 2`. With layout `encoder`. Each token of a span is
+    predicted twice: from its own state, and (the span-boundary objective) from the states just
+    before and just after the span and an embedding of the token's place in it. The loss is the sum
+    of both. Special tokens are never in a span, and a token stands between two spans.
+
+    Attributes:
+        rate: share of each row's ordinary tokens that is predicted.
+        stop: probability that a span ends after a word: lengths are geometric.
+        longest: words of the longest span; longer ones are drawn again.
+        mask: share of the spans that become [MASK]s.
+        random: share of the spans that become random ordinary tokens; the rest stay as they are.
+        transform: BERT's dense layer, GELU and LayerNorm before the output layer.
+        boundary: whether tokens are predicted from the edges of their span too.
+        places: places in a span that have an embedding; those beyond share the last one.
+        d_place: width of these embeddings.
+
+    Reference: Joshi et al. 2020, sections 3.1 and 3.2; widths as in their code.
+    Differs from the paper: a span starts at any place where it fits, all equally likely, instead of
+    growing over others; it has a token of its document on either side. The last one of a row is
+    cut to the words that are still needed.
+    """
+
+    rate: float = 0.15
+    stop: float = 0.2
+    longest: int = 10
+    mask: float = 0.8
+    random: float = 0.1
+    transform: bool = True
+    boundary: bool = True
+    places: int = 20
+    d_place: int = 200
+
+    def __post_init__(self) -> None:
+        require_shares(self.rate, self.mask, self.random)
+        if not 0 < self.stop <= 1:
+            raise ValueError(f"stop: must be in (0, 1], got {self.stop}")
+        for name in ("longest", "places", "d_place"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
+
+    def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
+        """Inputs with spans hidden, targets at the same positions.
+
+        Raises:
+            UserError: the row has no room for the longest span.
+        """
+        length = rows.ids.shape[1]
+        if self.longest > length - 2:
+            raise UserError(
+                f"objective.longest: a span of {self.longest} words and a token on either side do "
+                f"not fit in rows of {length} tokens; longer rows or a smaller value mend it"
+            )
+        # All draws of a fixed number come first: how many the spans want differs by group of rows.
+        fates, others = rng.uniform(length), random_ordinary(rng, length, vocab)
+        start = self._spans(rows, rng, vocab)
+        chosen = start >= 0
+        fate = np.take_along_axis(fates, np.maximum(start, 0), axis=1)  # one for a whole span
+        hidden = chosen & (fate < self.mask)
+        is_random = chosen & ~hidden & (fate < self.mask + self.random)
+        return in_place(rows, hide(rows.ids, hidden, is_random, others, vocab), chosen)
+
+    def lengths(self, draws: Array, most: Array | int) -> Array:
+        """Lengths in words from uniform draws: geometric, given that they are at most `most`."""
+        if self.stop == 1:
+            return np.ones(draws.shape, dtype=np.int64)
+        # The inverse of 1 - (1 - stop)^length, of which the share above `most` is cut off.
+        kept = -np.expm1(np.log1p(-self.stop) * most)
+        found = np.ceil(np.log1p(-draws * kept) / np.log1p(-self.stop)).astype(np.int64)
+        return np.asarray(np.clip(found, 1, most))
+
+    def _spans(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Array:
+        """Where the span of each token starts, -1 outside of spans; (batch, length) int64.
+
+        One span after another, in all rows at once.
+        """
+        text = _Text.of(rows, vocab)
+        start = np.full(rows.ids.shape, -1, dtype=np.int64)
+        left = quota(text.candidates, self.rate)  # (batch,): tokens still wanted
+        most = np.full(len(left), self.longest, dtype=np.int64)  # (batch,): longer ones have no room any more
+        while (left > 0).any():
+            draws = rng.uniform(2)
+            words = self.lengths(draws[:, 0], np.maximum(most, 1))
+            ends = text.ends(words)
+            fits = text.fits(start >= 0, ends)
+            room = fits.sum(1)
+            number = np.minimum((draws[:, 1] * room).astype(np.int64), room - 1)
+            at = (fits.cumsum(1) > number[:, None]).argmax(1)
+            most = np.where((left > 0) & (room == 0), words - 1, most)
+            end = text.cut(at, ends[np.arange(len(at)), at], left)
+            takes = (left > 0) & (room > 0)
+            column = np.arange(start.shape[1])
+            inside = takes[:, None] & (column >= at[:, None]) & (column < end[:, None])
+            start = np.where(inside, at[:, None], start)
+            left = np.where(most < 1, 0, left - np.where(takes, end - at, 0))
+        return start
+
+    def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
+        """BERT's head, and with `boundary` the one that reads the edges of spans."""
+        settings, embedding = backbone.settings, backbone.embedding
+        token = TokenHead(settings, embedding, transform=self.transform, bias=True)
+        heads = nn.ModuleDict({"token": token})
+        if self.boundary:
+            width = token.weight.shape[1]
+            heads["boundary"] = BoundaryHead(settings, width, self.places, self.d_place)
+        return heads
+
+    def loss(self, model: Model, batch: Batch) -> Loss:
+        """Cross-entropy of the tokens of spans, in nats; both predictions summed."""
+        return self.read(model, batch, model.backbone(batch))
+
+    def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
+        """The same from the backbone's states, as a term of a sum."""
+        masked = model.token_head.loss(hidden, batch)
+        if not self.boundary:
+            return masked
+        head = cast(BoundaryHead, model.heads["boundary"])
+        boundary = head.loss(model.token_head, hidden, batch)
+        parts = {"masked": (masked.total, masked.weight), "boundary": (boundary, masked.weight)}
+        return Loss(masked.total + boundary, masked.weight, parts, masked.carried)
+
+
+@dataclass(frozen=True)
+class _Text:
+    """Words of rows.
+
+    Attributes:
+        documents: of each token, (batch, length) int64.
+        candidates: which tokens may be in spans, (batch, length) bool.
+        first: which tokens begin a word, (batch, length) bool.
+        word: number of each token's word in its row, (batch, length) int64.
+        starts: where each word begins, `length` behind the last; (batch, length + 1) int64.
+    """
+
+    documents: Array
+    candidates: Array
+    first: Array
+    word: Array
+    starts: Array
+
+    @classmethod
+    def of(cls, rows: Rows, vocab: Vocab) -> _Text:
+        candidates = candidates_of(rows, vocab)
+        first = word_starts(rows, candidates, vocab)
+        word = np.cumsum(first, axis=1) - 1
+        batch, length = first.shape
+        starts = np.full((batch, length + 1), length)
+        row, column = np.nonzero(first)
+        starts[row, word[row, column]] = column
+        return cls(rows.documents, candidates, first, word, starts)
+
+    def ends(self, words: Array) -> Array:
+        """Where so many words (batch,) end that begin at or within each token's word."""
+        last = np.minimum(self.word + words[:, None], self.starts.shape[1] - 1)
+        return np.take_along_axis(self.starts, last, axis=1)
+
+    def fits(self, taken: Array, ends: Array) -> Array:
+        """Where a new span may start that ends before `ends`, (batch, length) bool."""
+        length = taken.shape[1]
+        blocked = ~self.candidates | taken
+        blocked[:, 1:] |= taken[:, :-1]
+        blocked[:, :-1] |= taken[:, 1:]
+        before = np.zeros((len(taken), length + 1), dtype=np.int64)
+        np.cumsum(blocked, axis=1, out=before[:, 1:])
+        is_free = np.take_along_axis(before, ends, axis=1) == before[:, :-1]
+        after = np.take_along_axis(self.documents, np.minimum(ends, length - 1), axis=1)
+        has_edges = ends < length
+        has_edges[:, 0] = False
+        has_edges[:, 1:] &= (self.documents[:, :-1] == after[:, 1:]) & (after[:, 1:] >= 0)
+        return np.asarray(self.first & is_free & has_edges)
+
+    def cut(self, at: Array, ends: Array, most: Array) -> Array:
+        """The ends (batch,) of spans from `at`, cut to the words that reach `most` tokens."""
+        every = np.arange(len(at))
+        last = np.minimum(at + np.maximum(most, 1), ends) - 1
+        return np.asarray(self.starts[every, self.word[every, last] + 1])
