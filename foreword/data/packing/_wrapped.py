@@ -76,7 +76,7 @@ class Wrapped:
         ends = starts + lengths
         first = np.searchsorted(self._starts, starts, side="right") - 1
         last = np.searchsorted(self._starts, ends, side="left")  # the first document after it
-        documents, spans = _ranges(first, np.maximum(last - first, 0))
+        documents, spans = ranges(first, np.maximum(last - first, 0))
         begins = np.maximum(self._starts[documents], starts[spans])
         stops = np.minimum(self._starts[documents + 1], ends[spans])
         is_there = stops > begins  # a document may be empty
@@ -86,7 +86,7 @@ class Wrapped:
 
         # Places in the stream become places in the shard: less what was wrapped round up to here.
         shift = self._extra * documents + (self._before is not None)
-        places, _ = _ranges(begins - shift, sizes)
+        places, _ = ranges(begins - shift, sizes)
         ids = np.take(self._shards.tokens, places, mode="clip").astype(np.int64)
         stop = np.cumsum(sizes)
         if self._before is not None:
@@ -101,7 +101,7 @@ class Wrapped:
         return Pieces(ids, sizes, spans)
 
 
-def _ranges(starts: Array, lengths: Array) -> tuple[Array, Array]:
+def ranges(starts: Array, lengths: Array) -> tuple[Array, Array]:
     """The numbers from each start on, so many, in one array; and which range each is of.
 
     starts [5 9], lengths [2 3]  ->  [5 6 9 10 11], [0 0 1 1 1]

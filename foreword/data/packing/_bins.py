@@ -1,0 +1,48 @@
+"""Pieces of different lengths into as few rows as can be."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from foreword.types import Array
+
+
+def into_bins(sizes: Array, length: int) -> Array:
+    """The row of each piece: best fit, longest pieces first (Johnson 1973), by counting.
+
+    Rows with as much room are alike, and so are pieces of one length; so the work grows with the
+    square of `length` and not with the number of pieces.
+
+    Args:
+        sizes: tokens in each piece, 1 to `length`; (pieces,) int64.
+        length: tokens in a row.
+
+    Returns:
+        (pieces,) int64, numbers from 0 without a gap.
+    """
+    bins = np.empty(len(sizes), dtype=np.int64)
+    by_size = np.argsort(sizes, kind="stable")
+    edges = np.searchsorted(sizes[by_size], np.arange(length + 2))
+    opened: list[list[Array]] = [[] for _ in range(length + 1)]  # rows by the room they have left
+    rows = 0
+    for size in range(length, 0, -1):
+        pieces = by_size[edges[size] : edges[size + 1]]
+        for room in range(size, length):
+            if not len(pieces):
+                break
+            if not opened[room]:
+                continue
+            free = np.concatenate(opened[room])
+            taken, opened[room] = free[: len(pieces)], [free[len(pieces) :]]
+            bins[pieces[: len(taken)]] = taken
+            opened[room - size].append(taken)
+            pieces = pieces[len(taken) :]
+        if len(pieces):
+            each = length // size  # so many of them share a row
+            numbers = rows + np.arange(len(pieces)) // each
+            bins[pieces] = numbers
+            fresh, held = np.unique(numbers, return_counts=True)
+            rows += len(fresh)
+            for count in np.unique(held):
+                opened[length - int(count) * size].append(fresh[held == count])
+    return bins

@@ -1,0 +1,162 @@
+"""Which sentences make the pairs of an epoch, all of them at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from itertools import pairwise
+
+import numpy as np
+
+from foreword.data.packing._wrapped import ranges
+from foreword.data.rng import RowRng
+from foreword.data.shards import Shards
+from foreword.types import Array
+
+BLOCK = 1 << 20  # sentences that are looked at together, give or take a document
+TRIES = 4  # sentences drawn for a random second text, to choose one from
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Pairs, by where their texts stand in the shards.
+
+    Attributes:
+        a_start: the first token of A, (pairs,) int64.
+        a_size: tokens of A, (pairs,) int64.
+        b_start: the first token of B, (pairs,) int64.
+        b_size: tokens of B, 0 where A stands alone; (pairs,) int64.
+        label: 1 where B is a random one, 0 where it follows A, -1 where A stands alone; (pairs,)
+            int64.
+    """
+
+    a_start: Array
+    a_size: Array
+    b_start: Array
+    b_size: Array
+    label: Array
+
+    def take(self, which: Array) -> Drawn:
+        """Some of the pairs."""
+        return Drawn(*(getattr(self, f.name)[which] for f in fields(self)))
+
+    @property
+    def sizes(self) -> Array:
+        """Tokens of each pair with its special tokens, (pairs,) int64."""
+        return np.asarray(2 + self.a_size + self.b_size + (self.b_size > 0))
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """The sentences of a corpus, none empty and none longer than `room`.
+
+    Attributes:
+        starts: the first token of each sentence, and the end; (sentences + 1,) int64.
+        documents: the first sentence of each document, and the end; (documents + 1,) int64.
+        room: the most tokens that A and B have together.
+    """
+
+    starts: Array
+    documents: Array
+    room: int
+
+    @classmethod
+    def of(cls, shards: Shards, room: int) -> Sentences:
+        """The sentences of the shards, those longer than `room` cut into several."""
+        lengths = shards.sequence_lengths.astype(np.int64)
+        counts = -(-lengths // room)  # none of an empty one
+        within, sequences = ranges(np.zeros_like(counts), counts)
+        starts = shards.sequence_starts[sequences] + within * room
+        before = np.concatenate([[0], np.cumsum(counts)])
+        end = shards.sequence_starts[-1:]
+        return cls(np.concatenate([starts, end]), before[shards.document_index], room)
+
+    def draw(self, key: int, random: float, short: float) -> Drawn:
+        """The pairs of an epoch, which `key` chooses.
+
+        Args:
+            key: of the epoch.
+            random: share of the pairs with a random B.
+            short: share of the pairs of a random length.
+        """
+        wanted = np.arange(0, self.documents[-1] + BLOCK, BLOCK)
+        cuts = np.unique(self.documents[np.searchsorted(self.documents, wanted[:-1])])
+        cuts = np.append(cuts, self.documents[-1])
+        blocks = [
+            self._draw(int(low), int(high), key, random, short) for low, high in pairwise(cuts)
+        ]
+        if len(blocks) == 1:
+            return blocks[0]
+        return Drawn(
+            *(np.concatenate([getattr(block, f.name) for block in blocks]) for f in fields(Drawn))
+        )
+
+    def _draw(self, low: int, high: int, key: int, random: float, short: float) -> Drawn:
+        """The pairs of the sentences `low` to `high`, which are whole documents.
+
+        Each sentence gets the pair that would begin with it; then the way from one to the next is
+        walked from the first on.
+        """
+        starts, room = self.starts, self.room
+        first = np.arange(low, high)
+        end = self._document_end(first)
+        is_short, length, where, is_random = RowRng(key, first).uniform(4).T
+        target = np.where(is_short < short, 2 + (length * (room - 1)).astype(np.int64), room)
+        stop = np.searchsorted(starts, starts[first] + target, side="right") - 1
+        two = np.minimum(first + 2, end)
+        stop = np.where(starts[two] - starts[first] <= room, np.maximum(stop, two), stop)
+        stop = np.clip(stop, first + 1, end)
+        stop -= (end - stop == 1) & (stop - first > 2)  # or the last would be left alone
+        count = stop - first
+        split = first + 1 + (where * (count - 1)).astype(np.int64)
+        split = np.where(count > 1, split, stop)
+        label = np.where(count > 1, (is_random < random).astype(np.int64), -1)
+        walked = _walk(np.where(label == 1, split, stop) - low)
+        first, split, stop, label = (x[walked] for x in (first, split, stop, label))
+        a_size, rest = starts[split] - starts[first], starts[stop] - starts[split]
+        b_start, b_size = starts[split].copy(), rest.copy()
+        is_one = label == 1
+        b_start[is_one], b_size[is_one] = self._elsewhere(
+            first[is_one], rest[is_one], room - a_size[is_one], key
+        )
+        return Drawn(starts[first], a_size, b_start, b_size, label)
+
+    def _elsewhere(self, first: Array, like: Array, most: Array, key: int) -> tuple[Array, Array]:
+        """Random texts of other documents than the sentence `first` is of, (pairs,) each.
+
+        Whole sentences from a random one on, as many as come nearest to `like` tokens, the size of
+        the pair's own B; and of several drawn, the nearest, so that the size does not tell them
+        apart. The sentence is cut only where none drawn has at most `most` tokens.
+
+        Returns:
+            First tokens and numbers of tokens.
+        """
+        starts, end = self.starts, self._document_end(first)
+        begin = self.documents[np.searchsorted(self.documents, first, side="right") - 1]
+        others = int(self.documents[-1]) - (end - begin)
+        drawn = RowRng(key ^ 0xB, first).uniform(TRIES)
+        found = (drawn * others[:, None]).astype(np.int64)  # (pairs, tries)
+        found += np.where(found >= begin[:, None], (end - begin)[:, None], 0)
+        like, most = like[:, None], most[:, None]
+        start, last = starts[found], self._document_end(found)
+        below = np.searchsorted(starts, start + like, side="right") - 1
+        below = np.clip(below, found + 1, last)
+        above = np.minimum(below + 1, last)
+        is_nearer = starts[above] - start - like < like - (starts[below] - start)
+        stop = np.where(is_nearer & (starts[above] - start <= most), above, below)
+        size = starts[stop] - start
+        best = np.where(size <= most, np.abs(size - like), self.room + 1).argmin(1)[:, None]
+        size = np.minimum(np.take_along_axis(size, best, 1), most)
+        return np.take_along_axis(start, best, 1)[:, 0], size[:, 0]
+
+    def _document_end(self, sentences: Array) -> Array:
+        """The end of the document that each sentence is of."""
+        return np.asarray(self.documents[np.searchsorted(self.documents, sentences, side="right")])
+
+
+def _walk(following: Array) -> Array:
+    """The places that one comes by from place 0, going from each to `following` it."""
+    step, place, walked = following.tolist(), 0, []
+    while place < len(step):
+        walked.append(place)
+        place = step[place]
+    return np.asarray(walked, dtype=np.int64)

@@ -1,0 +1,200 @@
+"""Pairs of texts that follow each other, or do not: what BERT and ALBERT are asked about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from foreword.data.packing._bins import into_bins
+from foreword.data.packing._pairing import Drawn, Sentences
+from foreword.data.packing._wrapped import ranges
+from foreword.data.rng import mix, permute
+from foreword.data.shards import Shards
+from foreword.errors import UserError
+from foreword.types import Array, Rows, Vocab
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of texts, each `[CLS] A [SEP] B [SEP]`, as many in a row as it holds.
+
+    A and B are one or more whole sentences of one document, cut apart at a random boundary; of a
+    share `random` of the pairs, B comes from another document, begins at a random sentence, and
+    what would have followed A stands in the next pair. So each epoch shows every sentence once,
+    and some again as random ones; it cuts elsewhere and draws other random ones than the epoch
+    before. A sentence with no neighbour that fits stands alone, `[CLS] A [SEP]`, without a label:
+    it is read, and nothing is asked about it. A sentence longer than a row is cut.
+
+        documents  7 8 | 9,  4 | 5 6       length 8, [CLS] is 1, [SEP] is 2, [PAD] is 0
+        ids        [ 1  7  8  2  9  2  0  0]  [ 1  4  2  7  8  2  0  0]  [ 1  5  6  2  0 ...
+        segments   [ 0  0  0  0  1  1  0  0]  [ 0  0  0  1  1  1  0  0]  [ 0  0  0  0  0 ...
+        labels     [ 0 -1 -1 -1 -1 -1 -1 -1]  [ 1 -1 -1 -1 -1 -1 -1 -1]  [-1 -1 -1 -1 -1 ...
+
+    In the row, each pair is a document of its own, and its positions begin at 0. Where no further
+    pair fits there is padding: with long documents and sentences of 24 tokens, about 11 % of rows
+    of 128 and 4 % of rows of 512; with short documents next to none.
+
+    Attributes:
+        length: tokens in a row.
+        before: the special token before each pair; its state is what the pair is told by.
+        after: the special token after each text.
+        random: share of the pairs whose B comes from another document, labelled 1; the others are
+            labelled 0.
+        short: share of the pairs that are of a random length instead of as long as a row allows.
+
+    Reference: Devlin et al. 2019, section 3.1 and appendix A.2, with their code's
+    create_pretraining_data; Lan et al. 2020, section 3.1.
+    Differs from the paper: several pairs to a row, kept apart by the mask, where BERT pads; no
+    pair is cut to fit, where BERT takes a sentence too much and cuts; a random B is about as long
+    as the pair's own; a sentence left over at the end of a document is not given a random B, so
+    that the labels keep to their share.
+    """
+
+    length: int = 128
+    before: str = "[CLS]"
+    after: str = "[SEP]"
+    random: float = 0.5
+    short: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.length < 8:
+            raise ValueError(f"length: a pair wants at least 8 tokens, got {self.length}")
+        for name in ("before", "after"):
+            if not getattr(self, name):
+                raise ValueError(f"{name}: a pair wants a special token here, got ''")
+        for name in ("random", "short"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name}: must be in [0, 1], got {getattr(self, name)}")
+
+    def open(self, shards: Shards, vocab: Vocab, seed: int, batch: int) -> PackedPairs:
+        """The corpus as rows of pairs; which, depends on the seed alone.
+
+        Raises:
+            UserError: the text is shorter than a row, its documents have one sentence each, there
+                is no other document to draw from, or the tokenizer lacks a special token.
+        """
+        del batch  # a row does not depend on it
+        return PackedPairs(self, shards, vocab, seed)
+
+
+@dataclass(frozen=True)
+class _Epoch:
+    """The pairs of an epoch, those of a row together.
+
+    Attributes:
+        drawn: the pairs, row by row.
+        first: the first pair of each row, and the end; (rows + 1,) int64.
+        key: of the order of the rows.
+    """
+
+    drawn: Drawn
+    first: Array
+    key: int
+
+    def __len__(self) -> int:
+        return len(self.first) - 1
+
+
+class PackedPairs:
+    """A corpus as rows of pairs; see `Pairs`."""
+
+    def __init__(self, settings: Pairs, shards: Shards, vocab: Vocab, seed: int) -> None:
+        self._settings, self._shards, self._vocab, self._seed = settings, shards, vocab, seed
+        self._before, self._after = vocab.id(settings.before), vocab.id(settings.after)
+        self._padding = vocab.special.get("[PAD]", 0)
+        self._sentences = Sentences.of(shards, settings.length - 3)
+        self._refuse()
+        self._firsts = [0]  # the number of each epoch's first row
+        self._epochs: dict[int, _Epoch] = {}
+        epoch = self._epoch(0)
+        self.tokens_per_epoch = int(epoch.drawn.sizes.sum())
+        self.rows_per_epoch = len(epoch)
+        if self.tokens_per_epoch < settings.length:
+            raise UserError(
+                f"{shards.prefix}: only {self.tokens_per_epoch:,} tokens, but a row needs "
+                f"{settings.length:,}; give more text, or set a smaller packing.length"
+            )
+
+    def _refuse(self) -> None:
+        """Raises a UserError where no pairs can be made."""
+        shards = self._shards
+        sentences = np.diff(shards.document_index)
+        if (sentences > 0).any() and sentences.max() < 2:
+            raise UserError(
+                f"{shards.prefix}: a pair objective on a corpus whose documents have one sentence "
+                "each; give longer documents (read.documents, prepare.sentences), or use "
+                "packing.kind = 'documents' and an objective without pairs"
+            )
+        if self._settings.random and np.count_nonzero(sentences) == 1:
+            raise UserError(
+                f"{shards.prefix}: one document alone, so no second text can come from another; "
+                "give more documents, hold out more, or set packing.random=0"
+            )
+
+    def rows(self, numbers: Array) -> Rows:
+        """The rows with these places in the order of training, (batch,) int64."""
+        numbers = np.asarray(numbers, dtype=np.int64)
+        epochs, places = self._find(numbers)
+        batch, length = len(numbers), self._settings.length
+        ids = np.full((batch, length), self._padding, dtype=np.int64)
+        documents = np.full((batch, length), -1, dtype=np.int64)
+        positions, segments = np.zeros_like(ids), np.zeros_like(ids)
+        labels = np.full_like(ids, -1)
+        rows = Rows(ids, documents, positions, numbers, segments, labels)
+        for number in np.unique(epochs):
+            where = np.flatnonzero(epochs == number)
+            epoch = self._epoch(int(number))
+            order = permute(places[where], len(epoch), epoch.key)
+            pairs, group = ranges(epoch.first[order], np.diff(epoch.first)[order])
+            self._write(rows, epoch.drawn.take(pairs), where[group])
+        if ids.max(initial=0) >= self._vocab.size:
+            raise UserError(
+                f"{self._shards.prefix}: holds token {ids.max():,}, but the tokenizer has only "
+                f"{self._vocab.size:,}; the shards were made with another one"
+            )
+        return rows
+
+    def _write(self, into: Rows, pairs: Drawn, row: Array) -> None:
+        """Writes pairs into their rows, one behind the other; pairs of a row stand together."""
+        assert into.segments is not None
+        assert into.labels is not None
+        length, sizes = self._settings.length, pairs.sizes
+        is_first = np.ones(len(row), dtype=bool)
+        is_first[1:] = row[1:] != row[:-1]
+        before = np.cumsum(sizes) - sizes
+        first = np.maximum.accumulate(np.where(is_first, np.arange(len(row)), 0))
+        at = row * length + before - before[first]  # where each pair begins in all rows together
+        places, which = ranges(at, sizes)
+        into.documents.reshape(-1)[places] = (np.arange(len(row)) - first)[which]
+        into.positions.reshape(-1)[places] = places - at[which]
+        into.segments.reshape(-1)[places] = places - at[which] >= (pairs.a_size + 2)[which]
+        into.labels.reshape(-1)[at] = pairs.label
+        ids, tokens = into.ids.reshape(-1), self._shards.tokens
+        ids[at] = self._before
+        for start, begin, size in (
+            (at + 1, pairs.a_start, pairs.a_size),
+            (at + pairs.a_size + 2, pairs.b_start, pairs.b_size),
+        ):
+            ids[ranges(start, size)[0]] = np.take(tokens, ranges(begin, size)[0])
+            ids[(start + size)[size > 0]] = self._after
+
+    def _find(self, numbers: Array) -> tuple[Array, Array]:
+        """The epoch of each row and its place in it; epochs need not have as many rows."""
+        while numbers.max(initial=0) >= self._firsts[-1]:
+            self._firsts.append(self._firsts[-1] + len(self._epoch(len(self._firsts) - 1)))
+        firsts = np.asarray(self._firsts)
+        epochs = np.searchsorted(firsts, numbers, side="right") - 1
+        return epochs, numbers - firsts[epochs]
+
+    def _epoch(self, number: int) -> _Epoch:
+        """The epoch's pairs in rows; the last two are kept."""
+        if number not in self._epochs:
+            key = int(mix(mix(np.array([self._seed]).astype(np.uint64)) + np.uint64(number))[0])
+            drawn = self._sentences.draw(key, self._settings.random, self._settings.short)
+            bins = into_bins(drawn.sizes, self._settings.length)
+            first = np.concatenate([[0], np.cumsum(np.bincount(bins))])
+            made = _Epoch(drawn.take(np.argsort(bins, kind="stable")), first, key)
+            kept = sorted(self._epochs)[-1:]
+            self._epochs = {n: self._epochs[n] for n in kept} | {number: made}
+        return self._epochs[number]
