@@ -7,6 +7,8 @@ no state to save, and works on all rows of a group at once.
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 
 from foreword.types import Array
@@ -35,6 +37,12 @@ class RowRng:
             key = mix(np.asarray([seed], dtype=np.uint64) * _GAMMA + np.uint64(1))
             self._keys = mix(np.asarray(numbers, dtype=np.uint64) * _GAMMA + key)
         self._draws = 0
+
+    def of(self, which: Array) -> RowRng:
+        """The same for some of the rows, their next draws those that they would have here."""
+        part = copy.copy(self)
+        part._keys = self._keys[which]
+        return part
 
     def bits(self, width: int) -> Array:
         """Fresh random words, (batch, width) uint64."""

@@ -48,6 +48,7 @@ def join(example: Example) -> tuple[Tokens, Array, Array]:
     documents = np.concatenate([source.documents, target.documents], axis=1)
     # Stable, so that the source stays before the target of its document; padding comes last.
     order = np.argsort(np.where(documents < 0, len(documents[0]), documents), 1, kind="stable")
+    order = order[:, : (documents >= 0).sum(1).max()]  # what no row fills is dropped
 
     def in_order(first: Array, second: Array) -> Array:
         return np.take_along_axis(np.concatenate([first, second], axis=1), order, axis=1)

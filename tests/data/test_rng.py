@@ -33,3 +33,10 @@ def test_draws_depend_on_the_row_alone() -> None:
     draws = RowRng(3, np.arange(2000)).uniform(8)
     assert abs(draws.mean() - 0.5) < 0.01
     assert len(np.unique(draws)) == draws.size
+
+
+def test_some_of_the_rows_draw_on_as_they_would_have() -> None:
+    many = RowRng(3, np.arange(10))
+    many.uniform(4)
+    some = many.of(np.array([7, 2]))
+    assert (some.uniform(5) == many.uniform(5)[[7, 2]]).all()
