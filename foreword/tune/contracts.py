@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor, nn
 
+from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone
 from foreword.nn.stack import StackSettings
 from foreword.text.tokenizer import Tokenizer
@@ -41,12 +42,14 @@ class Encoded:
         spots: positions whose states the head reads, (spots,) int64; of the decoder's tokens in
             an encoder-decoder.
         was_cut: whether the text was longer than the model may read.
+        is_pooled: the head reads the mean of these states, and not each.
     """
 
     ids: Array
     segments: Array
     spots: Array
     was_cut: bool
+    is_pooled: bool = False
 
 
 class Network(nn.Module):
@@ -55,12 +58,16 @@ class Network(nn.Module):
     Args:
         backbone: reads rows of tokens.
         head: turns states (spots, d_model) into outputs (spots, outputs).
+        token_head: pretraining's own, for a loss of language modelling beside the task's; or None.
     """
 
-    def __init__(self, backbone: Backbone, head: nn.Module) -> None:
+    def __init__(
+        self, backbone: Backbone, head: nn.Module, token_head: TokenHead | None = None
+    ) -> None:
         super().__init__()
         self.backbone = backbone
         self.head = head
+        self.token_head = token_head
 
 
 class Task(Protocol):

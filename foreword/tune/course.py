@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from foreword.train.warmup import Warmup
 from foreword.tune.contracts import Network, Strategy, Task
 from foreword.tune.result import Row
 from foreword.tune.rows import Examples, SpotBatch
-from foreword.types import Array, Loss
+from foreword.types import Array, Hidden, Loss
 
 PATIENCE = 5  # so many non-finite steps in a row stop a course
 AT_ONCE = 256  # examples that are packed together for scoring
@@ -97,6 +97,11 @@ class Course:
         self.network = build_network(opened, task, data.labels, body_seed)
         start_head(self.network, seed)
         settings.strategy.prepare(self.network)
+        trains_body = self.network.backbone.embedding.token.weight.requires_grad
+        if trains_body:
+            start_tokens(self.network, data.train.frame.fresh, seed)
+        if not (trains_body and data.train.auxiliary):
+            self.network.token_head = None
         self.network.to(self.device)
         self.lr = settings.strategy.peak_lr(self.network.backbone.settings)
         self.optimizer = Adamw(lr=self.lr, beta2=0.999, decay=settings.decay).build(self.network)
@@ -153,7 +158,17 @@ class Course:
         return result.loss
 
     def _loss(self, batch: Any) -> Loss:
-        return self.task.loss(outputs_of(self.network, batch), batch.targets)
+        network = self.network
+        hidden = network.backbone(batch.batch)
+        loss = self.task.loss(read(network, hidden, batch), batch.targets)
+        if network.token_head is None:
+            return loss
+        return Loss(loss.total + network.token_head.loss(hidden, batch.batch).total, loss.weight)
+
+    def finish(self) -> Network:
+        """The network on the CPU, without what only its training needed."""
+        self.network.token_head = None
+        return self.network.cpu()
 
     def _score(self, epoch: int, train_loss: float) -> Row:
         outputs = predict(self.network, self.data.dev, self.device, self.dtype)
@@ -179,12 +194,13 @@ def build_network(
 ) -> Network:
     """A copy of the pretrained body, or one of random weights, under a head."""
     if scratch_seed is None:
-        backbone = copy.deepcopy(opened.model.backbone)
+        model = copy.deepcopy(opened.model)
     else:
         model = opened.recipe.build(opened.vocab)
         initialise(model, scratch_seed)
-        backbone = model.backbone
-    return Network(backbone, task.head(opened.model.backbone.settings.d_model, labels))
+    token_head = model.token_head if "token" in model.heads else None
+    head = task.head(model.backbone.settings.d_model, labels)
+    return Network(model.backbone, head, token_head)
 
 
 def start_head(network: Network, seed: int) -> None:
@@ -198,6 +214,16 @@ def start_head(network: Network, seed: int) -> None:
                 module.bias.zero_()
 
 
+def start_tokens(network: Network, ids: Sequence[int], seed: int) -> None:
+    """New embeddings, normal with `init_std`, for tokens that pretraining never showed."""
+    random = torch.Generator().manual_seed(seed)
+    weight = network.backbone.embedding.token.weight
+    with torch.no_grad():
+        for number in ids:
+            drawn = torch.randn(weight.shape[1], generator=random)
+            weight[number] = drawn * network.backbone.settings.init_std
+
+
 def order_of(count: int, batch: int, seed: int, epoch: int) -> list[Array]:
     """The examples of an epoch in an order of its own, in batches of the same size or the next."""
     order = permute(np.arange(count), count, (seed << 20) + epoch)
@@ -205,10 +231,17 @@ def order_of(count: int, batch: int, seed: int, epoch: int) -> list[Array]:
 
 
 def outputs_of(network: Network, batch: SpotBatch) -> Tensor:
-    """The head's outputs at the spots, (spots, outputs) float32, whatever the body computes in."""
-    states = network.backbone(batch.batch).states[batch.rows, batch.columns]
+    """The head's outputs, (outputs, labels) float32, whatever the body computes in."""
+    return read(network, network.backbone(batch.batch), batch)
+
+
+def read(network: Network, hidden: Hidden, batch: SpotBatch) -> Tensor:
+    """The same from the body's states: at each spot, or at the mean of several."""
+    states = hidden.states[batch.rows, batch.columns].float()
     with torch.autocast(states.device.type, enabled=False):
-        outputs: Tensor = network.head(states.float())
+        if batch.lengths is not None:
+            states = torch.segment_reduce(states, "mean", lengths=batch.lengths)
+        outputs: Tensor = network.head(states)
     return outputs
 
 

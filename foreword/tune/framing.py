@@ -1,27 +1,32 @@
-"""How texts are framed for a model: special tokens, segments, cuts, and the state that is read.
+"""How texts are framed for a model: special tokens, segments, cuts, and the states that are read.
 
 The layout of pretraining decides. `before` and `after` are the packing's special tokens.
 
-    encoder          before a after              read: before (else the last token)
-    decoder          before a after              read: the last token; causal
-    prefix           before a after              read: the last token; all of it is prefix
-    encoder_decoder  before a after -> start     read: the start token, which sees the source
+    encoder          before a after                read: the mean of a; before, if pairs trained it
+    decoder          before a extract              read: extract, which has seen all
+    prefix           before a after                read: the last token; all of it is prefix
+    encoder_decoder  before a after -> start       read: the start token, which sees the source
 
-A pair is `before a after b after`, with segments 0 and 1 where the model has them.
+A pair is `before a after b after`, with segments 0 and 1 where the model has them; in a decoder it
+is `before a delimiter b extract` (Radford et al. 2018, section 3.3). There [CLS] extracts, [SEP]
+delimits, and <s> stands before where the packing puts nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from foreword import kinds
 from foreword.errors import UserError
+from foreword.text import special
 from foreword.train.recipe import Recipe
 from foreword.types import Array, Vocab
+
+Pooling = Literal["first", "mean", "last"]
 
 
 @dataclass(frozen=True)
@@ -30,26 +35,32 @@ class Frame:
 
     Attributes:
         before: ids put before the text, at most one.
-        after: ids put after each text, at most one.
+        after: ids put after the text, at most one.
         length: the most tokens an example may have, special ones included.
-        reads_first: the first token's state is read, else the last one's.
         is_causal: a token sees only those before it.
         has_segments: the model tells the texts of a pair apart by segment embeddings.
+        between: ids put between the texts of a pair, at most one.
+        pooling: what stands for the whole, where the task does not say: the first token's state,
+            the mean of the text's, the last token's.
         start: the decoder's first token in an encoder-decoder, else None.
+        fresh: special tokens of the frame that pretraining never showed; fine-tuning of the whole
+            model draws their embeddings anew.
     """
 
     before: tuple[int, ...]
     after: tuple[int, ...]
     length: int
-    reads_first: bool
     is_causal: bool
     has_segments: bool
+    between: tuple[int, ...] = ()
+    pooling: Pooling = "mean"
     start: int | None = None
+    fresh: tuple[int, ...] = ()
 
     @property
     def room(self) -> int:
         """Tokens left for the texts of a pair."""
-        return self.length - len(self.before) - 2 * len(self.after)
+        return self.length - len(self.before) - len(self.between) - len(self.after)
 
     def wrap(self, first: Sequence[int], second: Sequence[int] | None = None) -> Framed:
         """One text or a pair with its special tokens, cut to the length (a pair longest first).
@@ -58,31 +69,68 @@ class Frame:
             UserError: nothing is left, neither text nor special token.
         """
         if second is None:
-            n, m = min(len(first), self.length - len(self.before) - len(self.after)), 0
+            n = min(len(first), self.length - len(self.before) - len(self.after))
+            left, right = [*self.before, *first[:n], *self.after], []
             was_cut = n < len(first)
-            ids = [*self.before, *first[:n], *self.after]
-            segments = [0] * len(ids)
         else:
             n, m = cut_pair(len(first), len(second), self.room)
-            was_cut = n + m < len(first) + len(second)
-            left = [*self.before, *first[:n], *self.after]
+            left = [*self.before, *first[:n], *self.between]
             right = [*second[:m], *self.after]
-            ids, segments = left + right, [0] * len(left) + [1] * len(right)
+            was_cut = n + m < len(first) + len(second)
+        ids = left + right
         if not ids:
             raise UserError("a text has no tokens, and this model frames it by none")
-        return Framed(np.asarray(ids, np.int64), np.asarray(segments, np.int64), was_cut)
+        is_text = np.zeros(len(ids), bool)
+        is_text[len(self.before) : len(self.before) + n] = True
+        if second is not None:
+            is_text[len(left) : len(left) + m] = True
+        segments = np.repeat(np.arange(2), [len(left), len(right)])
+        return Framed(np.asarray(ids, np.int64), segments, is_text, was_cut)
 
-    def spot(self, length: int) -> int:
-        """The position that is read of an example of `length` tokens."""
-        return 0 if self.reads_first or self.start is not None else length - 1
+    def spots(self, framed: Framed, pooling: Pooling | None = None) -> Array:
+        """The positions whose states stand for a framed text, (spots,) int64.
+
+        Args:
+            framed: the text.
+            pooling: as the task says; the frame's if None. With `mean`, a text without tokens is
+                read at its special ones.
+
+        Raises:
+            UserError: this model has no such state.
+        """
+        pooling = pooling or self.pooling
+        if self.start is not None:
+            if pooling != "first":
+                raise UserError(
+                    f"task.pooling: '{pooling}' is for models of one stack; an encoder-decoder is "
+                    "read at the decoder's 'first' token"
+                )
+            return np.zeros(1, np.int64)
+        if self.is_causal and pooling == "first":
+            raise UserError(
+                "task.pooling: the 'first' token of a decoder has seen no other; use 'last' or "
+                "'mean'"
+            )
+        if pooling == "mean":
+            where = np.flatnonzero(framed.is_text)
+            return where if len(where) else np.arange(len(framed.ids))
+        return np.asarray([0 if pooling == "first" else len(framed.ids) - 1])
 
 
 @dataclass(frozen=True)
 class Framed:
-    """Ids and segments, each (length,) int64, and whether the text was cut."""
+    """A text or a pair with its special tokens.
+
+    Attributes:
+        ids: (length,) int64.
+        segments: (length,) int64.
+        is_text: false for special tokens, (length,) bool.
+        was_cut: whether it was too long.
+    """
 
     ids: Array
     segments: Array
+    is_text: Array
     was_cut: bool
 
 
@@ -114,19 +162,40 @@ def frame_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> Frame:
     limit = recipe.model.limit
     if max_length is not None and limit is not None and max_length > limit:
         raise UserError(f"--max-length {max_length}: the model has {limit} positions")
-    before = getattr(packing, "before", "")
-    after = getattr(packing, "after", "") or getattr(recipe.objective, "end", "")
+    before = _ids(vocab, getattr(packing, "before", ""))
+    after = _ids(vocab, getattr(packing, "after", "") or getattr(recipe.objective, "end", ""))
+    between, fresh = after, frozenset[int]()
+    pooling: Pooling = "last" if layout == "prefix" else "first"
+    if layout == "encoder":
+        pooling = "first" if before and _trains_first(recipe) else "mean"
+    if layout == "decoder":
+        seen = {*before, *after}
+        before = before or _ids(vocab, special.BOS)
+        between, after = _ids(vocab, special.SEP) or after, _ids(vocab, special.CLS) or after
+        pooling, fresh = "last", frozenset({*before, *between, *after} - seen)
     layout_start = getattr(recipe.layout, "start", "")
     length = max_length or min(packing.length, limit or packing.length)
     frame = Frame(
-        before=(vocab.id(before),) if before else (),
-        after=(vocab.id(after),) if after else (),
+        before=before,
+        after=after,
         length=length,
-        reads_first=layout == "encoder" and bool(before),
         is_causal=layout == "decoder",
         has_segments=recipe.model.segments > 1,
+        between=between,
+        pooling=pooling,
         start=vocab.id(layout_start) if layout == "encoder_decoder" else None,
+        fresh=tuple(sorted(fresh)),
     )
     if frame.room < 2:
         raise UserError(f"--max-length {length}: leaves no room for text between special tokens")
     return frame
+
+
+def _ids(vocab: Vocab, name: str) -> tuple[int, ...]:
+    """The special token `name`, where there is such a one."""
+    return (vocab.special[name],) if name in vocab.special else ()
+
+
+def _trains_first(recipe: Recipe) -> bool:
+    """Whether pretraining asked the first token of a text for anything: labels of pairs do."""
+    return kinds.name_of(recipe.packing) == "pairs"

@@ -19,7 +19,7 @@ from foreword.train.device import choose_device, choose_precision
 from foreword.train.opened import read_recipe
 from foreword.tune.contracts import Labelled, Network, Task
 from foreword.tune.course import predict
-from foreword.tune.framing import Frame, frame_of
+from foreword.tune.framing import Frame
 from foreword.tune.rows import Examples
 from foreword.types import Array
 
@@ -91,7 +91,7 @@ def load_classifier(
     folder = Path(folder)
     try:
         about = json.loads((folder / "labels.json").read_text(encoding="utf-8"))
-        labels, length = tuple(about["labels"]), int(about["max_length"])
+        labels, framing = tuple(about["labels"]), dict(about["frame"])
         settings = dict(about["task"])
         cls = kinds.load("tune/tasks", settings.pop("kind"))
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -107,7 +107,7 @@ def load_classifier(
         network=network.to(where).eval(),
         task=task,
         labels=labels,
-        frame=frame_of(recipe, tokenizer.vocab, length),
+        frame=config.build(Frame, framing, "frame"),
         tokenizer=tokenizer,
         device=where,
         dtype=choose_precision(precision, where),

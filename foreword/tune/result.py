@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +115,7 @@ def save_network(result: TuneResult, folder: Path) -> None:
     about = {
         "task": result.settings["task"],
         "labels": result.labels,
-        "max_length": result.frame.length,
+        "frame": asdict(result.frame),
     }
     with atomic.folder(folder) as part:
         save_file(weights_of(result.network), part / "weights.safetensors")

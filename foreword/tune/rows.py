@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from foreword.data.rows import positions_within
+from foreword.layouts.decoder import next_token
 from foreword.layouts.encoder import within
 from foreword.nn.masks import Causal
 from foreword.tune.contracts import Encoded
 from foreword.tune.framing import Frame
-from foreword.types import Array, Batch, to_tensors
+from foreword.types import Array, Batch, Tokens, to_tensors
 
 # Rows are at least this wide where examples are shorter: short ones find a place together.
 WIDTH = 128
@@ -28,8 +29,10 @@ class SpotBatch:
         batch: what the backbone reads.
         rows: row of each spot, (spots,) int64.
         columns: its place in the row, (spots,) int64.
-        numbers: the example it belongs to, (spots,) int64.
-        targets: what is right there, (spots,).
+        numbers: the example that an output belongs to, (outputs,) int64.
+        targets: what is right there, (outputs,).
+        lengths: how many spots, one after another, are averaged for each output, (outputs,)
+            int64; None where each spot is read by itself.
     """
 
     batch: Batch
@@ -37,6 +40,7 @@ class SpotBatch:
     columns: Any
     numbers: Any
     targets: Any
+    lengths: Any = None
 
     def to(self, device: Any) -> SpotBatch:
         """The same as tensors on `device`."""
@@ -51,11 +55,14 @@ class Examples:
         encoded: the examples.
         targets: of each example's spots, (examples,) or a list of (spots,).
         frame: how they were framed.
+        auxiliary: weight of the language-model loss of each example's tokens, averaged over them,
+            beside the task's; 0 for none.
     """
 
     encoded: Sequence[Encoded]
     targets: Any
     frame: Frame
+    auxiliary: float = 0.0
 
     def __len__(self) -> int:
         return len(self.encoded)
@@ -83,7 +90,10 @@ class Examples:
         shape = (len(rows), width)
         ids, segments = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         documents = np.full(shape, -1, np.int64)
-        spots: list[tuple[int, int, int]] = []  # row, column, example
+        weights = np.zeros(shape, np.float32)  # a text's tokens but the first are predicted
+        spots: list[tuple[int, int]] = []  # row, column
+        numbers: list[int] = []  # of each output
+        lengths: list[int] = []
         targets: list[Array] = []
         for r, row in enumerate(rows):
             column = 0
@@ -92,21 +102,36 @@ class Examples:
                 there = slice(column, column + len(example.ids))
                 ids[r, there], segments[r, there] = example.ids, example.segments
                 documents[r, there] = d
+                weights[r, there] = self.auxiliary / max(len(example.ids) - 1, 1)
                 first = column if self.frame.start is None else d
-                spots += [(r, first + int(spot), n) for spot in example.spots]
+                spots += [(r, first + int(spot)) for spot in example.spots]
                 targets.append(np.atleast_1d(self.targets[n]))
+                count = len(example.spots)
+                numbers += [n] if example.is_pooled else [n] * count
+                lengths += [count] if example.is_pooled else [1] * count
                 column = there.stop
-        spot_rows, columns, numbers = np.asarray(spots, np.int64).T.copy()
-        seen = within(documents, documents)
-        batch = Batch(
-            ids=ids,
-            positions=positions_within(documents),
-            mask=Causal() & seen if self.frame.is_causal else seen,
-            segments=segments if self.frame.has_segments else None,
-        )
+        spot_rows, columns = np.asarray(spots, np.int64).T.copy()
+        batch = self._batch(Tokens(ids, documents, positions_within(documents), segments), weights)
         if self.frame.start is not None:
             batch = _with_decoder(batch, documents, self.frame.start, max(map(len, rows)))
-        return SpotBatch(batch, spot_rows, columns, numbers, np.concatenate(targets))
+        return SpotBatch(
+            batch,
+            spot_rows,
+            columns,
+            np.asarray(numbers, np.int64),
+            np.concatenate(targets),
+            np.asarray(lengths, np.int64) if len(lengths) < len(spots) else None,
+        )
+
+    def _batch(self, tokens: Tokens, weights: Array) -> Batch:
+        """What the model reads; with `auxiliary`, each token is a target of this weight too."""
+        documents = tokens.documents
+        seen = within(documents, documents)
+        mask = Causal() & seen if self.frame.is_causal else seen
+        segments = tokens.segments if self.frame.has_segments else None
+        if not self.auxiliary:
+            return Batch(tokens.ids, tokens.positions, mask, segments=segments)
+        return replace(next_token(tokens, weights, mask), segments=segments)
 
 
 def _with_decoder(source: Batch, documents: Array, start: int, width: int) -> Batch:

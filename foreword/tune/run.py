@@ -71,7 +71,7 @@ def tune(
             with torch.random.fork_rng([device] if device.type == "cuda" else []):
                 course = Course(opened, task, data, way, seed)
                 curve = course.run(step_done)
-            network = network or course.network.cpu()
+            network = network or course.finish()
             epochs += curve
             finals.append(curve[-1])
         rows.append(summarise(finals))
@@ -109,8 +109,9 @@ def _read(
         raise UserError("there is no dev example to score")
     labels = task.labels(train)
     train_targets, dev_targets = task.targets(train, labels), task.targets(dev, labels)
+    auxiliary = getattr(task, "auxiliary", 0.0) if frame.is_causal else 0.0
     return Data(
-        Examples(task.encode(train, opened.tokenizer, frame), train_targets, frame),
+        Examples(task.encode(train, opened.tokenizer, frame), train_targets, frame, auxiliary),
         Examples(task.encode(dev, opened.tokenizer, frame), dev_targets, frame),
         labels,
     )

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from foreword.errors import UserError
 from foreword.train.opened import open_run
-from foreword.tune.framing import Frame, cut_pair, frame_of
+from foreword.tune.framing import Frame, Framed, cut_pair, frame_of
 from tests.tune.runs import make_run
 
-BERT = Frame((2,), (3,), 8, reads_first=True, is_causal=False, has_segments=True)
+BERT = Frame((2,), (3,), 8, is_causal=False, has_segments=True, between=(3,), pooling="first")
 
 
 def test_one_text_is_wrapped_and_cut() -> None:
@@ -39,24 +40,66 @@ def test_cut_pair_takes_tokens_one_by_one_from_the_longer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layout", "text", "spot"),
+    ("layout", "text", "pair", "spots"),
     [
-        ("encoder", ["[CLS]", "fine", "[SEP]"], 0),
-        ("decoder", ["fine", "</s>"], 1),
-        ("prefix", ["fine", "</s>"], 1),  # what ends the objective's source
-        ("encoder_decoder", ["fine", "</s>"], 0),
+        ("encoder", "[CLS] fine [SEP]", "[CLS] fine [SEP] warm [SEP]", [1]),
+        ("decoder", "<s> fine [CLS]", "<s> fine [SEP] warm [CLS]", [2]),
+        ("prefix", "fine </s>", "fine </s> warm </s>", [1]),  # what ends the objective's source
+        ("encoder_decoder", "fine </s>", "fine </s> warm </s>", [0]),
     ],
 )
 def test_the_frame_follows_the_recipe(
-    tmp_path: Path, layout: str, text: list[str], spot: int
+    tmp_path: Path, layout: str, text: str, pair: str, spots: list[int]
 ) -> None:
     opened = open_run(make_run(tmp_path, layout), "cpu")
     frame = frame_of(opened.recipe, opened.vocab, None)
-    framed = frame.wrap(opened.tokenizer.encode("fine"))
-    assert [opened.tokenizer.token(i) for i in framed.ids] == text
-    assert frame.spot(len(framed.ids)) == spot
+
+    def tokens(framed: Framed) -> str:
+        return " ".join(opened.tokenizer.token(i) for i in framed.ids)
+
+    fine, warm = opened.tokenizer.encode("fine"), opened.tokenizer.encode("warm")
+    framed = frame.wrap(fine)
+    assert tokens(framed) == text
+    assert tokens(frame.wrap(fine, warm)) == pair
+    assert frame.spots(framed).tolist() == spots
     assert frame.length == 32
     assert (frame.start is not None) == (layout == "encoder_decoder")
+
+
+def test_a_decoders_frame_is_fresh_but_for_what_pretraining_showed(tmp_path: Path) -> None:
+    """Radford et al. 2018, section 3.3: embeddings of the delimiter and the start and end."""
+    opened = open_run(make_run(tmp_path, "decoder"), "cpu")
+    frame = frame_of(opened.recipe, opened.vocab, None)
+    names = {opened.tokenizer.token(i) for i in frame.fresh}
+    assert names == {"<s>", "[SEP]", "[CLS]"}
+    packing = replace(opened.recipe.packing, before="<s>")  # type: ignore[type-var]
+    shown = frame_of(replace(opened.recipe, packing=packing), opened.vocab, None)
+    assert {opened.tokenizer.token(i) for i in shown.fresh} == {"[SEP]", "[CLS]"}
+
+
+def test_a_vocabulary_without_these_tokens_ends_texts_as_pretraining_did(tmp_path: Path) -> None:
+    opened = open_run(make_run(tmp_path, "decoder"), "cpu")
+    end = opened.vocab.special["</s>"]
+    bare = replace(opened.vocab, special={"</s>": end})
+    frame = frame_of(opened.recipe, bare, None)
+    assert (frame.before, frame.between, frame.after) == ((), (end,), (end,))
+    assert frame.fresh == ()
+
+
+def test_each_pooling_reads_its_states() -> None:
+    framed = BERT.wrap([10, 11], [12])  # [CLS] 10 11 [SEP] 12 [SEP]
+    assert BERT.spots(framed).tolist() == [0]
+    assert BERT.spots(framed, "last").tolist() == [5]
+    assert BERT.spots(framed, "mean").tolist() == [1, 2, 4]
+    assert BERT.spots(BERT.wrap([]), "mean").tolist() == [0, 1]
+
+
+def test_states_that_know_nothing_are_refused() -> None:
+    framed = BERT.wrap([10, 11])
+    with pytest.raises(UserError, match="the 'first' token of a decoder has seen no other"):
+        replace(BERT, is_causal=True).spots(framed, "first")
+    with pytest.raises(UserError, match="'mean' is for models of one stack"):
+        replace(BERT, start=0).spots(framed, "mean")
 
 
 def test_impossible_lengths_are_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from foreword.train.opened import Opened, open_run
 from foreword.tune import rows
 from foreword.tune.contracts import Labelled, Network
 from foreword.tune.course import build_network, outputs_of, start_head
-from foreword.tune.framing import frame_of
+from foreword.tune.framing import Pooling, frame_of
 from foreword.tune.rows import Examples, first_fit
 from foreword.tune.tasks.classify import Classify
 from foreword.types import Batch
@@ -22,9 +23,11 @@ LABELS = ("bad", "good")
 TASK = Classify(dropout=0.0)
 
 
-def examples_of(opened: Opened, labelled: list[Labelled]) -> Examples:
+def examples_of(
+    opened: Opened, labelled: list[Labelled], pooling: Pooling | None = None
+) -> Examples:
     frame = frame_of(opened.recipe, opened.vocab, None)
-    encoded = TASK.encode(labelled, opened.tokenizer, frame)
+    encoded = Classify(pooling=pooling).encode(labelled, opened.tokenizer, frame)
     return Examples(encoded, TASK.targets(labelled, LABELS), frame)
 
 
@@ -40,8 +43,8 @@ def gradients(network: Network) -> dict[str, Tensor]:
     return found
 
 
-def one_per_row(examples: Examples, width: int) -> tuple[Batch, Tensor]:
-    """By hand: an example a row, padded to `width`; and the place of each one's answer."""
+def one_per_row(examples: Examples, width: int) -> Batch:
+    """By hand: an example a row, padded to `width`."""
     frame, count = examples.frame, len(examples)
     ids = torch.zeros(count, width, dtype=torch.long)
     segments, documents = torch.zeros_like(ids), torch.full_like(ids, -1)
@@ -55,24 +58,34 @@ def one_per_row(examples: Examples, width: int) -> tuple[Batch, Tensor]:
     mask = Causal() & own if frame.is_causal else own
     batch = Batch(ids, positions, mask, segments=segments if frame.has_segments else None)
     if frame.start is None:
-        last = torch.tensor([len(e.ids) - 1 for e in examples.encoded])
-        return batch, torch.zeros_like(last) if frame.reads_first else last
+        return batch
     starts = torch.full((count, 1), frame.start)
     zeros = torch.zeros_like(starts)
     cross = SameDocument(zeros, documents)
-    decoder = Batch(starts, zeros, Full(), source=batch, cross_mask=cross)
-    return decoder, torch.zeros(count, dtype=torch.long)
+    return Batch(starts, zeros, Full(), source=batch, cross_mask=cross)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_packed_rows_give_the_gradient_of_padded_ones(tmp_path: Path, layout: str) -> None:
+READINGS = [
+    ("encoder", "first"),
+    ("encoder", "mean"),
+    ("decoder", "mean"),
+    ("decoder", "last"),
+    ("prefix", "last"),
+    ("encoder_decoder", "first"),
+]
+
+
+@pytest.mark.parametrize(("layout", "pooling"), READINGS)
+def test_packed_rows_give_the_gradient_of_padded_ones(
+    tmp_path: Path, layout: str, pooling: Pooling
+) -> None:
     opened = open_run(make_run(tmp_path, layout), "cpu")
     labelled = [e._replace(pair="we saw the day") for e in reviews(13, 2)]
-    examples = examples_of(opened, labelled)
+    examples = examples_of(opened, labelled, pooling)
     network = network_of(opened)
 
-    batch, spots = one_per_row(examples, 32)
-    states = network.backbone(batch).states[torch.arange(13), spots]
+    found = network.backbone(one_per_row(examples, 32)).states
+    states = torch.stack([found[n, e.spots].mean(0) for n, e in enumerate(examples.encoded)])
     padded = TASK.loss(network.head(states), torch.from_numpy(examples.targets))
     padded.total.backward()
     expected = gradients(network)
@@ -81,15 +94,33 @@ def test_packed_rows_give_the_gradient_of_padded_ones(tmp_path: Path, layout: st
     packed = [b.to("cpu") for b in examples.batches(order, "cpu")]
     losses = [TASK.loss(outputs_of(network, b), b.targets) for b in packed]
     torch.stack([loss.total for loss in losses]).sum().backward()
-    found = gradients(network)
+    found_gradients = gradients(network)
 
     source = packed[0].batch.source or packed[0].batch
     assert len(source.ids) < 13, "nothing was packed, so nothing is tested"
     assert float(sum(loss.weight for loss in losses)) == 13
     torch.testing.assert_close(sum(loss.total for loss in losses), padded.total)
-    assert found.keys() == expected.keys()
+    assert found_gradients.keys() == expected.keys()
     for name, gradient in expected.items():
-        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=2e-5, msg=name)
+        torch.testing.assert_close(found_gradients[name], gradient, rtol=1e-4, atol=2e-5, msg=name)
+
+
+def test_the_language_model_beside_weighs_every_text_alike(tmp_path: Path) -> None:
+    """By hand: the mean over each text's predicted tokens, summed over texts, times the weight."""
+    opened = open_run(make_run(tmp_path, "decoder"), "cpu")
+    examples = replace(examples_of(opened, reviews(13, 2)), auxiliary=0.5)
+    network = network_of(opened)
+    assert network.token_head is not None
+    expected = found = 0.0
+    for row, example in zip(one_per_row(examples, 32).ids, examples.encoded, strict=True):
+        ids = row[: len(example.ids)][None]
+        batch = Batch(ids, torch.arange(ids.shape[1])[None], Causal())
+        logits = network.token_head(network.backbone(batch).states)[0, :-1]
+        expected += 0.5 * torch.nn.functional.cross_entropy(logits, ids[0, 1:]).item()
+    for packed in examples.batches(np.arange(13), "cpu"):
+        batch = packed.to("cpu").batch
+        found += network.token_head.loss(network.backbone(batch), batch).total.item()
+    assert found == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -126,7 +157,7 @@ def test_first_fit_fills_the_first_row_with_room() -> None:
 
 def test_every_example_is_there_once(tmp_path: Path) -> None:
     opened = open_run(make_run(tmp_path), "cpu")
-    examples = examples_of(opened, reviews(50, 4))
+    examples = examples_of(opened, reviews(50, 4), "first")
     numbers = np.arange(49, 9, -1)
     seen = np.concatenate([b.numbers for b in examples.batches(numbers, "cpu")])
     assert sorted(seen.tolist()) == sorted(numbers.tolist())

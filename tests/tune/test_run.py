@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import math
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,8 @@ import torch
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.train.opened import Opened, open_run
 from foreword.tune.contracts import Labelled
-from foreword.tune.course import TuneSettings, order_of
+from foreword.tune.course import TuneSettings, build_network, order_of, start_tokens
+from foreword.tune.framing import frame_of
 from foreword.tune.result import TuneResult, summarise
 from foreword.tune.run import tune, variants
 from foreword.tune.strategies.frozen import Frozen
@@ -78,6 +81,43 @@ def test_full_changes_the_body_and_not_the_opened_run(opened: Opened) -> None:
     assert all(torch.equal(p, before[n]) for n, p in opened.model.named_parameters())
     name = "backbone.stack.blocks.0.attention.query.weight"
     assert not torch.equal(weights(result)[name], before[name])
+
+
+def test_only_what_pretraining_never_showed_is_drawn_anew(tmp_path: Path) -> None:
+    opened = open_run(make_run(tmp_path, "decoder"), "cpu")
+    frame = frame_of(opened.recipe, opened.vocab, None)
+    network = build_network(opened, TASK, ("bad", "good"), None)
+    start_tokens(network, frame.fresh, 1)
+    before = opened.model.backbone.embedding.token.weight
+    changed = (network.backbone.embedding.token.weight != before).any(1).nonzero().flatten()
+    assert changed.tolist() == sorted(frame.fresh)
+    assert len(frame.fresh) == 3
+
+
+@pytest.mark.parametrize("layout", ["encoder", "decoder"])
+def test_texts_teach_language_beside_in_decoders_alone(tmp_path: Path, layout: str) -> None:
+    opened = open_run(make_run(tmp_path, layout), "cpu")
+    settings = replace(FAST, epochs=1)
+    results = [
+        tune(opened, Classify(auxiliary=share), reviews(32, 1), reviews(8, 2), settings)
+        for share in (0.0, 0.5)
+    ]
+    losses = [result.epochs[0]["train_loss"] for result in results]
+    if layout == "decoder":  # half the nats of a token, which start as those of a guess
+        guess = 0.5 * math.log(opened.vocab.size)
+        assert losses[1] - losses[0] == pytest.approx(guess, rel=0.1)
+    else:
+        assert losses[1] == losses[0]
+    assert results[1].network.token_head is None
+
+
+def test_a_frozen_decoder_is_left_bit_for_bit(tmp_path: Path) -> None:
+    opened = open_run(make_run(tmp_path, "decoder"), "cpu")
+    settings = TuneSettings(strategy=Frozen(lr=1e-2), seeds=1, epochs=1)
+    result = tune(opened, TASK, reviews(64, 1), reviews(32, 2), settings)
+    after = weights(result)
+    before = opened.model.backbone.named_parameters()
+    assert all(torch.equal(p, after[f"backbone.{name}"]) for name, p in before)
 
 
 def test_from_scratch_knows_nothing_of_the_pretrained_weights(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from torch.nn import functional as F
 from foreword.errors import UserError
 from foreword.text.tokenizer import Tokenizer
 from foreword.tune.contracts import Encoded, Labelled
-from foreword.tune.framing import Frame
+from foreword.tune.framing import Frame, Pooling
+from foreword.tune.pooled import check_shares, encode_pooled, linear_head
 from foreword.types import Array, Loss
 
 
@@ -22,22 +23,29 @@ from foreword.types import Array, Loss
 class Classify:
     """Dropout and a linear layer on the state that stands for the whole text.
 
-    That is the state of [CLS] in an encoder, of the last token in a decoder, of the start token
-    in an encoder-decoder's decoder; see `foreword.tune.framing`.
+    Unsaid, that is the mean of the text's states in an encoder, or the state of [CLS] where
+    pretraining asked it for something (next sentence, sentence order); the state of the extract
+    token in a decoder, of the start token in an encoder-decoder's decoder; see
+    `foreword.tune.framing`.
 
     Attributes:
         dropout: share of that state dropped in training.
+        pooling: the `first` token's state ([CLS]), the `mean` of the text's, or the `last` one's;
+            by the family if unsaid.
+        auxiliary: in decoders, weight of the language-model loss of the same texts beside; 0 for
+            none.
 
-    Reference: Devlin et al. 2019, section 4.1; Radford et al. 2018, section 3.2.
+    Reference: Devlin et al. 2019, section 4.1; Radford et al. 2018, sections 3.2 and 3.3.
     Differs from the paper: without BERT's pooler, a dense layer that its next-sentence prediction
     trained; models without that objective have none.
     """
 
     dropout: float = 0.1
+    pooling: Pooling | None = None
+    auxiliary: float = 0.5
 
     def __post_init__(self) -> None:
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout: must be in [0, 1), got {self.dropout}")
+        check_shares(self.dropout, self.auxiliary)
 
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
         """The labels of the training examples, sorted.
@@ -54,25 +62,12 @@ class Classify:
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, frame: Frame
     ) -> list[Encoded]:
-        """Each text or pair, framed; one spot.
+        """Each text or pair, framed, one output each.
 
         Raises:
-            UserError: some examples are pairs and some are not.
+            UserError: some examples are pairs and some are not, or the model has no such state.
         """
-        firsts = tokenizer.encode_batch([example.text for example in examples])
-        seconds: Sequence[list[int] | None] = [None] * len(firsts)
-        pairs = [example.pair for example in examples if example.pair is not None]
-        if pairs:
-            if len(pairs) < len(examples):
-                odd = next(example.source for example in examples if example.pair is None)
-                raise UserError(f"{odd}: has no second text, and other examples have one")
-            seconds = tokenizer.encode_batch(pairs)
-        encoded = []
-        for first, second in zip(firsts, seconds, strict=True):
-            framed = frame.wrap(first, second)
-            spots = np.asarray([frame.spot(len(framed.ids))])
-            encoded.append(Encoded(framed.ids, framed.segments, spots, framed.was_cut))
-        return encoded
+        return encode_pooled(examples, tokenizer, frame, self.pooling)
 
     def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
         """The number of each example's label, (examples,) int64.
@@ -93,7 +88,7 @@ class Classify:
 
     def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
         """Dropout and a linear layer, (spots, d_model) -> (spots, labels)."""
-        return nn.Sequential(nn.Dropout(self.dropout), nn.Linear(d_model, len(labels)))
+        return linear_head(d_model, len(labels), self.dropout)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
         """Cross-entropy, in nats."""

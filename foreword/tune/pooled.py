@@ -1,0 +1,54 @@
+"""Texts and pairs of which one state is read: the first token's, the last one's, or a mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from foreword.errors import UserError
+from foreword.text.tokenizer import Tokenizer
+from foreword.tune.contracts import Encoded, Labelled
+from foreword.tune.framing import Frame, Pooling
+
+
+def encode_pooled(
+    examples: Sequence[Labelled], tokenizer: Tokenizer, frame: Frame, pooling: Pooling | None
+) -> list[Encoded]:
+    """Each text or pair, framed, to be read as `pooling` says, or the frame if None.
+
+    Raises:
+        UserError: some examples are pairs and some are not, or the model has no such state.
+    """
+    firsts = tokenizer.encode_batch([example.text for example in examples])
+    seconds: Sequence[list[int] | None] = [None] * len(firsts)
+    pairs = [example.pair for example in examples if example.pair is not None]
+    if pairs:
+        if len(pairs) < len(examples):
+            odd = next(example.source for example in examples if example.pair is None)
+            raise UserError(f"{odd}: has no second text, and other examples have one")
+        seconds = tokenizer.encode_batch(pairs)
+    encoded = []
+    for first, second in zip(firsts, seconds, strict=True):
+        framed = frame.wrap(first, second)
+        spots = frame.spots(framed, pooling)
+        is_pooled = (pooling or frame.pooling) == "mean"
+        encoded.append(Encoded(framed.ids, framed.segments, spots, framed.was_cut, is_pooled))
+    return encoded
+
+
+def linear_head(d_model: int, outputs: int, dropout: float) -> nn.Module:
+    """Dropout and a linear layer, (spots, d_model) -> (spots, outputs)."""
+    return nn.Sequential(nn.Dropout(dropout), nn.Linear(d_model, outputs))
+
+
+def check_shares(dropout: float, auxiliary: float) -> None:
+    """Refuses impossible settings.
+
+    Raises:
+        ValueError: one is out of range.
+    """
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout: must be in [0, 1), got {dropout}")
+    if auxiliary < 0:
+        raise ValueError(f"auxiliary: must not be negative, got {auxiliary}")
