@@ -245,6 +245,8 @@ def to_table(settings: Any) -> Table:
             value = _kind_table(value)
         elif dataclasses.is_dataclass(value):
             value = to_table(value)
+        elif isinstance(value, tuple):
+            value = [to_table(v) if dataclasses.is_dataclass(v) else v for v in value]
         table[f.name] = list(value) if isinstance(value, tuple) else value
     return table
 

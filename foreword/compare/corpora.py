@@ -1,0 +1,83 @@
+"""Tokenizers and token shards that cells share: each is made once.
+
+folder/  tokenizer-KIND.json tokenizer-KIND/   shards-KIND.json shards-KIND/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from foreword import kinds
+from foreword.compare import kept
+from foreword.data.prepare import Prepared, fingerprint_text, prepare
+from foreword.data.reading import find_files, read_documents
+from foreword.data.sources import ReadSettings
+from foreword.text.tokenizer import Tokenizer
+from foreword.train.recipe import Recipe
+from foreword.train.run import Stage, is_prepared
+
+
+class Corpora:
+    """The data of all cells.
+
+    Args:
+        texts: files, folders, patterns; or one folder that `prepare` wrote.
+        folder: where to make tokenizers and shards.
+        stage: told what is being made.
+    """
+
+    def __init__(self, texts: Sequence[str], folder: Path, stage: Stage) -> None:
+        self._texts, self._folder, self._stage = texts, folder, stage
+        self._fingerprints: dict[ReadSettings, str] = {}
+        self._found: dict[Path, Prepared] = {}
+
+    def of(self, recipe: Recipe) -> Prepared:
+        """The token shards for a recipe; their tokenizer stands in them.
+
+        Raises:
+            UserError: there is no text, too little of it, or the disk is full.
+        """
+        if is_prepared(self._texts):
+            return self._prepared(Path(self._texts[0]))
+        if recipe.read not in self._fingerprints:
+            self._fingerprints[recipe.read] = fingerprint_text(find_files(self._texts), recipe.read)
+        text = self._fingerprints[recipe.read]
+        tokenizer = self._tokenizer(recipe, text)
+        asked = kept.ShardsAsked(replace(recipe.prepare, workers=0), text, tokenizer.fingerprint)
+        file = kept.find(self._folder.glob("shards-*.json"), asked)
+        if file is None:
+            name = f"shards-{kinds.name_of(recipe.tokenizer)}"
+            file = kept.claim(self._folder, name, asked)
+        folder = file.with_suffix("")
+        if folder not in self._found:
+            progress = self._stage("cutting text into tokens")
+            self._found[folder] = prepare(
+                self._texts, tokenizer, folder, recipe.prepare, recipe.read, progress
+            )
+        return self._found[folder]
+
+    def tokenizer_of(self, recipe: Recipe) -> Tokenizer:
+        """The tokenizer of those token shards."""
+        return Tokenizer.load(self.of(recipe).tokenizer)
+
+    def _prepared(self, folder: Path) -> Prepared:
+        if folder not in self._found:
+            self._found[folder] = Prepared.load(folder)
+        return self._found[folder]
+
+    def _tokenizer(self, recipe: Recipe, text: str) -> Tokenizer:
+        asked = kept.TokenizerAsked(recipe.read, text, recipe.tokenizer)
+        file = kept.find(self._folder.glob("tokenizer-*.json"), asked)
+        if file is None:
+            name = f"tokenizer-{kinds.name_of(recipe.tokenizer)}"
+            file = kept.claim(self._folder, name, asked)
+        folder = file.with_suffix("")
+        if (folder / "tokenizer.json").is_file():
+            return Tokenizer.load(folder)
+        self._stage("training a tokenizer")
+        documents = read_documents(self._texts, recipe.read)
+        tokenizer: Tokenizer = recipe.tokenizer.train(document.text for document in documents)
+        tokenizer.save(folder)
+        return tokenizer

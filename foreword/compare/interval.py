@@ -1,0 +1,40 @@
+"""Means and how far to trust them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and its confidence interval.
+
+    Attributes:
+        mean: of the values.
+        half: half the interval's width; nan for one value.
+        count: of values.
+    """
+
+    mean: float
+    half: float
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f}" if math.isnan(self.half) else f"{self.mean:.3f} ± {self.half:.3f}"
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """The mean, with Student's t interval at 95 %: for a few values that are about normal."""
+    count = len(values)
+    mean = float(np.mean(values))
+    if count < 2:
+        return Interval(mean, math.nan, count)
+    error = float(np.std(values, ddof=1)) / math.sqrt(count)
+    return Interval(mean, float(stats.t.ppf((1 + LEVEL) / 2, count - 1)) * error, count)

@@ -1,0 +1,87 @@
+"""Results as a picture: held-out losses against FLOPs, and scores with their intervals."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from matplotlib import colormaps
+from matplotlib.figure import Figure
+
+from foreword import atomic
+from foreword.compare.results import Results
+
+WIDTH = 0.38  # of a bar; two stand beside each other
+
+
+def write_plot(results: Results) -> None:
+    """Writes plot.png; nothing where nothing is done.
+
+    Raises:
+        UserError: the disk is full or the folder cannot be written.
+    """
+    tasks = [task for task in results.comparison.grid.tasks if results.metric(task)]
+    if not results.runs:
+        return
+    count = 1 + len(tasks)
+    figure = Figure(figsize=(6.5 + 3.6 * len(tasks), 4.6), layout="constrained")
+    axes = figure.subplots(1, count, width_ratios=[6.5, *[3.6] * len(tasks)], squeeze=False)[0]
+    _losses(axes[0], results)
+    for axis, task in zip(axes[1:], tasks, strict=True):
+        _scores(axis, results, task)
+    path = results.comparison.out / "plot.png"
+    with atomic.explained(path):
+        beside = path.with_name(".plot.png.part")
+        figure.savefig(beside, format="png", dpi=150, metadata={"Software": None})
+        beside.replace(path)
+
+
+def _losses(axis: Any, results: Results) -> None:
+    """A curve per run, a colour per cell."""
+    for number, cell in enumerate(results.comparison.grid.cells):
+        label = cell.name
+        for run in results.runs:
+            if run.cell == cell.name and run.curve:
+                flops, losses = zip(*run.curve, strict=True)
+                axis.plot(flops, losses, "o-", color=_colour(number), label=label, markersize=3)
+                label = "_"
+    axis.set(
+        xlabel="FLOPs",
+        ylabel="held-out loss, nats per prediction",
+        title="Pretraining; each its own objective",
+    )
+    axis.grid(alpha=0.3)
+    axis.legend(frameon=False)
+
+
+def _scores(axis: Any, results: Results, task: Any) -> None:
+    """Two bars per cell, and the guess that reads nothing as a line."""
+    cells = results.comparison.grid.cells
+    starts = ("pretrained", "from scratch") if task.scratch else ("pretrained",)
+    for place, start in enumerate(starts):
+        shift = (place - (len(starts) - 1) / 2) * WIDTH
+        for number, cell in enumerate(cells):
+            found = results.of_task(cell.name, task, start)
+            if found is None:
+                continue
+            axis.barh(
+                number + shift,
+                found.mean,
+                WIDTH,
+                xerr=None if math.isnan(found.half) else found.half,
+                color=_colour(number),
+                alpha=0.35 if place else 0.9,
+                ecolor="black",
+                capsize=2,
+            )
+    for guess in results.scores:
+        if guess.task == task.name and not guess.cell:
+            axis.axvline(guess.scores[results.metric(task)], color="gray", linestyle="--")
+    axis.set_yticks(range(len(cells)), [cell.name for cell in cells])
+    axis.invert_yaxis()
+    pale = "\npale: from scratch" if task.scratch else ""
+    axis.set(xlabel=results.metric(task), title=f"{task.name}{pale}")
+
+
+def _colour(number: int) -> Any:
+    return colormaps["tab10"](number % 10)

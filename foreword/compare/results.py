@@ -1,0 +1,220 @@
+"""What a comparison came to, read from its folder: runs, scores, failures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from foreword import config
+from foreword.compare.grid import Cell, GridTask
+from foreword.compare.interval import Interval, interval
+from foreword.compare.run import Comparison, Work
+from foreword.train import checkpoint, log
+from foreword.train.opened import read_state
+from foreword.tune.result import PLAIN
+
+KEPT_FOR_TRAINING = ("optimizer.safetensors", "carried.safetensors")
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """A finished pretraining.
+
+    Attributes:
+        cell: its name.
+        seed: of pretraining.
+        run: the run folder.
+        parameters: of the model, its heads included.
+        bytes: of the checkpoint on disk, without what only training needs.
+        steps: taken.
+        tokens: read.
+        flops: computed.
+        seconds: of training, evaluation included.
+        tokens_per_second: the middle one of those logged.
+        heldout_loss: nats per prediction of the cell's own objective, at the end.
+        bits_per_byte: where the model predicts all of the text.
+        curve: (FLOPs, held-out loss) at each evaluation.
+        samples: what the model said at the end, `{"prompt": ..., "text": ...}` each.
+    """
+
+    cell: str
+    seed: int
+    run: str
+    parameters: int
+    bytes: int
+    steps: int
+    tokens: int
+    flops: float
+    seconds: float
+    tokens_per_second: float | None
+    heldout_loss: float | None
+    bits_per_byte: float | None
+    curve: tuple[tuple[float, float], ...]
+    samples: tuple[dict[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Score:
+    """One fine-tuning's scores on the dev examples.
+
+    Attributes:
+        cell: its name; "" for the guess that reads nothing.
+        seed: of pretraining; 0 from scratch.
+        task: its name.
+        start: pretrained, from scratch, or what the guess is called.
+        tuning_seed: of fine-tuning.
+        scores: by metric.
+    """
+
+    cell: str
+    seed: int
+    task: str
+    start: str
+    tuning_seed: int
+    scores: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Results:
+    """All of it.
+
+    Attributes:
+        comparison: whose results they are.
+        runs: the finished pretrainings.
+        scores: the finished fine-tunings', a record per seed, and the guesses'.
+    """
+
+    comparison: Comparison
+    runs: Sequence[RunFacts]
+    scores: Sequence[Score]
+
+    def of_cell(self, cell: Cell, key: str) -> Interval | None:
+        """A number of a cell's runs, over the seeds that have it."""
+        found = [getattr(run, key) for run in self.runs if run.cell == cell.name]
+        known = [value for value in found if value is not None]
+        return interval(known) if known else None
+
+    def metric(self, task: GridTask) -> str:
+        """What is shown of a task: the metric it names, or the first; "" where none is known."""
+        found = [score.scores for score in self.scores if score.task == task.name]
+        return task.metric or (next(iter(found[0]), "") if found else "")
+
+    def of_task(self, cell: str, task: GridTask, start: str) -> Interval | None:
+        """The score of a cell on a task.
+
+        Over seeds of pretraining, each the mean of its fine-tunings, where there are several; else
+        over seeds of fine-tuning.
+        """
+        metric = self.metric(task)
+        by_seed: dict[int, list[float]] = {}
+        for score in self.scores:
+            if (score.cell, score.task, score.start) == (cell, task.name, start):
+                by_seed.setdefault(score.seed, []).append(score.scores.get(metric, math.nan))
+        if not by_seed:
+            return None
+        if len(by_seed) == 1:
+            return interval(next(iter(by_seed.values())))
+        return interval([sum(values) / len(values) for values in by_seed.values()])
+
+    def as_document(self) -> dict[str, Any]:
+        """For `results.json`."""
+        failures = [
+            {"work": str(failure.work), "error": failure.error, "is_fault": failure.is_fault}
+            for failure in self.comparison.failures
+        ]
+        return {
+            "grid": config.to_table(self.comparison.grid),
+            "metrics": {task.name: self.metric(task) for task in self.comparison.grid.tasks},
+            "cells": [self._cell(cell) for cell in self.comparison.grid.cells],
+            "runs": [asdict(run) for run in self.runs],
+            "scores": [asdict(score) for score in self.scores],
+            "failures": failures,
+        }
+
+    def _cell(self, cell: Cell) -> dict[str, Any]:
+        keys = ("parameters", "tokens", "flops", "seconds", "heldout_loss", "bits_per_byte")
+        found = {key: _table(self.of_cell(cell, key)) for key in keys}
+        tasks = {
+            task.name: {
+                start: _table(self.of_task(cell.name, task, start))
+                for start in ("pretrained", "from scratch")
+            }
+            for task in self.comparison.grid.tasks
+        }
+        return {"cell": cell.name, "recipe": cell.recipe, **found, "tasks": tasks}
+
+
+def gather(comparison: Comparison) -> Results:
+    """Reads what there is of a comparison's results."""
+    runs, scores, guessed = [], [], set()
+    for piece in comparison.work():
+        if piece.task is None:
+            run = comparison.run_of(piece.cell, piece.seed)
+            if run is not None and comparison.seconds(piece) is not None:
+                runs.append(_facts(piece, run))
+            continue
+        done = comparison.tuning_of(piece)
+        if done is None:
+            continue
+        scores += _scores(piece, piece.task, done["epochs"])
+        if piece.task.name not in guessed:
+            guessed.add(piece.task.name)
+            scores += [
+                Score("", 0, piece.task.name, row["strategy"], 0, _metrics(row))
+                for row in done["rows"]
+                if row["start"] == "no model"
+            ]
+    return Results(comparison, runs, scores)
+
+
+def _facts(piece: Work, run: Path) -> RunFacts:
+    folder = checkpoint.newest(run, [])
+    spent = checkpoint.read_state(folder)["spent"]
+    records: dict[str, list[dict[str, Any]]] = {"train": [], "heldout": [], "samples": []}
+    for record in log.read(run):
+        records[record["kind"]].append(record)
+    rates = [record["tokens_per_second"] for record in records["train"]]
+    heldout = records["heldout"]
+    files = [file for file in folder.iterdir() if file.name not in KEPT_FOR_TRAINING]
+    return RunFacts(
+        cell=piece.cell.name,
+        seed=piece.seed,
+        run=str(run),
+        parameters=read_state(run)["parameters"],
+        bytes=sum(file.stat().st_size for file in files),
+        steps=spent["steps"],
+        tokens=spent["tokens"],
+        flops=spent["flops"],
+        seconds=spent["seconds"],
+        tokens_per_second=median(rates) if rates else None,
+        heldout_loss=heldout[-1]["loss"] if heldout else None,
+        bits_per_byte=heldout[-1]["bits_per_byte"] if heldout else None,
+        curve=tuple((r["flops"], r["loss"]) for r in heldout if r["loss"] is not None),
+        samples=tuple(records["samples"][-1]["samples"]) if records["samples"] else (),
+    )
+
+
+def _scores(piece: Work, task: GridTask, epochs: Sequence[dict[str, Any]]) -> list[Score]:
+    """The last epoch of each seed."""
+    last = max(row["epoch"] for row in epochs)
+    seed = 0 if piece.is_scratch else piece.seed
+    return [
+        Score(piece.cell.name, seed, task.name, row["start"], row["seed"], _metrics(row))
+        for row in epochs
+        if row["epoch"] == last
+    ]
+
+
+def _metrics(row: dict[str, Any]) -> dict[str, float]:
+    return {key: v for key, v in row.items() if key not in PLAIN and not key.endswith("_std")}
+
+
+def _table(found: Interval | None) -> dict[str, float | int | None] | None:
+    if found is None:
+        return None
+    half = None if math.isnan(found.half) else found.half
+    return {"mean": found.mean, "half": half, "count": found.count}

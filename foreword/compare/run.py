@@ -1,0 +1,320 @@
+"""A comparison from a grid to its results, in reading order.
+
+    out/  grid.toml   what was last asked
+          data/       tokenizers and token shards, shared by the cells
+          runs/       a run folder per cell and seed, its fine-tunings in `evaluations/`
+          scratch/    fine-tunings of the same networks from random weights
+          table.md results.csv results.json plot.png
+
+Whatever was done before in the same folder is found there and kept, so a comparison that was
+killed carries on, and a grid that was changed runs only what changed.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from foreword import atomic, config, kinds
+from foreword.compare import kept
+from foreword.compare.clock import Clock
+from foreword.compare.corpora import Corpora
+from foreword.compare.grid import Cell, Grid, GridTask, read_examples
+from foreword.errors import UserError
+from foreword.evaluate.samples import samples
+from foreword.train import checkpoint
+from foreword.train import run as running
+from foreword.train.opened import is_finished, open_run
+from foreword.train.origin import origin
+from foreword.tune.result import as_document
+from foreword.tune.run import tune
+
+MARK = "grid.toml"
+
+
+@dataclass(frozen=True)
+class Work:
+    """A piece of the comparison: a pretraining, or a fine-tuning of what it made.
+
+    Attributes:
+        cell: of the grid.
+        seed: of pretraining.
+        task: to fine-tune on, or None for the pretraining.
+        is_scratch: whether the network is fine-tuned from random weights.
+    """
+
+    cell: Cell
+    seed: int
+    task: GridTask | None = None
+    is_scratch: bool = False
+
+    def __str__(self) -> str:
+        what = "pretraining" if self.task is None else self.task.name
+        return f"{self.cell.name}, seed {self.seed}: {what}{' from scratch' * self.is_scratch}"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A piece that could not be done.
+
+    Attributes:
+        work: the piece.
+        error: why, in a line.
+        is_fault: whether that is a fault of Foreword's own.
+    """
+
+    work: Work
+    error: str
+    is_fault: bool
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a comparison stands.
+
+    Attributes:
+        work: what is being done.
+        number: of it, from 1.
+        total: of all pieces.
+        share: of the piece that is done.
+        seconds_left: of all that something can be said about.
+        is_all: whether that is everything.
+        note: how it goes.
+    """
+
+    work: Work
+    number: int
+    total: int
+    share: float
+    seconds_left: float
+    is_all: bool
+    note: str
+
+
+class Look(Protocol):
+    """Who looks on."""
+
+    def note(self, text: str) -> None:
+        """A line worth reading."""
+
+    def stage(self, name: str) -> Callable[[float, float], None]:
+        """Something that comes before the work; the function takes what is done and to be done."""
+
+    def stands(self, standing: Standing) -> None:
+        """Where the comparison stands."""
+
+
+class Comparison:
+    """A grid in its folder.
+
+    All recipes and all tables of tasks are read at once: mistakes come before the work.
+
+    Args:
+        grid: what to compare.
+        out: the folder; made if it is not there.
+        look: told how it goes.
+
+    Raises:
+        UserError: a mistake in the grid, or the folder holds something else.
+    """
+
+    def __init__(self, grid: Grid, out: Path, look: Look) -> None:
+        self.grid, self.out, self.look = grid, out, look
+        seeds = range(1, grid.seeds + 1)
+        self.recipes = {(c.name, seed): grid.recipe(c, seed) for c in grid.cells for seed in seeds}
+        self.examples = {task.name: read_examples(task) for task in grid.tasks}
+        self.corpora = Corpora(grid.data, out / "data", look.stage)
+        self.failures: list[Failure] = []
+        if out.exists() and not (out / MARK).is_file() and (out.is_file() or any(out.iterdir())):
+            raise UserError(f"{out}: holds something else than a comparison; choose another --out")
+        atomic.write_text(out / MARK, config.dumps(config.to_table(grid)))
+
+    def work(self) -> list[Work]:
+        """All pieces in order; a cell is tuned as soon as it is trained."""
+        pieces = []
+        for seed in range(1, self.grid.seeds + 1):
+            for cell in self.grid.cells:
+                pieces.append(Work(cell, seed))
+                for task in self.grid.tasks:
+                    pieces.append(Work(cell, seed, task))
+                    if task.scratch and seed == 1:
+                        pieces.append(Work(cell, seed, task, is_scratch=True))
+        return pieces
+
+    def prepare(self) -> None:
+        """Makes the tokenizers and token shards that are not there yet.
+
+        Raises:
+            UserError: the text is no good for a cell, which is named.
+        """
+        for cell in self.grid.cells:
+            try:
+                self.corpora.of(self.recipes[cell.name, 1])
+            except UserError as error:
+                raise UserError(f"cell '{cell.name}': {error}") from error
+
+    def run(self, each: Callable[[], None] = lambda: None) -> bool:
+        """Does what is not done yet; a piece that fails is noted, and the others go on.
+
+        Args:
+            each: called after each piece that was done.
+
+        Returns:
+            False when a signal asked to stop.
+        """
+        pieces, was_done = self.work(), False
+        clock = Clock([(piece.task and piece.task.name, piece.is_scratch) for piece in pieces])
+        for number, piece in enumerate(pieces):
+            if any(f.work == Work(piece.cell, piece.seed) for f in self.failures):
+                continue  # nothing to tune
+            with self._failing(piece):
+                was_done = self.seconds(piece) is not None
+                if not was_done:
+                    progress = _Progress(self.look, clock, piece, number, len(pieces))
+                    progress.show(0.0, 0.0, "")
+                    if not self._do(piece, progress):
+                        return False
+                clock.took(number, self.seconds(piece) or 0.0)
+            if not was_done:
+                each()
+        return True
+
+    def run_of(self, cell: Cell, seed: int) -> Path | None:
+        """The run folder of a cell, if it has been begun."""
+        file = kept.find((self.out / "runs").glob("*.json"), self._asked_run(cell, seed))
+        return None if file is None else file.with_suffix("")
+
+    def tuning_of(self, piece: Work) -> dict[str, Any] | None:
+        """What a fine-tuning came to, if it has been done."""
+        folder = self._tunings(piece)
+        file = folder and kept.find(folder.glob("*.json"), self._asked_tuning(piece))
+        return json.loads(file.read_text(encoding="utf-8")) if file else None
+
+    def seconds(self, piece: Work) -> float | None:
+        """How long a piece took, or None where it is not done."""
+        if piece.task is not None:
+            done = self.tuning_of(piece)
+            return None if done is None else float(done["seconds"])
+        run = self.run_of(piece.cell, piece.seed)
+        if run is None or not (run / "recipe.toml").is_file() or not is_finished(run):
+            return None
+        spent = checkpoint.read_state(checkpoint.newest(run, []))["spent"]
+        return float(spent["seconds"])
+
+    def _do(self, piece: Work, progress: _Progress) -> bool:
+        if piece.task is None:
+            return self._pretrain(piece, progress)
+        self._tune(piece, piece.task, progress)
+        return True
+
+    def _pretrain(self, piece: Work, progress: _Progress) -> bool:
+        recipe, asked = (
+            self.recipes[piece.cell.name, piece.seed],
+            self._asked_run(piece.cell, piece.seed),
+        )
+        run = self.run_of(piece.cell, piece.seed)
+        if run is None:
+            name = f"{piece.cell.name}-{piece.seed}"
+            run = kept.claim(self.out / "runs", name, asked).with_suffix("")
+        if not (run / "recipe.toml").is_file():
+            shards = str(self.corpora.of(recipe).folder)
+            running.start(recipe, running.Inputs((shards,)), run)
+        return running.carry_on(run, progress, self.look.stage, samples)
+
+    def _tune(self, piece: Work, task: GridTask, progress: _Progress) -> None:
+        run, folder = self.run_of(piece.cell, piece.seed), self._tunings(piece)
+        assert run is not None and folder is not None
+        examples = self.examples[task.name]
+        began = time.monotonic()
+        result = tune(
+            open_run(run, self.recipes[piece.cell.name, piece.seed].train.device),
+            task.task,
+            examples.train,
+            examples.dev,
+            replace(task.tune, from_scratch=piece.is_scratch),
+            lambda done, total, note: progress.show(done / total, time.monotonic() - began, note),
+        )
+        result = replace(result, examples=result.examples | {"skipped": examples.skipped})
+        document = as_document(result, task.name, origin()["command"])
+        name = f"tune-{kinds.name_of(task.task)}-{task.name}"
+        kept.claim(
+            folder,
+            f"{piece.cell.name}-{name}" if piece.is_scratch else name,
+            self._asked_tuning(piece),
+            document | {"seconds": round(time.monotonic() - began, 3)},
+        )
+
+    def _asked_run(self, cell: Cell, seed: int) -> kept.RunAsked:
+        recipe = self.recipes[cell.name, seed]
+        return kept.RunAsked(kept.bare_recipe(recipe), self.corpora.of(recipe).fingerprint)
+
+    def _asked_tuning(self, piece: Work) -> kept.TuningAsked:
+        assert piece.task is not None
+        task, files = kept.bare_task(piece.task), self.examples[piece.task.name].checksums
+        if not piece.is_scratch:
+            return kept.TuningAsked(task, files)
+        recipe = self.recipes[piece.cell.name, piece.seed]
+        fields = {
+            name: getattr(recipe, name) for name in ("model", "objective", "layout", "packing")
+        }
+        tokenizer = self.corpora.of(recipe).manifest["tokenizer"]["fingerprint"]
+        return kept.TuningAsked(task, files, type(recipe)(**fields), tokenizer)
+
+    def _tunings(self, piece: Work) -> Path | None:
+        if piece.is_scratch:
+            return self.out / "scratch"
+        run = self.run_of(piece.cell, piece.seed)
+        return run and run / "evaluations"
+
+    @contextmanager
+    def _failing(self, piece: Work) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            line = " ".join(str(error).split()) or type(error).__name__
+            is_memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
+            is_fault = not (isinstance(error, UserError) or is_memory)
+            text = f"{type(error).__name__}: {line}" if is_fault else line
+            self.failures.append(Failure(piece, text, is_fault))
+            self.look.note(f"{piece}: failed: {text}")
+        finally:
+            gc.collect()
+            if "torch._dynamo" in sys.modules:  # or the cells would share one cache of few places
+                torch.compiler.reset()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+
+
+class _Progress:
+    """The watcher of a piece, which knows the rest."""
+
+    def __init__(self, look: Look, clock: Clock, piece: Work, number: int, total: int) -> None:
+        self._look, self._clock, self._piece = look, clock, piece
+        self._number, self._total = number, total
+
+    def show(self, share: float, seconds: float, note: str) -> None:
+        """Says where the comparison stands, after so many seconds of this piece."""
+        left, is_all = self._clock.left(self._number, share, seconds)
+        number = self._number + 1
+        self._look.stands(Standing(self._piece, number, self._total, share, left, is_all, note))
+
+    def note(self, text: str) -> None:
+        self._look.note(f"{self._piece}: {text}")
+
+    def record(self, record: dict[str, Any], progress: float) -> None:
+        if record["kind"] == "train":
+            self.show(progress, record["seconds"], f"loss {record['loss']:.3f}")
+        elif record["kind"] == "heldout":
+            self.note(f"step {record['step']:,}: held-out loss {record['loss']:.4f}")
+
+    def samples(self) -> list[dict[str, str]]:
+        return []

@@ -1,0 +1,209 @@
+"""Results as tables: for people in Markdown, for programs as CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import dataclass
+
+from foreword import atomic
+from foreword.compare.grid import Cell
+from foreword.compare.interval import LEVEL
+from foreword.compare.results import Results
+from foreword.words import duration, power, quantity
+
+NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table for people.
+
+    Attributes:
+        title: above it.
+        columns: their names.
+        rows: as many texts each.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def markdown(self) -> str:
+        """As Markdown."""
+        lines = [self.columns, ("---",) * len(self.columns), *self.rows]
+        body = "\n".join(f"| {' | '.join(map(_escaped, line))} |" for line in lines)
+        return f"## {self.title}\n\n{body}\n"
+
+
+def tables(results: Results) -> list[Table]:
+    """Pretraining, fine-tuning, samples; those without anything to say are left out."""
+    found = [_pretraining(results), _tuning(results), _samples(results)]
+    return [table for table in found if table.rows]
+
+
+def notes(results: Results) -> list[str]:
+    """What must be said beside the tables."""
+    grid = results.comparison.grid
+    assert grid.budget is not None
+    percent = f"{LEVEL:.0%}"
+    said = [f"Each cell: {grid.budget.describe()}."]
+    said.append(
+        "Held-out losses are nats per prediction of each cell's own objective: between objectives "
+        "they do not compare. Bits per byte do, and are given where all of the text is predicted."
+    )
+    if grid.seeds > 1:
+        said.append(
+            f"± is half the {percent} interval (Student's t) over {grid.seeds} seeds of "
+            "pretraining, each the mean of its fine-tunings; from scratch, of fine-tuning."
+        )
+    elif grid.tasks:
+        said.append(
+            f"± is half the {percent} interval (Student's t) over seeds of fine-tuning. Each cell "
+            "was pretrained once: what another seed of pretraining would change is not in it."
+        )
+    cut = [f"{task.name}: the first {task.rows:,} rows" for task in grid.tasks if task.rows]
+    if cut:
+        said.append(f"Of the training examples, {'; '.join(cut)}.")
+    said += [f"Failed: {f.work}: {f.error}" for f in results.comparison.failures]
+    missing = len(results.comparison.work()) - _count_done(results)
+    if missing:
+        said.append(f"{missing} of {len(results.comparison.work())} pieces are not done.")
+    return said
+
+
+def write(results: Results) -> None:
+    """Writes table.md, results.csv and results.json.
+
+    Raises:
+        UserError: the disk is full or the folder cannot be written.
+    """
+    out, grid = results.comparison.out, results.comparison.grid
+    parts = [f"# {grid.description or 'Comparison'}\n"]
+    parts += [table.markdown() for table in tables(results)]
+    parts.append("".join(f"- {note}\n" for note in notes(results)))
+    atomic.write_text(out / "table.md", "\n".join(parts))
+    document = json.dumps(results.as_document(), ensure_ascii=False, indent=1)
+    atomic.write_text(out / "results.json", document + "\n")
+    atomic.write_text(out / "results.csv", _csv(results))
+
+
+def _pretraining(results: Results) -> Table:
+    columns = (
+        "cell",
+        "recipe",
+        "parameters",
+        "on disk",
+        "tokens",
+        "FLOPs",
+        "time",
+        "tokens/s",
+        "held-out loss",
+        "bits per byte",
+    )
+    rows = []
+    for cell in results.comparison.grid.cells:
+        mean = {key: results.of_cell(cell, key) for key in _NUMBERS}
+        if mean["parameters"] is None:
+            continue
+        number = {key: value.mean if value else float("nan") for key, value in mean.items()}
+        rows.append(
+            (
+                cell.name,
+                _recipe_name(cell),
+                quantity(number["parameters"]),
+                f"{number['bytes'] / 1e6:,.1f} MB",
+                quantity(number["tokens"]),
+                power(number["flops"]),
+                duration(number["seconds"]),
+                quantity(number["tokens_per_second"]),
+                str(mean["heldout_loss"] or NOTHING),
+                str(mean["bits_per_byte"] or NOTHING),
+            )
+        )
+    return Table("Pretraining", columns, tuple(rows))
+
+
+_NUMBERS = (
+    "parameters",
+    "bytes",
+    "tokens",
+    "flops",
+    "seconds",
+    "tokens_per_second",
+    "heldout_loss",
+    "bits_per_byte",
+)
+
+
+def _tuning(results: Results) -> Table:
+    """A row per cell, two columns per task; below, the guess that reads nothing."""
+    grid = results.comparison.grid
+    columns = ["cell"]
+    for task in grid.tasks:
+        columns.append(f"{task.name}, {results.metric(task)}".rstrip(", "))
+        columns += ["from scratch"] * task.scratch
+    rows = []
+    for cell in grid.cells:
+        row = []
+        for task in grid.tasks:
+            row.append(results.of_task(cell.name, task, "pretrained"))
+            if task.scratch:
+                row.append(results.of_task(cell.name, task, "from scratch"))
+        if any(row):
+            rows.append((cell.name, *(str(value or NOTHING) for value in row)))
+    guesses = [score for score in results.scores if not score.cell]
+    for name in dict.fromkeys(score.start for score in guesses):
+        row_texts = [name]
+        for task in grid.tasks:
+            value = results.of_task("", task, name)
+            row_texts += [str(value or NOTHING), *[""] * task.scratch]
+        rows.append(tuple(row_texts))
+    return Table("Fine-tuning", tuple(columns), tuple(rows))
+
+
+def _samples(results: Results) -> Table:
+    """The first sample of each cell's first seed."""
+    rows = [
+        (run.cell, _line(run.samples[0].get("prompt")), _line(run.samples[0].get("text")))
+        for run in results.runs
+        if run.seed == 1 and run.samples
+    ]
+    return Table("What they say", ("cell", "from", "text"), tuple(rows))
+
+
+def _csv(results: Results) -> str:
+    """Long form: a line per number measured."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(("cell", "seed", "task", "start", "tuning_seed", "metric", "value"))
+    for run in results.runs:
+        for key in _NUMBERS:
+            value = getattr(run, key)
+            if value is not None:
+                lines.writerow((run.cell, run.seed, "pretraining", "", "", key, value))
+    for score in results.scores:
+        for metric, value in score.scores.items():
+            where = (score.cell, score.seed or "", score.task, score.start, score.tuning_seed or "")
+            lines.writerow((*where, metric, value))
+    return text.getvalue()
+
+
+def _count_done(results: Results) -> int:
+    tunings = {(s.cell, s.seed, s.task, s.start) for s in results.scores if s.cell}
+    return len(results.runs) + len(tunings)
+
+
+def _recipe_name(cell: Cell) -> str:
+    return cell.recipe.rsplit("/", 1)[-1].removesuffix(".toml")
+
+
+def _line(text: str | None, limit: int = 160) -> str:
+    """On one line, cut where it is long."""
+    text = " ".join((text or "").split())
+    return text if len(text) <= limit else text[:limit].rsplit(" ", 1)[0] + " …"
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", "\\|")
