@@ -23,6 +23,7 @@ FOLDERS = (
     "train/schedule",
     "tune/tasks",
     "tune/strategies",
+    "interop/hf",
 )
 
 

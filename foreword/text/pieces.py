@@ -36,10 +36,10 @@ class Pieces:
     prefix: str = ""
 
     @classmethod
-    def of(cls, engine: Engine) -> Pieces:
-        """The pieces of `engine`; ids that no piece has are empty."""
+    def of(cls, engine: Engine, size: int) -> Pieces:
+        """The `size` pieces of `engine`; ids that no piece has are empty."""
         ids = engine.get_vocab(with_added_tokens=True)
-        text = [""] * (max(ids.values()) + 1)
+        text = [""] * size
         for piece, i in ids.items():
             text[i] = piece
         model: Any = engine.model

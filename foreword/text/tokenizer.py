@@ -37,6 +37,7 @@ class Tokenizer:
             their usual spelling.
         kind: the kind and settings it was trained with, for the record.
         sample: how much text it was trained on.
+        size: rows of the model's embedding, where they are more than there are tokens.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Tokenizer:
         roles: Mapping[str, str] | None = None,
         kind: Mapping[str, Any] | None = None,
         sample: TrainingSample | None = None,
+        size: int | None = None,
     ) -> None:
         engine.no_truncation()
         engine.no_padding()
@@ -54,6 +56,9 @@ class Tokenizer:
         self._special = _find_special(self._ids, roles or {})
         self.kind = dict(kind or {})
         self.sample = sample
+        tokens = max(self._ids.values()) + 1
+        self._size = max(tokens, size or 0)
+        self._is_padded = self._size > tokens
 
     # -- text and ids ------------------------------------------------------------------------------
 
@@ -97,12 +102,17 @@ class Tokenizer:
             raise UserError(f"there is no token {id}: the vocabulary has {self.vocab.size:,}")
         return self._pieces.readable(id)
 
+    def name_of(self, special_name: str) -> str | None:
+        """How this tokenizer spells the special token that we call `special_name`, or None."""
+        i = self._special.get(special_name)
+        return None if i is None else self._pieces.text[i]
+
     # -- what it is --------------------------------------------------------------------------------
 
     @cached_property
     def vocab(self) -> Vocab:
         """What objectives and packings know of it."""
-        size = max(self._ids.values()) + 1
+        size = self._size
         numbers = {special.sentinel_number(token): i for token, i in self._ids.items()}
         numbers.pop(None, None)
         sentinels = np.array([i for _, i in sorted(numbers.items())], dtype=np.int64)
@@ -110,13 +120,21 @@ class Tokenizer:
         is_special[[i for i, t in self._engine.get_added_tokens_decoder().items() if t.special]] = 1
         is_special[list(self._special.values())] = True
         is_special[sentinels] = True
+        is_special[[not piece for piece in self._pieces.text]] = True  # ids that no token has
         starts_word = self._pieces.starts_word() | is_special
         return Vocab(size, dict(self._special), sentinels, is_special, starts_word)
 
+    @property
+    def model_name(self) -> str:
+        """What the `tokenizers` library calls its model: WordPiece, BPE, Unigram, WordLevel."""
+        return type(self._engine.model).__name__
+
     @cached_property
     def fingerprint(self) -> str:
-        """Equal for tokenizers that give equal ids: a hash of all their parts."""
-        state = json.dumps(json.loads(self._engine.to_str()), sort_keys=True)
+        """Equal for tokenizers that give equal ids: a hash of all parts that decide them."""
+        parts = json.loads(self._engine.to_str())
+        parts["post_processor"] = None  # puts special tokens around; here the packing does
+        state = json.dumps(parts, sort_keys=True)
         return blake2b(state.encode(), digest_size=16).hexdigest()
 
     def require(self, names: Iterable[str], sentinels: int = 0) -> None:
@@ -142,7 +160,7 @@ class Tokenizer:
         Raises:
             UserError: the folder cannot be written.
         """
-        roles = {role: self._name(name) for role, name in special.ROLES.items()}
+        roles = {role: self.name_of(name) for role, name in special.ROLES.items()}
         config = {
             "tokenizer_class": "PreTrainedTokenizerFast",
             **{role: token for role, token in roles.items() if token is not None},
@@ -150,6 +168,7 @@ class Tokenizer:
             "clean_up_tokenization_spaces": False,
             "foreword": {
                 **self.kind,
+                **({"size": self._size} if self._is_padded else {}),
                 "sample": asdict(self.sample) if self.sample else None,
             },
         }
@@ -162,8 +181,15 @@ class Tokenizer:
             raise UserError(f"{folder}: cannot write the tokenizer: {error.strerror}") from error
 
     @classmethod
-    def load(cls, path: str | Path) -> Tokenizer:
+    def load(
+        cls, path: str | Path, roles: Mapping[str, str] | None = None, size: int | None = None
+    ) -> Tokenizer:
         """Reads a tokenizer, ours or one made elsewhere: its folder, or its `tokenizer.json`.
+
+        Args:
+            path: the folder or the file.
+            roles: special tokens by role, where the folder does not say.
+            size: rows of the model's embedding, where the folder does not say.
 
         Raises:
             UserError: it is missing or broken.
@@ -178,16 +204,19 @@ class Tokenizer:
         if (beside := file.with_name(CONFIG)).is_file():
             with _broken(beside):
                 config = dict(json.loads(beside.read_text(encoding="utf-8")))
-        roles = {role: token for role in special.ROLES if (token := _content(config.get(role)))}
         kind = dict(config.get("foreword") or {})
+        said = config | kind.pop("roles", {})
+        found = {role: token for role in special.ROLES if (token := _content(said.get(role)))}
         counts = kind.pop("sample", None)
-        return cls(engine, roles, kind, TrainingSample(**counts) if counts else None)
+        sample = TrainingSample(**counts) if counts else None
+        size = kind.pop("size", size)
+        return cls(engine, {**(roles or {}), **found}, kind, sample, size)
 
     # -- within ------------------------------------------------------------------------------------
 
     @cached_property
     def _pieces(self) -> Pieces:
-        return Pieces.of(self._engine)
+        return Pieces.of(self._engine, self._size)
 
     @cached_property
     def _prompts(self) -> Engine:
@@ -216,10 +245,6 @@ class Tokenizer:
             return ids
         unknown = self.vocab.id(special.UNK)
         return [unknown if i in reached else i for i in ids]
-
-    def _name(self, special_name: str) -> str | None:
-        i = self._special.get(special_name)
-        return None if i is None else self._pieces.text[i]
 
 
 def _find_special(ids: Mapping[str, int], roles: Mapping[str, str]) -> dict[str, int]:

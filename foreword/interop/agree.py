@@ -1,0 +1,115 @@
+"""Whether our model and theirs compute the same: the greatest difference of their logits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from foreword.data.rows import positions_within
+from foreword.errors import UserError
+from foreword.interop.family import Design, Family
+from foreword.nn.model import Model
+from foreword.types import Array, Batch, Example, Tokens, Vocab
+
+LENGTHS = (24, 15)  # of two texts, the second padded
+TOLERANCE = 1e-3  # of logits; rounding in another order differs by 1e-5
+
+
+def is_checkable() -> bool:
+    """Whether `transformers` is installed."""
+    try:
+        import transformers  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def difference(
+    model: Model, design: Design, vocab: Vocab, family: Family, folder: Path
+) -> tuple[float, float]:
+    """The greatest difference between the logits, and the greatest logit, in float32.
+
+    Args:
+        model: ours.
+        design: of it.
+        vocab: of the tokenizer.
+        family: whose class in `transformers` reads `folder`.
+        folder: theirs.
+
+    Raises:
+        UserError: `transformers` cannot read the folder.
+    """
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    try:
+        theirs = getattr(transformers, family.architecture).from_pretrained(
+            folder, local_files_only=True, dtype=torch.float32, attn_implementation="eager"
+        )
+    except Exception as error:  # whatever its readers raise
+        reason = str(error).strip().partition("\n")[0]
+        raise UserError(f"{folder}: transformers cannot read it: {reason}") from error
+    limit = design.model.limit or max(LENGTHS)
+    tokens = _texts(vocab, tuple(min(length, limit) for length in LENGTHS))
+    batch: Batch = design.layout.arrange(_example(tokens, design), vocab)
+    counts = torch.from_numpy(tokens.documents >= 0)
+    with torch.no_grad():
+        ours = model.eval()
+        batch = batch.to("cpu")
+        logits = ours.token_head(ours.backbone(batch).states)
+        wanted = theirs.eval()(**_call(batch, counts)).logits
+    found, expected = logits[counts], wanted[counts]
+    return float((found - expected).abs().max()), float(expected.abs().max())
+
+
+def _texts(vocab: Vocab, lengths: tuple[int, ...]) -> Tokens:
+    """Texts of ordinary tokens drawn at random, padded to one length."""
+    random = np.random.default_rng(1)
+    longest = max(lengths)
+    ids = random.choice(np.flatnonzero(~vocab.is_special), (len(lengths), longest))
+    documents = np.where(np.arange(longest) < np.array(lengths)[:, None], 0, -1)
+    return Tokens(ids.astype(np.int64), documents, positions_within(documents))
+
+
+def _example(tokens: Tokens, design: Design) -> Example:
+    weights: Array = (tokens.documents >= 0).astype(np.float32)
+    layout = type(design.layout).__module__.rsplit(".", 1)[-1]
+    if layout == "encoder":
+        return Example(tokens, tokens, weights, is_aligned=True)
+    return Example(None if layout == "decoder" else tokens, tokens, weights)
+
+
+def _call(batch: Batch, counts: Any) -> dict[str, Any]:
+    """The same batch in their words."""
+    attention = counts.long()
+    if batch.source is None:
+        return {"input_ids": batch.ids, "attention_mask": attention}
+    return {
+        "input_ids": batch.source.ids,
+        "attention_mask": attention,
+        "decoder_input_ids": batch.ids,
+    }
+
+
+def check(
+    model: Model, design: Design, vocab: Vocab, family: Family, folder: Path
+) -> dict[str, float | None]:
+    """The differences by name, None where `transformers` is not installed.
+
+    Raises:
+        UserError: the logits differ by more than rounding.
+    """
+    if not is_checkable():
+        return {"logit_difference": None}
+    found, greatest = difference(model, design, vocab, family, folder)
+    if not found <= TOLERANCE * max(1.0, greatest):
+        raise UserError(
+            f"{folder}: with these weights Foreword's logits differ from those of transformers by "
+            f"{found:.3g}, where the greatest is {greatest:.3g}; this is a fault of Foreword, or "
+            "the model does something that its files do not say"
+        )
+    return {"logit_difference": found, "greatest_logit": greatest}

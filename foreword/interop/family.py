@@ -1,0 +1,281 @@
+"""What a family of models elsewhere is: its names for our settings and for our parameters.
+
+A file of `interop/hf/` holds one, under the name that `config.json` gives as `model_type`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from foreword import config as recipes
+from foreword.errors import UserError
+from foreword.interop.described import Described
+from foreword.nn.stack import StackSettings
+
+Table = dict[str, Any]
+
+# Settings that say how a model is trained, not what it computes.
+TRAINING = ("init", "init_std", "dropout", "attention_dropout")
+
+
+class Design(Protocol):
+    """What a recipe and a model made elsewhere have in common; a `Recipe` is one."""
+
+    @property
+    def model(self) -> StackSettings:
+        """A kind in `models/`."""
+
+    @property
+    def objective(self) -> Any:
+        """A kind in `objectives/`."""
+
+    @property
+    def layout(self) -> Any:
+        """A kind in `layouts/`."""
+
+    @property
+    def packing(self) -> Any:
+        """A kind in `data/packing/`."""
+
+
+@dataclass(frozen=True)
+class Name:
+    """A setting by both its names.
+
+    Attributes:
+        ours: of `model`, with a dot for a setting within one (`position.length`).
+        theirs: the key in `config.json`.
+        default: what it is where `config.json` does not say.
+        words: their values by ours, where they differ.
+    """
+
+    ours: str
+    theirs: str
+    default: Any
+    words: Mapping[str, str] | None = None
+
+    def read(self, described: Described) -> Any:
+        """Our value.
+
+        Raises:
+            UserError: theirs is none that we have.
+        """
+        value = described.take(self.theirs, self.default)
+        if self.words is None:
+            return value
+        for our, their in self.words.items():
+            if their == value:
+                return our
+        raise described.refuse(self.theirs, ", ".join(sorted(self.words.values())))
+
+    def write(self, value: Any) -> Any:
+        """Their value; None where they have none."""
+        return value if self.words is None else self.words.get(value)
+
+
+@dataclass(frozen=True)
+class Carry:
+    """Parameters of ours and of theirs that hold the same numbers.
+
+    Theirs below one another are ours below one another, once transposed and cut.
+
+    Attributes:
+        ours: names in our model.
+        theirs: names in their file, tensors of equal shape.
+        is_transposed: theirs are stored (in, out).
+        skipped: first rows of theirs that no text reaches.
+    """
+
+    ours: tuple[str, ...]
+    theirs: tuple[str, ...]
+    is_transposed: bool = False
+    skipped: int = 0
+
+    def inward(self, theirs: Iterable[Tensor], rows: list[int]) -> tuple[Tensor, ...]:
+        """Ours, of so many `rows` each."""
+        turned = [tensor.t() if self.is_transposed else tensor for tensor in theirs]
+        return torch.split(torch.cat(turned)[self.skipped :], rows)
+
+    def outward(self, ours: Iterable[Tensor]) -> list[Tensor]:
+        """Theirs; rows that no text reaches are 0."""
+        whole = torch.cat(list(ours))
+        if self.skipped:
+            whole = torch.cat([whole.new_zeros(self.skipped, *whole.shape[1:]), whole])
+        parts = whole.chunk(len(self.theirs))
+        return [(part.t() if self.is_transposed else part).contiguous() for part in parts]
+
+
+def carry_each(
+    names: Mapping[str, str],
+    ours: str,
+    theirs: str,
+    kinds: tuple[str, ...] = ("weight", "bias"),
+    *,
+    is_transposed: bool = False,
+) -> Iterator[Carry]:
+    """A `Carry` for each line of a table and each of `kinds`; several names stand one by one.
+
+    Args:
+        names: theirs by ours, without what comes before and after: {"output": "attn.c_proj"}.
+        ours: what stands before ours.
+        theirs: what stands before theirs.
+        kinds: what comes after the names.
+        is_transposed: as in `Carry`.
+    """
+    for our, their in names.items():
+        for kind in kinds:
+            yield Carry(
+                tuple(f"{ours}{name}.{kind}" for name in our.split()),
+                tuple(f"{theirs}{name}.{kind}" for name in their.split()),
+                is_transposed,
+            )
+
+
+class Family(ABC):
+    """One family of `transformers`; the settings of a kind are none.
+
+    Attributes:
+        architecture: the class that has the heads we have.
+        model_type: its name in `config.json`, where it is not the file's.
+        kind: of our model.
+        layout: of our layout.
+        prefix: what stands before the names of the body, which some files leave out.
+        embedding: name of the table of tokens.
+        names: the settings that `config.json` and we both name.
+        fixed: settings of ours that every model of the family has.
+        neutral: keys that we know at these values alone; where a value is None, at any that is
+            not true.
+        idle: keys without effect on what is computed.
+        roles: special tokens by role, where the tokenizer does not say.
+    """
+
+    architecture: ClassVar[str]
+    model_type: ClassVar[str] = ""
+    kind: ClassVar[str] = "transformer"
+    layout: ClassVar[str]
+    prefix: ClassVar[str] = ""
+    embedding: ClassVar[str]
+    names: ClassVar[tuple[Name, ...]]
+    fixed: ClassVar[Mapping[str, Any]]
+    neutral: ClassVar[Mapping[str, Any]] = {}
+    idle: ClassVar[tuple[str, ...]] = ()
+    roles: ClassVar[Mapping[str, str]] = {}
+
+    # -- settings ----------------------------------------------------------------------------------
+
+    def model(self, described: Described, weights: Mapping[str, Tensor]) -> Table:
+        """The table `[model]` of a recipe.
+
+        Raises:
+            UserError: a value that we do not have.
+        """
+        table: Table = {"kind": self.kind}
+        for key, fixed in self.fixed.items():
+            _put(table, key, fixed)
+        for name in self.names:
+            if (value := name.read(described)) is not None:
+                _put(table, name.ours, value)
+        return table
+
+    @abstractmethod
+    def objective(self, weights: Mapping[str, Tensor]) -> Table:
+        """The table `[objective]`, with which the model has the heads that the file holds."""
+
+    @abstractmethod
+    def packing(self, table: Table) -> Table:
+        """The table `[packing]` that wraps texts as the family was trained on them.
+
+        Args:
+            table: the model's.
+        """
+
+    def around(self, design: Design) -> tuple[str, str]:
+        """The special tokens before and after a text that is read, "" for none."""
+        packing = design.packing
+        return getattr(packing, "before", ""), getattr(packing, "after", "")
+
+    def describe(self, design: Design) -> Table:
+        """The keys of `config.json` that say what the model is."""
+        table = resolved(design.model)
+        found = {name.theirs: name.write(_get(table, name.ours)) for name in self.names}
+        return {key: value for key, value in found.items() if value is not None}
+
+    # -- parameters --------------------------------------------------------------------------------
+
+    def rows(self, weights: Mapping[str, Tensor]) -> int:
+        """Rows of the embedding.
+
+        Raises:
+            UserError: there is none.
+        """
+        if self.embedding not in weights:
+            raise UserError(f"model.safetensors: has no tensor {self.embedding}")
+        return len(weights[self.embedding])
+
+    @abstractmethod
+    def carries(self, design: Design) -> Iterator[Carry]:
+        """Which parameters are the same."""
+
+    def copies(self, design: Design) -> Mapping[str, str]:
+        """Tensors that a file may hold twice: the second name, and the one it is a copy of."""
+        return {}
+
+    def zeros(self, design: Design) -> Mapping[str, tuple[int, ...]]:
+        """Tensors that they have and we have not, all 0, by their shapes."""
+        return {}
+
+    def is_buffer(self, name: str) -> bool:
+        """Whether a tensor is no parameter, or one that nothing reads."""
+        return False
+
+    def left(self, names: Iterable[str]) -> list[str]:
+        """Tensors of a head that is not taken over."""
+        return []
+
+
+def resolved(model: StackSettings) -> Table:
+    """A model's settings that decide what it computes, those worked out filled in."""
+    table = {key: value for key, value in recipes.to_table(model).items() if key not in TRAINING}
+    table |= {"d_ff": model.ff_width, "d_head": model.head_width}
+    table.setdefault("attention_bias", model.bias)
+    if hasattr(model, "decoder_layers"):
+        table["decoder_layers"] = model.decoder_layers or model.layers
+    if table["position"]["kind"] != "t5_bias":
+        table.pop("is_causal", None)
+    return table
+
+
+def differences(one: Table, other: Table) -> list[str]:
+    """Where two resolved models differ, a phrase each, in the words of `other`."""
+    return [
+        f"model.{key} is {_word(other.get(key))}, not {_word(one.get(key))}"
+        for key in sorted(one.keys() | other.keys())
+        if one.get(key) != other.get(key)
+    ]
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, dict):
+        inner = ", ".join(f"{k} {v}" for k, v in value.items() if k != "kind")
+        return f"{value.get('kind')}" + (f" ({inner})" if inner else "")
+    return "unset" if value is None else str(value)
+
+
+def _put(table: Table, name: str, value: Any) -> None:
+    *path, last = name.split(".")
+    for part in path:
+        table = table.setdefault(part, {})
+    table[last] = value
+
+
+def _get(table: Table, name: str) -> Any:
+    value: Any = table
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value

@@ -1,0 +1,80 @@
+"""What BERT and its kin have in common in `transformers`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from foreword.interop.family import Carry, Design, Name, Table, carry_each
+
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_tanh": "gelu_new",
+    "relu": "relu",
+}
+
+NAMES = (
+    Name("d_model", "hidden_size", 768),
+    Name("layers", "num_hidden_layers", 12),
+    Name("heads", "num_attention_heads", 12),
+    Name("d_ff", "intermediate_size", 3072),
+    Name("activation", "hidden_act", "gelu", ACTIVATIONS),
+    Name("dropout", "hidden_dropout_prob", 0.1),
+    Name("attention_dropout", "attention_probs_dropout_prob", 0.1),
+    Name("norm_eps", "layer_norm_eps", 1e-12),
+    Name("init_std", "initializer_range", 0.02),
+)
+PLACES = Name("position.length", "max_position_embeddings", 512)
+SEGMENTS = Name("segments", "type_vocab_size", 2)
+FIXED: Mapping[str, Any] = {
+    "norm_order": "post",
+    "normalise_embedding": True,
+    "position.kind": "learned",
+    "init": "bert",
+}
+NEUTRAL: Mapping[str, Any] = {
+    "position_embedding_type": "absolute",
+}
+
+BLOCK = {
+    "attention.query": "attention.self.query",
+    "attention.key_value": "attention.self.key attention.self.value",
+    "attention.output": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "feedforward.wide": "intermediate.dense",
+    "feedforward.narrow": "output.dense",
+    "feedforward_norm": "output.LayerNorm",
+}
+
+
+def body(design: Design, prefix: str) -> Iterator[Carry]:
+    """Embeddings, but for positions and segments, and blocks, below `prefix` (`bert.`)."""
+    theirs = f"{prefix}embeddings."
+    yield from carry_each({"token": "word_embeddings"}, "backbone.embedding.", theirs, ("weight",))
+    yield from carry_each({"norm": "LayerNorm"}, "backbone.embedding.", theirs)
+    for n in range(design.model.layers):
+        yield from carry_each(BLOCK, f"backbone.stack.blocks.{n}.", f"{prefix}encoder.layer.{n}.")
+
+
+def position(prefix: str, skipped: int = 0) -> Carry:
+    """The table of positions, the first rows of theirs left out."""
+    name = f"{prefix}embeddings.position_embeddings.weight"
+    return Carry(("backbone.stack.position.table.weight",), (name,), skipped=skipped)
+
+
+def segment(prefix: str) -> Carry:
+    """The table of segments."""
+    name = f"{prefix}embeddings.token_type_embeddings.weight"
+    return Carry(("backbone.embedding.segment.weight",), (name,))
+
+
+def head(dense: str, norm: str, bias: str) -> Iterator[Carry]:
+    """The head that predicts tokens, by their names for its parts."""
+    yield from carry_each({"transform.0": dense, "transform.2": norm}, "heads.token.", "")
+    yield Carry(("heads.token.bias",), (bias,))
+
+
+def wrapped(table: Table) -> Table:
+    """A text between [CLS] and [SEP], rows as long as there are places."""
+    length = table["position"]["length"]
+    return {"length": length, "before": "[CLS]", "after": "[SEP]", "separate": True}

@@ -1,0 +1,160 @@
+"""The weights in a folder, read strictly and carried both ways: no tensor is passed over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from foreword import kinds
+from foreword.errors import UserError
+from foreword.interop.family import Design, Family
+
+FILE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+
+
+def read(folder: Path, family: Family) -> dict[str, Tensor]:
+    """Every tensor in the folder, by the names that the family's table has.
+
+    Raises:
+        UserError: a file is missing, cut short, or a pickle.
+    """
+    stored: dict[str, Tensor] = {}
+    for file, wanted in _files(folder).items():
+        found = _read_file(folder / file)
+        for name in sorted(wanted - found.keys()):
+            raise UserError(f"{folder / INDEX}: says that {file} holds {name}, and it does not")
+        stored |= found
+    renamed = {_modern(name): tensor for name, tensor in stored.items()}
+    prefix = family.prefix
+    if prefix and not any(name.startswith(prefix) for name in renamed):
+        renamed = {prefix + name: tensor for name, tensor in renamed.items()}
+    return {name: tensor for name, tensor in renamed.items() if not family.is_buffer(name)}
+
+
+def _files(folder: Path) -> dict[str, set[str]]:
+    """The files with the weights, and which tensors the index says are in each."""
+    if (folder / FILE).is_file():
+        return {FILE: set()}
+    index = folder / INDEX
+    if index.is_file():
+        try:
+            where: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+            files: dict[str, set[str]] = {}
+            for name, file in where.items():
+                files.setdefault(Path(file).name, set()).add(name)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UserError(f"{index}: cannot be read: {error!r}") from error
+        return files
+    endings = ("*.bin", "*.pt", "*.ckpt")
+    pickles = [path.name for pattern in endings for path in folder.glob(pattern)]
+    if pickles:
+        raise UserError(
+            f"{folder}: holds only {pickles[0]}, a pickle, which can run any code when it is read; "
+            "on a machine that may come to harm, load it with transformers and write it again with "
+            "save_pretrained(FOLDER), which makes model.safetensors"
+        )
+    raise UserError(f"{folder}: holds no {FILE}")
+
+
+def _read_file(file: Path) -> dict[str, Tensor]:
+    if not file.is_file():
+        raise UserError(f"{file}: is missing")
+    try:
+        with safe_open(file, framework="pt") as opened:
+            return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    except Exception as error:  # safetensors has an error of its own
+        if "SafetensorError" not in type(error).__name__:
+            raise
+        raise UserError(f"{file}: damaged or cut short: {error}") from error
+
+
+def _modern(name: str) -> str:
+    """TensorFlow's names of a LayerNorm's two parameters, as the oldest files have them."""
+    for old, new in ((".gamma", ".weight"), (".beta", ".bias")):
+        if name.endswith(f"LayerNorm{old}"):
+            return name.removesuffix(old) + new
+    return name
+
+
+def fill(
+    model: nn.Module, design: Design, family: Family, weights: Mapping[str, Tensor]
+) -> list[str]:
+    """Fills `model` from their weights, in float32.
+
+    Returns:
+        The tensors of heads that are not taken over.
+
+    Raises:
+        UserError: a tensor is missing, of another shape than `config.json` says, or has no place.
+    """
+    left = dict(weights)
+    ours = dict(model.named_parameters())
+    with torch.no_grad():
+        for carry in family.carries(design):
+            parameters = [ours.pop(name) for name in carry.ours]
+            expected = carry.outward(p.detach() for p in parameters)
+            theirs = [
+                _take(left, name, tuple(like.shape))
+                for name, like in zip(carry.theirs, expected, strict=True)
+            ]
+            parts = carry.inward(theirs, [len(p) for p in parameters])
+            for parameter, part in zip(parameters, parts, strict=True):
+                parameter.copy_(part)
+    assert not ours, f"not filled: {sorted(ours)}"
+    return _require_none_left(left, design, family, weights)
+
+
+def _take(left: dict[str, Tensor], name: str, shape: tuple[int, ...]) -> Tensor:
+    tensor = left.pop(name, None)
+    if tensor is None:
+        raise UserError(f"{FILE}: has no tensor {name}, which config.json calls for")
+    if tuple(tensor.shape) != shape:
+        raise UserError(f"{FILE}: {name} is {tuple(tensor.shape)}, and config.json says {shape}")
+    if not tensor.is_floating_point():
+        raise UserError(f"{FILE}: {name} is of {tensor.dtype}; only plain numbers are read")
+    return tensor.float()
+
+
+def _require_none_left(
+    left: dict[str, Tensor], design: Design, family: Family, weights: Mapping[str, Tensor]
+) -> list[str]:
+    for name, original in family.copies(design).items():
+        copy = left.pop(name, None)
+        if copy is not None and not torch.equal(copy, weights[original]):
+            raise UserError(f"{FILE}: {name} should be the same as {original}, and is not")
+    for name in family.zeros(design):
+        if left.pop(name, torch.zeros(1)).any():
+            raise UserError(f"{FILE}: {name} should be 0 and is not")
+    known = family.left(list(left))
+    if names := sorted(left.keys() - set(known)):
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        raise UserError(
+            f"{FILE}: holds {', '.join(names[:3])}{more}, for which Foreword's "
+            f"{kinds.name_of(family)} has no place; nothing is left out in silence"
+        )
+    return sorted(known)
+
+
+def take_out(model: nn.Module, design: Design, family: Family) -> dict[str, Tensor]:
+    """Their weights from our model."""
+    ours = {name: p.detach().cpu() for name, p in model.named_parameters()}
+    weights: dict[str, Tensor] = {}
+    for carry in family.carries(design):
+        theirs = carry.outward(ours[name] for name in carry.ours)
+        weights |= dict(zip(carry.theirs, theirs, strict=True))
+    return weights | {name: torch.zeros(shape) for name, shape in family.zeros(design).items()}
+
+
+def unplaced(model: nn.Module, design: Design, family: Family) -> list[str]:
+    """Why the family cannot hold the model's parameters, a phrase each; empty where it can."""
+    ours = {name for name, _ in model.named_parameters()}
+    carried: set[Any] = {name for carry in family.carries(design) for name in carry.ours}
+    lacking = [f"the model has no {name}" for name in sorted(carried - ours)]
+    return lacking + [f"there is no place for {name}" for name in sorted(ours - carried)]

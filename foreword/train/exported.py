@@ -1,0 +1,138 @@
+"""From a run folder to a Hugging Face folder, which `transformers` reads without code of ours."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from foreword import atomic, config, kinds
+from foreword.errors import UserError, nearest
+from foreword.interop import agree, tensors, tokens
+from foreword.interop.described import FILE as CONFIG
+from foreword.interop.described import Described
+from foreword.interop.family import Family, Table, differences, resolved
+from foreword.text.special import ROLES
+from foreword.train.imported import FAMILIES, RECIPE
+from foreword.train.opened import Opened, read_state
+from foreword.train.recipe import Recipe
+
+
+def export(opened: Opened, out: Path, wanted: str = "") -> Family:
+    """Writes the folder `out`.
+
+    Args:
+        opened: the run.
+        out: must not be there yet.
+        wanted: the family to be of; the one that fits if unsaid.
+
+    Returns:
+        The family that it is of.
+
+    Raises:
+        UserError: no family has such a model, or the folder cannot be written.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out}: is not empty; choose another --out")
+    family = find_family(opened, wanted)
+    design = opened.recipe
+    before, after = family.around(design)
+    opening = _opening(design) if family.layout == "decoder" else ""
+    if out.exists():
+        out.rmdir()
+    with atomic.folder(out) as part:
+        weights = tensors.take_out(opened.model, design, family)
+        save_file(weights, part / tensors.FILE, metadata={"format": "pt"})
+        tokens.write(opened.tokenizer, (before, after), opening, part)
+        described = _described(opened, family, opening)
+        _write(part / CONFIG, described)
+        if family.layout != "encoder":
+            ids = {key: i for key, i in described.items() if key.endswith("token_id")}
+            _write(part / "generation_config.json", ids)
+        (part / RECIPE).write_text(design.dumps(), encoding="utf-8")
+    return family
+
+
+def find_family(opened: Opened, wanted: str = "") -> Family:
+    """The family that a model is of: the one asked for, the one it came from, or one that fits.
+
+    Raises:
+        UserError: none fits; what stands in the way of the nearest is said.
+    """
+    known = kinds.names(FAMILIES)
+    if wanted and wanted not in known:
+        raise UserError(f"--family: no family '{wanted}'{nearest(wanted, known)}")
+    came_from = read_state(opened.run).get("imported", {}).get("family")
+    names = [wanted] if wanted else sorted(known, key=lambda name: name != came_from)
+    reasons: dict[str, list[str]] = {}
+    for name in names:
+        family: Family = kinds.load(FAMILIES, name)()
+        reasons[name] = _misfits(opened, family)
+        if not reasons[name]:
+            return family
+    nearest_name = min(reasons, key=lambda name: len(reasons[name]))
+    raise UserError(
+        f"{opened.run}: no model of transformers is like this one; nearest is {nearest_name}, but "
+        f"{'; '.join(reasons[nearest_name])}"
+    )
+
+
+def _misfits(opened: Opened, family: Family) -> list[str]:
+    """Why a model is not of a family, a phrase each: what it would be, read back, tells."""
+    recipe = opened.recipe
+    found = []
+    layout = kinds.name_of(recipe.layout)
+    if layout != family.layout:
+        found.append(f"layout is {layout}, not {family.layout}")
+    if kinds.name_of(recipe.model) != family.kind:
+        return [*found, f"model is {kinds.name_of(recipe.model)}, not {family.kind}"]
+    again = _read_back(recipe, family)
+    found += differences(again, resolved(recipe.model))
+    return found or tensors.unplaced(opened.model, recipe, family)
+
+
+def _read_back(recipe: Recipe, family: Family) -> Table:
+    """The model that the family would read from the `config.json` it is written as."""
+    try:
+        table = family.model(Described(family.describe(recipe)), {})
+        return resolved(config.build(Recipe, {**config.to_table(recipe), "model": table}).model)
+    except UserError as error:
+        return {"kind": str(error)}
+
+
+def _opening(recipe: Recipe) -> str:
+    """The special token that a text to be written begins with: the first of it, or the one between."""
+    packing = recipe.packing
+    is_apart = getattr(packing, "separate", False)
+    return getattr(packing, "before", "") or ("" if is_apart else getattr(packing, "after", ""))
+
+
+def _described(opened: Opened, family: Family, opening: str) -> Table:
+    special = dict(opened.vocab.special)
+    if opening:
+        special["<s>"] = special[opening]
+    ids = {f"{role}_id": special[name] for role, name in ROLES.items() if name in special}
+    name = kinds.name_of(family)
+    return {
+        "architectures": [family.architecture],
+        "model_type": family.model_type or name,
+        "dtype": str(torch.float32).removeprefix("torch."),
+        "vocab_size": opened.vocab.size,
+        **{key: i for key, i in ids.items() if key not in ("mask_token_id", "unk_token_id")},
+        **family.describe(opened.recipe),
+    }
+
+
+def _write(file: Path, table: Table) -> None:
+    file.write_text(json.dumps(table, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def check(opened: Opened, out: Path, family: Family) -> dict[str, float | None]:
+    """How far the logits are from those of `transformers`; None where it is not installed.
+
+    Raises:
+        UserError: by more than rounding.
+    """
+    return agree.check(opened.model, opened.recipe, opened.vocab, family, out)

@@ -1,0 +1,138 @@
+"""Every family of `interop/hf`, both ways, against `transformers` itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from foreword import kinds
+from foreword.interop.agree import difference
+from foreword.nn.masks import Causal, Full, SameDocument
+from foreword.train import checkpoint, exported, imported
+from foreword.train.opened import open_run
+from foreword.types import Batch
+
+from . import theirs
+
+transformers = pytest.importorskip("transformers")
+
+LENGTHS = [(30, 30), (30, 17), (9, 1)]
+
+
+@pytest.fixture(params=kinds.names("interop/hf"), scope="module")
+def family(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def folder(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp(family) / "theirs"
+    theirs.write(family, made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path) -> Path:
+    out = folder.parent / "run"
+    imported.save(imported.read(folder), out)
+    return out
+
+
+def tokens(lengths: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    random = torch.Generator().manual_seed(2)
+    ids = torch.randint(8, theirs.SIZE, (len(lengths), max(lengths)), generator=random)
+    return ids, (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
+
+
+def load(folder: Path) -> nn.Module:
+    name = transformers.AutoConfig.from_pretrained(folder).architectures[0]
+    model: nn.Module = getattr(transformers, name).from_pretrained(
+        folder, attn_implementation="eager"
+    )
+    return model.eval()
+
+
+def both(run: Path, folder: Path, lengths: tuple[int, ...], segments: bool) -> list[Tensor]:
+    """Our logits and theirs, where there is text."""
+    opened = open_run(run, "cpu")
+    ids, attention = tokens(lengths)
+    places = torch.arange(ids.shape[1]).expand_as(ids)
+    within = Full() if attention.all() else SameDocument(attention - 1, attention - 1)
+    layout = kinds.name_of(opened.recipe.layout)
+    second = (places >= 4).long() if segments else None
+    call: dict[str, Any] = {"input_ids": ids, "attention_mask": attention}
+    if segments:
+        call["token_type_ids"] = second
+    if layout == "encoder_decoder":
+        target = ids.flip(1)[:, :12]
+        call["decoder_input_ids"] = target
+        at = torch.arange(target.shape[1]).expand_as(target)
+        source = Batch(ids, places, within)
+        whole = torch.ones_like(target)
+        cross = SameDocument(whole - 1, attention - 1)
+        batch = Batch(target, at, Causal(), source=source, cross_mask=cross)
+        counts = whole
+    else:
+        mask = Causal() & within if layout == "decoder" else within
+        batch, counts = Batch(ids, places, mask, segments=second), attention
+    with torch.no_grad():
+        wanted = load(folder)(**call).logits
+        ours = opened.model.token_head(opened.model.backbone(batch).states)
+    return [ours[counts > 0], wanted[counts > 0]]
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_imported_logits_are_theirs(folder: Path, run: Path, lengths: tuple[int, int]) -> None:
+    ours, wanted = both(run, folder, lengths, segments=False)
+    assert wanted.std() > 0.1, "the logits say nothing"
+    torch.testing.assert_close(ours, wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_segments_are_theirs(folder: Path, run: Path) -> None:
+    if open_run(run, "cpu").recipe.model.segments < 2:
+        pytest.skip("has no segments")
+    ours, wanted = both(run, folder, (30, 17), segments=True)
+    torch.testing.assert_close(ours, wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_import_then_export_gives_the_same_tensors(family: str, folder: Path, run: Path) -> None:
+    again = folder.parent / "again"
+    assert kinds.name_of(exported.export(open_run(run, "cpu"), again)) == family
+    before, after = (load_file(f / "model.safetensors") for f in (folder, again))
+    assert before.keys() == after.keys()
+    for name, tensor in before.items():
+        assert torch.equal(tensor, after[name]), name
+    ours, wanted = both(run, again, (30, 17), segments=False)
+    torch.testing.assert_close(ours, wanted, atol=1e-4, rtol=1e-4)
+    config, tokenizer = (
+        cls.from_pretrained(again) for cls in (transformers.AutoConfig, transformers.AutoTokenizer)
+    )
+    assert config.vocab_size == theirs.SIZE
+    for role, token in theirs.FAMILIES[family][1].items():
+        assert getattr(tokenizer, role) == token
+
+
+def test_export_then_import_gives_the_same_bytes(folder: Path, run: Path) -> None:
+    out, second = folder.parent / "out", folder.parent / "second"
+    opened = open_run(run, "cpu")
+    exported.export(opened, out)
+    imported.save(imported.read(out), second)
+    for file in ("recipe.toml", f"checkpoints/{checkpoint.name_of(0)}/weights.safetensors"):
+        assert (second / file).read_bytes() == (run / file).read_bytes()
+    assert open_run(second, "cpu").tokenizer.fingerprint == opened.tokenizer.fingerprint
+    assert open_run(second, "cpu").vocab.special == opened.vocab.special
+
+
+def test_the_check_finds_a_wrong_weight(folder: Path) -> None:
+    found = imported.read(folder)
+    exact = difference(found.model, found.recipe, found.vocab, found.family, folder)[0]
+    assert exact < 1e-4
+    with torch.no_grad():
+        next(iter(found.model.backbone.parameters()))[9:].mul_(1.1)
+    wrong = difference(found.model, found.recipe, found.vocab, found.family, folder)[0]
+    assert wrong > 1e-3

@@ -1,0 +1,96 @@
+"""Small models of `transformers` with random weights and a tokenizer, one for each family."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer, models, pre_tokenizers
+from torch import nn
+
+from tests.oracles import weights
+
+SIZE, LENGTH = 130, 40  # tokens, and places
+WORDS = [f"w{n}" for n in range(SIZE - 7)]
+
+# Special tokens by role, in the order of their ids.
+BERT = {
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
+ROBERTA = {
+    "cls_token": "<s>",
+    "pad_token": "<pad>",
+    "sep_token": "</s>",
+    "unk_token": "<unk>",
+    "mask_token": "<mask>",
+    "bos_token": "<s>",
+    "eos_token": "</s>",
+}
+GPT = {"unk_token": "<|endoftext|>", "bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
+
+
+def _bert(transformers: Any) -> nn.Module:
+    return transformers.BertForMaskedLM(
+        transformers.BertConfig(
+            vocab_size=SIZE,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=80,
+            max_position_embeddings=LENGTH,
+        )
+    )
+
+
+def _gpt2(transformers: Any) -> nn.Module:
+    return transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(
+            vocab_size=SIZE,
+            n_embd=32,
+            n_layer=2,
+            n_head=4,
+            n_positions=LENGTH,
+            bos_token_id=0,
+            eos_token_id=0,
+        )
+    )
+
+
+# A file of `interop/hf/`: how to make theirs, and its special tokens.
+FAMILIES: dict[str, tuple[Callable[[Any], nn.Module], dict[str, str]]] = {
+    "bert": (_bert, BERT),
+    "gpt2": (_gpt2, GPT),
+}
+
+
+def write_tokenizer(folder: Path, roles: dict[str, str]) -> None:
+    """Words by number, and the special tokens first."""
+    special = list(dict.fromkeys(roles.values()))
+    words = [*special, *WORDS, *(f"v{n}" for n in range(7))][:SIZE]
+    engine = Tokenizer(
+        models.WordLevel({word: n for n, word in enumerate(words)}, roles["unk_token"])
+    )
+    engine.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    engine.add_special_tokens(special)
+    engine.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **roles})
+    )
+
+
+def write(family: str, folder: Path) -> nn.Module:
+    """A model folder as `transformers` writes it; returns the model."""
+    import transformers
+
+    make, roles = FAMILIES[family]
+    model = make(transformers).eval()
+    weights.randomise(model, seed=7)
+    model.save_pretrained(folder)
+    write_tokenizer(folder, roles)
+    return model
