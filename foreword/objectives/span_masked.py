@@ -111,7 +111,9 @@ class SpanMasked:
         text = _Text.of(rows, vocab)
         start = np.full(rows.ids.shape, -1, dtype=np.int64)
         left = quota(text.candidates, self.rate)  # (batch,): tokens still wanted
-        most = np.full(len(left), self.longest, dtype=np.int64)  # (batch,): longer ones have no room any more
+        most = np.full(
+            len(left), self.longest, dtype=np.int64
+        )  # (batch,): longer ones have no room any more
         while (left > 0).any():
             draws = rng.uniform(2)
             words = self.lengths(draws[:, 0], np.maximum(most, 1))
@@ -119,9 +121,9 @@ class SpanMasked:
             fits = text.fits(start >= 0, ends)
             room = fits.sum(1)
             number = np.minimum((draws[:, 1] * room).astype(np.int64), room - 1)
-            at = (fits.cumsum(1) > number[:, None]).argmax(1)
+            at = np.asarray((fits.cumsum(1) > number[:, None]).argmax(1))
             most = np.where((left > 0) & (room == 0), words - 1, most)
-            end = text.cut(at, ends[np.arange(len(at)), at], left)
+            end = text.cut(at, np.take_along_axis(ends, at[:, None], axis=1)[:, 0], left)
             takes = (left > 0) & (room > 0)
             column = np.arange(start.shape[1])
             inside = takes[:, None] & (column >= at[:, None]) & (column < end[:, None])
