@@ -20,7 +20,10 @@ def tune(
     train: Annotated[Path, typer.Option(help="Labelled text: .tsv, .csv, .jsonl, .parquet.")],
     dev: Annotated[Path, typer.Option(help="Labelled text to score on, never trained on.")],
     task: Annotated[str, typer.Option(help="What to learn.")] = "classify",
-    text: Annotated[str, typer.Option(help="The column of the text.")] = "text",
+    text: Annotated[
+        str,
+        typer.Option(help="The column of the text; by number from 0 if files have no header."),
+    ] = "text",
     pair: Annotated[str, typer.Option(help="The column of a second text.")] = "",
     label: Annotated[str, typer.Option(help="The column of the label.")] = "label",
     columns: Annotated[
@@ -40,6 +43,10 @@ def tune(
     lr: Annotated[
         float | None,
         typer.Option(help="Peak learning rate; by the model's width if unsaid (frozen: 1e-3)."),
+    ] = None,
+    assign: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="task.pooling=mean, tune.decay=0.1, ...; may be repeated."),
     ] = None,
     max_length: Annotated[
         int | None, typer.Option(help="Tokens of an example; pretraining's rows if unsaid.")
@@ -67,7 +74,10 @@ def tune(
         raise UserError("--compare goes without --strategy and --from-scratch: it runs them all")
     if "/" in name:
         raise UserError(f"--name {name}: a name, not a path; --out takes a path")
-    kind = config.build_kind(kinds.Part("tune/tasks"), task, "--task")
+    table = config.assign({"task": {"kind": task}, "tune": {}}, assign or ())
+    if odd := sorted(table.keys() - {"task", "tune"}):
+        raise UserError(f"--set {odd[0]}: expected task.NAME=value or tune.NAME=value")
+    kind = config.build_kind(kinds.Part("tune/tasks"), table["task"], "task")
     ways = _ways(
         {
             "strategy": {"kind": strategy} | ({} if lr is None else {"lr": lr}),
@@ -77,13 +87,15 @@ def tune(
             "batch": batch,
             "max_length": max_length,
             "precision": precision,
+            **table["tune"],
         },
         compare=compare,
     )
     wanted = Columns(text, label, pair)
     named = [column.strip() for column in columns.split(",")] if columns else []
-    train_examples, train_skipped = labelled(read_table(train, named), wanted)
-    dev_examples, dev_skipped = labelled(read_table(dev, named), wanted)
+    by_number = wanted.are_numbers and not named
+    train_examples, train_skipped = labelled(read_table(train, named, by_number), wanted)
+    dev_examples, dev_skipped = labelled(read_table(dev, named, by_number), wanted)
 
     from foreword.train.opened import open_run
     from foreword.tune.run import tune as fine_tune

@@ -59,20 +59,33 @@ class Classifier:
             Labels, and probabilities (texts, labels) in the order of `labels`.
 
         Raises:
+            UserError: there are not as many second texts as texts, or it was tuned to give numbers.
+        """
+        outputs = self.outputs(texts, pairs)
+        if outputs.shape[1] != len(self.labels):
+            raise UserError("this model was tuned to give numbers and no labels; ask for `outputs`")
+        return [self.labels[n] for n in outputs.argmax(axis=1)], softmax(outputs, axis=1)
+
+    def outputs(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Array:
+        """What the head says of each text, or pair of texts, (texts, outputs) float32.
+
+        The logarithm of each label's probability but for a constant (`classify`), or the number
+        (`regress`).
+
+        Raises:
             UserError: there are not as many second texts as texts.
         """
         if pairs is not None and len(pairs) != len(texts):
             raise UserError(f"{len(texts)} texts and {len(pairs)} second texts: they do not pair")
         if not texts:
-            return [], np.zeros((0, len(self.labels)), np.float32)
+            return np.zeros((0, len(self.labels)), np.float32)
         examples = [
             Labelled(text, pair=pairs[n] if pairs is not None else None)
             for n, text in enumerate(texts)
         ]
         encoded = self.task.encode(examples, self.tokenizer, self.frame)
         unknown = Examples(encoded, np.zeros(len(encoded), np.int64), self.frame)
-        outputs = predict(self.network, unknown, self.device, self.dtype)
-        return [self.labels[n] for n in outputs.argmax(axis=1)], softmax(outputs, axis=1)
+        return predict(self.network, unknown, self.device, self.dtype)
 
 
 def load_classifier(

@@ -1,5 +1,7 @@
 """Labelled examples from files: TSV, CSV, JSON lines and Parquet with named columns.
 
+Columns of a file without a header have names that are given beside, or numbers from 0.
+
 Each may be compressed (`.gz`, `.zst`). Tab-separated files have no quoting, as GLUE's; those with
 commas have. A row that does not fit its header is refused with its file and line; a row without
 text or label is left out and counted.
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,6 +29,7 @@ FORMATS = (".tsv", ".csv", ".jsonl", ".parquet")
 FIELD_LIMIT = 1 << 30  # characters of one CSV field; Python's own limit is 131,072
 
 Row = tuple[int, dict[str, Any]]
+Lines = Iterator[tuple[int, list[str]]]
 
 
 @dataclass(frozen=True)
@@ -45,19 +49,39 @@ class Table:
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of a table hold what; `pair` is "" where there is one text per row."""
+    """Which columns of a table hold what; `pair` is "" where there is one text per row.
+
+    Each is a name, or a number from 0 in a file without a header.
+    """
 
     text: str = "text"
     label: str = "label"
     pair: str = ""
 
+    @property
+    def are_numbers(self) -> bool:
+        """Whether the columns are numbered.
 
-def read_table(path: str | Path, columns: Sequence[str] = ()) -> Table:
+        Raises:
+            UserError: some are and some are not.
+        """
+        said = [name.isdecimal() for name in (self.text, self.label, self.pair) if name]
+        if any(said) and not all(said):
+            names = ", ".join(f"'{name}'" for name in (self.text, self.pair, self.label) if name)
+            raise UserError(
+                f"--text, --pair, --label: {names}: all by name, or all by number where the file "
+                "has no header"
+            )
+        return all(said)
+
+
+def read_table(path: str | Path, columns: Sequence[str] = (), are_numbers: bool = False) -> Table:
     """Reads a whole table.
 
     Args:
         path: its name says what it is: `.tsv`, `.csv`, `.jsonl` or `.parquet`, `.gz` or `.zst`.
         columns: the names of the columns where the file has no header; else empty.
+        are_numbers: `.tsv` and `.csv` have no header, and columns are named "0", "1", ...
 
     Raises:
         UserError: the file is missing, broken, or no table that is known.
@@ -80,7 +104,10 @@ def read_table(path: str | Path, columns: Sequence[str] = ()) -> Table:
     text = _decode(path, data)
     if kind == ".jsonl":
         return _jsonl(path, text)
-    return _separated(path, _tsv_lines(text) if kind == ".tsv" else _csv_lines(path, text), columns)
+    lines = _tsv_lines(text) if kind == ".tsv" else _csv_lines(path, text)
+    if are_numbers and not columns:
+        lines, columns = _numbered(lines)
+    return _separated(path, lines, columns)
 
 
 def labelled(table: Table, columns: Columns) -> tuple[list[Labelled], int]:
@@ -135,13 +162,13 @@ def _decode(path: Path, data: bytes) -> str:
         ) from None
 
 
-def _tsv_lines(text: str) -> Iterator[tuple[int, list[str]]]:
+def _tsv_lines(text: str) -> Lines:
     for number, line in enumerate(text.split("\n"), 1):
         if line := line.removesuffix("\r"):
             yield number, line.split("\t")
 
 
-def _csv_lines(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+def _csv_lines(path: Path, text: str) -> Lines:
     before = csv.field_size_limit(FIELD_LIMIT)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
@@ -156,7 +183,7 @@ def _csv_lines(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
         csv.field_size_limit(before)
 
 
-def _separated(path: Path, lines: Iterator[tuple[int, list[str]]], columns: Sequence[str]) -> Table:
+def _separated(path: Path, lines: Lines, columns: Sequence[str]) -> Table:
     names = [name.strip() for name in columns]
     if not names:
         _, names = next(lines, (1, []))
@@ -174,6 +201,17 @@ def _separated(path: Path, lines: Iterator[tuple[int, list[str]]], columns: Sequ
             )
         rows.append((number, dict(zip(names, cells, strict=True))))
     return Table(path, tuple(names), rows)
+
+
+def _numbered(lines: Lines) -> tuple[Lines, list[str]]:
+    """The lines, and as many numbers as the first has cells; if it holds them, it is a header."""
+    first = next(lines, None)
+    if first is None:
+        return iter(()), []
+    names = [str(n) for n in range(len(first[1]))]
+    if [cell.strip() for cell in first[1]] == names:
+        return lines, names
+    return itertools.chain([first], lines), names
 
 
 def _columns(count: int) -> str:

@@ -59,6 +59,33 @@ def test_people_get_a_table(words: list[str], capsys: pytest.CaptureFixture[str]
     assert "2 seeds, scored after 1 epoch;" in said.err
 
 
+def test_files_without_a_header_and_settings_of_the_task(
+    tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("train", "dev"):
+        path = tmp_path / "reviews" / f"{name}.tsv"
+        _, *lines = path.read_text(encoding="utf-8").splitlines()
+        path.write_text("\n".join(lines), encoding="utf-8")
+    more = ["--text", "0", "--label", "1", "--set", "task.pooling=last", "--json"]
+    assert run([*words, *more]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["examples"] == {"train": 64, "dev": 32, "cut": 0, "skipped": 0}
+    assert printed["settings"]["task"]["pooling"] == "last"
+
+
+def test_numbers_are_learned_and_shown(
+    tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("train", "dev"):
+        path = tmp_path / "reviews" / f"{name}.tsv"
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace("\tgood", "\t4.5").replace("\tbad", "\t1"), encoding="utf-8")
+    assert run([*words, "--task", "regress"]) == 0
+    said = capsys.readouterr().out
+    assert "pearson" in said
+    assert "spearman" in said
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [
@@ -72,6 +99,10 @@ def test_people_get_a_table(words: list[str], capsys: pytest.CaptureFixture[str]
         (["--compare", "--from-scratch"], "--compare goes without"),
         (["--name", "a/b"], "a name, not a path"),
         (["--max-length", "100"], "the model has 48 positions"),
+        (["--set", "task.poling=mean"], "task.poling: Classify has no such setting; did you mean"),
+        (["--set", "model.layers=2"], "--set model: expected task.NAME=value or tune.NAME=value"),
+        (["--task", "regress"], "'bad' is no number"),
+        (["--text", "0"], "all by name, or all by number"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(

@@ -68,6 +68,37 @@ def test_tsv_has_no_quoting_and_may_have_no_header(tmp_path: Path) -> None:
     assert [(e.text, e.label) for e in examples] == [('"Quoted', "1"), ('Bill "x" it', "0")]
 
 
+def test_columns_without_a_header_go_by_number(tmp_path: Path) -> None:
+    path = tmp_path / "cola.tsv"
+    path.write_text("gj04\t1\t\tThe more, the merrier.\ngj04\t0\t*\tBill it\n", encoding="utf-8")
+    columns = Columns("3", "1")
+    assert columns.are_numbers
+    table = read_table(path, are_numbers=True)
+    examples, skipped = labelled(table, columns)
+    assert [e[:2] for e in examples] == [("The more, the merrier.", "1"), ("Bill it", "0")]
+    assert examples[0].source == f"{path}:1"
+    assert skipped == 0
+    with pytest.raises(UserError, match="no column '4'; its columns: 0, 1, 2, 3"):
+        labelled(table, Columns("4", "1"))
+
+
+def test_a_header_of_numbers_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("0,1\nfine,good\n", encoding="utf-8")
+    examples, _ = labelled(read_table(path, are_numbers=True), Columns("0", "1"))
+    assert [e[:2] for e in examples] == [("fine", "good")]
+    path.write_text("", encoding="utf-8")
+    with pytest.raises(UserError, match="is empty"):
+        read_table(path, are_numbers=True)
+
+
+def test_names_and_numbers_do_not_mix() -> None:
+    assert not Columns().are_numbers
+    assert Columns("2", "3", "4").are_numbers
+    with pytest.raises(UserError, match="'3', 'label': all by name, or all by number"):
+        _ = Columns("3").are_numbers
+
+
 def test_pairs_and_named_columns(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"q": "who", "a": "me", "same": true, "n": 1}', encoding="utf-8")

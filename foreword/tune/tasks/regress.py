@@ -1,0 +1,124 @@
+"""One number per text, or per pair of texts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import pearsonr, spearmanr
+from torch import Tensor, nn
+
+from foreword.errors import UserError
+from foreword.text.tokenizer import Tokenizer
+from foreword.tune.contracts import Encoded, Labelled
+from foreword.tune.framing import Frame, Pooling
+from foreword.tune.pooled import check_shares, encode_pooled, linear_head
+from foreword.types import Array, Loss
+
+
+@dataclass(frozen=True)
+class Regress:
+    """Dropout and a linear layer with one output on the state that stands for the whole text.
+
+    The layer's -1 and 1 are the least and the greatest number of the training examples, so that
+    any scale is learned alike; what it says may lie beyond.
+
+    Attributes:
+        dropout: share of that state dropped in training.
+        pooling: which state, as in `classify`; by the family if unsaid.
+        auxiliary: as in `classify`.
+
+    Reference: Devlin et al. 2019, section 4.1, for STS-B (Cer et al. 2017).
+    """
+
+    dropout: float = 0.1
+    pooling: Pooling | None = None
+    auxiliary: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_shares(self.dropout, self.auxiliary)
+
+    def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
+        """The least and the greatest number of the training examples.
+
+        Raises:
+            UserError: a label is no number, or they are all the same.
+        """
+        numbers = [_number(example) for example in train]
+        if not numbers or min(numbers) == max(numbers):
+            said = f"all {len(train):,} are {numbers[0]:g}" if numbers else "there are none"
+            raise UserError(f"the training examples need at least two numbers; {said}")
+        return repr(min(numbers)), repr(max(numbers))
+
+    def encode(
+        self, examples: Sequence[Labelled], tokenizer: Tokenizer, frame: Frame
+    ) -> list[Encoded]:
+        """Each text or pair, framed, one output each.
+
+        Raises:
+            UserError: some examples are pairs and some are not, or the model has no such state.
+        """
+        return encode_pooled(examples, tokenizer, frame, self.pooling)
+
+    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
+        """Each example's number, (examples,) float32.
+
+        Raises:
+            UserError: a label is no number.
+        """
+        return np.asarray([_number(example) for example in examples], dtype=np.float32)
+
+    def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
+        """Dropout, a linear layer and the scale, (spots, d_model) -> (spots, 1)."""
+        low, high = map(float, labels)
+        return nn.Sequential(linear_head(d_model, 1, self.dropout), Scale(low, high))
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
+        """The squared error."""
+        total = (outputs[:, 0] - targets).square().sum()
+        return Loss(total, total.new_tensor(float(len(targets))))
+
+    def scores(self, outputs: Array, targets: Array) -> dict[str, float]:
+        """Pearson's and Spearman's correlation; 0 where all outputs or targets are the same.
+
+        Args:
+            outputs: (examples, 1).
+            targets: (examples,) float32.
+        """
+        said = outputs[:, 0].astype(np.float64)
+        if len(said) < 2 or np.ptp(said) == 0 or np.ptp(targets) == 0:
+            return {"pearson": 0.0, "spearman": 0.0}
+        return {
+            "pearson": float(pearsonr(said, targets).statistic),
+            "spearman": float(spearmanr(said, targets).statistic),
+        }
+
+    def baseline(self, targets: Array, labels: tuple[str, ...]) -> tuple[str, Array]:
+        """The mean, (1,)."""
+        return "mean", np.asarray([targets.mean()])
+
+
+class Scale(nn.Module):
+    """-1 to `low`, 1 to `high`, and all else on the line through these."""
+
+    def __init__(self, low: float, high: float) -> None:
+        super().__init__()
+        self.middle, self.half = (low + high) / 2, (high - low) / 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Of any shape."""
+        return self.middle + self.half * x
+
+
+def _number(example: Labelled) -> float:
+    try:
+        number = float(example.label)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(
+            f"{example.source}: '{example.label}' is no number; --task classify learns words"
+        )
+    return number

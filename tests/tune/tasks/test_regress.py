@@ -1,0 +1,91 @@
+"""Numbers learned from texts, scored as scipy scores them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from foreword.errors import UserError
+from foreword.train.opened import open_run
+from foreword.tune.contracts import Labelled
+from foreword.tune.course import TuneSettings
+from foreword.tune.predict import load_classifier
+from foreword.tune.result import save_network
+from foreword.tune.run import tune
+from foreword.tune.strategies.full import Full
+from foreword.tune.tasks.regress import Regress
+from tests.tune.runs import BAD, GOOD, make_run, reviews
+
+FAST = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=6, precision="fp32")
+
+
+def graded(count: int, seed: int) -> list[Labelled]:
+    """Each telling word is worth a number of its own, far from 0."""
+    worth = {word: 100 + 25 * n for n, word in enumerate(BAD + GOOD)}
+
+    def grade(text: str) -> int:
+        return next(worth[word] for word in text.split() if word in worth)
+
+    return [e._replace(label=f"{grade(e.text)}.0") for e in reviews(count, seed)]
+
+
+@pytest.mark.parametrize("layout", ["encoder", "decoder"])
+def test_learns_a_scale_and_loads_back(tmp_path: Path, layout: str) -> None:
+    opened = open_run(make_run(tmp_path / "run", layout), "cpu")
+    dev = graded(60, 2)
+    result = tune(opened, Regress(auxiliary=0.0), graded(300, 1), dev, FAST)
+    assert result.labels == ("100.0", "275.0")
+    assert result.rows[0]["pearson"] > 0.9
+    assert result.rows[0]["spearman"] > 0.9
+    assert (result.rows[-1]["strategy"], result.rows[-1]["pearson"]) == ("mean", 0.0)
+    save_network(result, tmp_path / "tuned")
+    tuned = load_classifier(tmp_path / "tuned", "cpu")
+    said = tuned.outputs([e.text for e in dev])
+    assert Regress().scores(said, np.asarray([float(e.label) for e in dev]))[
+        "pearson"
+    ] == pytest.approx(result.rows[0]["pearson"], abs=1e-5)
+    with pytest.raises(UserError, match="tuned to give numbers"):
+        tuned.predict(["fine"])
+
+
+def test_scores_are_scipys() -> None:
+    random = np.random.default_rng(1)
+    targets = np.round(random.uniform(0, 5, 50), 1).astype(np.float32)
+    said = (targets + random.normal(0, 1, 50)).astype(np.float32)
+    scores = Regress().scores(said[:, None], targets)
+    assert scores["pearson"] == pytest.approx(stats.pearsonr(said, targets).statistic, abs=1e-6)
+    assert scores["spearman"] == pytest.approx(stats.spearmanr(said, targets).statistic, abs=1e-6)
+    flat = Regress().scores(np.full((50, 1), 2.5), targets)
+    assert flat == {"pearson": 0.0, "spearman": 0.0}
+
+
+def test_the_layers_ends_are_those_of_the_scale() -> None:
+    head = Regress(dropout=0.0).head(1, ("1.0", "5.0"))
+    linear = next(module for module in head.modules() if isinstance(module, torch.nn.Linear))
+    with torch.no_grad():
+        linear.weight.fill_(1.0)
+        linear.bias.zero_()
+        assert head(torch.tensor([[-1.0], [0.0], [1.0]])).flatten().tolist() == [1.0, 3.0, 5.0]
+
+
+def test_the_loss_is_a_sum_of_squares() -> None:
+    loss = Regress().loss(torch.tensor([[1.0], [2.0]]), torch.tensor([3.0, 2.5]))
+    assert (loss.total.item(), loss.weight.item()) == (4.25, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("labels", "says"),
+    [
+        (["1", "x"], r"b.tsv:7: 'x' is no number; --task classify"),
+        (["1", "nan"], r"b.tsv:7: 'nan' is no number"),
+        (["2", "2.0"], "at least two numbers; all 2 are 2"),
+    ],
+)
+def test_what_is_no_scale_is_refused(labels: list[str], says: str) -> None:
+    train = [Labelled("a", label, source="b.tsv:7") for label in labels]
+    with pytest.raises(UserError, match=says):
+        Regress().labels(train)
