@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from foreword.nn.dropout import Dropout
 from foreword.nn.norm import build_norm
 from foreword.nn.position import PositionScheme
-from foreword.nn.stack import StackSettings
+from foreword.nn.settings import ModelSettings
 from foreword.types import Batch
 
 
@@ -20,7 +20,7 @@ class Embedding(nn.Module):
         vocab: number of tokens.
     """
 
-    def __init__(self, settings: StackSettings, vocab: int) -> None:
+    def __init__(self, settings: ModelSettings, vocab: int) -> None:
         super().__init__()
         width = settings.embedding_width
         self.token = nn.Embedding(vocab, width)

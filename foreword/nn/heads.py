@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from foreword.nn.cross_entropy import cross_entropy
 from foreword.nn.embedding import Embedding
 from foreword.nn.norm import build_norm
-from foreword.nn.stack import StackSettings
+from foreword.nn.settings import ModelSettings
 from foreword.types import Batch, Hidden, Loss
 
 
@@ -25,7 +25,7 @@ class TokenHead(nn.Module):
 
     def __init__(
         self,
-        settings: StackSettings,
+        settings: ModelSettings,
         embedding: Embedding,
         *,
         transform: bool = False,

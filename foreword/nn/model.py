@@ -7,7 +7,7 @@ from typing import Any, cast
 from torch import nn
 
 from foreword.nn.heads import TokenHead
-from foreword.nn.stack import StackSettings
+from foreword.nn.settings import ModelSettings
 from foreword.types import Batch, Hidden
 
 
@@ -19,7 +19,7 @@ class Backbone(nn.Module):
         embedding: of tokens, which heads may share.
     """
 
-    settings: StackSettings
+    settings: ModelSettings
     embedding: Any
 
     def forward(self, batch: Batch, memory: Any = None) -> Hidden:

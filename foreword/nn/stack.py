@@ -6,9 +6,8 @@ differ by mask and layout alone.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,9 +21,7 @@ from foreword.nn.mix import Mixer, Mixing
 from foreword.nn.mixing.dense import Dense, DenseMixer
 from foreword.nn.norm import build_norm
 from foreword.nn.position import Places, Position, PositionScheme
-
-if TYPE_CHECKING:
-    from foreword.nn.model import Backbone
+from foreword.nn.settings import ModelSettings
 
 LayerMemory = tuple[Cache, Cache | None]  # of the row itself, and of the source
 
@@ -63,71 +60,44 @@ class Read:
 
 
 @dataclass(frozen=True)
-class StackSettings(ABC):
+class StackSettings(ModelSettings):
     """The settings that every Transformer has; a kind in `models/` adds its own.
 
     Attributes:
-        d_model: width of the residual stream.
-        layers: number of blocks (of the encoder, where there is one).
         heads: attention heads.
         d_head: width of a head; d_model / heads if unsaid.
         d_ff: width of the feed-forward layer; 4 d_model if unsaid.
         activation: of the feed-forward layer; `geglu` and `swiglu` are gated.
-        norm: LayerNorm or RMSNorm.
         norm_order: `pre` normalises what enters a part, `post` the sum that leaves it.
-        norm_eps: added to the variance.
-        bias: whether linear maps and LayerNorms have biases.
-        attention_bias: the same of attention's linear maps; as `bias` if unsaid.
+        attention_bias: whether attention's linear maps have biases; as `bias` if unsaid.
         position: how a token's place is told.
         local_position: the same in layers whose mixing is not dense (ModernBERT); as `position` if
             unsaid. It cannot add to the embeddings.
         mixing: how queries meet keys; dense unless said otherwise.
         dense_every: with another mixing, layers 0, n, 2n, ... are dense; 0 for none.
         share: what all layers have in common (ALBERT).
-        d_embedding: width of the embeddings, widened to d_model by a linear map (ALBERT); d_model
-            and no map if unsaid.
-        segments: number of segment embeddings (BERT has 2), 0 for none.
-        normalise_embedding: LayerNorm after the embeddings (BERT).
-        dropout: of embeddings and of each part's output.
         attention_dropout: of attention weights.
         scale_scores: divide attention scores by sqrt(d_head); T5 does not.
-        tied: the output layer is the embedding.
-        scale_logits: divide the states by sqrt(d_model) before a tied output layer (T5).
-        init: how weights start; see `foreword.nn.init`.
-        init_std: standard deviation of `bert` and `gpt2` initialisation.
     """
 
-    d_model: int = 256
-    layers: int = 4
     heads: int = 4
     d_head: int | None = None
     d_ff: int | None = None
     activation: Literal["relu", "gelu", "gelu_tanh", "geglu", "geglu_tanh", "swiglu"] = "gelu"
-    norm: Literal["layer", "rms"] = "layer"
     norm_order: Literal["pre", "post"] = "pre"
-    norm_eps: float = 1e-5
-    bias: bool = True
     attention_bias: bool | None = None
     position: Position = part("nn/positions", "learned")
     local_position: Position | None = part("nn/positions", is_optional=True)
     mixing: Mixing = part("nn/mixing", "dense")
     dense_every: int = 0
     share: Literal["none", "all", "attention", "feedforward"] = "none"
-    d_embedding: int | None = None
-    segments: int = 0
-    normalise_embedding: bool = False
-    dropout: float = 0.1
     attention_dropout: float = 0.1
     scale_scores: bool = True
-    tied: bool = True
-    scale_logits: bool = False
-    init: Literal["bert", "gpt2", "t5"] = "bert"
-    init_std: float = 0.02
 
     def __post_init__(self) -> None:
-        for name in ("d_model", "layers", "heads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
+        super().__post_init__()
+        if self.heads < 1:
+            raise ValueError(f"heads: must be at least 1, got {self.heads}")
         if self.d_head is None and self.d_model % self.heads:
             near = [h for h in range(1, self.d_model + 1) if self.d_model % h == 0]
             best = min(near, key=lambda h: abs(h - self.heads))
@@ -135,18 +105,12 @@ class StackSettings(ABC):
                 f"heads: d_model {self.d_model} is not divisible by {self.heads} heads; "
                 f"{best} heads would do, or set d_head"
             )
-        for name in ("dropout", "attention_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name}: must be in [0, 1), got {getattr(self, name)}")
-        for name in ("d_ff", "d_embedding"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise ValueError(f"{name}: must be at least 1, got {value}")
+        if not 0 <= self.attention_dropout < 1:
+            raise ValueError(f"attention_dropout: must be in [0, 1), got {self.attention_dropout}")
+        if self.d_ff is not None and self.d_ff < 1:
+            raise ValueError(f"d_ff: must be at least 1, got {self.d_ff}")
         if self.dense_every < 0:
             raise ValueError(f"dense_every: must not be negative, got {self.dense_every}")
-
-    @abstractmethod
-    def build(self, vocab: int) -> Backbone:
-        """The backbone for a vocabulary of `vocab` ids, its weights not yet initialised."""
 
     @property
     def limit(self) -> int | None:
@@ -154,16 +118,6 @@ class StackSettings(ABC):
         parts = (self.position, self.local_position, self.mixing)
         limits = [part.limit for part in parts if part is not None and part.limit is not None]
         return min(limits, default=None)
-
-    @property
-    def carries(self) -> bool:
-        """Whether a row hands something on to the next, so that rows must follow one another."""
-        return False
-
-    @property
-    def embedding_width(self) -> int:
-        """d_embedding, worked out."""
-        return self.d_embedding or self.d_model
 
     @property
     def head_width(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from foreword.nn.stack import StackSettings
+from foreword.nn.settings import ModelSettings
 from foreword.tune.contracts import Network
 
 
@@ -24,7 +24,7 @@ class Frozen:
         if self.lr <= 0:
             raise ValueError(f"lr: must be positive, got {self.lr}")
 
-    def peak_lr(self, settings: StackSettings) -> float:
+    def peak_lr(self, settings: ModelSettings) -> float:
         """The head's, whatever the body."""
         return self.lr
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from foreword.nn.stack import StackSettings
+from foreword.nn.settings import ModelSettings
 from foreword.tune.contracts import Network
 
 
@@ -29,7 +29,7 @@ class Full:
         if self.lr < 0:
             raise ValueError(f"lr: must be positive, or 0 to have it chosen, got {self.lr}")
 
-    def peak_lr(self, settings: StackSettings) -> float:
+    def peak_lr(self, settings: ModelSettings) -> float:
         """The peak learning rate for a body of these settings."""
         if self.lr:
             return self.lr

@@ -1,0 +1,74 @@
+"""The settings that every neural model has: what embeddings, heads and initialisation ask for."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from foreword.nn.model import Backbone
+
+
+@dataclass(frozen=True)
+class ModelSettings(ABC):
+    """The settings that every model has; a kind in `models/` adds its own.
+
+    Attributes:
+        d_model: width of the states.
+        layers: number of layers (of the encoder, where there is one).
+        norm: LayerNorm or RMSNorm.
+        norm_eps: added to the variance.
+        bias: whether linear maps and LayerNorms have biases.
+        d_embedding: width of the embeddings, widened to d_model by a linear map (ALBERT); d_model
+            and no map if unsaid.
+        segments: number of segment embeddings (BERT has 2), 0 for none.
+        normalise_embedding: LayerNorm after the embeddings (BERT).
+        dropout: of embeddings and of each part's output.
+        tied: the output layer is the embedding.
+        scale_logits: divide the states by sqrt(d_model) before a tied output layer (T5).
+        init: how weights start; see `foreword.nn.init`.
+        init_std: standard deviation of `bert` and `gpt2` initialisation.
+    """
+
+    d_model: int = 256
+    layers: int = 4
+    norm: Literal["layer", "rms"] = "layer"
+    norm_eps: float = 1e-5
+    bias: bool = True
+    d_embedding: int | None = None
+    segments: int = 0
+    normalise_embedding: bool = False
+    dropout: float = 0.1
+    tied: bool = True
+    scale_logits: bool = False
+    init: Literal["bert", "gpt2", "t5"] = "bert"
+    init_std: float = 0.02
+
+    def __post_init__(self) -> None:
+        for name in ("d_model", "layers"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout: must be in [0, 1), got {self.dropout}")
+        if self.d_embedding is not None and self.d_embedding < 1:
+            raise ValueError(f"d_embedding: must be at least 1, got {self.d_embedding}")
+
+    @abstractmethod
+    def build(self, vocab: int) -> Backbone:
+        """The backbone for a vocabulary of `vocab` ids, its weights not yet initialised."""
+
+    @property
+    def limit(self) -> int | None:
+        """The greatest length it can read, or None."""
+        return None
+
+    @property
+    def carries(self) -> bool:
+        """Whether a row hands something on to the next, so that rows must follow one another."""
+        return False
+
+    @property
+    def embedding_width(self) -> int:
+        """d_embedding, worked out."""
+        return self.d_embedding or self.d_model
