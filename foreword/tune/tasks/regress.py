@@ -105,11 +105,11 @@ class Scale(nn.Module):
 
     def __init__(self, low: float, high: float) -> None:
         super().__init__()
-        self.middle, self.half = (low + high) / 2, (high - low) / 2
+        self.middle, self.reach = (low + high) / 2, (high - low) / 2
 
     def forward(self, x: Tensor) -> Tensor:
         """Of any shape."""
-        return self.middle + self.half * x
+        return self.middle + self.reach * x
 
 
 def _number(example: Labelled) -> float:
