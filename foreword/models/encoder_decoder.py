@@ -17,11 +17,24 @@ class EncoderDecoder(StackSettings):
 
     Attributes:
         decoder_layers: blocks of the decoder; as many as of the encoder if unsaid.
+        tied_stacks: block n of the decoder is block n of the encoder, with an attention to the
+            source of its own (T5's "enc-dec, shared", section 3.2.2).
 
     Reference: Vaswani et al. 2017; Raffel et al. 2020.
     """
 
     decoder_layers: int | None = None
+    tied_stacks: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.decoder_layers is not None and self.decoder_layers < 1:
+            raise ValueError(f"decoder_layers: must be at least 1, got {self.decoder_layers}")
+        if self.tied_stacks and self.decoder_layers not in (None, self.layers):
+            raise ValueError(
+                f"decoder_layers: tied_stacks wants as many as layers, {self.layers}, "
+                f"got {self.decoder_layers}"
+            )
 
     def build(self, vocab: int) -> Backbone:
         """The backbone for a vocabulary of `vocab` ids."""
@@ -39,6 +52,14 @@ class EncoderDecoderBackbone(Backbone):
         self.decoder = Stack(
             settings, settings.decoder_layers or settings.layers, is_causal=True, crosses=True
         )
+        if settings.tied_stacks:
+            self._tie()
+
+    def _tie(self) -> None:
+        """Self-attention, feed-forward and their norms of the decoder become the encoder's."""
+        for mine, theirs in zip(self.decoder.blocks, self.encoder.blocks, strict=True):
+            mine.attention, mine.attention_norm = theirs.attention, theirs.attention_norm
+            mine.feedforward, mine.feedforward_norm = theirs.feedforward, theirs.feedforward_norm
 
     def forward(self, batch: Batch, memory: Any = None) -> Hidden:
         """The decoder's states (batch, length, d_model).

@@ -21,9 +21,9 @@ def initialise(model: Model, seed: int) -> None:
       (Devlin et al. 2019, whose code draws those beyond again).
     - `gpt2`: normal with `init_std`; the layers that write to the residual stream are divided by
       sqrt(2 * layers) (Radford et al. 2019, section 2.3).
-    - `t5`: embeddings 1, an output layer of its own 1; each matrix 1 / sqrt(what enters it), so
+    - `t5`: embeddings 1; each matrix, an output layer of its own too, 1 / sqrt(what enters it), so
       that unscaled attention starts with scores of order 1: the query's is divided by
-      sqrt(d_head) as well (Raffel et al. 2020, their code).
+      sqrt(d_head) as well (Raffel et al. 2020, their code; T5X for the output layer).
     """
     settings = model.backbone.settings
     random = torch.Generator().manual_seed(seed)
@@ -43,10 +43,11 @@ def initialise(model: Model, seed: int) -> None:
                 normal(module.weight, spread(module))
                 if module.bias is not None:
                     module.bias.zero_()
-            elif isinstance(module, nn.Embedding) or (
-                isinstance(module, TokenHead) and not settings.tied
-            ):
+            elif isinstance(module, nn.Embedding):
                 normal(module.weight, 1.0 if settings.init == "t5" else settings.init_std)
+            elif isinstance(module, TokenHead) and not settings.tied:
+                width = module.weight.shape[1]
+                normal(module.weight, width**-0.5 if settings.init == "t5" else settings.init_std)
         for module in model.modules():
             if settings.init == "gpt2" and isinstance(module, Attention | FeedForward):
                 writes = module.output if isinstance(module, Attention) else module.narrow
