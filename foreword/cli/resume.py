@@ -10,9 +10,20 @@ import typer
 
 def resume(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
+    assign: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="optimizer.lr=1e-4, ...; of optimizer.*, and train.clip."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Carry on with a run from its newest whole checkpoint."""
-    from foreword.cli._watching import carry_on
+    """Carry on with a run from its newest whole checkpoint.
 
+    A run that stopped because its loss was no longer finite may go on with a lower learning rate;
+    the recipe is changed, and run.json says so.
+    """
+    from foreword.cli._watching import carry_on
+    from foreword.train.amend import amend
+
+    if assign:
+        amend(run, assign)
     return carry_on(run, as_json=json)

@@ -31,6 +31,15 @@ def test_it_carries_on(stopped: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert printed["last"]["train"]["step"] == 12
 
 
+def test_it_goes_on_with_another_learning_rate(
+    stopped: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["resume", str(stopped), "--set", "model.layers=3"]) == 2
+    assert "for anything else begin a new one" in capsys.readouterr().err
+    assert run(["resume", str(stopped), "--set", "optimizer.lr=1e-7", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["last"]["train"]["lr"] <= 1e-7
+
+
 def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
     stopped: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -222,7 +222,7 @@ def test_an_epoch_shows_every_example_once_in_an_order_of_its_own() -> None:
 def test_the_learning_rate_follows_the_width(opened: Opened, tmp_path: Path) -> None:
     wide = open_run(make_run(tmp_path / "wide", d_model=256), "cpu")
     narrow = opened.recipe.model
-    assert Full().peak_lr(wide.recipe.model) == pytest.approx(1.6e-4)
+    assert Full().peak_lr(wide.recipe.model) == pytest.approx(2.7e-4)
     assert Full().peak_lr(narrow) == 1e-3
     assert Full(lr=2e-5).peak_lr(narrow) == 2e-5
     assert Frozen().peak_lr(narrow) == Frozen().peak_lr(wide.recipe.model) == 1e-3

@@ -12,15 +12,15 @@ from foreword.tune.contracts import Network
 class Full:
     """Body and head, at one learning rate.
 
-    Unsaid, the rate follows the width: 3e-5 * (768 / d_model)^1.5, at most 1e-3. That is the middle
-    of BERT's own choices for BERT-Base (2e-5, 3e-5, 5e-5), about 1.6e-4 for a width of 256 and
-    4.4e-4 for 128, where small models are commonly tuned at 1e-4 to 3e-4 and more. Weights that
-    start as T5's do are larger, and so is their rate, five times.
+    Unsaid, the rate follows the width: 3e-5 * (768 / d_model)^2, at most 1e-3. That is the middle
+    of BERT's own choices for BERT-Base (2e-5, 3e-5, 5e-5), 1.7e-5 for BERT-Large, where 2e-5 is
+    common, and 2.7e-4 for a width of 256, where ELECTRA-Small is tuned at 3e-4. Weights that start
+    as T5's do are larger, and so is their rate, five times.
 
     Attributes:
         lr: peak learning rate; 0 for the rule above.
 
-    Reference: Devlin et al. 2019, section 4.1 and appendix A.3.
+    Reference: Devlin et al. 2019, section 4.1 and appendix A.3; Clark et al. 2020, appendix B.
     """
 
     lr: float = 0.0
@@ -34,7 +34,7 @@ class Full:
         if self.lr:
             return self.lr
         scale = 5.0 if settings.init == "t5" else 1.0
-        return float(f"{min(1e-3, scale * 3e-5 * (768 / settings.d_model) ** 1.5):.2g}")
+        return float(f"{min(1e-3, scale * 3e-5 * (768 / settings.d_model) ** 2):.2g}")
 
     def prepare(self, network: Network) -> None:
         """Everything is trained."""

@@ -1,0 +1,46 @@
+"""Changing what may be changed of a run that has begun: how fast it learns, not what."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from foreword import atomic, config
+from foreword.errors import UserError
+from foreword.train import checkpoint
+from foreword.train.opened import read_recipe, read_state
+from foreword.train.recipe import Recipe
+
+
+def amend(run: Path, assignments: Sequence[str]) -> None:
+    """Lays `optimizer.lr=1e-4` and the like on a run's recipe, for when it carries on.
+
+    The recipe is written anew, and `run.json` notes under `amended` what was set and after which
+    step. The optimizer's state stays as it is in the checkpoint.
+
+    Args:
+        run: the run folder.
+        assignments: each a setting of the optimizer but its kind, or `train.clip`.
+
+    Raises:
+        UserError: the folder is no run, or something else is to be set.
+    """
+    recipe = read_recipe(run)
+    for assignment in assignments:
+        key = assignment.partition("=")[0].strip()
+        part, _, name = key.partition(".")
+        if not (key == "train.clip" or (part == "optimizer" and name not in ("", "kind"))):
+            raise UserError(
+                f"--set {assignment}: a run that has begun takes optimizer.* (but its kind) and "
+                "train.clip; for anything else begin a new one"
+            )
+    changed = config.build(Recipe, config.assign(config.to_table(recipe), assignments))
+    if changed == recipe:
+        return
+    whole = checkpoint.all_in(run)
+    note = {"after": whole[-1].name if whole else None, "set": list(assignments)}
+    provenance = read_state(run)
+    provenance["amended"] = [*provenance.get("amended", []), note]
+    atomic.write_text(run / "run.json", json.dumps(provenance, indent=1) + "\n")
+    atomic.write_text(run / "recipe.toml", changed.dumps())
