@@ -29,7 +29,7 @@ def score(
         str | None, typer.Option(help="What the text answers, for a model that reads a source.")
     ] = None,
     stride: Annotated[
-        int | None, typer.Option(help="Tokens from window to window; half a row if unsaid.")
+        int | None, typer.Option(help="Tokens from window to window; half a window if unsaid.")
     ] = None,
     device: Device = "auto",
     json: Json = False,

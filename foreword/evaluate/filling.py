@@ -11,7 +11,7 @@ from foreword.evaluate.decoding import Start, stops_of, write
 from foreword.evaluate.perplexity import side_by_side
 from foreword.evaluate.sampling import Sampling
 from foreword.evaluate.subject import Subject
-from foreword.types import Array, Example
+from foreword.types import Array
 
 LONGEST = 20  # tokens in one blank, where the model decides how many
 
@@ -79,10 +79,11 @@ def _in_place(
     subject: Subject, ids: Array, where: Array, top: int
 ) -> tuple[tuple[Candidate, ...], ...]:
     tokens = side_by_side([subject.wrap(ids)])
-    weights = np.ones(tokens.ids.shape, dtype=np.float32)
-    example = Example(tokens, tokens, weights, is_aligned=True)
-    states = subject.read(subject.recipe.layout.arrange(example, subject.vocab)).states[0]
-    p = subject.logits(states[where + len(subject.before)]).softmax(-1)  # (blanks, vocab)
+    weights = np.zeros(tokens.ids.shape, dtype=np.float32)
+    weights[0, where + len(subject.before)] = 1.0
+    batch = subject.recipe.layout.arrange(subject.hidden(tokens, tokens, weights), subject.vocab)
+    states = subject.read(batch).states[0, np.flatnonzero(batch.weights)]
+    p = subject.logits(states).softmax(-1)  # (blanks, vocab)
     best = p.topk(min(top, p.shape[1]), dim=-1)
     return tuple(
         tuple(
@@ -99,7 +100,7 @@ def _by_sentinels(subject: Subject, ids: Array, where: Array) -> tuple[tuple[Can
         raise UserError(f"the text has {len(where)} blanks; at most {len(sentinels)} can be filled")
     source = ids.copy()
     source[where] = sentinels[: len(where)]
-    source = np.concatenate([subject.before, source, subject.end])
+    source = subject.source_of(source)
     # A filling ends where the next blank's sentinel or the end of the text would stand.
     stops = np.concatenate([stops_of(subject), sentinels])
     greedy = Sampling(tokens=LONGEST, temperature=0.0)

@@ -13,7 +13,7 @@ from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.evaluate import entropy
 from foreword.evaluate.subject import Subject
-from foreword.train.feed import Feed
+from foreword.train.feed import Feed, predicts_all
 from foreword.train.opened import read_state
 from foreword.train.step import evaluate
 from foreword.types import Batch, Loss
@@ -127,9 +127,8 @@ def _measure(subject: Subject, shards: Shards, bytes_per_token: float, rows: int
     def loss_of(batch: Batch) -> Loss:
         return recipe.objective.loss(model, batch)
 
-    first = next(iter(feed.heldout(1)))
-    predicts_all = first.source is None and float(first.weights.mean()) > 0.9
+    is_all = predicts_all(next(iter(feed.heldout(1))))
     total, weight = evaluate(model, feed.heldout(rows), loss_of, subject.dtype)
     loss = total / max(weight, 1.0)
-    bits = entropy.bits_per_byte(loss, bytes_per_token) if predicts_all else None
+    bits = entropy.bits_per_byte(loss, bytes_per_token) if is_all else None
     return HeldOut(subject.family, loss, int(weight), bits)

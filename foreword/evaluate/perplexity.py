@@ -116,7 +116,11 @@ def _score(subject: Subject, items: Sequence[Item]) -> Array:
     weights = side_by_side([item.is_scored for item in items]).ids.astype(np.float32)
     sources = [item.source for item in items if item.source is not None]
     source = side_by_side(sources) if sources else None
-    example = Example(source, target, weights, is_aligned=subject.fills_in_place)
+    if subject.fills_in_place:
+        assert source is not None
+        example = subject.hidden(source, target, weights)
+    else:
+        example = Example(source, target, weights)
     batch = subject.recipe.layout.arrange(example, subject.vocab)
     scored = token_log_probs(subject, batch)
     assert len(scored) == int(weights.sum()), "a token to be scored is not predicted"

@@ -71,13 +71,14 @@ def score(
     - A model with a source: of each token of `text` as the answer to `source`, its closing token
       included.
 
-    Longer texts than a row are read in windows, see `spans`.
+    Longer texts than a row (and the memory before it, where there is one) are read in windows, see
+    `spans`.
 
     Args:
         subject: the model.
         text: to score.
         source: that it answers.
-        stride: from window to window, in tokens; half a row if unsaid.
+        stride: from window to window, in tokens; half a window if unsaid.
 
     Raises:
         UserError: nothing to score, a missing source, one too many, or a text too long to answer.
@@ -145,8 +146,7 @@ def _plan(subject: Subject, text: str, source: str | None, stride: int | None) -
         return _plan_answer(subject, text, ids, source)
     if source is not None:
         raise UserError(f"{subject.name}: this {subject.family} reads no source; leave it out")
-    width = subject.recipe.packing.length
-    stride = max(1, width // 2) if stride is None else stride
+    stride = max(1, subject.reach // 2) if stride is None else stride
     if subject.fills_in_place:
         return _plan_hidden(subject, text, ids, stride)
     return _plan_causal(subject, text, ids, stride)
@@ -158,12 +158,12 @@ def _plan_causal(subject: Subject, text: str, ids: Array, stride: int) -> Plan:
     unscored = min(len(ids), head - len(subject.opening)) if len(whole) else 0
     # Only the bytes of scored tokens count, else a text would seem cheaper than it is.
     left_out = len(subject.tokenizer.decode(ids[:unscored]).strip().encode()) if unscored else 0
-    cut = spans(len(whole), subject.recipe.packing.length, stride, both_sides=False)
+    cut = spans(len(whole), subject.reach, stride, both_sides=False)
     cut = [span for span in cut if span.stop > max(span.first, head)]
 
     def items() -> Iterator[Item]:
         for span in cut:
-            window = whole[span.start : span.start + subject.recipe.packing.length]
+            window = whole[span.start : span.start + subject.reach]
             yield Item(window, _is_scored(span, len(window), head))
 
     size = len(text.encode()) - left_out
@@ -179,7 +179,7 @@ def _is_scored(span: Span, length: int, head: int) -> Array:
 def _plan_hidden(subject: Subject, text: str, ids: Array, stride: int) -> Plan:
     head, tail = len(subject.before), len(subject.after)
     whole = np.concatenate([subject.before, ids, subject.after])
-    width, mask = subject.recipe.packing.length, subject.vocab.id("[MASK]")
+    width, mask = subject.reach, subject.vocab.id("[MASK]")
     cut = spans(len(whole), width, stride, both_sides=True)
 
     def items() -> Iterator[Item]:
@@ -198,8 +198,7 @@ def _plan_answer(subject: Subject, text: str, ids: Array, source: str | None) ->
             f"{subject.name}: this {subject.family} scores a text as the answer to a source; "
             "give one with --source"
         )
-    read = subject.tokenizer.encode(source, special=True)
-    read = np.concatenate([subject.before, read, subject.end])
+    read = subject.source_of(subject.tokenizer.encode(source, special=True))
     # The answer to a text with sentinels names them.
     answer = subject.tokenizer.encode(text, special=True) if subject.uses_sentinels else ids
     whole = np.concatenate([answer, subject.end])

@@ -27,6 +27,17 @@ from foreword.train.recipe import Recipe
 from foreword.types import Array, Batch, Example, Hidden, Rows, Tokens, Vocab
 
 
+PROBED = 64  # rows that show what sources look like
+
+
+@dataclass(frozen=True)
+class Form:
+    """What some sources look like: the token before them, 0 or 1, and whether they hold blanks."""
+
+    mode: tuple[int, ...]
+    has_sentinels: bool
+
+
 @dataclass(frozen=True)
 class Subject:
     """A model to look at.
@@ -64,10 +75,14 @@ class Subject:
     @cached_property
     def example(self) -> Example:
         """What its objective makes of one row of ordinary tokens."""
-        length = self.recipe.packing.length
-        ids = np.resize(np.flatnonzero(~self.vocab.is_special), (1, length)).astype(np.int64)
-        places = np.arange(length)[None]
-        rows = Rows(ids, np.zeros_like(ids), places, np.zeros(1, dtype=np.int64))
+        return self._probe(1)
+
+    def _probe(self, count: int) -> Example:
+        """What its objective makes of so many rows of ordinary tokens."""
+        shape = (count, self.recipe.packing.length)
+        ids = np.resize(np.flatnonzero(~self.vocab.is_special), shape).astype(np.int64)
+        places = np.broadcast_to(np.arange(shape[1]), shape)
+        rows = Rows(ids, np.zeros_like(ids), places, np.arange(count, dtype=np.int64))
         return self.recipe.objective.corrupt(rows, RowRng(0, rows.numbers), self.vocab)
 
     @property
@@ -85,21 +100,59 @@ class Subject:
         """It reads a source and writes a target."""
         return not self.fills_in_place and not self.continues
 
+    @cached_property
+    def forms(self) -> tuple[Form, ...]:
+        """What its sources look like, those that hide least first; none where it has no source."""
+        source = self._probe(PROBED).source if self.answers else None
+        if source is None:
+            return ()
+        is_there = source.documents >= 0
+        found: dict[Form, None] = {}
+        for row in np.argsort(-is_there.sum(1), kind="stable"):
+            ids = source.ids[row, is_there[row]]
+            mode = ids[: int(self.vocab.is_special[ids[0]])]  # the text itself begins with a word
+            has_sentinels = bool(np.isin(ids[len(mode) :], self.vocab.sentinels).any())
+            found[Form(tuple(mode.tolist()), has_sentinels)] = None
+        return tuple(found)
+
     @property
     def uses_sentinels(self) -> bool:
-        """Its sources hold sentinels for what is missing, and its targets say what that is."""
-        source = self.example.source
-        return (
-            self.answers
-            and source is not None
-            and bool(np.isin(source.ids, self.vocab.sentinels).any())
-        )
+        """Its sources may hold sentinels for what is missing, and targets say what that is."""
+        return any(form.has_sentinels for form in self.forms)
+
+    @property
+    def reads_plain(self) -> bool:
+        """Its sources may be text without sentinels, which its targets go on with or mend."""
+        return any(not form.has_sentinels for form in self.forms)
+
+    def source_of(self, ids: Array) -> Array:
+        """`ids` as a source of its training, with mode token and end; its own mode is kept."""
+        mode = ids[: int(any(ids[:1].tolist() == list(form.mode) for form in self.forms))]
+        text = ids[len(mode) :]
+        if not len(mode):
+            has_sentinels = bool(np.isin(text, self.vocab.sentinels).any())
+            fitting = [form for form in self.forms if form.has_sentinels == has_sentinels]
+            mode = np.asarray([*fitting, *self.forms][0].mode, dtype=np.int64)
+        return np.concatenate([mode, self.before, text, self.end])
 
     @property
     def family(self) -> str:
         """One phrase for people."""
         layout = kinds.name_of(self.recipe.layout).replace("_", "-")
         return f"{layout} model (objective {kinds.name_of(self.recipe.objective)})"
+
+    def hidden(self, source: Tokens, target: Tokens, weights: Array) -> Example:
+        """What a model that predicts in place is asked: the tokens with weight, hidden, all at once.
+
+        Args:
+            source: what it reads.
+            target: what is right, of the same shape.
+            weights: 1 where it is asked, (batch, length) float32.
+        """
+        order = None
+        if self.example.order is not None:  # the context first, and then all that is asked
+            order = np.where(weights > 0, 0, -1)
+        return Example(source, target, weights, is_aligned=True, order=order)
 
     def require_token_head(self) -> None:
         """Makes sure that it predicts tokens at all.
@@ -121,6 +174,12 @@ class Subject:
     def limit(self) -> int | None:
         """The most tokens its positions allow, or None."""
         return self.recipe.model.limit
+
+    @property
+    def reach(self) -> int:
+        """The most tokens that it saw at once in training: a row and what it looks back at."""
+        memory: int = getattr(self.recipe.model, "memory", 0)
+        return self.recipe.packing.length + memory
 
     @cached_property
     def before(self) -> Array:
@@ -204,12 +263,12 @@ class Subject:
         """
         if not (texts.documents[:, :1] == 0).all():
             raise UserError("a text is empty; there is nothing to encode")
-        example = Example(texts, texts, np.ones(texts.ids.shape, dtype=np.float32), True)
-        if self.continues:
-            example = replace(example, source=None, is_aligned=False)
-        if self.answers:
-            example = replace(example, is_aligned=False)
-        batch = self.recipe.layout.arrange(example, self.vocab)
+        if self.fills_in_place:  # with nothing hidden, and so no second stream
+            example = self.hidden(texts, texts, np.zeros(texts.ids.shape, dtype=np.float32))
+        else:
+            ones = np.ones(texts.ids.shape, dtype=np.float32)
+            example = Example(None if self.continues else texts, texts, ones)
+        batch = replace(self.recipe.layout.arrange(example, self.vocab), queries=None)
         if batch.source is not None:
             return self._encode_source(batch.source)
         # A decoder with a source arranges source and target in one row; the source comes first.

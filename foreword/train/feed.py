@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from foreword.data.rng import RowRng
 from foreword.data.shards import Shards
-from foreword.train.contracts import Packed
+from foreword.train.contracts import Objective, Packed
 from foreword.train.recipe import Recipe
 from foreword.types import Array, Batch, Vocab
 
@@ -58,7 +58,8 @@ class Feed:
         size = self.recipe.rows_per_step
         numbers = np.arange(step * size, (step + 1) * size)
         pieces = np.array_split(numbers, -(-size // self.micro_batch))
-        return [self.batch(piece, self.recipe.train.seed) for piece in pieces]
+        batches = [self.batch(piece, self.recipe.train.seed) for piece in pieces]
+        return counted(self.recipe.objective, batches)
 
     def batch(self, numbers: Array, seed: int) -> Batch:
         """The batch of the rows with these places in the order of training."""
@@ -101,8 +102,29 @@ class Feed:
     def heldout(self, limit: int) -> Iterator[Batch]:
         """The first `limit` rows, the same ones with the same corruption every time."""
         rows = min(limit, self.packed.rows_per_epoch)
-        for start in range(0, rows, self.micro_batch):
-            yield self.batch(np.arange(start, min(start + self.micro_batch, rows)), HELDOUT_SEED)
+        starts = range(0, rows, self.micro_batch)
+        pieces = [np.arange(start, min(start + self.micro_batch, rows)) for start in starts]
+        # A sum of means wants its counts first, and the batches are too many to be kept.
+        counts = count_all(self.recipe.objective, (self.batch(p, HELDOUT_SEED) for p in pieces))
+        for piece in pieces:
+            yield replace(self.batch(piece, HELDOUT_SEED), counts=counts)
+
+
+def counted(objective: Objective, batches: Sequence[Batch]) -> list[Batch]:
+    """The micro-batches of a step, each with the counts of all of them (`Batch.counts`)."""
+    counts = count_all(objective, batches)
+    return [replace(batch, counts=counts) for batch in batches]
+
+
+def count_all(objective: Objective, batches: Iterable[Batch]) -> Array | None:
+    """The predictions of each term in all batches, (terms,) float32; None without terms."""
+    counts = getattr(objective, "counts", None)
+    return None if counts is None else np.sum([counts(batch) for batch in batches], axis=0)
+
+
+def predicts_all(batch: Batch) -> bool:
+    """Whether every token of the text is predicted, but for a few at the ends of rows."""
+    return batch.source is None and float(batch.weights.sum()) > 0.9 * batch.ids.size
 
 
 def count_tokens(batch: Batch) -> int:

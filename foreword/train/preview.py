@@ -65,14 +65,14 @@ def preview(feed: Feed, tokenizer: Tokenizer, rows: int, tokens: int) -> list[Sh
     packed = feed.packed.rows(numbers)
     example = recipe.objective.corrupt(packed, RowRng(recipe.train.seed, numbers), vocab)
     batch = recipe.layout.arrange(example, vocab)
-    in_place = example.is_aligned
+    in_place = example.is_aligned and example.order is None
     return [_row(batch, n, tokens, tokenizer, in_place=in_place) for n in range(len(numbers))]
 
 
 def _row(batch: Batch, n: int, tokens: int, tokenizer: Tokenizer, *, in_place: bool) -> Shown:
     vocab = tokenizer.vocab
     ids = batch.ids[n, :tokens]
-    targets, is_scored = batch.targets[n, :tokens], batch.weights[n, :tokens] > 0
+    targets, is_scored = (side[n, :tokens] for side in _in_place(batch))
     marks = _marks(ids, vocab)
     if in_place:
         hidden = np.where(ids == targets, "kept", "random")
@@ -90,6 +90,16 @@ def _row(batch: Batch, n: int, tokens: int, tokenizer: Tokenizer, *, in_place: b
             for piece in _pieces(tokenizer, targets, wanted)
         ),
     )
+
+
+def _in_place(batch: Batch) -> tuple[Array, Array]:
+    """Targets and whether they count, both (batch, length), of a second stream too."""
+    if batch.queries is None:
+        return batch.targets, batch.weights > 0
+    targets, is_scored = batch.ids.copy(), np.zeros(batch.ids.shape, dtype=bool)
+    np.put_along_axis(targets, batch.queries.at, batch.targets, axis=1)
+    np.put_along_axis(is_scored, batch.queries.at, batch.weights > 0, axis=1)
+    return targets, is_scored
 
 
 def _marks(ids: Array, vocab: Vocab, plain: str = "plain") -> Array:

@@ -13,7 +13,7 @@ from foreword.data.reading import ReadSettings
 from foreword.errors import UserError
 from foreword.kinds import part
 from foreword.nn.model import Model
-from foreword.nn.stack import StackSettings
+from foreword.nn.settings import ModelSettings
 from foreword.train.contracts import Layout, Objective, OptimizerSettings, Packing, Schedule
 from foreword.types import Vocab
 
@@ -103,7 +103,7 @@ class Recipe:
         train: budget, batch, precision.
     """
 
-    model: StackSettings = part("models")
+    model: ModelSettings = part("models")
     objective: Objective = part("objectives")
     layout: Layout = part("layouts")
     description: str = ""
@@ -120,7 +120,8 @@ class Recipe:
     def __post_init__(self) -> None:
         limit, length = self.model.limit, self.packing.length
         if limit is not None and length > limit:
-            where = "position" if self.model.position.limit == limit else "mixing"
+            position = getattr(self.model, "position", None)
+            where = "position" if position is not None and position.limit == limit else "mixing"
             raise UserError(
                 f"packing.length: rows of {length} tokens, but model.{where} has {limit} places; "
                 f"set model.{where}.length={length}"
@@ -130,6 +131,12 @@ class Recipe:
             raise UserError(
                 "packing.kind: this model looks back at the row before, so rows must follow one "
                 "another; use 'stream'"
+            )
+        if getattr(self.layout, "is_two_streams", False) != getattr(
+            self.model, "two_streams", False
+        ):
+            raise UserError(
+                "layout.kind: 'two_streams' and a model with model.two_streams=true go together"
             )
 
     def build(self, vocab: Vocab) -> Model:

@@ -25,7 +25,7 @@ from foreword.nn.model import Model
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log
 from foreword.train.device import choose_device, choose_precision, describe
-from foreword.train.feed import Feed
+from foreword.train.feed import Feed, predicts_all
 from foreword.train.loop import Loop, Watcher
 from foreword.train.opened import read_recipe
 from foreword.train.origin import origin
@@ -297,9 +297,8 @@ def _bytes_per_token(ready: Ready, prepared: Prepared) -> float | None:
     """For bits per byte, where every token of the text is predicted; else None."""
     if ready.heldout is None:
         return None
-    batch = next(iter(ready.heldout.heldout(1)))
-    predicts_all = batch.source is None and float(batch.weights.mean()) > 0.9
-    return prepared.heldout_bytes_per_token if predicts_all else None
+    is_all = predicts_all(next(iter(ready.heldout.heldout(1))))
+    return prepared.heldout_bytes_per_token if is_all else None
 
 
 def _require_same_text(run: Path, prepared: Prepared) -> None:

@@ -101,7 +101,7 @@ def evaluate(
 ) -> tuple[float, float]:
     """The sum in nats and the number of predictions, in evaluation mode and without gradients.
 
-    Each batch gets what the one before it carried over, where it has as many rows.
+    Each batch gets what the one before it carried over; the last may have fewer lanes.
     """
     device = next(model.parameters()).device
     was_training = model.training
@@ -110,8 +110,8 @@ def evaluate(
     carried: Carried = None
     with torch.inference_mode():
         for batch in batches:
-            if carried is not None and len(carried[0]) == len(batch.ids):
-                batch = replace(batch, carried=carried)
+            if carried is not None:
+                batch = replace(batch, carried=tuple(c[: len(batch.ids)] for c in carried))
             with autocast(device, dtype):
                 loss = loss_of(batch.to(device))
             carried = loss.carried

@@ -171,7 +171,7 @@ def llama(theirs: Theirs, layers: int) -> dict[str, Tensor]:
 
 
 def xlnet(theirs: Theirs, layers: int, heads: int) -> dict[str, Tensor]:
-    """`XLNetLMHeadModel`: maps are (d_model, heads, d_head), the output's too; norms behind sums."""
+    """`XLNetLMHeadModel`: maps are (d_model, heads, d_head), the output's too."""
 
     def flat(name: str) -> Tensor:
         return theirs(name).flatten(1)  # (d_model, heads * d_head)

@@ -24,6 +24,13 @@ FAMILIES = {
     "span_decoder": ("transformer", "span_corruption", "decoder"),
     "prefix": ("transformer", "span_corruption", "prefix"),
     "encoder_decoder": ("encoder_decoder", "span_corruption", "encoder_decoder"),
+    "transformer_xl": ("transformer", "causal", "decoder"),
+    "xlnet": ("transformer", "permutation", "two_streams"),
+}
+# Those that look back at the row before.
+MEMORIES: dict[str, dict[str, Any]] = {
+    "transformer_xl": {"memory": 24, "position": {"kind": "relative"}},
+    "xlnet": {"memory": 12, "position": {"kind": "relative"}, "two_streams": True},
 }
 AROUND = {"masked": {"before": "[CLS]", "after": "[SEP]"}}
 
@@ -42,7 +49,9 @@ def table(family: str = "decoder", **train: Any) -> dict[str, Any]:
     """A tiny recipe as a table, with dropout."""
     model, objective, layout = FAMILIES[family]
     causal = {"is_causal": layout == "decoder"} if model == "transformer" else {}
-    around = AROUND.get(objective, {"after": "</s>"})
+    packing = {"kind": "documents", "length": 16, **AROUND.get(objective, {"after": "</s>"})}
+    if family in MEMORIES:
+        packing["kind"] = "stream"
     return {
         "model": {
             "kind": model,
@@ -53,10 +62,11 @@ def table(family: str = "decoder", **train: Any) -> dict[str, Any]:
             "attention_dropout": 0.1,
             "position": {"kind": "rotary"},
             **causal,
+            **MEMORIES.get(family, {}),
         },
         "objective": {"kind": objective},
         "layout": {"kind": layout},
-        "packing": {"kind": "documents", "length": 16, **around},
+        "packing": packing,
         "tokenizer": {"kind": "word", "min_count": 1},
         "read": {"documents": "line"},
         "prepare": {"heldout": 0.1},

@@ -26,12 +26,16 @@ def commands() -> Iterator[Commands]:
     found.close()
 
 
+def pretraining(family: str, text: Path, folder: Path) -> list[str]:
+    """Pretraining of some 40 steps, without its --out."""
+    file = folder / "recipe.toml"
+    file.write_text(runs.recipe(family, steps=40, checkpoints=8, keep=3).dumps())
+    return ["pretrain", str(file), "--data", str(text)]
+
+
 @pytest.fixture
 def words(text: Path, tmp_path: Path) -> list[str]:
-    """Pretraining of some 40 steps, without its --out."""
-    file = tmp_path / "recipe.toml"
-    file.write_text(runs.recipe("encoder", steps=40, checkpoints=8, keep=3).dumps())
-    return ["pretrain", str(file), "--data", str(text)]
+    return pretraining("encoder", text, tmp_path)
 
 
 def test_killed_at_any_moment(words: list[str], commands: Commands, tmp_path: Path) -> None:
@@ -65,6 +69,22 @@ def test_killed_at_any_moment(words: list[str], commands: Commands, tmp_path: Pa
     assert runs.last_bytes(run) == runs.last_bytes(whole)
     assert runs.logged(run, "train") == runs.logged(whole, "train")
     assert [path.name for path in run.rglob(".*")] == [".lock"]  # of the shards
+
+
+def test_killed_with_a_memory(commands: Commands, text: Path, tmp_path: Path) -> None:
+    """What rows hand on to the next is in the checkpoints too."""
+    words = pretraining("transformer_xl", text, tmp_path)
+    said, run, whole = tmp_path / "said", tmp_path / "run", tmp_path / "whole"
+    assert commands.run([*words, "--out", str(whole)], said) == 0
+    process = commands.start([*words, "--out", str(run)], said)
+    wait_until((run / "checkpoints" / checkpoint.name_of(15)).exists)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
+    assert commands.wait() in (0, -signal.SIGKILL), said.read_text()
+    assert commands.run(["resume", str(run)], said) == 0, said.read_text()
+    assert "carried.safetensors" in runs.last_bytes(whole)
+    assert runs.last_bytes(run) == runs.last_bytes(whole)
+    assert runs.logged(run, "train") == runs.logged(whole, "train")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
+import torch
 
 from foreword.errors import UserError
 from foreword.train import checkpoint, log
@@ -43,6 +44,23 @@ def test_dropout_matters_to_that(text: Path, tmp_path: Path) -> None:
         runs.carry_on(run)
         results.append(runs.last_bytes(run)["weights.safetensors"])
     assert results[0] != results[1]
+
+
+def test_memory_matters_to_that(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A resumed run that forgot what rows had handed on would end elsewhere."""
+    run = runs.begin(runs.recipe("transformer_xl"), text, tmp_path / "run")
+    runs.die_at(run, 5)
+    forgetful = tmp_path / "forgetful"
+    shutil.copytree(run, forgetful)
+    carried = checkpoint.load_carried(checkpoint.all_in(run)[-1], torch.device("cpu"))
+    shapes = [[tuple(states.shape) for states in one or ()] for one in carried]
+    assert shapes == [[(2, 24, 16)] * 2] * 2  # of two micro-batches, what entered two layers
+    assert runs.carry_on(run)
+    monkeypatch.setattr(checkpoint, "load_carried", lambda folder, device: ())
+    assert runs.carry_on(forgetful)
+    assert runs.last_bytes(run) != runs.last_bytes(forgetful)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
