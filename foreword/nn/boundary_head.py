@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from foreword.nn.cross_entropy import cross_entropy
 from foreword.nn.heads import TokenHead
 from foreword.nn.norm import build_norm
-from foreword.nn.stack import StackSettings
+from foreword.nn.settings import ModelSettings
 from foreword.types import Batch, Hidden
 
 
@@ -26,7 +26,7 @@ class BoundaryHead(nn.Module):
     Reference: Joshi et al. 2020, section 3.2.
     """
 
-    def __init__(self, settings: StackSettings, width: int, places: int, d_place: int) -> None:
+    def __init__(self, settings: ModelSettings, width: int, places: int, d_place: int) -> None:
         super().__init__()
         self.place = nn.Embedding(places, d_place)
 

@@ -110,10 +110,9 @@ class SpanMasked:
         """
         text = _Text.of(rows, vocab)
         start = np.full(rows.ids.shape, -1, dtype=np.int64)
+        column = np.arange(rows.ids.shape[1])
         left = quota(text.candidates, self.rate)  # (batch,): tokens still wanted
-        most = np.full(
-            len(left), self.longest, dtype=np.int64
-        )  # (batch,): longer ones have no room any more
+        most = np.full(len(left), self.longest, dtype=np.int64)  # longer ones have no room
         while (left > 0).any():
             draws = rng.uniform(2)
             words = self.lengths(draws[:, 0], np.maximum(most, 1))
@@ -125,7 +124,6 @@ class SpanMasked:
             most = np.where((left > 0) & (room == 0), words - 1, most)
             end = text.cut(at, np.take_along_axis(ends, at[:, None], axis=1)[:, 0], left)
             takes = (left > 0) & (room > 0)
-            column = np.arange(start.shape[1])
             inside = takes[:, None] & (column >= at[:, None]) & (column < end[:, None])
             start = np.where(inside, at[:, None], start)
             left = np.where(most < 1, 0, left - np.where(takes, end - at, 0))
