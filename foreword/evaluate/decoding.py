@@ -75,9 +75,9 @@ def generate(
     """Texts that begin with, or answer, each prompt; `samples` for each, prompt by prompt.
 
     A causal model goes on from the prompt. A model with a source reads the prompt as its source;
-    where its sources hold sentinels and the prompt has none, one is put at the end, so that it
-    writes how the text goes on. Special tokens other than an end are never written. What a prompt
-    gives does not depend on the prompts beside it.
+    where all its sources hold sentinels and the prompt has none, one is put at the end, so that it
+    writes how the text goes on; a mode token goes before it as in training. Special tokens other
+    than an end are never written. What a prompt gives does not depend on the prompts beside it.
 
     Raises:
         UserError: the model fills blanks, or a prompt is empty or too long.
@@ -88,7 +88,7 @@ def generate(
             f"{subject.name}: this {subject.family} does not write; it fills blanks: "
             'foreword fill RUN "The [MASK] sat on the mat."'
         )
-    starts = [_start(subject, prompt) for prompt in prompts]
+    starts = [start_of(subject, prompt) for prompt in prompts]
     wanted = [replace(start, number=n) for start in starts for n in range(samples)]
     written = write(subject, wanted, sampling, stops_of(subject))
     return [
@@ -102,7 +102,12 @@ def generate(
     ]
 
 
-def _start(subject: Subject, prompt: str) -> Start:
+def start_of(subject: Subject, prompt: str) -> Start:
+    """Where the text for a prompt begins, see `generate`.
+
+    Raises:
+        UserError: the prompt is empty, and the model reads a source.
+    """
     ids = subject.tokenizer.encode(prompt, special=True)
     if subject.continues:
         target = np.concatenate([subject.opening, ids])
@@ -110,10 +115,10 @@ def _start(subject: Subject, prompt: str) -> Start:
         return Start(None, target if len(target) else subject.after)
     if not len(ids):
         raise UserError("the prompt is empty, and this model answers a source; give some text")
-    if not subject.uses_sentinels or np.isin(ids, subject.vocab.sentinels).any():
-        return Start(np.concatenate([subject.before, ids, subject.end]), ids[:0])
+    if subject.reads_plain or np.isin(ids, subject.vocab.sentinels).any():
+        return Start(subject.source_of(ids), ids[:0])
     sentinel = subject.vocab.sentinels[:1]
-    return Start(np.concatenate([subject.before, ids, sentinel, subject.end]), sentinel)
+    return Start(subject.source_of(np.concatenate([ids, sentinel])), sentinel)
 
 
 def stops_of(subject: Subject) -> Array:

@@ -26,7 +26,6 @@ from foreword.train.opened import Opened
 from foreword.train.recipe import Recipe
 from foreword.types import Array, Batch, Example, Hidden, Rows, Tokens, Vocab
 
-
 PROBED = 64  # rows that show what sources look like
 
 
@@ -142,7 +141,7 @@ class Subject:
         return f"{layout} model (objective {kinds.name_of(self.recipe.objective)})"
 
     def hidden(self, source: Tokens, target: Tokens, weights: Array) -> Example:
-        """What a model that predicts in place is asked: the tokens with weight, hidden, all at once.
+        """What a model that predicts in place is asked: all tokens with weight at once.
 
         Args:
             source: what it reads.

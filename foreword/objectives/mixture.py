@@ -74,6 +74,11 @@ class Mixture(SourceTarget):
         if self.shares and min(self.shares) <= 0:
             raise ValueError(f"shares: must be positive, got {min(self.shares)}")
 
+    @property
+    def end(self) -> str:
+        """What closes inputs and targets, by the first objective."""
+        return str(getattr(self.objectives[0], "end", ""))
+
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Each row as its objective makes it.
 

@@ -32,6 +32,9 @@ FAMILIES = {
     "prefix": ("transformer", "span_corruption", "prefix"),
     "span_decoder": ("transformer", "span_corruption", "decoder"),
     "encoder_decoder": ("encoder_decoder", "span_corruption", "encoder_decoder"),
+    "goes_on": ("encoder_decoder", "prefix", "encoder_decoder"),
+    "deshuffles": ("transformer", "deshuffle", "prefix"),
+    "mixture": ("encoder_decoder", "mixture", "encoder_decoder"),
 }
 
 

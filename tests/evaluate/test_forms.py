@@ -1,0 +1,73 @@
+"""How prompts, blanks and sources are put to models of each objective with a source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from foreword.errors import UserError
+from foreword.evaluate.decoding import generate, start_of
+from foreword.evaluate.filling import fill
+from foreword.evaluate.sampling import GREEDY
+from foreword.evaluate.scoring import score
+from foreword.evaluate.subject import Subject
+
+Make = Callable[..., Subject]
+
+
+def shown(subject: Subject, prompt: str) -> tuple[list[str], list[str]]:
+    """Source and beginning of the target that a prompt becomes."""
+    start = start_of(subject, prompt)
+    assert start.source is not None
+    name = subject.tokenizer.token
+    return [name(int(i)) for i in start.source], [name(int(i)) for i in start.target]
+
+
+@pytest.mark.parametrize(
+    ("family", "source", "target"),
+    [
+        ("encoder_decoder", ["<s>", "The", "cat", "<extra_id_0>", "</s>"], ["<extra_id_0>"]),
+        ("goes_on", ["<s>", "The", "cat", "</s>"], []),
+        ("deshuffles", ["<s>", "The", "cat", "</s>"], []),
+        ("mixture", ["<extra_id_97>", "<s>", "The", "cat", "</s>"], []),
+    ],
+)
+def test_a_prompt_is_put_as_in_training(
+    make_subject: Make, family: str, source: list[str], target: list[str]
+) -> None:
+    subject = make_subject(family)
+    assert shown(subject, "The cat") == (source, target)
+    assert generate(subject, ["The cat"], GREEDY)[0].tokens >= 0
+
+
+def test_a_mixture_is_asked_in_the_mode_that_fits(make_subject: Make) -> None:
+    subject = make_subject("mixture", length=64)
+    blank = ["<extra_id_99>", "<s>", "The", "<extra_id_0>", "sat", "</s>"]
+    assert shown(subject, "The <extra_id_0> sat") == (blank, [])
+    mine = ["<extra_id_98>", "<s>", "The", "cat", "</s>"]
+    assert shown(subject, "<extra_id_98> The cat") == (mine, [])
+    assert subject.uses_sentinels
+    assert subject.reads_plain
+    assert len(fill(subject, "The [MASK] sat.").blanks) == 1
+
+
+@pytest.mark.parametrize("family", ["goes_on", "deshuffles"])
+def test_without_sentinels_there_are_no_blanks(make_subject: Make, family: str) -> None:
+    subject = make_subject(family)
+    assert not subject.uses_sentinels
+    with pytest.raises(UserError, match="has no blanks to fill; it answers a source"):
+        fill(subject, "The [MASK] sat.")
+
+
+@pytest.mark.parametrize("family", ["goes_on", "deshuffles", "mixture"])
+def test_a_text_is_scored_as_the_answer_to_its_source(make_subject: Make, family: str) -> None:
+    subject = make_subject(family)
+    found = score(subject, "sat on the mat", source="The cat")
+    assert found.tokens == ("sat", "on", "the", "mat", "</s>")
+    assert (found.log_probs < 0).all()
+    other = score(subject, "sat on the mat", source="A bird")
+    assert not np.allclose(found.log_probs, other.log_probs)
+    with pytest.raises(UserError, match="give one with --source"):
+        score(subject, "sat on the mat")
