@@ -186,6 +186,8 @@ class Comparison:
                 clock.took(number, self.seconds(piece) or 0.0)
             if not was_done:
                 each()
+                if piece.task is None:
+                    _forget()
         return True
 
     def run_of(self, cell: Cell, seed: int) -> Path | None:
@@ -286,12 +288,15 @@ class Comparison:
             text = f"{type(error).__name__}: {line}" if is_fault else line
             self.failures.append(Failure(piece, text, is_fault))
             self.look.note(f"{piece}: failed: {text}")
-        finally:
-            gc.collect()
-            if "torch._dynamo" in sys.modules:  # or the cells would share one cache of few places
-                torch.compiler.reset()
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
+
+
+def _forget() -> None:
+    """Gives back what the model before has left in memory."""
+    gc.collect()
+    if "torch._dynamo" in sys.modules:  # or all models would share one cache of few places
+        torch.compiler.reset()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 class _Progress:

@@ -1,0 +1,151 @@
+"""Means, intervals, tables and pictures of what was measured."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from foreword.cli.main import run
+from foreword.compare.clock import Clock
+from foreword.compare.interval import interval
+from foreword.compare.results import gather
+from foreword.compare.tables import Table, notes, tables
+from tests.compare import grids
+
+VALUES = [0.61, 0.58, 0.66, 0.6]
+
+
+def test_the_interval_is_scipys() -> None:
+    found = interval(VALUES)
+    low, high = stats.t.interval(0.95, 3, np.mean(VALUES), stats.sem(VALUES))
+    assert found.mean - found.half == pytest.approx(low)
+    assert found.mean + found.half == pytest.approx(high)
+    assert str(found) == "0.613 ± 0.054"
+
+
+def test_one_value_has_no_interval() -> None:
+    assert math.isnan(interval([0.5]).half)
+    assert str(interval([0.5])) == "0.500"
+
+
+def test_the_interval_holds_the_mean_as_often_as_it_says() -> None:
+    samples = np.random.default_rng(1).normal(3.0, 2.0, (2000, 3))
+    held = [abs(found.mean - 3.0) <= found.half for found in map(interval, samples)]
+    assert np.mean(held) == pytest.approx(0.95, abs=0.015)
+
+
+def test_time_left_is_that_of_pieces_like_it() -> None:
+    clock = Clock(["train", "tune", "train", "tune"])
+    assert clock.left(0, 0.0, 0.0) == (0.0, False)
+    assert clock.left(0, 0.25, 10.0) == (30.0 + 40.0, False)
+    clock.took(0, 40.0)
+    clock.took(1, 5.0)
+    assert clock.left(2, 0.0, 0.0) == (45.0, True)
+    assert clock.left(2, 0.5, 30.0) == (35.0, True)
+
+
+def test_scores_are_the_last_epochs(folder: Path, out: Path) -> None:
+    comparison = grids.compare(folder, out)
+    results = gather(comparison)
+    (task,) = comparison.grid.tasks
+    file = out / "runs" / "masked-1" / "evaluations" / "tune-classify-reviews.json"
+    document = json.loads(file.read_text(encoding="utf-8"))
+    found = results.of_task("masked", task, "pretrained")
+    assert found is not None
+    assert found.mean == pytest.approx(document["rows"][0]["matthews"])
+    error = document["rows"][0]["matthews_std"] / math.sqrt(2)
+    assert found.half == pytest.approx(error * stats.t.ppf(0.975, 1))
+    guess = results.of_task("", task, "majority class")
+    assert guess is not None
+    assert guess.mean == pytest.approx(0.0)
+
+
+def test_several_seeds_of_pretraining_are_what_is_varied(folder: Path, out: Path) -> None:
+    comparison = grids.compare(folder, out, seeds=2)
+    results = gather(comparison)
+    (task,) = comparison.grid.tasks
+    means = [
+        np.mean(
+            [s.scores["matthews"] for s in results.scores if s.seed == n and s.cell == "decoder"]
+        )
+        for n in (1, 2)
+    ]
+    found = results.of_task("decoder", task, "pretrained")
+    assert found is not None
+    assert found.count == 2
+    assert found.mean == pytest.approx(np.mean(means))
+    losses = [run.heldout_loss for run in results.runs if run.cell == "decoder"]
+    assert len(set(losses)) == 2
+    assert any("over 2 seeds of pretraining" in note for note in notes(results))
+
+
+def test_what_is_written(folder: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", grids.write_grid(folder), "--out", str(out)]
+    assert run([*words, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document == json.loads((out / "results.json").read_text(encoding="utf-8"))
+    assert [cell["cell"] for cell in document["cells"]] == ["masked", "decoder"]
+    assert document["metrics"] == {"Reviews": "matthews"}
+    assert document["failures"] == []
+    facts = document["runs"][0]
+    assert facts["steps"] == 3
+    assert facts["tokens"] == 3 * 4 * 16
+    assert facts["parameters"] * 4 <= facts["bytes"] < facts["parameters"] * 4 + 10_000
+    assert [point[0] for point in facts["curve"]] == sorted(point[0] for point in facts["curve"])
+    assert facts["samples"]
+    with (out / "results.csv").open(encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    scores = [line for line in lines if line["task"] == "Reviews" and line["cell"]]
+    assert len(scores) == 2 * 2 * 2 * 3  # cells, starts, seeds, metrics
+    assert (out / "plot.png").read_bytes().startswith(b"\x89PNG")
+    text = (out / "table.md").read_text(encoding="utf-8")
+    assert "| cell | Reviews, matthews | from scratch |" in text
+    assert "between objectives they do not compare" in text
+    assert "the first 16 rows" in text
+    assert "±" in text
+    assert run(words) == 0
+    assert "Fine-tuning" in capsys.readouterr().out
+
+
+def test_without_tasks_there_is_a_ladder(folder: Path, out: Path) -> None:
+    results = gather(grids.compare(folder, out, tasks=[]))
+    assert [table.title for table in tables(results)] == ["Pretraining", "What they say"]
+    assert {"parameters", "on disk", "tokens/s"} <= set(tables(results)[0].columns)
+
+
+def test_a_failure_is_in_the_table_and_in_the_exit_status(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = {"label": "long", "recipe": "encoder.toml", "set": {"packing": {"length": 100_000}}}
+    words = ["compare", grids.write_grid(folder, cells=[long, grids.CAUSAL], tasks=[])]
+    assert run([*words, "--out", str(tmp_path / "out")]) == 2
+    assert "Failed: long, seed 1: pretraining: " in capsys.readouterr().err
+    text = (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
+    assert "Failed: long, seed 1: pretraining: " in text
+    assert "1 of 2 pieces are not done" in text
+    assert "| decoder | decoder |" in text
+
+
+def test_a_dry_run_trains_nothing(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["compare", grids.write_grid(folder, seeds=2), "--out", str(tmp_path / "out")]
+    assert run([*words, "--dry-run", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    first, second = document["cells"]
+    assert (first["cell"], second["cell"]) == ("masked", "decoder")
+    assert first["tokens"] == second["tokens"] == 3 * 4 * 16
+    assert first["flops_per_token"] > 0
+    each = [2 * c["pretraining_seconds"] + c["tuning_seconds"] for c in document["cells"]]
+    assert document["seconds"] == pytest.approx(sum(each))
+    assert not (tmp_path / "out" / "runs").exists()
+
+
+def test_bars_in_texts_are_no_columns() -> None:
+    assert "a\\|b" in Table("x", ("y",), (("a|b",),)).markdown()

@@ -1,0 +1,210 @@
+"""Nothing is done twice, nothing stale is used, and what fails does not stop the rest."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foreword import config
+from foreword.compare.grid import Grid, load_grid
+from foreword.compare.results import gather
+from foreword.compare.run import Comparison
+from foreword.errors import UserError
+from foreword.train.opened import is_finished, read_recipe
+from foreword.train.run import carry_on
+from tests.compare import grids
+from tests.compare.grids import CAUSAL, MASKED, TASK, Quiet
+from tests.train import runs
+
+ALL = [
+    "masked, seed 1: pretraining",
+    "masked, seed 1: Reviews",
+    "masked, seed 1: Reviews from scratch",
+    "decoder, seed 1: pretraining",
+    "decoder, seed 1: Reviews",
+    "decoder, seed 1: Reviews from scratch",
+]
+
+
+def begun(folder: Path, out: Path, **more: Any) -> list[str]:
+    """What is done anew."""
+    look = Quiet()
+    comparison = grids.compare(folder, out, look, **more)
+    assert comparison.failures == []
+    return look.begun
+
+
+def test_each_cell_is_a_run_folder_and_all_share_their_data(finished: Path) -> None:
+    folders = sorted(path.name for path in (finished / "runs").iterdir() if path.is_dir())
+    assert folders == ["decoder-1", "masked-1"]
+    for name in folders:
+        run = finished / "runs" / name
+        assert is_finished(run)
+        assert read_recipe(run).train.steps == 3
+        assert not (run / "shards").exists()
+        assert [file.name for file in (run / "evaluations").iterdir()] == [
+            "tune-classify-reviews.json"
+        ]
+    assert sorted(path.name for path in (finished / "data").iterdir() if path.is_dir()) == [
+        "shards-word",
+        "tokenizer-word",
+    ]
+
+
+def test_another_tokenizer_has_shards_of_its_own(folder: Path, tmp_path: Path) -> None:
+    other = {"label": "chars", "recipe": "decoder.toml", "set": {"tokenizer": {"kind": "char"}}}
+    grid = load_grid(grids.write_grid(folder, cells=[MASKED, CAUSAL, other]))
+    for _ in range(2):
+        Comparison(grid, tmp_path / "out", Quiet()).prepare()
+    made = {path.name for path in (tmp_path / "out" / "data").iterdir() if path.is_dir()}
+    assert made == {"shards-word", "tokenizer-word", "shards-char", "tokenizer-char"}
+
+
+def test_what_is_done_is_not_done_again(folder: Path, out: Path) -> None:
+    assert begun(folder, out) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "anew"),
+    [
+        ({"cells": [{**MASKED, "set": {"objective": {"rate": 0.3}}}, CAUSAL]}, ALL[:3]),
+        ({"cells": [{**MASKED, "label": "new"}, CAUSAL], "description": "x"}, []),
+        ({"cells": [{**CAUSAL, "set": {}}]}, ALL[3:]),
+        ({"tasks": [{**TASK, "rows": 12}]}, [*ALL[1:3], *ALL[4:]]),
+        ({"tasks": [{**TASK, "metric": "f1", "scratch": False}]}, []),
+        ({"budget": {"unit": "steps", "amount": 4}}, [ALL[0], ALL[1], ALL[3], ALL[4]]),
+        (
+            {"seeds": 2},
+            [piece.replace("seed 1", "seed 2") for piece in ALL if "scratch" not in piece],
+        ),
+    ],
+)
+def test_only_what_changed_is_done(
+    folder: Path, out: Path, more: dict[str, Any], anew: list[str]
+) -> None:
+    assert begun(folder, out, **more) == anew
+    assert begun(folder, out) == []  # and what was there is there still
+
+
+def test_a_changed_file_of_a_task_is_noticed(tmp_path: Path, out: Path) -> None:
+    folder = grids.write_files(tmp_path / "grid")
+    with (folder / "train.tsv").open("a", encoding="utf-8") as file:
+        file.write("x\tgood\t\tlovely\n")
+    assert begun(folder, out) == [*ALL[1:3], *ALL[4:]]
+
+
+def test_a_changed_text_is_noticed(tmp_path: Path, out: Path) -> None:
+    folder = grids.write_files(tmp_path / "grid")
+    (folder / "text" / "0.txt").write_text("the cat sat on a road\n" * 9, encoding="utf-8")
+    assert begun(folder, out, tasks=[]) == [ALL[0], ALL[3]]
+
+
+@pytest.mark.parametrize("piece", [ALL[1], ALL[2], ALL[4]])
+def test_killed_anywhere_it_carries_on(folder: Path, tmp_path: Path, piece: str) -> None:
+    def die(begins: str) -> None:
+        if begins == piece:
+            raise runs.Killed
+
+    with pytest.raises(runs.Killed):
+        grids.compare(folder, tmp_path / "out", Quiet(die))
+    assert begun(folder, tmp_path / "out") == ALL[ALL.index(piece) :]
+
+
+def test_a_run_killed_in_its_middle_carries_on(folder: Path, tmp_path: Path) -> None:
+    comparison = Comparison(load_grid(grids.write_grid(folder)), tmp_path / "out", Quiet())
+    comparison.prepare()
+
+    class Dying(Quiet):
+        def stands(self, standing: Any) -> None:
+            if standing.share > 0.6:
+                raise runs.Killed
+
+    comparison.look = Dying()
+    with pytest.raises(runs.Killed):
+        comparison.run()
+    assert begun(folder, tmp_path / "out") == ALL
+    assert len([p for p in (tmp_path / "out" / "runs").iterdir() if p.is_dir()]) == 2
+
+
+def test_a_stopped_run_stops_the_comparison(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foreword.train.run.carry_on", lambda *_: False)
+    comparison = Comparison(load_grid(grids.write_grid(folder)), tmp_path / "out", Quiet())
+    comparison.prepare()
+    assert comparison.run() is False
+
+
+def test_a_cell_that_fails_is_reported_and_the_others_go_on(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(run: Path, *rest: Any) -> bool:
+        if "masked" in run.name:
+            raise UserError("the cpu's memory ran out")
+        if "odd" in run.name:
+            raise ZeroDivisionError("oh")
+        return carry_on(run, *rest)
+
+    monkeypatch.setattr("foreword.train.run.carry_on", fail)
+    look = Quiet()
+    odd = {"label": "odd", "recipe": "decoder.toml"}
+    comparison = grids.compare(folder, tmp_path / "out", look, cells=[MASKED, odd, CAUSAL])
+    assert look.begun == [ALL[0], "odd, seed 1: pretraining", *ALL[3:]]
+    assert [(str(f.work), f.error, f.is_fault) for f in comparison.failures] == [
+        (ALL[0], "the cpu's memory ran out", False),
+        ("odd, seed 1: pretraining", "ZeroDivisionError: oh", True),
+    ]
+    assert {run.cell for run in gather(comparison).runs} == {"decoder"}
+    monkeypatch.undo()
+    assert begun(folder, tmp_path / "out") == ALL[:3]  # tried again
+
+
+def test_an_interruption_is_no_failure(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("foreword.compare.run.tune", interrupt)
+    comparison = Comparison(load_grid(grids.write_grid(folder)), tmp_path / "out", Quiet())
+    comparison.prepare()
+    with pytest.raises(KeyboardInterrupt):
+        comparison.run()
+    assert comparison.failures == []
+
+
+def test_a_setting_that_came_later_changes_nothing(folder: Path, out: Path) -> None:
+    """What was asked is compared as a value: a record without it has its default."""
+    for file in (out / "runs").glob("*.json"):
+        document = json.loads(file.read_text(encoding="utf-8"))
+        assert document["asked"]["recipe"]["train"].pop("patience") == 5
+        file.write_text(json.dumps(document), encoding="utf-8")
+    assert begun(folder, out) == []
+
+
+def test_the_folder_says_what_was_asked(folder: Path, out: Path) -> None:
+    grid = load_grid(grids.write_grid(folder))
+    text = (out / "grid.toml").read_text(encoding="utf-8")
+    assert config.build(Grid, tomllib.loads(text)) == grid
+
+
+def test_another_folder_stays_as_it_is(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "letters.txt").write_text("dear")
+    with pytest.raises(UserError, match="holds something else than a comparison"):
+        Comparison(load_grid(grids.write_grid(folder)), tmp_path, Quiet())
+    assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
+
+
+def test_the_time_left_is_said(folder: Path, tmp_path: Path) -> None:
+    look = Quiet()
+    grids.compare(folder, tmp_path / "out", look)
+    assert [s.number for s in look.standings if s.share == 0] == [1, 2, 3, 4, 5, 6]
+    first, last = look.standings[0], look.standings[-1]
+    assert not first.is_all
+    assert last.is_all
+    assert last.share == 1
+    assert last.seconds_left == pytest.approx(0.0)
