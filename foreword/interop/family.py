@@ -16,7 +16,7 @@ from torch import Tensor
 from foreword import config as recipes
 from foreword.errors import UserError
 from foreword.interop.described import Described
-from foreword.nn.stack import StackSettings
+from foreword.types import Vocab
 
 Table = dict[str, Any]
 
@@ -28,7 +28,7 @@ class Design(Protocol):
     """What a recipe and a model made elsewhere have in common; a `Recipe` is one."""
 
     @property
-    def model(self) -> StackSettings:
+    def model(self) -> Any:
         """A kind in `models/`."""
 
     @property
@@ -200,7 +200,7 @@ class Family(ABC):
         packing = design.packing
         return getattr(packing, "before", ""), getattr(packing, "after", "")
 
-    def describe(self, design: Design) -> Table:
+    def describe(self, design: Design, vocab: Vocab) -> Table:
         """The keys of `config.json` that say what the model is."""
         table = resolved(design.model)
         found = {name.theirs: name.write(_get(table, name.ours)) for name in self.names}
@@ -219,7 +219,7 @@ class Family(ABC):
         return len(weights[self.embedding])
 
     @abstractmethod
-    def carries(self, design: Design) -> Iterator[Carry]:
+    def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
         """Which parameters are the same."""
 
     def copies(self, design: Design) -> Mapping[str, str]:
@@ -239,7 +239,7 @@ class Family(ABC):
         return []
 
 
-def resolved(model: StackSettings) -> Table:
+def resolved(model: Any) -> Table:
     """A model's settings that decide what it computes, those worked out filled in."""
     table = {key: value for key, value in recipes.to_table(model).items() if key not in TRAINING}
     table |= {"d_ff": model.ff_width, "d_head": model.head_width}

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from foreword import kinds
 from foreword.errors import UserError
 from foreword.interop.family import Design, Family
+from foreword.types import Vocab
 
 FILE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -84,7 +85,11 @@ def _modern(name: str) -> str:
 
 
 def fill(
-    model: nn.Module, design: Design, family: Family, weights: Mapping[str, Tensor]
+    model: nn.Module,
+    design: Design,
+    vocab: Vocab,
+    family: Family,
+    weights: Mapping[str, Tensor],
 ) -> list[str]:
     """Fills `model` from their weights, in float32.
 
@@ -97,7 +102,7 @@ def fill(
     left = dict(weights)
     ours = dict(model.named_parameters())
     with torch.no_grad():
-        for carry in family.carries(design):
+        for carry in family.carries(design, vocab):
             parameters = [ours.pop(name) for name in carry.ours]
             expected = carry.outward(p.detach() for p in parameters)
             theirs = [
@@ -142,19 +147,19 @@ def _require_none_left(
     return sorted(known)
 
 
-def take_out(model: nn.Module, design: Design, family: Family) -> dict[str, Tensor]:
+def take_out(model: nn.Module, design: Design, vocab: Vocab, family: Family) -> dict[str, Tensor]:
     """Their weights from our model."""
     ours = {name: p.detach().cpu() for name, p in model.named_parameters()}
     weights: dict[str, Tensor] = {}
-    for carry in family.carries(design):
+    for carry in family.carries(design, vocab):
         theirs = carry.outward(ours[name] for name in carry.ours)
         weights |= dict(zip(carry.theirs, theirs, strict=True))
     return weights | {name: torch.zeros(shape) for name, shape in family.zeros(design).items()}
 
 
-def unplaced(model: nn.Module, design: Design, family: Family) -> list[str]:
+def unplaced(model: nn.Module, design: Design, vocab: Vocab, family: Family) -> list[str]:
     """Why the family cannot hold the model's parameters, a phrase each; empty where it can."""
     ours = {name for name, _ in model.named_parameters()}
-    carried: set[Any] = {name for carry in family.carries(design) for name in carry.ours}
+    carried: set[Any] = {name for carry in family.carries(design, vocab) for name in carry.ours}
     lacking = [f"the model has no {name}" for name in sorted(carried - ours)]
     return lacking + [f"there is no place for {name}" for name in sorted(ours - carried)]

@@ -43,7 +43,7 @@ def export(opened: Opened, out: Path, wanted: str = "") -> Family:
     if out.exists():
         out.rmdir()
     with atomic.folder(out) as part:
-        weights = tensors.take_out(opened.model, design, family)
+        weights = tensors.take_out(opened.model, design, opened.vocab, family)
         save_file(weights, part / tensors.FILE, metadata={"format": "pt"})
         tokens.write(opened.tokenizer, (before, after), opening, part)
         described = _described(opened, family, opening)
@@ -88,22 +88,19 @@ def _misfits(opened: Opened, family: Family) -> list[str]:
         found.append(f"layout is {layout}, not {family.layout}")
     if kinds.name_of(recipe.model) != family.kind:
         return [*found, f"model is {kinds.name_of(recipe.model)}, not {family.kind}"]
-    again = _read_back(recipe, family)
-    found += differences(again, resolved(recipe.model))
-    return found or tensors.unplaced(opened.model, recipe, family)
-
-
-def _read_back(recipe: Recipe, family: Family) -> Table:
-    """The model that the family would read from the `config.json` it is written as."""
+    lacking = tensors.unplaced(opened.model, recipe, opened.vocab, family)
+    weights = {} if lacking else tensors.take_out(opened.model, recipe, opened.vocab, family)
     try:
-        table = family.model(Described(family.describe(recipe)), {})
-        return resolved(config.build(Recipe, {**config.to_table(recipe), "model": table}).model)
+        described = Described(family.describe(recipe, opened.vocab))
+        table = family.model(described, weights)
+        again = config.build(Recipe, {**config.to_table(recipe), "model": table}).model
     except UserError as error:
-        return {"kind": str(error)}
+        return [*found, str(error)]
+    return found + (differences(resolved(again), resolved(recipe.model)) or lacking)
 
 
 def _opening(recipe: Recipe) -> str:
-    """The special token that a text to be written begins with: the first of it, or the one between."""
+    """The special token that a text to be written begins with."""
     packing = recipe.packing
     is_apart = getattr(packing, "separate", False)
     return getattr(packing, "before", "") or ("" if is_apart else getattr(packing, "after", ""))
@@ -121,7 +118,7 @@ def _described(opened: Opened, family: Family, opening: str) -> Table:
         "dtype": str(torch.float32).removeprefix("torch."),
         "vocab_size": opened.vocab.size,
         **{key: i for key, i in ids.items() if key not in ("mask_token_id", "unk_token_id")},
-        **family.describe(opened.recipe),
+        **family.describe(opened.recipe, opened.vocab),
     }
 
 

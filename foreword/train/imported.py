@@ -78,7 +78,7 @@ def read(folder: Path) -> Imported:
     tokenizer = tokens.read(folder, family, rows)
     recipe = _recipe(folder, family, table, weights, tokenizer)
     model = recipe.build(tokenizer.vocab)
-    left = tensors.fill(model, recipe, family, weights)
+    left = tensors.fill(model, recipe, tokenizer.vocab, family, weights)
     notes = [f"not taken over: {', '.join(left)}"] if left else []
     return Imported(folder, family, recipe, tokenizer, model, tuple(notes))
 

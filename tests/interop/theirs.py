@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import nn
 
@@ -32,6 +33,7 @@ ROBERTA = {
     "bos_token": "<s>",
     "eos_token": "</s>",
 }
+T5 = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
 GPT = {"unk_token": "<|endoftext|>", "bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
 
 
@@ -62,10 +64,75 @@ def _gpt2(transformers: Any) -> nn.Module:
     )
 
 
-# A file of `interop/hf/`: how to make theirs, and its special tokens.
+def _roberta(transformers: Any) -> nn.Module:
+    return transformers.RobertaForMaskedLM(
+        transformers.RobertaConfig(
+            vocab_size=SIZE,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=80,
+            max_position_embeddings=LENGTH + 2,
+            type_vocab_size=1,
+            pad_token_id=1,
+        )
+    )
+
+
+def _openai_gpt(transformers: Any) -> nn.Module:
+    return transformers.OpenAIGPTLMHeadModel(
+        transformers.OpenAIGPTConfig(
+            vocab_size=SIZE, n_embd=32, n_layer=2, n_head=4, n_positions=LENGTH
+        )
+    )
+
+
+def _t5(transformers: Any, **settings: Any) -> nn.Module:
+    return transformers.T5ForConditionalGeneration(
+        transformers.T5Config(
+            vocab_size=SIZE,
+            d_model=32,
+            d_kv=6,
+            d_ff=48,
+            num_layers=2,
+            num_decoder_layers=3,
+            num_heads=4,
+            decoder_start_token_id=0,
+            **settings,
+        )
+    )
+
+
+def _t5_1_1(transformers: Any) -> nn.Module:
+    model = _t5(transformers, feed_forward_proj="gated-gelu", tie_word_embeddings=False)
+    model.lm_head.weight = nn.Parameter(torch.empty(SIZE, 32))  # tied on construction
+    return model
+
+
+def _albert(transformers: Any) -> nn.Module:
+    return transformers.AlbertForMaskedLM(
+        transformers.AlbertConfig(
+            vocab_size=SIZE,
+            embedding_size=16,
+            hidden_size=32,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            intermediate_size=80,
+            max_position_embeddings=LENGTH,
+            hidden_act="gelu",
+        )
+    )
+
+
+# A file of `interop/hf/`, perhaps a version of it: how to make theirs, and its special tokens.
 FAMILIES: dict[str, tuple[Callable[[Any], nn.Module], dict[str, str]]] = {
+    "albert": (_albert, BERT),
     "bert": (_bert, BERT),
     "gpt2": (_gpt2, GPT),
+    "openai_gpt": (_openai_gpt, {"unk_token": "<unk>"}),
+    "roberta": (_roberta, ROBERTA),
+    "t5": (_t5, T5),
+    "t5-1.1": (_t5_1_1, T5),
 }
 
 
@@ -91,6 +158,12 @@ def write(family: str, folder: Path) -> nn.Module:
     make, roles = FAMILIES[family]
     model = make(transformers).eval()
     weights.randomise(model, seed=7)
+    with torch.no_grad():  # what no text reaches, and what is published as 0
+        for name, parameter in model.named_parameters():
+            if family == "roberta" and "position_embeddings" in name:
+                parameter[:2] = 0
+            if family == "roberta" and "token_type" in name:
+                parameter.zero_()
     model.save_pretrained(folder)
     write_tokenizer(folder, roles)
     return model

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import torch
+
 from foreword.interop.family import Carry, Design, Name, Table, carry_each
 
-ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_tanh": "gelu_new",
-    "relu": "relu",
-}
+# The head has the body's activation there and GELU here, so that only GELU agrees.
+ACTIVATIONS = {"gelu": "gelu"}
+NOTHING = torch.zeros(0)
 
 NAMES = (
     Name("d_model", "hidden_size", 768),
     Name("layers", "num_hidden_layers", 12),
     Name("heads", "num_attention_heads", 12),
     Name("d_ff", "intermediate_size", 3072),
-    Name("activation", "hidden_act", "gelu", ACTIVATIONS),
     Name("dropout", "hidden_dropout_prob", 0.1),
     Name("attention_dropout", "attention_probs_dropout_prob", 0.1),
     Name("norm_eps", "layer_norm_eps", 1e-12),
     Name("init_std", "initializer_range", 0.02),
 )
+ACTIVATION = Name("activation", "hidden_act", "gelu", ACTIVATIONS)
 PLACES = Name("position.length", "max_position_embeddings", 512)
 SEGMENTS = Name("segments", "type_vocab_size", 2)
 FIXED: Mapping[str, Any] = {
@@ -47,11 +47,16 @@ BLOCK = {
 }
 
 
+def embeddings(prefix: str) -> Iterator[Carry]:
+    """The table of tokens and the norm of the sum."""
+    ours, theirs = "backbone.embedding.", f"{prefix}embeddings."
+    yield from carry_each({"token": "word_embeddings"}, ours, theirs, ("weight",))
+    yield from carry_each({"norm": "LayerNorm"}, ours, theirs)
+
+
 def body(design: Design, prefix: str) -> Iterator[Carry]:
     """Embeddings, but for positions and segments, and blocks, below `prefix` (`bert.`)."""
-    theirs = f"{prefix}embeddings."
-    yield from carry_each({"token": "word_embeddings"}, "backbone.embedding.", theirs, ("weight",))
-    yield from carry_each({"norm": "LayerNorm"}, "backbone.embedding.", theirs)
+    yield from embeddings(prefix)
     for n in range(design.model.layers):
         yield from carry_each(BLOCK, f"backbone.stack.blocks.{n}.", f"{prefix}encoder.layer.{n}.")
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from foreword.interop.family import Carry, Design, Family, Table
 from foreword.interop.hf import _encoder as encoder
+from foreword.types import Vocab
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Bert(Family):
     layout = "encoder"
     prefix = "bert."
     embedding = "bert.embeddings.word_embeddings.weight"
-    names = (*encoder.NAMES, encoder.PLACES, encoder.SEGMENTS)
+    names = (*encoder.NAMES, encoder.ACTIVATION, encoder.PLACES, encoder.SEGMENTS)
     fixed = encoder.FIXED
     neutral = encoder.NEUTRAL
     idle = (
@@ -42,7 +43,7 @@ class Bert(Family):
         """A text between [CLS] and [SEP]."""
         return encoder.wrapped(table)
 
-    def carries(self, design: Design) -> Iterator[Carry]:
+    def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
         """The table."""
         yield from encoder.body(design, self.prefix)
         yield encoder.position(self.prefix)

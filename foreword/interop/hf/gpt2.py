@@ -10,6 +10,7 @@ from torch import Tensor
 
 from foreword.interop.family import Carry, Design, Family, Name, Table, carry_each
 from foreword.interop.hf import _decoder as decoder
+from foreword.types import Vocab
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,11 @@ class Gpt2(Family):
         """Nothing after it."""
         return decoder.around(design)
 
-    def describe(self, design: Design) -> Table:
+    def describe(self, design: Design, vocab: Vocab) -> Table:
         """All widths are said."""
-        return {**super().describe(design), "n_ctx": design.model.limit}
+        return {**super().describe(design, vocab), "n_ctx": design.model.limit}
 
-    def carries(self, design: Design) -> Iterator[Carry]:
+    def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
         """The table."""
         yield from carry_each(
             {"embedding.token": "wte", "stack.position.table": "wpe"},

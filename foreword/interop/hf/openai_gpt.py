@@ -1,0 +1,57 @@
+"""GPT-1: `OpenAIGPTLMHeadModel`, normalised behind each sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from torch import Tensor
+
+from foreword.interop.family import Carry, Design, Family, Name, Table, carry_each
+from foreword.interop.hf import _decoder as decoder
+from foreword.types import Vocab
+
+
+@dataclass(frozen=True)
+class OpenaiGpt(Family):
+    """GPT (Radford et al. 2018): a decoder, normalised behind each sum."""
+
+    architecture = "OpenAIGPTLMHeadModel"
+    model_type = "openai-gpt"
+    layout = "decoder"
+    prefix = "transformer."
+    embedding = "transformer.tokens_embed.weight"
+    names = (
+        *decoder.NAMES,
+        Name("position.length", "n_positions", 512),
+        Name("activation", "afn", "gelu", {"gelu_tanh": "gelu", "relu": "relu"}),
+    )
+    fixed = MappingProxyType({**decoder.FIXED, "norm_order": "post", "init": "bert"})
+    idle = decoder.IDLE
+
+    def objective(self, weights: Mapping[str, Tensor]) -> Table:
+        """The next token."""
+        return {"kind": "causal"}
+
+    def packing(self, table: Table) -> Table:
+        """Texts follow each other with nothing between: its tokenizer has no token for that."""
+        return decoder.parted(table) | {"after": ""}
+
+    def around(self, design: Design) -> tuple[str, str]:
+        """Nothing after it."""
+        return decoder.around(design)
+
+    def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
+        """The table."""
+        tables = {"embedding.token": "tokens_embed", "stack.position.table": "positions_embed"}
+        yield from carry_each(tables, "backbone.", self.prefix, ("weight",))
+        yield from decoder.blocks(design, self.prefix)
+
+    def copies(self, design: Design) -> Mapping[str, str]:
+        """The output layer is the embedding."""
+        return {"lm_head.weight": self.embedding}
+
+    def is_buffer(self, name: str) -> bool:
+        """The causal mask and the numbers 0, 1, 2, ..., in old files."""
+        return name.endswith((".attn.bias", ".position_ids"))

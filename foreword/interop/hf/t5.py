@@ -1,0 +1,150 @@
+"""T5: `T5ForConditionalGeneration`, version 1.0 and version 1.1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from foreword.interop.described import Described
+from foreword.interop.family import Carry, Design, Family, Name, Table, carry_each
+from foreword.types import Vocab
+
+ACTIVATIONS = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "geglu_tanh": "gated-gelu",
+    "swiglu": "gated-silu",
+}
+ATTENTION = {"query": "q", "key_value": "k v", "output": "o"}
+
+
+@dataclass(frozen=True)
+class T5(Family):
+    """T5 (Raffel et al. 2020): an encoder-decoder that writes out hidden spans.
+
+    Version 1.0 has one matrix for embedding and output, and divides the states before it by
+    sqrt(d_model); version 1.1 does neither, and its feed-forward layers are gated.
+    """
+
+    architecture = "T5ForConditionalGeneration"
+    kind = "encoder_decoder"
+    layout = "encoder_decoder"
+    embedding = "shared.weight"
+    names = (
+        Name("d_model", "d_model", 512),
+        Name("layers", "num_layers", 6),
+        Name("decoder_layers", "num_decoder_layers", None),
+        Name("heads", "num_heads", 8),
+        Name("d_head", "d_kv", 64),
+        Name("d_ff", "d_ff", 2048),
+        Name("activation", "feed_forward_proj", "relu", ACTIVATIONS),
+        Name("position.buckets", "relative_attention_num_buckets", 32),
+        Name("position.max_distance", "relative_attention_max_distance", 128),
+        Name("norm_eps", "layer_norm_epsilon", 1e-6),
+        Name("dropout", "dropout_rate", 0.1),
+        Name("attention_dropout", "dropout_rate", 0.1),
+    )
+    fixed = MappingProxyType(
+        {
+            "norm": "rms",
+            "norm_order": "pre",
+            "bias": False,
+            "position.kind": "t5_bias",
+            "scale_scores": False,
+            "init": "t5",
+        }
+    )
+    neutral = MappingProxyType({"is_encoder_decoder": True})
+    idle = ("dense_act_fn", "is_gated_act", "n_positions")
+
+    def model(self, described: Described, weights: Mapping[str, Tensor]) -> Table:
+        """With the output layer as the weights have it."""
+        start, pad = described.take("decoder_start_token_id"), described.take("pad_token_id", 0)
+        if start is not None and start != pad:
+            raise described.refuse("decoder_start_token_id", f"{pad}, the token for padding")
+        is_first = described.take("tie_word_embeddings", True)
+        output = weights.get("lm_head.weight")
+        embedding = weights.get(self.embedding)
+        is_own = output is not None and embedding is not None and not torch.equal(output, embedding)
+        return {
+            **super().model(described, weights),
+            "tied": not is_own,
+            "scale_logits": described.take("scale_decoder_outputs", is_first),
+        }
+
+    def describe(self, design: Design, vocab: Vocab) -> Table:
+        """As releases before and after 5 read it."""
+        model = design.model
+        return {
+            **super().describe(design, vocab),
+            "is_encoder_decoder": True,
+            "decoder_start_token_id": vocab.id(design.layout.start),
+            "tie_word_embeddings": model.scale_logits,
+            "scale_decoder_outputs": model.scale_logits,
+        }
+
+    def objective(self, weights: Mapping[str, Tensor]) -> Table:
+        """Hidden spans."""
+        return {"kind": "span_corruption"}
+
+    def packing(self, table: Table) -> Table:
+        """Rows that are 512 tokens long once their spans are sentinels."""
+        return {"length": 568, "before": "", "after": "</s>", "separate": False}
+
+    def around(self, design: Design) -> tuple[str, str]:
+        """What ends a source."""
+        return "", getattr(design.objective, "end", "")
+
+    def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
+        """The table."""
+        yield Carry(("backbone.embedding.token.weight",), (self.embedding,))
+        if not design.model.tied:
+            yield Carry(("heads.token.weight",), ("lm_head.weight",))
+        layers = {
+            "encoder": design.model.layers,
+            "decoder": getattr(design.model, "decoder_layers", None) or design.model.layers,
+        }
+        is_gated = design.model.activation in ("geglu_tanh", "swiglu")
+        for side, number in layers.items():
+            ours = f"backbone.{side}."
+            bias = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+            yield Carry((f"{ours}position.table.weight",), (bias,))
+            yield from _each({"final_norm": "final_layer_norm"}, ours, f"{side}.")
+            for n in range(number):
+                yield from _block(f"{ours}blocks.{n}.", f"{side}.block.{n}.layer.", is_gated)
+
+    def copies(self, design: Design) -> Mapping[str, str]:
+        """Both sides read one embedding."""
+        names = ["encoder.embed_tokens.weight", "decoder.embed_tokens.weight"]
+        names += ["lm_head.weight"] if design.model.tied else []
+        return dict.fromkeys(names, self.embedding)
+
+    def is_buffer(self, name: str) -> bool:
+        """A table of version 1.0 that its code does not read."""
+        return name.endswith("EncDecAttention.relative_attention_bias.weight")
+
+
+def _block(ours: str, theirs: str, is_gated: bool) -> Iterator[Carry]:
+    parts = [("attention", "SelfAttention")]
+    parts += [("cross", "EncDecAttention")] if ".decoder." in ours else []
+    for number, (our, their) in enumerate(parts):
+        names = {
+            f"{our}.{name}": " ".join(f"{their}.{part}" for part in parts_of.split())
+            for name, parts_of in ATTENTION.items()
+        }
+        yield from _each({**names, f"{our}_norm": "layer_norm"}, ours, f"{theirs}{number}.")
+    wide = ("wi_0", "wi_1") if is_gated else ("wi",)
+    names = {
+        "feedforward.wide": " ".join(f"DenseReluDense.{name}" for name in wide),
+        "feedforward.narrow": "DenseReluDense.wo",
+        "feedforward_norm": "layer_norm",
+    }
+    yield from _each(names, ours, f"{theirs}{len(parts)}.")
+
+
+def _each(names: Mapping[str, str], ours: str, theirs: str) -> Iterator[Carry]:
+    return carry_each(names, ours, theirs, ("weight",))

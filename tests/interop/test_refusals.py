@@ -1,0 +1,185 @@
+"""What a folder holds is known, or refused by its name: one line each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from foreword.cli.main import run as foreword
+from foreword.errors import UserError
+from foreword.train import imported
+from foreword.train.opened import open_run
+
+from . import theirs
+
+transformers = pytest.importorskip("transformers")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    theirs.write("bert", tmp_path / "bert")
+    return tmp_path / "bert"
+
+
+def set_keys(folder: Path, **keys: Any) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | keys))
+
+
+def change(folder: Path, act: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    weights = load_file(folder / "model.safetensors")
+    act(weights)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
+        ({"hidden_act": "silu"}, "hidden_act is 'silu', and Foreword knows here: gelu"),
+        ({"is_decoder": True}, "is_decoder is True"),
+        ({"frobnicate": 3}, "frobnicate is 3"),
+        ({"auto_map": {"AutoModel": "x.Y"}}, "code of its own"),
+        ({"model_type": "brt"}, "did you mean 'bert'?"),
+        ({"vocab_size": 99}, "130 rows, and config.json says vocab_size 99"),
+        (
+            {"hidden_size": 64},
+            r"word_embeddings.weight is (130, 32), and config.json says (130, 64)",
+        ),
+        ({"num_hidden_layers": 1}, "holds bert.encoder.layer.1."),
+        ({"num_hidden_layers": 3}, "has no tensor bert.encoder.layer.2."),
+        ({"num_attention_heads": 5}, "d_model 32 is not divisible by 5 heads"),
+    ],
+)
+def test_settings(folder: Path, keys: dict[str, Any], words: str) -> None:
+    set_keys(folder, **keys)
+    with pytest.raises(UserError) as caught:
+        imported.read(folder)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_settings_without_effect_are_taken(folder: Path) -> None:
+    set_keys(folder, _name_or_path="x", position_embedding_type="absolute", pruned_heads={})
+    imported.read(folder)
+
+
+def test_tensors(folder: Path) -> None:
+    change(folder, lambda weights: weights.update(extra=torch.ones(2)))
+    with pytest.raises(UserError, match="holds extra, for which Foreword's bert has no place"):
+        imported.read(folder)
+
+
+def test_a_copy_that_is_none(folder: Path) -> None:
+    other = {"cls.predictions.decoder.weight": torch.ones(theirs.SIZE, 32)}
+    change(folder, lambda weights: weights.update(other))
+    with pytest.raises(UserError, match=r"decoder.weight should be the same as"):
+        imported.read(folder)
+
+
+def test_a_file_cut_short(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1000])
+    with pytest.raises(UserError, match="damaged or cut short"):
+        imported.read(folder)
+
+
+def test_a_pickle(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(UserError, match=r"pytorch_model\.bin, a pickle.*save_pretrained"):
+        imported.read(folder)
+
+
+def test_no_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(UserError, match=r"holds no tokenizer\.json"):
+        imported.read(folder)
+
+
+def test_a_tokenizer_of_another_model(folder: Path) -> None:
+    words = [f"x{n}" for n in range(theirs.SIZE)]
+    file = folder / "tokenizer.json"
+    table = json.loads(file.read_text())
+    table["model"]["vocab"] |= {word: theirs.SIZE + n for n, word in enumerate(words)}
+    file.write_text(json.dumps(table))
+    with pytest.raises(UserError, match="260 tokens, and the embedding has 130 rows"):
+        imported.read(folder)
+
+
+def test_shards(folder: Path) -> None:
+    whole = imported.read(folder).model.state_dict()
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    files = {name: f"part-{n % 2}.safetensors" for n, name in enumerate(sorted(weights))}
+    for file in set(files.values()):
+        held = {name: weights[name] for name in files if files[name] == file}
+        save_file(held, folder / file)
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": files}))
+    for name, value in imported.read(folder).model.state_dict().items():
+        assert torch.equal(value, whole[name])
+    index.write_text(json.dumps({"weight_map": files | {"absent": "part-0.safetensors"}}))
+    with pytest.raises(UserError, match="says that part-0.safetensors holds absent"):
+        imported.read(folder)
+    (folder / "part-1.safetensors").unlink()
+    with pytest.raises(UserError, match=r"part-1.safetensors: is missing"):
+        imported.read(folder)
+
+
+def test_old_names_and_no_prefix(folder: Path) -> None:
+    """As the oldest files have them, and as `BertModel` writes them."""
+    whole = imported.read(folder).model.state_dict()
+
+    def old(weights: dict[str, torch.Tensor]) -> None:
+        for name in list(weights):
+            if "LayerNorm" in name:
+                other = name.replace("LayerNorm.weight", "LayerNorm.gamma")
+                weights[other.replace("LayerNorm.bias", "LayerNorm.beta")] = weights.pop(name)
+        weights["bert.embeddings.position_ids"] = torch.arange(theirs.LENGTH)[None]
+
+    change(folder, old)
+    for name, value in imported.read(folder).model.state_dict().items():
+        assert torch.equal(value, whole[name])
+
+
+def test_the_second_head_is_named(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    extra = {
+        "bert.pooler.dense.weight": torch.ones(32, 32),
+        "cls.seq_relationship.bias": torch.ones(2),
+    }
+    change(folder, lambda weights: weights.update(extra))
+    assert foreword(["import", str(folder), "--out", str(tmp_path / "run")]) == 0
+    said = capsys.readouterr()
+    assert "not taken over: bert.pooler.dense.weight, cls.seq_relationship.bias" in said.err
+    assert "logit_difference" in said.out
+
+
+def test_a_hub_name_needs_download(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert foreword(["import", "some/model", "--out", str(tmp_path / "run")]) == 2
+    assert "needs --download" in capsys.readouterr().err
+
+
+def test_rows_without_a_token(folder: Path, tmp_path: Path) -> None:
+    """Published embeddings often have more rows than there are tokens."""
+    padded = {
+        name: torch.cat([load_file(folder / "model.safetensors")[name], torch.zeros(6, *shape)])
+        for name, shape in {
+            "bert.embeddings.word_embeddings.weight": (32,),
+            "cls.predictions.bias": (),
+        }.items()
+    }
+    change(folder, lambda weights: weights.update(padded))
+    set_keys(folder, vocab_size=theirs.SIZE + 6)
+    imported.save(imported.read(folder), tmp_path / "run")
+    opened = open_run(tmp_path / "run", "cpu")
+    assert opened.vocab.size == theirs.SIZE + 6
+    assert opened.vocab.is_special[-6:].all()
+    assert opened.tokenizer.token(theirs.SIZE + 1) == ""
