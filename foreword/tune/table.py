@@ -119,11 +119,13 @@ def labelled(table: Table, columns: Columns) -> tuple[list[Labelled], int]:
     options = {"--text": columns.text, "--label": columns.label}
     if columns.pair:
         options["--pair"] = columns.pair
+    is_named = {name.isdecimal() for name in options.values()} == {False}
+    hint = ", by number from 0 if the file has no header" if is_named else ""
     for option, name in options.items():
         if name not in table.columns:
             raise UserError(
                 f"{table.path}: no column '{name}'; its columns: {', '.join(table.columns)}; "
-                f"choose one with {option}"
+                f"choose one with {option}{hint}"
             )
     examples, skipped = [], 0
     for line, row in table.rows:

@@ -32,8 +32,9 @@ class Classify:
         dropout: share of that state dropped in training.
         pooling: the `first` token's state ([CLS]), the `mean` of the text's, or the `last` one's;
             by the family if unsaid.
-        auxiliary: in decoders, weight of the language-model loss of the same texts beside; 0 for
-            none.
+        auxiliary: in decoders, weight of the language-model loss of the same texts beside, a mean
+            over each text's tokens; 0 for none. GPT-1 has 0.5, which helps with much data alone and
+            not on average (table 5 there).
 
     Reference: Devlin et al. 2019, section 4.1; Radford et al. 2018, sections 3.2 and 3.3.
     Differs from the paper: without BERT's pooler, a dense layer that its next-sentence prediction
@@ -42,7 +43,7 @@ class Classify:
 
     dropout: float = 0.1
     pooling: Pooling | None = None
-    auxiliary: float = 0.5
+    auxiliary: float = 0.0
 
     def __post_init__(self) -> None:
         check_shares(self.dropout, self.auxiliary)

@@ -35,7 +35,7 @@ class Regress:
 
     dropout: float = 0.1
     pooling: Pooling | None = None
-    auxiliary: float = 0.5
+    auxiliary: float = 0.0
 
     def __post_init__(self) -> None:
         check_shares(self.dropout, self.auxiliary)

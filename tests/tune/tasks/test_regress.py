@@ -37,7 +37,7 @@ def graded(count: int, seed: int) -> list[Labelled]:
 def test_learns_a_scale_and_loads_back(tmp_path: Path, layout: str) -> None:
     opened = open_run(make_run(tmp_path / "run", layout), "cpu")
     dev = graded(60, 2)
-    result = tune(opened, Regress(auxiliary=0.0), graded(300, 1), dev, FAST)
+    result = tune(opened, Regress(), graded(300, 1), dev, FAST)
     assert result.labels == ("100.0", "275.0")
     assert result.rows[0]["pearson"] > 0.9
     assert result.rows[0]["spearman"] > 0.9
