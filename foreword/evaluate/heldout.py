@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,6 +68,18 @@ def run_shards(run: Path) -> Prepared:
     return Prepared.load(folder, verify=False)
 
 
+def shards_of(subject: Subject, run: Path) -> Prepared:
+    """The same, of the tokenizer that the model has.
+
+    Raises:
+        UserError: they are gone, or of another.
+    """
+    prepared = run_shards(run)
+    if prepared.manifest["tokenizer"]["fingerprint"] != subject.tokenizer.fingerprint:
+        raise UserError(f"{prepared.folder}: these shards were made with another tokenizer")
+    return prepared
+
+
 def on_run(subject: Subject, run: Path, rows: int = ALL) -> list[HeldOut]:
     """The loss on a run's held-out text, and that of counts of its training text.
 
@@ -80,9 +93,7 @@ def on_run(subject: Subject, run: Path, rows: int = ALL) -> list[HeldOut]:
     Raises:
         UserError: the shards are gone, or hold out too little.
     """
-    prepared = run_shards(run)
-    if prepared.manifest["tokenizer"]["fingerprint"] != subject.tokenizer.fingerprint:
-        raise UserError(f"{prepared.folder}: these shards were made with another tokenizer")
+    prepared = shards_of(subject, run)
     per_token = prepared.heldout_bytes_per_token
     found = [_measure(subject, prepared.heldout, per_token, rows)]
     if prepared.heldout.tokens_total and prepared.train.tokens_total:
@@ -107,12 +118,23 @@ def on_texts(subject: Subject, texts: Sequence[str], rows: int = ALL) -> list[He
     Raises:
         UserError: the text cannot be read, or is shorter than a row.
     """
+    with shards_of_texts(subject, texts) as (shards, per_token):
+        return [_measure(subject, shards, per_token, rows)]
+
+
+@contextmanager
+def shards_of_texts(subject: Subject, texts: Sequence[str]) -> Iterator[tuple[Shards, float]]:
+    """Texts as shards, while they are needed, and their bytes per token.
+
+    Raises:
+        UserError: they cannot be read.
+    """
     with tempfile.TemporaryDirectory() as folder:
         settings = PrepareSettings(heldout=0.0)
         read = subject.recipe.read
         prepared = prepare(texts, subject.tokenizer, Path(folder), settings, read)
         size, tokens = prepared.counts["train"].bytes, max(1, prepared.counts["train"].tokens)
-        return [_measure(subject, prepared.train, size / tokens, rows)]
+        yield prepared.train, size / tokens
 
 
 def _measure(subject: Subject, shards: Shards, bytes_per_token: float, rows: int) -> HeldOut:

@@ -18,7 +18,7 @@ from torch import Tensor
 from foreword import kinds
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
-from foreword.nn.model import Model
+from foreword.nn.model import Backbone, Model
 from foreword.nn.stack import Stack
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.device import autocast
@@ -238,14 +238,17 @@ class Subject:
     # -- how it computes ---------------------------------------------------------------------------
 
     def read(self, batch: Batch, memory: Any = None) -> Hidden:
-        """The backbone's states of `batch`, without gradients, in `dtype`.
+        """The states of `batch` that the token head reads, without gradients, in `dtype`.
 
         Args:
             batch: of numpy arrays or tensors.
             memory: what an earlier call returned.
         """
+        return self._run(self.model.reader, batch, memory)
+
+    def _run(self, reader: Backbone, batch: Batch, memory: Any = None) -> Hidden:
         with torch.no_grad(), autocast(self.device, self.dtype):
-            hidden: Hidden = self.model.backbone(batch.to(self.device), memory)
+            hidden: Hidden = reader(batch.to(self.device), memory)
         return hidden
 
     def encode(self, texts: Tokens) -> Array:
@@ -271,7 +274,8 @@ class Subject:
         if batch.source is not None:
             return self._encode_source(batch.source)
         # A decoder with a source arranges source and target in one row; the source comes first.
-        found: Array = self.read(batch).states[:, : texts.ids.shape[1]].float().cpu().numpy()
+        states = self._run(self.model.backbone, batch).states
+        found: Array = states[:, : texts.ids.shape[1]].float().cpu().numpy()
         return found
 
     def _encode_source(self, source: Batch) -> Array:

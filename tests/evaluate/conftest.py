@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -35,6 +36,15 @@ FAMILIES = {
     "goes_on": ("encoder_decoder", "prefix", "encoder_decoder"),
     "deshuffles": ("transformer", "deshuffle", "prefix"),
     "mixture": ("encoder_decoder", "mixture", "encoder_decoder"),
+    "stream": ("transformer", "causal", "decoder"),
+    "transformer_xl": ("transformer", "causal", "decoder"),
+    "xlnet": ("transformer", "permutation", "two_streams"),
+}
+# Those that read one text after another, and what of it they look back at.
+STREAMS: dict[str, dict[str, Any]] = {
+    "stream": {},
+    "transformer_xl": {"memory": 16},
+    "xlnet": {"memory": 16, "two_streams": True},
 }
 
 
@@ -51,6 +61,10 @@ def bpe() -> Tokenizer:
 def recipe_of(family: str, position: str = "learned", length: int = 32) -> Recipe:
     model, objective, layout = FAMILIES[family]
     around = {"before": "[CLS]", "after": "[SEP]"} if family == "encoder" else {"before": "<s>"}
+    packing = {"kind": "documents", "length": length, **around}
+    if family in STREAMS:
+        packing = {"kind": "stream", "length": length}
+        position = "relative" if position == "learned" else position
     table = {
         "description": f"a tiny {family}",
         "model": {
@@ -61,10 +75,11 @@ def recipe_of(family: str, position: str = "learned", length: int = 32) -> Recip
             "init_std": 0.3,  # so that predictions differ from place to place
             "position": {"kind": position, **({"length": 64} if position == "learned" else {})},
             **({"is_causal": layout == "decoder"} if model == "transformer" else {}),
+            **STREAMS.get(family, {}),
         },
         "objective": objective,
         "layout": layout,
-        "packing": {"kind": "documents", "length": length, **around},
+        "packing": packing,
         "tokenizer": {"kind": "word", "min_count": 1},
         "train": {"batch": 4, "device": "cpu"},
     }

@@ -130,7 +130,7 @@ class RelativePositions(PositionScheme):
         # Query i's row begins queries - 1 - i further on: one step less than a row from row to row.
         queries, distances = x.shape[-2:]
         flat = x.flatten(-2)[..., queries - 1 : queries * distances - 1]
-        return flat.unflatten(-1, (queries, distances - 1))[..., : places.keys]
+        return flat.view(*x.shape[:2], queries, distances - 1)[..., : places.keys]
 
     def _waves(self, distances: Tensor) -> Tensor:
         """Sines, then cosines, (distances, width), in float32."""
