@@ -43,6 +43,11 @@ def dense_only() -> Iterator[None]:
         _dense_only.reset(token)
 
 
+def uses_flex(flex: bool) -> bool:
+    """Whether FlexAttention is wanted, and not forbidden by `dense_only`."""
+    return flex and not _dense_only.get()
+
+
 @dataclass(frozen=True)
 class Pattern:
     """A mask and a bias made ready for one engine.
@@ -52,7 +57,7 @@ class Pattern:
         is_causal: the plain causal mask, which kernels know without a tensor.
         block: FlexAttention's block mask, on CUDA; or None.
         bias: what FlexAttention adds, (heads, queries, keys); or None.
-        empty: queries without any key (padding), (batch or 1, 1, queries, 1) bool; None if none.
+        empty: queries without any key, (batch or 1, heads or 1, queries, 1) bool; None if none.
     """
 
     dense: Tensor | None = None
@@ -84,7 +89,13 @@ class Pattern:
 
 
 def prepare(
-    mask: Mask, bias: Tensor | None, shape: tuple[int, int, int], like: Tensor, *, flex: bool
+    mask: Mask,
+    bias: Tensor | None,
+    shape: tuple[int, int, int],
+    like: Tensor,
+    *,
+    flex: bool,
+    heads: int = 1,
 ) -> Pattern:
     """The pattern of `mask` and `bias` for (batch, queries, keys) = `shape`.
 
@@ -94,6 +105,7 @@ def prepare(
         shape: batch, queries, keys.
         like: a tensor of the device and dtype of the scores.
         flex: use FlexAttention (CUDA).
+        heads: for a mask that differs between them.
     """
     batch, queries, keys = shape
     if bias is None and isinstance(mask, Full):
@@ -103,12 +115,13 @@ def prepare(
             return Pattern(is_causal=True)
         if queries == 1 and mask.offset >= keys - 1:
             return Pattern()  # one new query sees the whole cache
-    if flex and not _dense_only.get():
+    if uses_flex(flex):
         from torch.nn.attention.flex_attention import create_block_mask
 
-        block = create_block_mask(mask.allows, batch, None, queries, keys, device=like.device)
+        head = heads if heads > 1 else None
+        block = create_block_mask(mask.allows, batch, head, queries, keys, device=like.device)
         return Pattern(block=block, bias=bias)
-    allowed = mask.dense(batch, queries, keys, like.device)
+    allowed = mask.dense(batch, queries, keys, like.device, heads)
     dense = torch.zeros(allowed.shape, dtype=like.dtype, device=like.device)
     # Half the least number rather than -inf: a query without keys must not become NaN on the way.
     dense = dense.masked_fill_(~allowed, torch.finfo(like.dtype).min / 2)

@@ -30,14 +30,19 @@ class Mask(ABC):
     def __or__(self, other: Mask) -> Mask:
         return self if isinstance(self, Full) else Or(self, other)
 
-    def dense(self, batch: int, queries: int, keys: int, device: torch.device) -> Tensor:
-        """The mask as a tensor, (batch or 1, 1, queries, keys) bool."""
+    def dense(
+        self, batch: int, queries: int, keys: int, device: torch.device, heads: int = 1
+    ) -> Tensor:
+        """The mask as a tensor, (batch or 1, heads or 1, queries, keys) bool.
+
+        `heads` is for masks that differ between them.
+        """
         b = torch.arange(batch, device=device)[:, None, None, None]
-        h = torch.zeros(1, 1, 1, 1, dtype=torch.long, device=device)
+        h = torch.arange(heads, device=device)[None, :, None, None]
         i = torch.arange(queries, device=device)[None, None, :, None]
         j = torch.arange(keys, device=device)[None, None, None, :]
         allowed: Tensor = self.allows(b, h, i, j)
-        return allowed.expand(allowed.shape[0], 1, queries, keys)
+        return allowed.expand(*allowed.shape[:2], queries, keys)
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,35 @@ class Window(Mask):
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
         """Key near the query."""
         return (i + self.offset - j <= self.radius) & (j - i - self.offset <= self.radius)
+
+
+@dataclass(frozen=True)
+class Global(Mask):
+    """The first `places` of a row see and are seen by all (Longformer)."""
+
+    places: int
+    offset: int = 0
+
+    def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
+        """Query or key among the first."""
+        return (i + self.offset < self.places) | (j < self.places)
+
+
+@dataclass(frozen=True)
+class Blocks(Mask):
+    """Blocks of queries see whole blocks of keys (BigBird).
+
+    Attributes:
+        table: which block of keys, (heads or 1, query blocks, key blocks) bool.
+        size: places of a block.
+    """
+
+    table: Any
+    size: int
+
+    def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
+        """Key in a block that the query's block sees."""
+        return self.table[h % self.table.shape[0], i // self.size, j // self.size]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,14 @@ class Mixer(nn.Module, ABC):
     """What attention does with queries, keys and values in one layer."""
 
     @abstractmethod
+    def mask(self, queries: int, keys: int) -> Mask | None:
+        """Which keys it looks at of those that the batch's mask allows; None if it mixes them all.
+
+        The queries are the last of the keys. With a mask, `attend` is dense attention under the
+        batch's mask and this one.
+        """
+
+    @abstractmethod
     def attend(
         self,
         q: Tensor,

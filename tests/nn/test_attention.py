@@ -4,12 +4,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from foreword.nn import masks
 from foreword.nn.attention import Attention, View, attend, prepare
 from foreword.nn.masks import (
+    Blocks,
     Carried,
     Causal,
     Full,
+    Global,
     Mask,
     Ordered,
     Prefix,
@@ -39,6 +40,8 @@ MASKS: dict[str, Mask] = {
     "encoder of prefixes": PREFIX | Window(0),
     "window and document": Window(3) & SAME & Full(),
     "causal window": Full() & Causal() & Window(2),
+    "window and global": (Window(1) | Global(2)) & SAME,
+    "blocks": Blocks(torch.tensor([[[1, 0, 1], [1, 1, 0], [0, 0, 1]]]).bool(), 3) & SAME,
     "ordered": Ordered(ORDER) & SAME,
     "ordered, before itself": Ordered(ORDER, itself=False),
     "carried": Carried(Causal(), 3),
@@ -81,14 +84,25 @@ def test_dense_is_the_slow_reference(name: str, has_bias: bool) -> None:
     torch.testing.assert_close(found.double(), wanted, atol=1e-5, rtol=1e-5)
 
 
+def test_a_mask_may_differ_between_heads() -> None:
+    random = torch.Generator().manual_seed(4)
+    mask = SAME & Blocks(torch.rand(HEADS, 5, 5, generator=random) < 0.5, 2)
+    q, k, v = inputs()
+    pattern = prepare(mask, None, (BATCH, LENGTH, LENGTH), q, flex=False, heads=HEADS)
+    found = attend(q, k, v, pattern, D_HEAD**-0.5, 0.0)
+    wanted = reference.attention(q, k, v, mask, None)
+    torch.testing.assert_close(found.double(), wanted, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("queries", [1, 3])
-@pytest.mark.parametrize("kind", ["causal", "window", "causal window"])
+@pytest.mark.parametrize("kind", ["causal", "window", "causal window", "window and global"])
 def test_queries_that_stand_behind_a_cache(kind: str, queries: int) -> None:
     offset = LENGTH - queries
     mask = {
         "causal": Causal(offset),
         "window": Window(2, offset),
         "causal window": Causal(offset) & Window(2, offset),
+        "window and global": Window(2, offset) | Global(3, offset),
     }[kind]
     q, k, v = inputs(queries)
     pattern = prepare(mask, None, (BATCH, queries, LENGTH), q, flex=False)
@@ -165,6 +179,8 @@ def test_flex_is_dense(name: str, has_bias: bool) -> None:
         "prefix decoder": (Causal() | prefix) & same,
         "encoder of prefixes": prefix | Window(0),
         "window and document": Window(3) & same,
+        "window and global": (Window(1) | Global(2)) & same,
+        "blocks": Blocks(torch.eye(4, dtype=torch.bool)[None].cuda(), 64) & same,
         "ordered": Ordered(order) & same,
         "ordered, before itself": Ordered(order, itself=False) | Window(0),
     }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from foreword.nn.attention import Pattern, attend, prepare
-from foreword.nn.masks import Mask
+from foreword.nn.masks import Full, Mask
 from foreword.nn.mix import Mixer
 
 
@@ -42,6 +42,10 @@ class Dense:
 
 class DenseMixer(Mixer):
     """`foreword.nn.attention.attend`."""
+
+    def mask(self, queries: int, keys: int) -> Mask | None:
+        """All keys."""
+        return Full()
 
     def attend(
         self,

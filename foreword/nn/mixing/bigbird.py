@@ -1,0 +1,211 @@
+"""Blocks of queries look at their neighbours, at both ends of the row and at random blocks."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foreword.errors import UserError
+from foreword.nn.attention import Pattern, prepare, uses_flex
+from foreword.nn.attention import attend as attend_densely
+from foreword.nn.masks import Blocks, Full, Mask
+from foreword.nn.mix import Mixer
+from foreword.nn.mixing._blocks import Look, attend, look_up
+from foreword.types import Array
+
+
+@dataclass(frozen=True)
+class Bigbird:
+    """Window, global and random blocks: time and memory grow with the length.
+
+    Rows too short to have something to leave out are attended to in full. Random blocks are drawn
+    for each layer, once and for all.
+
+    Attributes:
+        block: places of a block.
+        window: blocks that a block looks at around itself, itself included; odd.
+        ends: blocks at each end of the row that see all and are seen by all.
+        random: blocks drawn at random, none of them in the window or at the ends.
+        random_from: `row` draws from the whole row; `start` from its first window + 2 ends +
+            2 random blocks, as the released code does.
+        per_head: whether each head draws its own.
+        seed: of the draws; layer n uses seed + n.
+
+    Reference: Zaheer et al. 2020, section 2 and appendix D.
+    Differs from the paper: the released code draws within the start of the row, and there `start`
+    with seed 0 gives its very blocks, but for rows of 1,024, 3,072 and 4,096; its port in
+    `transformers` replaces the random blocks by the first block when it does not train.
+    """
+
+    block: int = 64
+    window: int = 3
+    ends: int = 1
+    random: int = 3
+    random_from: Literal["row", "start"] = "row"
+    per_head: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("block", 1), ("window", 1), ("ends", 0), ("random", 0), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}: must be at least {least}, got {getattr(self, name)}")
+        if self.window % 2 == 0:
+            raise ValueError(
+                f"window: counts the block itself and as many on each side, so it must be odd, got "
+                f"{self.window}"
+            )
+
+    @property
+    def limit(self) -> int | None:
+        """None: any length."""
+        return None
+
+    @property
+    def least_blocks(self) -> int:
+        """Rows of so many blocks or fewer are attended to in full."""
+        return self.window + 2 * self.ends + 2 * self.random
+
+    def prepare(
+        self,
+        mask: Mask,
+        bias: Tensor | None,
+        shape: tuple[int, int, int],
+        like: Tensor,
+        *,
+        flex: bool,
+    ) -> Pattern | Pending:
+        """The mask; long rows ask it layer by layer, for each has random blocks of its own.
+
+        Raises:
+            UserError: queries that stand behind a cache or a memory longer than what is attended
+                to in full: the blocks of a row are not known before its end.
+        """
+        batch, queries, keys = shape
+        if keys <= self.least_blocks * self.block:
+            return prepare(mask, bias, shape, like, flex=flex)
+        if queries != keys:
+            raise UserError(
+                f"model.mixing: 'bigbird' reads whole rows at once; behind a cache or a memory it "
+                f"reaches {self.least_blocks * self.block} places, got {keys}"
+            )
+        return Pending(mask, bias, batch, keys, like, flex)
+
+    def build(self, heads: int, d_head: int, layers: int) -> list[Mixer]:
+        """A module without parameters for each layer."""
+        return [BigbirdMixer(self, heads if self.per_head else 1, n) for n in range(layers)]
+
+
+@dataclass(frozen=True)
+class Pending:
+    """What a layer needs to ask the mask about its own blocks; see `Bigbird.prepare`."""
+
+    mask: Mask
+    bias: Tensor | None
+    batch: int
+    length: int
+    like: Tensor
+    flex: bool
+
+    def of(self, queries: Tensor) -> Pending:
+        """A second stream asks for single queries, which stand in no block.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError("model.mixing: a second stream needs attention that is 'dense'")
+
+
+class BigbirdMixer(Mixer):
+    """The blocks of one layer.
+
+    Args:
+        settings: how many blocks of each sort.
+        heads: that draw their own; 1 if all share.
+        layer: number of the block in its stack.
+    """
+
+    def __init__(self, settings: Bigbird, heads: int, layer: int) -> None:
+        super().__init__()
+        self.settings, self.heads, self.layer = settings, heads, layer
+
+    def mask(self, queries: int, keys: int) -> Mask | None:
+        """Blocks near, at the ends, and drawn; everything in a short row."""
+        s = self.settings
+        if keys <= s.least_blocks * s.block:
+            return Full()
+        return self._mask(keys, torch.device("cpu"))
+
+    def _mask(self, length: int, device: torch.device) -> Mask:
+        s = self.settings
+        count = -(-length // s.block)
+        looked = look_at(s, count, self.layer, self.heads)
+        table = np.zeros((self.heads, count, count + 1), dtype=bool)
+        np.put_along_axis(table, looked, True, axis=2)  # none is -1 and falls into the last column
+        table = table[:, :, :count]
+        for end in (slice(s.ends), slice(count - s.ends, count)):
+            table[:, end] = True
+            table[:, :, end] = True
+        return Blocks(torch.from_numpy(table).to(device), s.block)
+
+    def _look(self, length: int, device: torch.device) -> Look:
+        s = self.settings
+        count = -(-length // s.block)
+        blocks = torch.from_numpy(look_at(s, count, self.layer, self.heads)).to(device)
+        end = torch.arange(s.ends * s.block, device=device)
+        last = torch.arange(min((count - s.ends) * s.block, length), length, device=device)
+        return Look(s.block, blocks, torch.cat([end, last]))
+
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        pattern: Pattern | Pending,
+        scale: float,
+        dropout: float,
+        extra: Tensor | None,
+    ) -> Tensor:
+        """(batch, heads, queries, d_head), as `_blocks.attend` or dense attention has it."""
+        if isinstance(pattern, Pending) and uses_flex(pattern.flex):
+            whole = pattern.mask & self._mask(pattern.length, q.device)
+            shape = (pattern.batch, pattern.length, pattern.length)
+            pattern = prepare(whole, pattern.bias, shape, pattern.like, flex=True, heads=self.heads)
+        if isinstance(pattern, Pattern):
+            return attend_densely(q, k, v, pattern, scale, dropout, extra)
+        look = self._look(pattern.length, q.device)
+        shape_of_row = (pattern.batch, pattern.length)
+        mask = pattern.mask
+        looked = look_up(look, mask, mask, pattern.bias, shape_of_row, pattern.like)
+        return attend(q, k, v, looked, scale, dropout, extra)
+
+
+@functools.lru_cache(maxsize=256)
+def look_at(settings: Bigbird, count: int, layer: int, heads: int) -> Array:
+    """The blocks near each block and those drawn for it, without those at the ends.
+
+    The draws are those of the released code: a permutation for each block and head.
+
+    Returns:
+        (heads, count, window + random) int64, -1 for none.
+    """
+    s = settings
+    random = np.random.RandomState(s.seed + layer)
+    reach = min(count, s.least_blocks) if s.random_from == "start" else count
+    found = np.full((heads, count, s.window + s.random), -1, dtype=np.int64)
+    for n in range(s.ends, count - s.ends):
+        near = range(n - s.window // 2, n + s.window // 2 + 1)
+        kept = [m for m in near if s.ends <= m < count - s.ends]
+        illegal = {*near, *range(s.ends), *range(reach - s.ends, reach)}
+        # The code keeps apart the two blocks that stand next to the ends.
+        illegal |= {reach - s.ends - 1} if n == s.ends else set()
+        illegal |= {s.ends} if n == reach - s.ends - 1 else set()
+        for head in range(heads):
+            drawn = [m for m in random.permutation(reach) if m not in illegal][: s.random]
+            found[head, n, : len(kept)] = kept
+            found[head, n, s.window : s.window + len(drawn)] = drawn
+    return found
