@@ -111,8 +111,9 @@ class Example:
         weights: 1 where a target counts, else 0; (batch, target length) float32.
         is_aligned: target i is predicted at source position i (masked language models).
         labels: of texts, as in `Rows`, at the source's positions; or None.
-        noise: a number in [0, 1) per place, for what the model draws (ELECTRA's fakes), (batch,
-            target length) float32; or None. A draw by row, so that it depends on no micro-batch.
+        noise: a number in [0, 1) per place, for what the model draws (ELECTRA's fakes), -1 on
+            padding, (batch, target length) float32; or None. A draw by row, so that it depends on
+            no micro-batch.
         order: of prediction, where it is not from left to right: a place sees those of lower
             order, -1 is seen by all and predicted nowhere, (batch, length) int64; or None.
     """
@@ -166,6 +167,8 @@ class Batch:
             d_model).
         carried: what the row before of each lane left for this one (`Hidden.carried`); None for a
             model that carries nothing, or before the first row.
+        counts: of each term of a sum of objectives, its predictions in all micro-batches of the
+            step, (terms,) float32; None where there is one term, or the batch is the whole step.
     """
 
     ids: Any
@@ -180,6 +183,7 @@ class Batch:
     noise: Any = None
     queries: Queries | None = None
     carried: tuple[Any, ...] | None = None
+    counts: Any = None
 
     def to(self, device: Any) -> Batch:
         """The same batch as tensors on `device`."""

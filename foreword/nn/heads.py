@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foreword.nn.cross_entropy import cross_entropy
+from foreword.nn.drawing import draw
 from foreword.nn.embedding import Embedding
 from foreword.nn.norm import build_norm
 from foreword.nn.settings import ModelSettings
@@ -62,10 +63,31 @@ class TokenHead(nn.Module):
             hidden: states of the places that the batch has targets for.
             batch: with targets and weights.
         """
-        where = batch.weights.flatten().nonzero().squeeze(1)  # (predictions,)
+        where = _scored(batch)
         weights = batch.weights.flatten()[where]
         chosen = self._states(hidden.states.flatten(0, 1)[where])
         total = cross_entropy(
             chosen, self.weight, self.bias, batch.targets.flatten()[where], weights
         )
         return Loss(total, weights.sum(), carried=hidden.carried)
+
+    @torch.no_grad()
+    def draw(self, hidden: Hidden, batch: Batch) -> Tensor:
+        """A token for each place whose weight is positive, drawn by `batch.noise`.
+
+        Args:
+            hidden: states of the places that the batch has targets for.
+            batch: with weights and noise.
+
+        Returns:
+            (predictions,) int64, in the order of rows and places.
+        """
+        where = _scored(batch)
+        chosen = self._states(hidden.states.flatten(0, 1)[where])
+        return draw(chosen, self.weight, self.bias, batch.noise.flatten()[where])
+
+
+def _scored(batch: Batch) -> Tensor:
+    """Which places have weight, in the flattened batch; (predictions,) int64."""
+    where: Tensor = batch.weights.flatten().nonzero().squeeze(1)
+    return where

@@ -45,6 +45,13 @@ class Model(nn.Module):
         """The head that predicts tokens."""
         return cast(TokenHead, self.heads["token"])
 
+    @property
+    def reader(self) -> Backbone:
+        """Whose states the token head reads: the backbone, or the generator beside it (ELECTRA)."""
+        if "generator" in self.heads:
+            return cast(Backbone, self.heads["generator"])
+        return self.backbone
+
     def count_parameters(self) -> int:
         """Parameters, shared ones counted once."""
         return sum(p.numel() for p in self.parameters())

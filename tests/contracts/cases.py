@@ -138,7 +138,7 @@ CASES = find_cases()
 def logits(model: Model, batch: Batch) -> Tensor:
     """Scores over the vocabulary at every place, or every query, (batch, length, vocab)."""
     with torch.no_grad():
-        return model.token_head(model.backbone(batch).states)
+        return model.token_head(model.reader(batch).states)
 
 
 def is_scored(batch: Batch) -> Array:
