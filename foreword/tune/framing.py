@@ -3,6 +3,7 @@
 The layout of pretraining decides. `before` and `after` are the packing's special tokens.
 
     encoder          before a after                read: the mean of a; before, if pairs trained it
+    two_streams      before a after                read: the mean of a; all sees all
     decoder          before a extract              read: extract, which has seen all
     prefix           before a after                read: the last token; all of it is prefix
     encoder_decoder  before a after -> start       read: the start token, which sees the source
@@ -156,7 +157,7 @@ def frame_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> Frame:
         UserError: the length is impossible, or the layout is none that can be fine-tuned.
     """
     layout = kinds.name_of(recipe.layout)
-    if layout not in ("encoder", "decoder", "prefix", "encoder_decoder"):
+    if layout not in ("encoder", "two_streams", "decoder", "prefix", "encoder_decoder"):
         raise UserError(f"layout '{layout}': fine-tuning does not know where to read such a model")
     packing: Any = recipe.packing
     limit = recipe.model.limit
@@ -165,10 +166,12 @@ def frame_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> Frame:
     before = _ids(vocab, getattr(packing, "before", ""))
     after = _ids(vocab, getattr(packing, "after", "") or getattr(recipe.objective, "end", ""))
     between, fresh = after, frozenset[int]()
-    pooling: Pooling = "last" if layout == "prefix" else "first"
-    if layout == "encoder":
-        pooling = "first" if before and _trains_first(recipe) else "mean"
-    if layout == "decoder":
+    pooling: Pooling = "mean"
+    if layout == "encoder_decoder" or (before and _trains_first(recipe)):
+        pooling = "first"
+    elif layout == "prefix":
+        pooling = "last"
+    elif layout == "decoder":
         seen = {*before, *after}
         before = before or _ids(vocab, special.BOS)
         between, after = _ids(vocab, special.SEP) or after, _ids(vocab, special.CLS) or after

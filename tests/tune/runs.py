@@ -16,7 +16,7 @@ GOOD = ["lovely", "fine", "warm", "bright"]
 BAD = ["awful", "cold", "dull", "grim"]
 OTHER = ["the", "film", "was", "and", "a", "day", "in", "town", "we", "saw"]
 
-LAYOUTS = ("encoder", "decoder", "prefix", "encoder_decoder")
+LAYOUTS = ("encoder", "two_streams", "decoder", "prefix", "encoder_decoder")
 
 MODEL = {"d_model": 32, "layers": 2, "heads": 2, "dropout": 0.0, "attention_dropout": 0.0}
 PARTS = {
@@ -28,6 +28,11 @@ PARTS = {
         },
         "objective": {"kind": "masked"},
         "packing": {"kind": "documents", "length": 32, "before": "[CLS]", "after": "[SEP]"},
+    },
+    "two_streams": {
+        "model": {"kind": "transformer", "two_streams": True, "position": {"kind": "relative"}},
+        "objective": {"kind": "permutation"},
+        "packing": {"kind": "documents", "length": 32, "after": "[SEP]"},
     },
     "decoder": {
         "model": {"kind": "transformer", "is_causal": True, "position": {"kind": "rotary"}},

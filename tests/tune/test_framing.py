@@ -43,6 +43,7 @@ def test_cut_pair_takes_tokens_one_by_one_from_the_longer() -> None:
     ("layout", "text", "pair", "spots"),
     [
         ("encoder", "[CLS] fine [SEP]", "[CLS] fine [SEP] warm [SEP]", [1]),
+        ("two_streams", "fine [SEP]", "fine [SEP] warm [SEP]", [0]),
         ("decoder", "<s> fine [CLS]", "<s> fine [SEP] warm [CLS]", [2]),
         ("prefix", "fine </s>", "fine </s> warm </s>", [1]),  # what ends the objective's source
         ("encoder_decoder", "fine </s>", "fine </s> warm </s>", [0]),

@@ -68,6 +68,7 @@ def one_per_row(examples: Examples, width: int) -> Batch:
 READINGS = [
     ("encoder", "first"),
     ("encoder", "mean"),
+    ("two_streams", "mean"),
     ("decoder", "mean"),
     ("decoder", "last"),
     ("prefix", "last"),
