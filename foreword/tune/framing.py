@@ -39,7 +39,8 @@ class Frame:
         after: ids put after the text, at most one.
         length: the most tokens an example may have, special ones included.
         is_causal: a token sees only those before it.
-        has_segments: the model tells the texts of a pair apart by segment embeddings.
+        has_segments: the model tells the texts of a pair apart, by segment embeddings or by terms
+            of its scores.
         between: ids put between the texts of a pair, at most one.
         pooling: what stands for the whole, where the task does not say: the first token's state,
             the mean of the text's, the last token's.
@@ -183,7 +184,7 @@ def frame_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> Frame:
         after=after,
         length=length,
         is_causal=layout == "decoder",
-        has_segments=recipe.model.segments > 1,
+        has_segments=recipe.model.segments > 1 or getattr(recipe.model.position, "segments", False),
         between=between,
         pooling=pooling,
         start=vocab.id(layout_start) if layout == "encoder_decoder" else None,

@@ -110,3 +110,10 @@ def test_impossible_lengths_are_refused(tmp_path: Path) -> None:
         frame_of(opened.recipe, opened.vocab, 49)
     with pytest.raises(UserError, match="no room"):
         frame_of(opened.recipe, opened.vocab, 4)
+
+
+@pytest.mark.parametrize("has_segments", [False, True])
+def test_segments_may_be_terms_of_the_scores(tmp_path: Path, has_segments: bool) -> None:
+    position = {"kind": "relative", "segments": has_segments}
+    opened = open_run(make_run(tmp_path, "two_streams", position=position), "cpu")
+    assert frame_of(opened.recipe, opened.vocab, None).has_segments == has_segments
