@@ -11,7 +11,7 @@ from torch import Tensor
 from foreword import kinds
 from foreword.nn.model import Model
 
-from .cases import CASES, SIZE, Case, logits, rows, take, tiny, vocab
+from .cases import CASES, SIZE, Case, is_scored, logits, rows, take, tiny, vocab
 
 MODELS = kinds.names("models")
 every_model = pytest.mark.parametrize("name", MODELS)
@@ -55,7 +55,7 @@ def test_a_row_alone_is_the_row_in_a_group(case: Case) -> None:
     scores = logits(model, together)
     for n in range(len(many)):
         alone = case.batch(take(many, [n]))
-        one, other = (b.weights[r] > 0 for b, r in ((alone, 0), (together, n)))
+        one, other = (is_scored(b)[r] for b, r in ((alone, 0), (together, n)))
         torch.testing.assert_close(
             logits(model, alone)[0][one], scores[n][other], atol=1e-5, rtol=1e-5
         )

@@ -1,0 +1,68 @@
+"""What objectives that ask about pairs of texts have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import cast
+
+import numpy as np
+from torch import nn
+
+from foreword import kinds
+from foreword.data.rng import RowRng
+from foreword.errors import UserError
+from foreword.nn.model import Backbone, Model
+from foreword.nn.pair_head import PairHead
+from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
+
+
+class PairObjective(ABC):
+    """Asks one thing about each pair of texts, of the state of its first token."""
+
+    @abstractmethod
+    def relabel(self, rows: Rows, rng: RowRng) -> Rows:
+        """The rows as this objective wants them read, with the classes that it asks for."""
+
+    def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
+        """The rows with their labels; no token is predicted.
+
+        Raises:
+            UserError: the packing makes no pairs.
+        """
+        rows = self.relabel(rows, rng)
+        return Example(
+            source=Tokens(rows.ids, rows.documents, rows.positions, rows.segments),
+            target=Tokens(rows.ids, rows.documents, rows.positions),
+            weights=np.zeros(rows.ids.shape, dtype=np.float32),
+            is_aligned=True,
+            labels=rows.labels,
+        )
+
+    def pairs(self, rows: Rows) -> tuple[Array, Array]:
+        """Segments and labels of the rows, (batch, length) int64 each.
+
+        Raises:
+            UserError: the packing makes no pairs.
+        """
+        if rows.segments is None or rows.labels is None:
+            raise UserError(
+                f"objective: {kinds.name_of(self)} asks about pairs of texts, and this packing "
+                "makes none; use packing.kind = 'pairs'"
+            )
+        return rows.segments, rows.labels
+
+    def count(self, batch: Batch) -> float:
+        """How many pairs of a batch are asked about."""
+        return float((batch.labels >= 0).sum())
+
+    def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
+        """BERT's pooler and two classes."""
+        return nn.ModuleDict({"pair": PairHead(backbone.settings.d_model)})
+
+    def loss(self, model: Model, batch: Batch) -> Loss:
+        """Cross-entropy of the pairs' classes, in nats."""
+        return self.read(model, batch, model.backbone(batch))
+
+    def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
+        """The same from the backbone's states, as a term of a sum."""
+        return cast(PairHead, model.heads["pair"]).loss(hidden, batch)

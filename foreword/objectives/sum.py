@@ -1,0 +1,143 @@
+"""Several objectives on the same rows: BERT's two, ALBERT's two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import nn
+
+from foreword import kinds
+from foreword.data.rng import RowRng
+from foreword.errors import UserError
+from foreword.kinds import Part
+from foreword.nn.model import Backbone, Model
+from foreword.objectives._pair import PairObjective
+from foreword.objectives.masked import Masked
+from foreword.objectives.next_sentence import NextSentence
+from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Vocab
+
+
+class Term(Protocol):
+    """What can be added up: an objective that reads states which are there already."""
+
+    def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
+        """The example of these rows."""
+
+    def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
+        """The parameters that it owns."""
+
+    def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
+        """A sum in nats and a count."""
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The weighted sum of the means of several terms, over one reading of the row.
+
+        ids       [ 1  7  8  2  9  2]       [CLS] is 1, [SEP] is 2, [MASK] is 3
+        segments  [ 0  0  0  0  1  1]
+        inputs    [ 1  7  3  2  9  2]
+        targets   [ .  .  8  .  .  .]       . is not scored
+        labels    [ 0  .  .  .  .  .]       0 is next, 1 is random
+
+    With layout `encoder` and packing `pairs`. Unsaid, the terms are BERT's, `masked` and
+    `next_sentence`. The term about pairs, where there is one, arranges the row first, and the other
+    hides tokens of what it arranged.
+
+    Each term is divided by its own number of predictions in the whole step, however the step is cut
+    into micro-batches: `Batch.counts` holds these numbers, which are known before the model reads
+    anything. `Loss.weight` is the first term's; `Loss.parts` has every term apart.
+
+    Attributes:
+        terms: what is added up: one about pairs at most, and one that predicts tokens.
+        weights: of each term; all 1 if empty.
+
+    Reference: Devlin et al. 2019, appendix A.2: "the sum of the mean masked LM likelihood and the
+    mean next sentence prediction likelihood"; Lan et al. 2020, section 3.1.
+    Differs from the paper: nothing.
+    """
+
+    terms: tuple[Term, ...] = field(
+        default=(Masked(), NextSentence()), metadata={"part": Part("objectives")}
+    )
+    weights: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.terms:
+            raise ValueError("terms: must name at least one")
+        names = [kinds.name_of(term) for term in self.terms]
+        for name, term in zip(names, self.terms, strict=True):
+            if isinstance(term, Sum) or not hasattr(term, "read"):
+                raise ValueError(f"terms: '{name}' cannot be a term of a sum")
+        about_pairs = sum(isinstance(term, PairObjective) for term in self.terms)
+        if about_pairs > 1 or len(names) - about_pairs > 1:
+            raise ValueError(
+                f"terms: at most one about pairs and one that predicts tokens, got {names}"
+            )
+        if len(self.weights) not in (0, len(names)):
+            raise ValueError(f"weights: must be {len(names)}, one a term, got {len(self.weights)}")
+        if min(self.weights, default=1.0) <= 0:
+            raise ValueError(f"weights: must be positive, got {min(self.weights)}")
+
+    def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
+        """The rows as the term about pairs arranges them, with the other's tokens hidden.
+
+        Raises:
+            UserError: the packing makes no pairs, or the terms do not go together.
+        """
+        pair = next((term for term in self.terms if isinstance(term, PairObjective)), None)
+        other = next((term for term in self.terms if not isinstance(term, PairObjective)), None)
+        if pair is not None and other is None:
+            return pair.corrupt(rows, rng, vocab)
+        assert other is not None
+        example = other.corrupt(pair.relabel(rows, rng) if pair else rows, rng, vocab)
+        if pair is not None and example.labels is None:
+            raise UserError(
+                f"objective.terms: '{kinds.name_of(other)}' does not predict in place, so "
+                f"'{kinds.name_of(pair)}' finds no pair in what it makes; use 'masked'"
+            )
+        return example
+
+    def counts(self, batch: Batch) -> Array:
+        """The number of predictions of each term, (terms,) float32; added up over a step."""
+        counts = [_count(term, batch) for term in self.terms]
+        return np.asarray(counts, dtype=np.float32)
+
+    def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
+        """The heads of all terms."""
+        heads = nn.ModuleDict()
+        for term in self.terms:
+            heads.update(dict(term.heads(backbone, vocab).items()))
+        return heads
+
+    def loss(self, model: Model, batch: Batch) -> Loss:
+        """The weighted sum of the terms' means, times the number of the first term's predictions.
+
+        Where the batch has no `counts`, it is taken for the whole step.
+        """
+        return self.read(model, batch, model.backbone(batch))
+
+    def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
+        """The same from the backbone's states."""
+        losses = [term.read(model, batch, hidden) for term in self.terms]
+        counts = batch.counts
+        if counts is None:
+            counts = torch.stack([loss.weight for loss in losses])  # (terms,)
+        shares = counts[0] / counts.clamp(min=1)
+        weights = self.weights or (1.0,) * len(losses)
+        total = torch.zeros_like(losses[0].total)
+        parts = {}
+        for term, loss, share, weight in zip(self.terms, losses, shares, weights, strict=True):
+            name = kinds.name_of(term)
+            total = total + weight * share * loss.total
+            parts[name] = (loss.total, loss.weight)
+            parts |= {f"{name}_{key}": value for key, value in loss.parts.items()}
+        return Loss(total, losses[0].weight, parts, hidden.carried)
+
+
+def _count(term: Term, batch: Batch) -> float:
+    """How many predictions a term makes of a batch."""
+    return term.count(batch) if isinstance(term, PairObjective) else float(batch.weights.sum())
