@@ -89,3 +89,9 @@ def test_gpt3_trains_by_the_table(name: str) -> None:
     assert recipe.optimizer.lr == lr
     assert recipe.schedule.warmup.steps * step == pytest.approx(375e6, rel=0.01)
     assert recipe.train.tokens == 300e9
+
+
+def test_every_second_layer_of_gpt3_looks_near_by() -> None:
+    with torch.device("meta"):
+        backbone = load_recipe("gpt3_175b").model.build(1_000)
+    assert backbone.stack.is_local == [False, True] * 48
