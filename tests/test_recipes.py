@@ -133,3 +133,21 @@ def test_settings_can_be_set_over_a_recipe() -> None:
     recipe = load_recipe("bert_base", ["train.steps=7", "objective.rate=0.3"])
     assert recipe.train.steps == 7
     assert recipe.objective == load_recipe("bert_base", ["objective.rate=0.3"]).objective
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("transformer_xl_tiny", ["packing.kind=documents"], "packing.kind: .* use 'stream'"),
+        ("transformer_xl_tiny", ["model.position=learned"], "model.memory: position 'learned'"),
+        ("transformer_xl_tiny", ["model.memory=-1"], "model.memory: must not be negative"),
+        ("xlnet_tiny", ["model.two_streams=false"], "model.two_streams=true go together"),
+        ("bert_tiny", ["model.two_streams=true"], "model.two_streams=true go together"),
+        ("bert_tiny", ["layout.kind=two_streams"], "model.two_streams=true go together"),
+    ],
+)
+def test_parts_that_do_not_go_together_are_refused(
+    name: str, changes: list[str], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        load_recipe(name, changes)

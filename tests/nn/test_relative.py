@@ -1,0 +1,55 @@
+"""ALiBi's slopes against BLOOM's code, and Shaw's scores against the formula."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from foreword.nn.position import Places
+from foreword.nn.positions.alibi import Alibi
+from foreword.nn.positions.shaw import Shaw, ShawPositions
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3, 6, 8, 12, 20])
+def test_alibi_is_blooms(heads: int) -> None:
+    """Theirs counts from the row's beginning: for the last query the same, but for a constant."""
+    bloom = pytest.importorskip("transformers.models.bloom.modeling_bloom")
+    theirs = bloom.build_alibi_tensor(torch.ones(1, 9), heads, torch.float32)  # (heads, 1, keys)
+    places = torch.arange(9)
+    bias = Alibi().build(8, heads, 4, layers=2, is_causal=True).bias(places, places)
+    assert bias is not None
+    torch.testing.assert_close(bias[:, 8:], theirs - theirs[:, :, 8:])
+
+
+def test_alibi_is_symmetric() -> None:
+    bias = Alibi().build(8, 4, 4, layers=2, is_causal=False).bias(torch.arange(5), torch.arange(5))
+    assert bias is not None
+    assert torch.equal(bias, bias.transpose(1, 2))
+    assert bias[0, 0].tolist() == [0.0, -0.25, -0.5, -0.75, -1.0]
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("start", [0, 3])
+@torch.no_grad()
+def test_shaw_is_the_formula(start: int, is_causal: bool) -> None:
+    """Shaw et al. 2018, equation 4, without its first term: q_i a_clip(j - i)."""
+    heads, d_head, queries, reach = 2, 3, 7, 4
+    scheme = Shaw(reach).build(6, heads, d_head, layers=2, is_causal=is_causal)
+    assert isinstance(scheme, ShawPositions)
+    random = torch.Generator().manual_seed(1)
+    q = torch.randn(2, heads, queries, d_head, generator=random)
+    places = Places.following(start, queries, q.device)
+    for layer in (0, 1):
+        added = scheme.scores(q, q, places, layer)
+        assert added is not None
+        vectors = scheme.table.weight.view(2, -1, d_head)[layer]
+        for i in range(queries):
+            for j in range(start + i + 1 if is_causal else start + queries):
+                distance = max(-reach, min(reach, j - (start + i)))
+                wanted = q[:, :, i] @ vectors[distance + reach]
+                torch.testing.assert_close(added[:, :, i, j], wanted)
+
+
+def test_impossible_settings_are_refused() -> None:
+    with pytest.raises(ValueError, match="distance: must be at least 1, got 0"):
+        Shaw(0)
