@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import keyword
+import re
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,21 @@ def names(folder: str) -> list[str]:
     """The kinds in `folder` (`"objectives"`), by name."""
     files = (ROOT / folder).glob("*.py")
     return sorted(file.stem.rstrip("_") for file in files if not file.stem.startswith("_"))
+
+
+def folders() -> list[str]:
+    """The folders of kinds: those where each file has the class of its name."""
+    found = {file.parent for file in ROOT.rglob("__init__.py")}
+    named = {folder.relative_to(ROOT).as_posix(): folder for folder in found}
+    return sorted(name for name, folder in named.items() if _holds_kinds(folder))
+
+
+def _holds_kinds(folder: Path) -> bool:
+    files = [file for file in folder.glob("*.py") if not file.stem.startswith("_")]
+    return bool(files) and all(
+        re.search(rf"^class {class_name(file.stem.rstrip('_'))}\b", file.read_text("utf-8"), re.M)
+        for file in files
+    )
 
 
 def class_name(name: str) -> str:

@@ -1,8 +1,9 @@
-"""`foreword show`: the kinds there are, the recipes shipped, or one recipe resolved."""
+"""`foreword show`: the kinds there are, families, recipes, grids, or one recipe resolved."""
 
 from __future__ import annotations
 
 import ast
+from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
@@ -11,32 +12,21 @@ from foreword import config, kinds
 from foreword.cli import console
 from foreword.cli._looking import Json
 
-FOLDERS = (
-    "text/tokenizers",
-    "data/readers",
-    "data/packing",
-    "models",
-    "nn/positions",
-    "objectives",
-    "layouts",
-    "train/optim",
-    "train/schedule",
-    "tune/tasks",
-    "tune/strategies",
-    "interop/hf",
-)
-
 
 def show(
-    what: Annotated[str, typer.Argument(help="kinds, recipes, or a recipe's name or file.")],
+    what: Annotated[str, typer.Argument(help="kinds, families, recipes, grids, or a recipe.")],
     assign: Annotated[
         list[str] | None, typer.Option("--set", help="A setting: model.layers=6.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show the kinds there are, the recipes shipped, or one recipe resolved."""
+    """Show the kinds there are, the families, recipes and grids shipped, or one recipe resolved."""
     if what == "kinds":
         _show_kinds(as_json=json)
+    elif what == "families":
+        _show_families(as_json=json)
+    elif what == "grids":
+        _show_grids(as_json=json)
     elif what == "recipes":
         _show_recipes(as_json=json)
     else:
@@ -44,7 +34,10 @@ def show(
 
 
 def _show_kinds(*, as_json: bool) -> None:
-    found = {folder: {n: _first_line(folder, n) for n in kinds.names(folder)} for folder in FOLDERS}
+    found = {
+        folder: {name: _first_line(folder, name) for name in kinds.names(folder)}
+        for folder in kinds.folders()
+    }
     if as_json:
         console.emit(found)
         return
@@ -74,6 +67,85 @@ def _show_recipes(*, as_json: bool) -> None:
         return
     columns = ("recipe", "parameters", "layers", "d_model", "description")
     console.table("", columns, [[recipe[column] for column in columns] for recipe in found])
+
+
+def _show_families(*, as_json: bool) -> None:
+    """What the recipes say, by family."""
+    from foreword.train.recipe import load_recipe
+
+    families: dict[str, dict[str, dict[str, None]]] = {}
+    for name in config.recipe_names():
+        recipe = load_recipe(name)
+        position = getattr(recipe.model, "position", None)
+        facts = {
+            "architecture": f"{kinds.name_of(recipe.model)}, {kinds.name_of(recipe.layout)}",
+            "objective": _objective(recipe.objective),
+            "positions": "none" if position is None else kinds.name_of(position),
+            "paper": recipe.paper,
+            "recipes": name,
+        }
+        seen = families.setdefault(recipe.family, {key: {} for key in facts})
+        for key, value in facts.items():
+            seen[key] |= dict.fromkeys(value.split("; "))
+    carried = _carried()
+    found: list[dict[str, Any]] = [
+        {
+            "family": name,
+            **{key: list(values) for key, values in facts.items()},
+            "hugging_face": carried.get(_letters(name)),
+        }
+        for name, facts in sorted(families.items(), key=lambda pair: pair[0].lower())
+    ]
+    if as_json:
+        console.emit(found)
+        return
+    keys = ("architecture", "objective", "positions", "paper", "recipes")
+    rows = [
+        [one["family"], *("; ".join(one[key]) for key in keys), one["hugging_face"] or "–"]
+        for one in found
+    ]
+    console.table("", ["family", *keys, "import, export"], rows)
+
+
+def _objective(objective: Any) -> str:
+    """Its kind, with the kinds that it is made of: `sum (masked, next_sentence)`."""
+    values = [getattr(objective, f.name) for f in fields(objective) if "part" in f.metadata]
+    parts = [kinds.name_of(part) for value in values if isinstance(value, tuple) for part in value]
+    made_of = f" ({', '.join(dict.fromkeys(parts))})" if parts else ""
+    return f"{kinds.name_of(objective)}{made_of}"
+
+
+def _carried() -> dict[str, str]:
+    """The kinds of `interop/hf` by their own names and by the family's they say first."""
+    folder = "interop/hf"
+    found: dict[str, str] = {}
+    for name in kinds.names(folder):
+        family = _first_line(folder, name).partition(" (")[0]
+        found |= {_letters(name): name, _letters(family): name}
+    return found
+
+
+def _letters(name: str) -> str:
+    """`GPT-2` as `gpt2`."""
+    return "".join(filter(str.isalnum, name.lower()))
+
+
+def _show_grids(*, as_json: bool) -> None:
+    tables = {name: config.read(config.find_grid(name)) for name in config.grid_names()}
+    found = [
+        {
+            "grid": name,
+            "cells": [cell.get("label", cell["recipe"]) for cell in table["cells"]],
+            "tasks": [task["name"] for task in table.get("tasks", [])],
+            "description": table.get("description", ""),
+        }
+        for name, table in tables.items()
+    ]
+    if as_json:
+        console.emit(found)
+        return
+    rows = [[", ".join(v) if isinstance(v, list) else v for v in one.values()] for one in found]
+    console.table("", ["grid", "cells", "tasks", "description"], rows)
 
 
 def _size(name: str, assignments: list[str] | None = None) -> dict[str, Any]:

@@ -111,8 +111,20 @@ def test_show(capsys: pytest.CaptureFixture[str]) -> None:
     found = told(capsys, "show", "kinds")
     assert found["nn/positions"]["none"].startswith("No positions")
     assert all(line for lines in found.values() for line in lines.values())
+    assert {"objectives", "models", "nn/mixing", "tune/tasks"} <= set(found)
+    assert not {"cli", "train", "nn", "demo"} & set(found)
     sizes = {recipe["recipe"]: recipe["parameters"] for recipe in told(capsys, "show", "recipes")}
     assert set(sizes) == set(config.recipe_names())
+    families = {family["family"]: family for family in told(capsys, "show", "families")}
+    assert "" not in families, f"name their family: {families['']['recipes']}"
+    assert all(all(family["paper"]) for family in families.values()), "a recipe names its paper"
+    listed = [recipe for family in families.values() for recipe in family["recipes"]]
+    assert sorted(listed) == config.recipe_names()
+    assert families["GPT-2"]["positions"] == ["learned"]
+    assert families["BERT"]["hugging_face"] == "bert"
+    grids = {grid["grid"]: grid for grid in told(capsys, "show", "grids")}
+    assert set(grids) == set(config.grid_names())
+    assert "CoLA" in grids["objectives"]["tasks"]
     one = told(capsys, "show", "gpt2_tiny", "--set", "model.layers=3")
     assert one["settings"]["model"]["layers"] == 3 and one["parameters"] > sizes["gpt2_tiny"]
     assert command(["show", "gpt2_tiny"]) == 0
