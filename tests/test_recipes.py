@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from foreword import config, kinds
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
 from foreword.nn.init import initialise
 from foreword.text import special
+from foreword.train.estimate import guessing_loss
 from foreword.train.recipe import Recipe, load_recipe
 from foreword.types import Rows, Vocab
 
@@ -33,7 +35,7 @@ def vocab(size: int) -> Vocab:
 
 
 def test_each_family_has_a_tiny_form() -> None:
-    wanted = {"bert", "gpt2", "t5", "modern_encoder", "modern_decoder"}
+    wanted = {"bert", "spanbert", "electra", "gpt2", "t5", "modern_encoder", "modern_decoder"}
     assert wanted <= {name.removesuffix("_tiny") for name in RECIPES if name.endswith("_tiny")}
 
 
@@ -72,6 +74,9 @@ PARAMETERS = {
     "bert_large": 335e6,  # 340 M there, with the pooler
     "bert_small": 28.8e6,  # Turc et al. 2019, table 1: 29.1 M with the pooler
     "bert_mini": 11.2e6,  # the same: 11.3 M
+    "spanbert_base": 110.3e6,  # Joshi et al. 2020: as BERT's, cased; 1.9 M read the edges of spans
+    "spanbert_large": 337e6,  # the same: 3.4 M of it
+    "spanbert_mini": 11.4e6,
     "gpt2_small": 124e6,  # the released weights
     "t5_small": 60e6,  # Raffel et al. 2020, section 3.7
     "t5_base": 223e6,  # about 220 M there
@@ -94,6 +99,21 @@ def test_it_has_the_parameters_of_its_paper(name: str) -> None:
     with torch.device("meta"):
         model = recipe.build(vocab(recipe.tokenizer.vocab))
     assert model.count_parameters() == pytest.approx(PARAMETERS[name], rel=0.01)
+
+
+# Of the discriminator with its head; in millions, as Clark et al. 2020 round them (tables 1 and 2).
+DISCRIMINATORS = {"electra_small": (14, 1), "electra_base": (110, 10), "electra_large": (335, 5)}
+
+
+@pytest.mark.parametrize("name", DISCRIMINATORS)
+def test_the_discriminator_has_the_parameters_of_its_paper(name: str) -> None:
+    recipe = load_recipe(name)
+    with torch.device("meta"):
+        model = recipe.build(vocab(recipe.tokenizer.vocab))
+    judge = nn.ModuleList([model.backbone, model.heads["replaced"]])
+    millions, rounded_to = DISCRIMINATORS[name]
+    count = sum(p.numel() for p in judge.parameters()) / 1e6
+    assert rounded_to * round(count / rounded_to) == millions
 
 
 @pytest.mark.parametrize("name", [name for name in RECIPES if name.endswith("_tiny")])
@@ -121,7 +141,7 @@ def test_its_tiny_form_trains(name: str) -> None:
         means.append(mean.item())
     assert np.isfinite(means).all()
     assert all(p.isfinite().all() for p in model.parameters())
-    assert means[0] == pytest.approx(np.log(words.size), abs=1.0)
+    assert means[0] == pytest.approx(guessing_loss(recipe.objective, words.size), abs=1.0)
 
 
 def test_a_row_longer_than_the_positions_is_refused() -> None:

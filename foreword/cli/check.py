@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -173,6 +172,7 @@ def _data(
 def _document(found: Checked) -> dict[str, Any]:
     """All that was found, for scripts."""
     from foreword.train.device import describe
+    from foreword.train.estimate import guessing_loss
 
     estimate, train = found.estimate, found.ready.recipe.train
     return {
@@ -191,7 +191,7 @@ def _document(found: Checked) -> dict[str, Any]:
         "tokens_per_step": estimate.tokens_per_step,
         "epochs": estimate.epochs,
         "first_loss": estimate.first_loss,
-        "guessing_loss": math.log(found.ready.vocab.size),
+        "guessing_loss": guessing_loss(found.ready.recipe.objective, found.ready.vocab.size),
         "micro_batch": train.micro_batch,
         "precision": train.precision,
         "computed_on": describe(found.ready.device),

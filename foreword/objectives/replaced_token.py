@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -97,6 +98,11 @@ class ReplacedToken:
         generator = build_generator(backbone, self.generator, vocab.size)
         token = TokenHead(generator.settings, generator.embedding, transform=True, bias=True)
         return nn.ModuleDict({"generator": generator, "token": token, "replaced": judge})
+
+    def guess(self, vocab: int) -> float:
+        """The loss of one who guesses, in nats: a token, and of each whether it is replaced."""
+        judging = math.log(2)
+        return judging if self.fakes != "generator" else math.log(vocab) + self.weight * judging
 
     def loss(self, model: Model, batch: Batch) -> Loss:
         """The generator's nats, and the discriminator's weighed against them; see the class."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import cast
 
@@ -142,6 +143,10 @@ class SpanMasked:
     def loss(self, model: Model, batch: Batch) -> Loss:
         """Cross-entropy of the tokens of spans, in nats; both predictions summed."""
         return self.read(model, batch, model.backbone(batch))
+
+    def guess(self, vocab: int) -> float:
+        """The loss of one who guesses, in nats: twice that of guessing a token."""
+        return (1 + self.boundary) * math.log(vocab)
 
     def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
         """The same from the backbone's states, as a term of a sum."""

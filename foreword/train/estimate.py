@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 
 from foreword.train import flops
 from foreword.train.budget import Budget
+from foreword.train.contracts import Objective
 from foreword.train.device import autocast
 from foreword.train.feed import count_tokens
 from foreword.train.run import Ready, compile_blocks
@@ -59,7 +60,7 @@ class Estimate:
         parameters: by part of the model; a shared one counts where it is met first.
         memory: in bytes.
         first_loss: nats per prediction before anything is learned; a sound model guesses, so it
-            is near the logarithm of the vocabulary.
+            is near `guessing_loss`.
         tokens_per_step: read by the model, source and target.
         flops_per_step: counted, operation by operation.
         seconds_per_step: measured, without evaluations and checkpoints.
@@ -77,6 +78,12 @@ class Estimate:
     rows_timed: int
     steps: int
     epochs: float
+
+
+def guessing_loss(objective: Objective, vocab: int) -> float:
+    """The loss in nats of one who guesses; the logarithm of the vocabulary if unsaid (`guess`)."""
+    guess: Callable[[int], float] = getattr(objective, "guess", math.log)
+    return guess(vocab)
 
 
 def estimate(ready: Ready, share: float = 1.0) -> Estimate:
