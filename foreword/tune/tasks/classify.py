@@ -38,7 +38,8 @@ class Classify:
 
     Reference: Devlin et al. 2019, section 4.1; Radford et al. 2018, sections 3.2 and 3.3.
     Differs from the paper: without BERT's pooler, a dense layer that its next-sentence prediction
-    trained; models without that objective have none.
+    trained; models without that objective have none. A pair is read in one order, where GPT-1
+    reads those without an order (similarity) in both and adds the states.
     """
 
     dropout: float = 0.1
