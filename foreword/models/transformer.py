@@ -22,7 +22,8 @@ class Transformer(StackSettings):
     """One stack (BERT, GPT). The mask, and with it the direction, comes with the batch.
 
     Attributes:
-        is_causal: for position schemes that bucket one direction or both (`t5_bias`).
+        is_causal: the mask lets no place see later ones, and position schemes may count on that
+            (`t5_bias`, `relative`, `shaw`).
         memory: places of the row before, in each layer, that a row looks back at; it wants packing
             `stream`, and positions that go by distance.
         two_streams: has a start for the second stream of layout `two_streams` (XLNet).

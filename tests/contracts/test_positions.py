@@ -10,8 +10,9 @@ from torch import Tensor
 
 from foreword import kinds
 from foreword.models.transformer import TransformerBackbone
+from foreword.nn.attention import SHORT
 from foreword.nn.init import initialise
-from foreword.nn.masks import Causal, Full, Mask, Ordered, SameDocument
+from foreword.nn.masks import And, Causal, Full, Mask, Ordered, Prefix, SameDocument
 from foreword.nn.model import Backbone, Model
 from foreword.types import Batch, Queries
 
@@ -110,6 +111,19 @@ def test_with_a_cache_as_without(position: str, chunks: list[int]) -> None:
         memory, start = hidden.memory, start + length
         found.append(hidden.states)
     torch.testing.assert_close(torch.cat(found, 1), wanted, **CLOSE)
+
+
+@every_position
+@torch.no_grad()
+def test_rows_that_other_kernels_read_are_the_same(position: str) -> None:
+    """Long causal rows go to kernels that know their mask without a tensor."""
+    model, row = build("transformer", position), ids(1, SHORT + 40)
+    if position == "learned":
+        pytest.skip("its table ends before")
+    wanted = model(plain(row, Causal())).states
+    everywhere = torch.ones_like(row, dtype=torch.bool)
+    found = model(plain(row, And(Causal(), Prefix(everywhere)))).states
+    torch.testing.assert_close(found, wanted, **CLOSE)
 
 
 @every_position
