@@ -100,10 +100,9 @@ def by_memory(
         else:
             batches = _windows(text, length - memory, memory)
         with _remembering(subject, memory):
-            total, weight = evaluate(model, batches, loss_of, subject.dtype)
-        loss = total / max(weight, 1.0)
-        bits = entropy.bits_per_byte(loss, bytes_per_token)
-        found.append(ByMemory(memory, loss, int(weight), bits))
+            measured = evaluate(model, batches, loss_of, subject.dtype)
+        bits = entropy.bits_per_byte(measured.loss, bytes_per_token)
+        found.append(ByMemory(memory, measured.loss, int(measured.weight), bits))
     return found
 
 

@@ -150,7 +150,6 @@ def _measure(subject: Subject, shards: Shards, bytes_per_token: float, rows: int
         return recipe.objective.loss(model, batch)
 
     is_all = predicts_all(next(iter(feed.heldout(1))))
-    total, weight = evaluate(model, feed.heldout(rows), loss_of, subject.dtype)
-    loss = total / max(weight, 1.0)
-    bits = entropy.bits_per_byte(loss, bytes_per_token) if is_all else None
-    return HeldOut(subject.family, loss, int(weight), bits)
+    found = evaluate(model, feed.heldout(rows), loss_of, subject.dtype)
+    bits = entropy.bits_per_byte(found.loss, bytes_per_token) if is_all else None
+    return HeldOut(subject.family, found.loss, int(found.weight), bits)

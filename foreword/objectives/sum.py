@@ -101,7 +101,7 @@ class Sum:
             )
         return example
 
-    def counts(self, batch: Batch) -> Array:
+    def count_terms(self, batch: Batch) -> Array:
         """The number of predictions of each term, (terms,) float32; added up over a step."""
         counts = [_count(term, batch) for term in self.terms]
         return np.asarray(counts, dtype=np.float32)

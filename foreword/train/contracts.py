@@ -14,7 +14,12 @@ from foreword.types import Array, Batch, Example, Loss, Rows, Vocab
 
 
 class Objective(Protocol):
-    """What to predict: a kind in `objectives/`; its fields are its hyper-parameters."""
+    """What to predict: a kind in `objectives/`; its fields are its hyper-parameters.
+
+    One of several terms, each divided by its own number of predictions, also has
+    `count_terms(batch) -> (terms,)`: the numbers of a step's batches are added up before the model
+    reads any of them, and stand in each (`Batch.counts`).
+    """
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Pure and vectorised: the example of these rows."""

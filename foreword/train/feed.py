@@ -118,8 +118,8 @@ def counted(objective: Objective, batches: Sequence[Batch]) -> list[Batch]:
 
 def count_all(objective: Objective, batches: Iterable[Batch]) -> Array | None:
     """The predictions of each term in all batches, (terms,) float32; None without terms."""
-    counts = getattr(objective, "counts", None)
-    return None if counts is None else np.sum([counts(batch) for batch in batches], axis=0)
+    count = getattr(objective, "count_terms", None)
+    return None if count is None else np.sum([count(batch) for batch in batches], axis=0)
 
 
 def predicts_all(batch: Batch) -> bool:

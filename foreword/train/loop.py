@@ -248,8 +248,8 @@ class Loop:
         spent = self.progress.spent
         if self.heldout is not None:
             batches = self.heldout.heldout(self.recipe.train.heldout_rows)
-            total, weight = evaluate(self.model, batches, self.loss_of, self.dtype)
-            loss = total / max(weight, 1.0)
+            found = evaluate(self.model, batches, self.loss_of, self.dtype)
+            loss = found.loss
             bits = None
             if self.bytes_per_token is not None:
                 bits = loss / math.log(2) / self.bytes_per_token
@@ -259,10 +259,11 @@ class Loop:
                 "loss": loss,
                 "perplexity": math.exp(min(loss, 700.0)),
                 "bits_per_byte": bits,
-                "predictions": int(weight),
+                "predictions": int(found.weight),
                 "tokens": spent.tokens,
                 "flops": spent.flops,
                 "seconds": round(spent.seconds, 3),
+                **found.parts,
             }
             self._write(record, progress)
             if self.progress.best_loss is None or loss < self.progress.best_loss:

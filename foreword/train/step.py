@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -93,13 +94,32 @@ def take(
     return StepResult(loss_value, float(weight), norm, is_finite, means, tuple(carried))
 
 
+class Evaluation(NamedTuple):
+    """What an objective says of batches.
+
+    Attributes:
+        total: sum in nats.
+        weight: number of predictions.
+        parts: nats per prediction of each named term, and the other means that it reports.
+    """
+
+    total: float
+    weight: float
+    parts: dict[str, float]
+
+    @property
+    def loss(self) -> float:
+        """Nats per prediction."""
+        return self.total / max(self.weight, 1.0)
+
+
 def evaluate(
     model: nn.Module,
     batches: Iterable[Batch],
     loss_of: Callable[[Batch], Loss],
     dtype: torch.dtype,
-) -> tuple[float, float]:
-    """The sum in nats and the number of predictions, in evaluation mode and without gradients.
+) -> Evaluation:
+    """What the objective says of the batches, in evaluation mode and without gradients.
 
     Each batch gets what the one before it carried over; the last may have fewer lanes.
     """
@@ -107,6 +127,7 @@ def evaluate(
     was_training = model.training
     model.eval()
     total = weight = 0.0
+    sums: dict[str, list[float]] = {}
     carried: Carried = None
     with torch.inference_mode():
         for batch in batches:
@@ -116,5 +137,8 @@ def evaluate(
                 loss = loss_of(batch.to(device))
             carried = loss.carried
             total, weight = total + float(loss.total), weight + float(loss.weight)
+            for name, (part, count) in loss.parts.items():
+                before = sums.get(name, [0.0, 0.0])
+                sums[name] = [before[0] + float(part), before[1] + float(count)]
     model.train(was_training)
-    return total, weight
+    return Evaluation(total, weight, {name: a / max(b, 1.0) for name, (a, b) in sums.items()})

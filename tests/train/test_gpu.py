@@ -55,13 +55,12 @@ def test_flex_is_dense(family: str, tmp_path: Path) -> None:
     ready = running.make_ready(made, *running.corpus(made, run, runs.stage))
 
     def loss() -> float:
-        total, count = evaluate(
+        return evaluate(
             ready.model,
             ready.feed.micro_batches(0),
             lambda batch: made.objective.loss(ready.model, batch),
             ready.dtype,
-        )
-        return total / count
+        ).loss
 
     flex = loss()
     with dense_only():
