@@ -40,7 +40,8 @@ def vocab() -> Vocab:
 def rows(documents: list[list[int]], seed: int = 1, first_number: int = 100) -> Rows:
     """Rows of ordinary ids, each row's documents of the lengths given, padded behind.
 
-    Each document ends with `</s>`.
+    Each document ends with `</s>`, and is a pair of two halves, labelled in turn 0 and 1, where
+    it is not too short.
     """
     rng = np.random.default_rng(seed)
     length = max(map(sum, documents))
@@ -52,7 +53,13 @@ def rows(documents: list[list[int]], seed: int = 1, first_number: int = 100) -> 
         ids[row, : len(inside)] = rng.integers(FIRST, SIZE, len(inside))
         ids[row, np.cumsum(lengths) - 1] = special.ALL.index("</s>")
     order = np.arange(first_number, first_number + len(documents))
-    return Rows(ids, numbers, positions_within(numbers), order)
+    positions = positions_within(numbers)
+    sizes = np.stack([(numbers == n).sum(1) for n in range(numbers.max() + 1)], axis=1)
+    size = np.where(numbers < 0, 0, np.take_along_axis(sizes, np.maximum(numbers, 0), axis=1))
+    segments = np.where(size, positions >= (size + 1) // 2, 0).astype(np.int64)
+    classes = (numbers + np.arange(len(numbers))[:, None]) % 2
+    labels = np.where((positions == 0) & (size > 3), classes, -1)
+    return Rows(ids, numbers, positions, order, segments, labels)
 
 
 def take(many: Rows, which: Any) -> Rows:
@@ -136,11 +143,16 @@ CASES = find_cases()
 
 
 def logits(model: Model, batch: Batch) -> Tensor:
-    """Scores over the vocabulary at every place, or every query, (batch, length, vocab)."""
+    """Scores at every place, or every query: over the vocabulary, or the classes of pairs where
+    no tokens are predicted; (batch, length, vocab or classes).
+    """
+    head = model.heads["token"] if "token" in model.heads else model.heads["pair"]
     with torch.no_grad():
-        return model.token_head(model.reader(batch).states)
+        scores: Tensor = head(model.reader(batch).states)
+    return scores
 
 
 def is_scored(batch: Batch) -> Array:
-    """Where something is predicted, bool of the targets' shape."""
-    return np.asarray(batch.weights > 0)
+    """Where something is predicted, a token or else a label; bool of the targets' shape."""
+    is_token = np.asarray(batch.weights > 0)
+    return is_token if is_token.any() or batch.labels is None else np.asarray(batch.labels >= 0)
