@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from foreword.cli import console
+
+if TYPE_CHECKING:
+    from foreword.train.continued import Foundation
+    from foreword.train.recipe import Recipe
 
 
 def pretrain(
@@ -22,6 +28,13 @@ def pretrain(
     tokenizer: Annotated[
         str | None, typer.Option(help="A tokenizer folder; without it one is trained.")
     ] = None,
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", help="A run or a Hugging Face folder whose weights to start from."),
+    ] = None,
+    extend_vocabulary: Annotated[
+        int, typer.Option(help="With --from: new tokens to learn from the text.")
+    ] = 0,
     assign: Annotated[
         list[str] | None, typer.Option("--set", help="A setting: model.layers=6.")
     ] = None,
@@ -34,7 +47,8 @@ def pretrain(
     """Pretrain a model on your own text.
 
     Without a tokenizer it trains one, without shards it makes them. Kill it at any moment;
-    `foreword resume` carries on.
+    `foreword resume` carries on. With --from, weights, architecture and tokenizer come from there,
+    the rest from the recipe.
     """
     from foreword.cli._watching import carry_on, with_budget
     from foreword.errors import UserError
@@ -44,13 +58,37 @@ def pretrain(
     resolved = with_budget(load_recipe(recipe, assign or []), hours, tokens, steps, flops)
     was_there = out.exists()
     running.require_free(out)
+    texts = (*data, *(more or []))
+    foundation = None
+    if from_ is not None:
+        if tokenizer is not None:
+            raise UserError("--tokenizer goes without --from: the tokenizer comes with the weights")
+        foundation, resolved = _foundation(from_, resolved, assign or [], texts, extend_vocabulary)
+    elif extend_vocabulary:
+        raise UserError("--extend-vocabulary: needs --from, a model whose vocabulary to extend")
     try:
-        running.start(resolved, running.Inputs((*data, *(more or [])), tokenizer), out)
+        running.start(resolved, running.Inputs(texts, tokenizer), out, foundation)
         return carry_on(out, as_json=json)
     except UserError:
         if out.exists() and not (out / "metrics.jsonl").exists():  # nothing was trained
             _clear(out, keep=was_there)
         raise
+
+
+def _foundation(
+    path: str, recipe: Recipe, assign: list[str], texts: tuple[str, ...], new_tokens: int
+) -> tuple[Foundation, Recipe]:
+    """What --from names, its vocabulary extended, and the recipe with its model."""
+    from foreword.train import continued
+
+    foundation = continued.open_foundation(path)
+    for note in foundation.notes:
+        console.say(note)
+    recipe = foundation.lay_under(recipe, assign)
+    if new_tokens:
+        console.say(f"learning {new_tokens:,} new tokens")
+        foundation = continued.extend(foundation, texts, recipe.read, new_tokens)
+    return foundation, recipe
 
 
 def _clear(run: Path, *, keep: bool) -> None:

@@ -88,6 +88,15 @@ class Tokenizer:
         rows = [encoding.ids for encoding in found]
         return [self._without(row) for row in rows] if self._reachable else rows
 
+    def words(self, texts: Iterable[str]) -> Iterator[list[tuple[int, ...]]]:
+        """The words of each text, as the ids of their pieces."""
+        for text in texts:
+            encoding = self._engine.encode(text, add_special_tokens=False)
+            found: dict[int | None, list[int]] = {}
+            for word, i in zip(encoding.word_ids, encoding.ids, strict=True):
+                found.setdefault(word, []).append(i)
+            yield [tuple(word) for word in found.values()]
+
     def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
         """The text of `ids`, without the special tokens' names unless asked for."""
         return self._engine.decode([int(i) for i in ids], skip_special_tokens=skip_special)
@@ -123,6 +132,16 @@ class Tokenizer:
         is_special[[not piece for piece in self._pieces.text]] = True  # ids that no token has
         starts_word = self._pieces.starts_word() | is_special
         return Vocab(size, dict(self._special), sentinels, is_special, starts_word)
+
+    @property
+    def pieces(self) -> list[str]:
+        """The pieces by id, as the engine has them; an id that no token has is ""."""
+        return list(self._pieces.text)
+
+    def to_str(self) -> str:
+        """All its parts, as `tokenizer.json` holds them."""
+        state: str = self._engine.to_str()
+        return state
 
     @property
     def model_name(self) -> str:

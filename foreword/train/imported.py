@@ -145,10 +145,20 @@ def save(imported: Imported, run: Path) -> None:
     imported.tokenizer.save(run / "tokenizer")
     step = run / "checkpoints" / checkpoint.name_of(0)
     checkpoint.save(step, imported.model, None, Progress().dump())
-    provenance = {
+    facts = {
         **origin(),
         "texts": [],
         "tokenizer": None,
+        **provenance(imported),
+        "parameters": imported.model.count_parameters(),
+    }
+    atomic.write_text(run / "run.json", json.dumps(facts, indent=1) + "\n")
+    atomic.write_text(run / "recipe.toml", imported.recipe.dumps())
+
+
+def provenance(imported: Imported) -> Table:
+    """What `run.json` says of where the model came from, with its files' checksums."""
+    return {
         "imported": {
             "format": "hf",
             "family": kinds.name_of(imported.family),
@@ -158,11 +168,8 @@ def save(imported: Imported, run: Path) -> None:
                 for file in sorted(imported.folder.iterdir())
                 if file.suffix in (".json", ".safetensors", ".toml")
             },
-        },
-        "parameters": imported.model.count_parameters(),
+        }
     }
-    atomic.write_text(run / "run.json", json.dumps(provenance, indent=1) + "\n")
-    atomic.write_text(run / "recipe.toml", imported.recipe.dumps())
 
 
 def check(imported: Imported) -> dict[str, float | None]:

@@ -24,6 +24,7 @@ from foreword.nn.init import initialise
 from foreword.nn.model import Model
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log
+from foreword.train.continued import Foundation, load_start
 from foreword.train.device import choose_device, choose_precision, describe
 from foreword.train.feed import Feed, predicts_all
 from foreword.train.loop import Loop, Watcher
@@ -74,8 +75,14 @@ class Ready:
     dtype: torch.dtype
 
 
-def start(recipe: Recipe, inputs: Inputs, run: Path) -> None:
+def start(recipe: Recipe, inputs: Inputs, run: Path, foundation: Foundation | None = None) -> None:
     """Writes the run folder.
+
+    Args:
+        recipe: with the model of the foundation, where there is one.
+        inputs: what the run reads.
+        run: the folder.
+        foundation: a trained model to go on from.
 
     Raises:
         UserError: the folder already holds something, or there is no such text.
@@ -88,6 +95,9 @@ def start(recipe: Recipe, inputs: Inputs, run: Path) -> None:
     if tokenizer is not None:
         Tokenizer.load(tokenizer)
     provenance = {**origin(), "texts": list(texts), "tokenizer": tokenizer}
+    if foundation is not None:
+        foundation.save(run)
+        provenance |= foundation.provenance
     atomic.write_text(run / "run.json", json.dumps(provenance, indent=1) + "\n")
     atomic.write_text(run / "recipe.toml", recipe.dumps())
 
@@ -105,7 +115,8 @@ def require_free(run: Path) -> None:
             f"{run}: already holds a run; 'foreword resume {run}' carries on with it, or choose "
             "another --out"
         )
-    begun = {"run.json", ".run.json.part", ".recipe.toml.part"}  # `start` writes the recipe last
+    # `start` writes the recipe last.
+    begun = {"run.json", ".run.json.part", ".recipe.toml.part", *Foundation.WRITES}
     if run.exists() and {path.name for path in run.iterdir()} - begun:
         raise UserError(f"{run}: is not empty; choose another --out")
 
@@ -148,6 +159,8 @@ def carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None 
             watcher.note(note)
         loop.resume(newest)
         watcher.note(f"carrying on from step {loop.progress.spent.steps:,}")
+    else:
+        load_start(run, ready.model)
     log.rewind(run, loop.progress.spent.steps)
     if ready.recipe.train.compile == "on":
         compile_blocks(ready.model)

@@ -124,11 +124,11 @@ def test_shards(folder: Path) -> None:
     index.write_text(json.dumps({"metadata": {}, "weight_map": files}))
     for name, value in imported.read(folder).model.state_dict().items():
         assert torch.equal(value, whole[name])
-    index.write_text(json.dumps({"weight_map": files | {"absent": "part-0.safetensors"}}))
-    with pytest.raises(UserError, match="says that part-0.safetensors holds absent"):
-        imported.read(folder)
     (folder / "part-1.safetensors").unlink()
-    with pytest.raises(UserError, match=r"part-1.safetensors: is missing"):
+    with pytest.raises(UserError, match=r"part-1\.safetensors: is missing"):
+        imported.read(folder)
+    index.write_text(json.dumps({"weight_map": {"absent": "part-0.safetensors"}}))
+    with pytest.raises(UserError, match=r"says that part-0\.safetensors holds absent"):
         imported.read(folder)
 
 

@@ -1,0 +1,182 @@
+"""Continued pretraining: a run that starts from trained weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from foreword import config, kinds
+from foreword.data.reading import ReadSettings, read_documents
+from foreword.errors import UserError
+from foreword.interop.family import differences, resolved
+from foreword.nn.model import Model
+from foreword.text.extended import extend as extend_tokenizer
+from foreword.text.tokenizer import Tokenizer
+from foreword.train import checkpoint, imported
+from foreword.train.opened import open_run, read_state
+from foreword.train.recipe import Recipe
+
+START = "start"  # in a run folder: the weights that it starts from
+
+
+@dataclass(frozen=True)
+class Foundation:
+    """A trained model to go on from.
+
+    Attributes:
+        path: where it came from.
+        recipe: whose `build` gives the model.
+        tokenizer: its own.
+        model: its weights.
+        provenance: what `run.json` says of it.
+        notes: what is worth knowing, a line each.
+    """
+
+    WRITES: ClassVar[tuple[str, ...]] = (START, f".{START}.part", "tokenizer")
+
+    path: Path
+    recipe: Recipe
+    tokenizer: Tokenizer
+    model: Model
+    provenance: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def lay_under(self, recipe: Recipe, assignments: Sequence[str] = ()) -> Recipe:
+        """`recipe` with this model in the place of its own.
+
+        Args:
+            recipe: what else to do.
+            assignments: `--set` of `model.dropout` and the like, which leave it the same model.
+
+        Raises:
+            UserError: its objective, layout or packing does not fit the model.
+        """
+        layout, own = kinds.name_of(recipe.layout), kinds.name_of(self.recipe.layout)
+        if layout != own:
+            raise UserError(
+                f"layout.kind: the recipe's is '{layout}', and {self.path} was trained with "
+                f"'{own}'; choose a recipe of that layout"
+            )
+        limit, length = self.recipe.model.limit, recipe.packing.length
+        if limit is not None and length > limit:
+            raise UserError(
+                f"packing.length: rows of {length} tokens, but {self.path} has {limit} places; "
+                f"use --set packing.length={limit}"
+            )
+        for side in ("before", "after"):
+            name = getattr(recipe.packing, side, "")
+            if name and name not in self.tokenizer.vocab.special:
+                raise UserError(
+                    f"packing.{side}: the tokenizer of {self.path} has no {name}; "
+                    f'use --set packing.{side}="" or another special token'
+                )
+        laid = replace(recipe, model=self._model(assignments), tokenizer=self.recipe.tokenizer)
+        with torch.device("meta"):
+            wanted = _shapes(laid.build(self.tokenizer.vocab))
+        there = _shapes(self.model)
+        for name in sorted(wanted.keys() ^ there.keys()):
+            what = "needs" if name in wanted else "has no place for"
+            raise UserError(
+                f"objective.kind: '{kinds.name_of(recipe.objective)}' {what} {name}, unlike "
+                f"{self.path}, which was trained with '{kinds.name_of(self.recipe.objective)}'"
+            )
+        return laid
+
+    def _model(self, assignments: Sequence[str]) -> Any:
+        """The model's settings, with what of them concerns training set anew."""
+        table = {"model": config.to_table(self.recipe)["model"]}
+        own = [text for text in assignments if text.startswith("model.")]
+        set_anew = config.build(
+            Recipe, {**config.to_table(self.recipe), **config.assign(table, own)}
+        ).model
+        if found := differences(resolved(self.recipe.model), resolved(set_anew)):
+            raise UserError(
+                f"--set {own[0]}: the model is that of {self.path}, and of it only dropout can be "
+                f"set: {'; '.join(found)}"
+            )
+        return set_anew
+
+    def save(self, run: Path) -> None:
+        """Writes what the run starts from into its folder.
+
+        Raises:
+            UserError: the folder cannot be written.
+        """
+        checkpoint.save(run / START, self.model, None, {})
+        self.tokenizer.save(run / "tokenizer")
+
+
+def open_foundation(path: str) -> Foundation:
+    """A run, one of its checkpoints, or a Hugging Face folder.
+
+    Raises:
+        UserError: it is none of these, or is broken.
+    """
+    folder = Path(path)
+    if imported.is_foreign(folder):
+        found = imported.read(folder)
+        said = {"from": str(folder.resolve()), **imported.provenance(found)}
+        return Foundation(folder, found.recipe, found.tokenizer, found.model, said, found.notes)
+    opened = open_run(folder, "cpu")
+    said = {"from": str(opened.checkpoint.resolve())}
+    if (made := read_state(opened.run).get("imported")) is not None:
+        said |= {"imported": made}
+    return Foundation(folder, opened.recipe, opened.tokenizer, opened.model, said, opened.notes)
+
+
+def load_start(run: Path, model: Model) -> None:
+    """Fills `model` with the weights that the run starts from, where there are any.
+
+    Raises:
+        UserError: they are damaged.
+    """
+    folder = run / START
+    if folder.is_dir():
+        checkpoint.verify(folder)
+        checkpoint.load_weights(folder, model)
+
+
+def extend(
+    foundation: Foundation, texts: Sequence[str], read: ReadSettings, number: int
+) -> Foundation:
+    """The same model with `number` new tokens, learned from texts.
+
+    The row of a new token, in the embedding and in the output layer, is the mean of the rows of
+    the pieces that it replaces (Hewitt 2021; Gee et al. 2022).
+
+    Raises:
+        UserError: there is too little text, or a tokenizer that cannot be extended.
+    """
+    documents = read_documents(texts, read)
+    found = extend_tokenizer(
+        foundation.tokenizer, (document.text for document in documents), number
+    )
+    model = foundation.recipe.build(found.tokenizer.vocab)
+    old = dict(foundation.model.named_parameters())
+    by_token = _by_token(foundation)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            rows = old[name]
+            parameter[: len(rows)] = rows
+            if name in by_token:
+                for token, pieces in found.replaced.items():
+                    parameter[token] = rows[list(pieces)].mean(0)
+    return replace(foundation, tokenizer=found.tokenizer, model=model)
+
+
+def _by_token(foundation: Foundation) -> set[str]:
+    """The parameters that have a row for each token: those that grow with the vocabulary."""
+    vocab = foundation.tokenizer.vocab
+    with torch.device("meta"):
+        grown = _shapes(foundation.recipe.build(replace(vocab, size=vocab.size + 1)))
+    there = _shapes(foundation.model)
+    return {name for name, shape in grown.items() if shape != there[name]}
+
+
+def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(p.shape) for name, p in model.named_parameters()}

@@ -1,0 +1,80 @@
+"""A tokenizer that goes on learning on another text."""
+
+from __future__ import annotations
+
+import pytest
+from tokenizers import Tokenizer as Engine
+
+from foreword.errors import UserError
+from foreword.text.extended import extend
+from foreword.text.tokenizer import Tokenizer
+from foreword.text.tokenizers.bpe import Bpe
+from foreword.text.tokenizers.unigram import Unigram
+from foreword.text.tokenizers.word import Word
+from foreword.text.tokenizers.wordpiece import Wordpiece
+
+OLD = [
+    "the cat sat on the mat and the dog ran to the river bend",
+    "a bird sang in the old tree",
+] * 9
+NEW = ["the enzyme binds the ribosome in the ribosome assay", "a ribosome and an enzyme"] * 9
+
+
+@pytest.fixture(params=[Wordpiece(vocab=170), Bpe(vocab=380), Unigram(vocab=140)], ids=str)
+def old(request: pytest.FixtureRequest) -> Tokenizer:
+    tokenizer: Tokenizer = request.param.train([*OLD, "abcdefghijklmnopqrstuvwxyz zymbinos"])
+    return tokenizer
+
+
+def test_new_words_become_one_piece(old: Tokenizer) -> None:
+    found = extend(old, NEW, 12)
+    new = found.tokenizer
+    assert new.vocab.size == old.vocab.size + 12
+    assert len(new.encode(" ribosome")) < len(old.encode(" ribosome")) - 2
+    assert new.vocab.special == old.vocab.special
+    assert not new.vocab.is_special[-12:].any()
+    assert new.pieces[: old.vocab.size] == old.pieces
+    for text in NEW + OLD:
+        assert new.decode(new.encode(text)) == old.decode(old.encode(text))
+    for text in OLD:
+        cut = new.encode(text)
+        if (cut < old.vocab.size).all():
+            assert cut.tolist() == old.encode(text).tolist()
+
+
+def test_what_they_replace(old: Tokenizer) -> None:
+    found = extend(old, NEW, 12)
+    for new, replaced in found.replaced.items():
+        assert max(replaced) < old.vocab.size
+        pieces = [old.pieces[i].removeprefix("##") for i in replaced]
+        assert "".join(pieces) == found.tokenizer.pieces[new].removeprefix("##")
+
+
+def test_it_repeats(old: Tokenizer) -> None:
+    assert extend(old, NEW, 9).tokenizer.fingerprint == extend(old, NEW, 9).tokenizer.fingerprint
+
+
+def test_saved_and_loaded(old: Tokenizer, tmp_path: object) -> None:
+    new = extend(old, NEW, 5).tokenizer
+    new.save(f"{tmp_path}")
+    again = Tokenizer.load(f"{tmp_path}")
+    assert again.fingerprint == new.fingerprint
+    assert again.kind["extended"] == 5
+
+
+def test_rows_without_a_token_are_used_first(old: Tokenizer) -> None:
+    engine = Engine.from_str(old.to_str())
+    padded = Tokenizer(engine, size=old.vocab.size + 20)
+    found = extend(padded, NEW, 5)
+    assert min(found.replaced) == old.vocab.size
+    assert found.tokenizer.vocab.size == old.vocab.size + 20
+
+
+def test_too_many(old: Tokenizer) -> None:
+    with pytest.raises(UserError, match="this text supports only"):
+        extend(old, NEW, 10_000)
+
+
+def test_words_cannot_be_joined() -> None:
+    with pytest.raises(UserError, match="does not join pieces"):
+        extend(Word(min_count=1).train(OLD), NEW, 2)
