@@ -75,6 +75,8 @@ class StackSettings(ModelSettings):
             unsaid. It cannot add to the embeddings.
         mixing: how queries meet keys; dense unless said otherwise.
         dense_every: with another mixing, layers 0, n, 2n, ... are dense; 0 for none.
+        normalise_first: whether what enters the first attention is normalised, with `norm_order`
+            `pre`; embeddings that are normalised need it no more (ModernBERT).
         share: what all layers have in common (ALBERT).
         attention_dropout: of attention weights.
         scale_scores: divide attention scores by sqrt(d_head); T5 does not.
@@ -90,6 +92,7 @@ class StackSettings(ModelSettings):
     local_position: Position | None = part("nn/positions", is_optional=True)
     mixing: Mixing = part("nn/mixing", "dense")
     dense_every: int = 0
+    normalise_first: bool = True
     share: Literal["none", "all", "attention", "feedforward"] = "none"
     attention_dropout: float = 0.1
     scale_scores: bool = True
@@ -111,6 +114,11 @@ class StackSettings(ModelSettings):
             raise ValueError(f"d_ff: must be at least 1, got {self.d_ff}")
         if self.dense_every < 0:
             raise ValueError(f"dense_every: must not be negative, got {self.dense_every}")
+        if not self.normalise_first and (self.norm_order != "pre" or self.share != "none"):
+            raise ValueError(
+                "normalise_first: false leaves the first of the norms out that stand before each "
+                "part, so it wants norm_order 'pre' and share 'none'"
+            )
 
     @property
     def limit(self) -> int | None:
@@ -274,6 +282,8 @@ class Stack(nn.Module):
             first = blocks[0] if blocks and settings.share != "none" else None
             shared = first if settings.share == "all" else None
             blocks.append(shared or Block(settings, crosses=crosses, like=first))
+        if not settings.normalise_first:
+            blocks[0].attention_norm = nn.Identity()
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = _norm(settings) if settings.norm_order == "pre" else nn.Identity()
         self.drops_attention = settings.attention_dropout > 0
