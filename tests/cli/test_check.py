@@ -128,6 +128,18 @@ def test_causal_rows_show_the_first_token_scored(text: Path, tmp_path: Path) -> 
     assert row.targets[-1].mark == "unscored"
 
 
+def test_a_second_stream_shows_its_targets_in_place(text: Path, tmp_path: Path) -> None:
+    of = ready("xlnet", text, tmp_path / "run")
+    batch = of.feed.micro_batches(0)[0]
+    row = preview(of.feed, of.tokenizer, 1, 100)[0]
+    assert batch.queries is not None
+    at = [n for n, piece in enumerate(row.targets) if piece.mark != "unscored"]
+    assert at == batch.queries.at[0].tolist()
+    for n in at:  # nothing is hidden behind another token
+        assert row.targets[n].text == row.inputs[n].text
+        assert row.inputs[n].mark == "plain"
+
+
 def test_span_rows_show_source_sentinels_and_target(text: Path, tmp_path: Path) -> None:
     of = ready("encoder_decoder", text, tmp_path / "run")
     row = preview(of.feed, of.tokenizer, 1, 100)[0]
