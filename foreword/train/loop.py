@@ -215,8 +215,9 @@ class Loop:
             whole = checkpoint.all_in(self.run)
             where = f"the last good checkpoint is {whole[-1]}" if whole else "no checkpoint yet"
             raise TrainingStoppedError(
-                f"{progress.skipped_in_row} steps in a row were not finite; {where}; a lower "
-                f"optimizer.lr or a longer warm-up may mend it"
+                f"{progress.skipped_in_row} steps in a row were not finite; {where}; 'foreword "
+                f"resume {self.run} --set optimizer.lr={self.recipe.optimizer.lr / 2:.2g}' goes on from "
+                "there at a lower rate"
             )
 
     def _log(self, result: StepResult, lr: float, progress: float) -> None:

@@ -28,7 +28,9 @@ def test_a_run_that_blew_up_goes_on(
 
     with monkeypatch.context() as broken:
         broken.setattr(TokenHead, "loss", burst)
-        with pytest.raises(TrainingStoppedError, match=r"lower optimizer\.lr"):
+        with pytest.raises(
+            TrainingStoppedError, match=r"resume .*/run --set optimizer\.lr=0\.0005' goes"
+        ):
             runs.carry_on(run)
     assert checkpoint.all_in(run)[-1].name == checkpoint.name_of(6)
     before = read_recipe(run)
