@@ -214,10 +214,10 @@ class Loop:
         if progress.skipped_in_row >= self.recipe.train.patience:
             whole = checkpoint.all_in(self.run)
             where = f"the last good checkpoint is {whole[-1]}" if whole else "no checkpoint yet"
+            lower = f"{self.recipe.optimizer.lr / 2:.2g}"
             raise TrainingStoppedError(
                 f"{progress.skipped_in_row} steps in a row were not finite; {where}; 'foreword "
-                f"resume {self.run} --set optimizer.lr={self.recipe.optimizer.lr / 2:.2g}' goes on from "
-                "there at a lower rate"
+                f"resume {self.run} --set optimizer.lr={lower}' goes on from there at a lower rate"
             )
 
     def _log(self, result: StepResult, lr: float, progress: float) -> None:
