@@ -83,6 +83,10 @@ def by_memory(
             f"{subject.name}: a memory is measured of causal models that read one text after "
             "another; this one does not"
         )
+    if recipe.model.carries and not _stacks(subject):
+        raise UserError(
+            f"{subject.name}: --memory: what this model hands on is a state and has no length"
+        )
     length = recipe.packing.length
     for memory in memories:
         if memory < 0 or (memory >= length and not recipe.model.carries):
@@ -138,7 +142,7 @@ def _windows(text: Array, new: int, again: int) -> Iterator[Batch]:
 @contextmanager
 def _remembering(subject: Subject, memory: int) -> Iterator[None]:
     """Within it, a model with a memory has one of this length."""
-    stacks = [m for m in subject.model.modules() if isinstance(m, Stack) and m.carries]
+    stacks = _stacks(subject)
     kept = [stack.carries for stack in stacks]
     for stack in stacks:
         stack.carries = memory
@@ -147,3 +151,8 @@ def _remembering(subject: Subject, memory: int) -> Iterator[None]:
     finally:
         for stack, places in zip(stacks, kept, strict=True):
             stack.carries = places
+
+
+def _stacks(subject: Subject) -> list[Stack]:
+    """The parts of the model that have a memory."""
+    return [m for m in subject.model.modules() if isinstance(m, Stack) and m.carries]
