@@ -120,7 +120,7 @@ def _show(comparison: Comparison, *, as_json: bool) -> int:
     tables.write(results)
     write_plot(results)
     if as_json:
-        console.emit(results.as_document())
+        console.emit(tables.as_document(results))
     else:
         for table in tables.tables(results):
             console.table(table.title, table.columns, [_plain(row) for row in table.rows])

@@ -1,4 +1,4 @@
-"""`foreword report`: a run as one page."""
+"""`foreword report`: a run or a comparison as one page."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from foreword.cli._looking import Json
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: Annotated[Path, typer.Argument(help="A run folder, or one that compare made.")],
     out: Annotated[Path | None, typer.Option(help="The page; RUN/report.html if unsaid.")] = None,
     json: Json = False,
 ) -> None:
-    """Write a run's report: one self-contained HTML page."""
+    """Write the report of a run or a comparison: one self-contained HTML page."""
+    from foreword.report.comparison import is_comparison, write_comparison
     from foreword.report.page import write_page
 
-    page = write_page(run, out)
+    page = write_comparison(run, out) if is_comparison(run) else write_page(run, out)
     if json:
         console.emit({"page": str(page), "bytes": page.stat().st_size})
     else:

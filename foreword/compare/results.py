@@ -121,7 +121,7 @@ class Results:
         return interval([sum(values) / len(values) for values in by_seed.values()])
 
     def as_document(self) -> dict[str, Any]:
-        """For `results.json`."""
+        """Numbers alone, as JSON."""
         failures = [
             {"work": str(failure.work), "error": failure.error, "is_fault": failure.is_fault}
             for failure in self.comparison.failures

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from foreword import atomic
 from foreword.compare.grid import Cell
@@ -73,6 +74,12 @@ def notes(results: Results) -> list[str]:
     return said
 
 
+def as_document(results: Results) -> dict[str, Any]:
+    """All of it, for `results.json`."""
+    shown = [asdict(table) for table in tables(results)]
+    return {**results.as_document(), "tables": shown, "notes": notes(results)}
+
+
 def write(results: Results) -> None:
     """Writes table.md, results.csv and results.json.
 
@@ -84,8 +91,8 @@ def write(results: Results) -> None:
     parts += [table.markdown() for table in tables(results)]
     parts.append("".join(f"- {note}\n" for note in notes(results)))
     atomic.write_text(out / "table.md", "\n".join(parts))
-    document = json.dumps(results.as_document(), ensure_ascii=False, indent=1)
-    atomic.write_text(out / "results.json", document + "\n")
+    text = json.dumps(as_document(results), ensure_ascii=False, indent=1)
+    atomic.write_text(out / "results.json", text + "\n")
     atomic.write_text(out / "results.csv", _csv(results))
 
 

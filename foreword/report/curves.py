@@ -16,22 +16,24 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from foreword.words import quantity
 
 # Colours that stand for the page's: what is drawn in them is drawn in `var(--ink)` and so on.
-_STAND_INS = {
+STAND_INS = {
     "ink": "#010203",
     "muted": "#040506",
     "grid": "#070809",
     "accent": "#0a0b0c",
     "second": "#0d0e0f",
+    **{f"cell{n}": f"#1{n}1{n}1{n}" for n in range(8)},
 }
-_STYLE = {
+CELLS = 8  # colours for what is compared; then they begin again
+STYLE = {
     "svg.fonttype": "none",
     "font.size": 9.5,
-    "axes.edgecolor": _STAND_INS["grid"],
-    "axes.labelcolor": _STAND_INS["muted"],
-    "xtick.color": _STAND_INS["muted"],
-    "ytick.color": _STAND_INS["muted"],
-    "grid.color": _STAND_INS["grid"],
-    "text.color": _STAND_INS["ink"],
+    "axes.edgecolor": STAND_INS["grid"],
+    "axes.labelcolor": STAND_INS["muted"],
+    "xtick.color": STAND_INS["muted"],
+    "ytick.color": STAND_INS["muted"],
+    "grid.color": STAND_INS["grid"],
+    "text.color": STAND_INS["ink"],
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.spines.left": False,
@@ -46,14 +48,14 @@ class Line:
         label: for the legend, or beside a level.
         x: places; a level has none.
         y: values; nan is left out. A level has one.
-        colour: `ink`, `muted`, `accent` or `second`.
+        colour: `ink`, `muted`, `accent`, `second`, or `cell0` to `cell7`.
         style: `line`, `faint`, `dots` (a line with its points) or `level`.
     """
 
     label: str
     x: Sequence[float]
     y: Sequence[float]
-    colour: Literal["ink", "muted", "accent", "second"] = "accent"
+    colour: str = "accent"
     style: Literal["line", "faint", "dots", "level"] = "line"
 
 
@@ -78,7 +80,7 @@ def draw(lines: Sequence[Line], x_label: str, title: str, *, tall: bool = False)
         title: said to those who cannot see it.
         tall: of a large figure.
     """
-    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": f"{title} {tall}"}):
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": f"{title} {tall}"}):
         figure = Figure(figsize=(7.6, 3.5) if tall else (3.8, 2.3), layout="constrained")
         figure.patch.set_alpha(0)
         axes: Any = figure.add_subplot()
@@ -96,11 +98,11 @@ def draw(lines: Sequence[Line], x_label: str, title: str, *, tall: bool = False)
             axes.legend(frameon=False, loc="upper right")
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-    return _inline(text.getvalue(), title)
+    return inline(text.getvalue(), title)
 
 
 def _add(axes: Any, line: Line) -> None:
-    colour = _STAND_INS[line.colour]
+    colour = STAND_INS[line.colour]
     if line.style == "level":
         axes.axhline(line.y[0], color=colour, linewidth=1.0, linestyle=(0, (4, 3)))
         where = axes.get_yaxis_transform()
@@ -114,10 +116,10 @@ def _add(axes: Any, line: Line) -> None:
     axes.plot(line.x, line.y, solid_capstyle="round", **style)
 
 
-def _inline(svg: str, title: str) -> str:
+def inline(svg: str, title: str) -> str:
     """The `<svg>` element alone, as wide as its place, in the page's colours."""
     svg = svg[svg.index("<svg") :].strip()
-    for name, colour in _STAND_INS.items():
+    for name, colour in STAND_INS.items():
         svg = svg.replace(colour, f"var(--{name})")
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     box = re.search(r'viewBox="[^"]*"', svg)

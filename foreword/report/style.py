@@ -4,12 +4,16 @@ CSS = """
 :root {
   --paper: #fcfcfa; --card: #ffffff; --ink: #1d2129; --muted: #656d7a; --grid: #e5e6e3;
   --accent: #2458c5; --second: #c4561a; --mark: #fdeeb5;
+  --cell0: #2458c5; --cell1: #c4561a; --cell2: #1f8a4c; --cell3: #8a3fb5;
+  --cell4: #b8860b; --cell5: #0f8b8d; --cell6: #c2306b; --cell7: #6b6f76;
   color-scheme: light dark;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --paper: #14161a; --card: #1b1e24; --ink: #e6e8ec; --muted: #98a1af; --grid: #2d323b;
     --accent: #84aaff; --second: #f3a067; --mark: #57470f;
+    --cell0: #84aaff; --cell1: #f3a067; --cell2: #6fd39a; --cell3: #cf9bf0;
+    --cell4: #e6c35c; --cell5: #63d0d2; --cell6: #f58ab4; --cell7: #aab0b8;
   }
 }
 * { box-sizing: border-box; }

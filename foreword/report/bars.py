@@ -1,0 +1,70 @@
+"""Scores as points with their intervals, a line per cell, as SVG in the page's colours."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from foreword.report.curves import CELLS, STAND_INS, STYLE, inline
+
+APART = 0.16  # how far the two points of a cell lie from its middle
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A cell's score on a task.
+
+    Attributes:
+        label: of the cell.
+        points: (mean, half of the interval) pretrained and from scratch; nan where there is none.
+    """
+
+    label: str
+    points: tuple[tuple[float, float], ...]
+
+
+def draw_bars(bars: Sequence[Bar], x_label: str, title: str, level: float = math.nan) -> str:
+    """An `<svg>`: full points pretrained, hollow ones from scratch.
+
+    Args:
+        bars: a line each, from the top.
+        x_label: under the axis.
+        title: said to those who cannot see it.
+        level: what guessing reaches, a dashed line; nan for none.
+    """
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": title}):
+        figure = Figure(figsize=(3.8, 0.9 + 0.36 * len(bars)), layout="constrained")
+        figure.patch.set_alpha(0)
+        axes: Any = figure.add_subplot()
+        axes.patch.set_alpha(0)
+        for row, bar in enumerate(bars):
+            colour = STAND_INS[f"cell{row % CELLS}"]
+            for place, (mean, half) in enumerate(bar.points):
+                shift = (place - (len(bar.points) - 1) / 2) * 2 * APART
+                axes.errorbar(
+                    mean,
+                    row + shift,
+                    xerr=None if math.isnan(half) else half,
+                    fmt="o",
+                    color=colour,
+                    markersize=5,
+                    markerfacecolor="none" if place else colour,
+                    elinewidth=1.4,
+                    capsize=2.5,
+                )
+        if not math.isnan(level):
+            axes.axvline(level, color=STAND_INS["muted"], linewidth=1.0, linestyle=(0, (4, 3)))
+        axes.set_yticks(range(len(bars)), [bar.label for bar in bars])
+        axes.set_ylim(len(bars) - 0.5, -0.5)
+        axes.grid(axis="x", linewidth=0.8)
+        axes.tick_params(length=0)
+        axes.set_xlabel(x_label)
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    return inline(text.getvalue(), title)

@@ -1,0 +1,89 @@
+"""A comparison's page is made of its results alone, and stands alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foreword.cli.main import run
+from foreword.errors import UserError
+from foreword.report.bars import Bar, draw_bars
+from foreword.report.comparison import is_comparison, write_comparison
+from tests.report.test_page import check
+
+CELLS = [f"cell <{n}>" for n in range(9)]
+
+
+def scored(n: int, half: float | None) -> dict[str, Any]:
+    return {"pretrained": {"mean": n / 10, "half": half, "count": 3}, "from scratch": None}
+
+
+def results(**more: Any) -> dict[str, Any]:
+    cells = [
+        {"cell": cell, "tasks": {"CoLA": scored(n, 0.1 if n else None)}}
+        for n, cell in enumerate(CELLS)
+    ]
+    runs = [{"cell": cell, "curve": [[1e15, 3.0], [2.5e15, 2.0]]} for cell in CELLS]
+    guess = {"cell": "", "task": "CoLA", "scores": {"matthews": 0.0}}
+    table = {"title": "Fine-tuning", "columns": ["cell", "CoLA"], "rows": [[CELLS[0], "0.5 ± 0.1"]]}
+    said = {"title": "What they say", "columns": ["cell", "text"], "rows": [["x", "<script>"]]}
+    return {
+        "grid": {"description": "Which <b>objective</b>?", "cells": CELLS},
+        "metrics": {"CoLA": "matthews"},
+        "cells": cells,
+        "runs": runs,
+        "scores": [guess],
+        "tables": [table, said],
+        "notes": ["Losses do not compare."],
+        **more,
+    }
+
+
+def write(folder: Path, **more: Any) -> Path:
+    (folder / "results.json").write_text(json.dumps(results(**more)), encoding="utf-8")
+    return folder
+
+
+def test_the_page_shows_tables_curves_scores_and_notes(tmp_path: Path) -> None:
+    page = write_comparison(write(tmp_path))
+    html = page.read_text(encoding="utf-8")
+    assert page == tmp_path / "report.html"
+    assert check(html).tags >= {"svg", "table", "figure"}
+    assert "Which &lt;b&gt;objective&lt;/b&gt;?" in html
+    assert "9 cells and 1 task" in html
+    assert "0.5 ± 0.1" in html
+    assert "10¹⁵ FLOPs" in html
+    assert "var(--cell7)" in html
+    assert "&lt;script&gt;" in html
+    assert "Losses do not compare." in html
+
+
+def test_without_tasks_or_runs_there_are_no_figures_of_them(tmp_path: Path) -> None:
+    cells = [{"cell": cell, "tasks": {}} for cell in CELLS]
+    write(tmp_path, metrics={}, scores=[], runs=[], cells=cells, tables=[])
+    html = write_comparison(tmp_path, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "svg" not in check(html).tags
+    assert "9 cells, at equal budgets." in html
+
+
+def test_points_without_an_interval_are_drawn() -> None:
+    nan = float("nan")
+    svg = draw_bars([Bar("a", ((0.5, 0.1), (nan, nan))), Bar("b", ((0.4, nan),))], "f1", "x", 0.2)
+    assert check(svg).tags >= {"svg", "path"}
+    assert "var(--cell0)" in svg
+
+
+def test_the_verb_takes_either(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not is_comparison(tmp_path)
+    assert run(["report", str(write(tmp_path)), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["page"] == str(tmp_path / "report.html")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}"])
+def test_broken_results_are_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "results.json").write_text(text)
+    with pytest.raises(UserError, match=r"results\.json: cannot be read; compare again"):
+        write_comparison(tmp_path)
