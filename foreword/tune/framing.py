@@ -178,13 +178,14 @@ def frame_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> Frame:
         between, after = _ids(vocab, special.SEP) or after, _ids(vocab, special.CLS) or after
         pooling, fresh = "last", frozenset({*before, *between, *after} - seen)
     layout_start = getattr(recipe.layout, "start", "")
+    position = getattr(recipe.model, "position", None)
     length = max_length or min(packing.length, limit or packing.length)
     frame = Frame(
         before=before,
         after=after,
         length=length,
         is_causal=layout == "decoder",
-        has_segments=recipe.model.segments > 1 or getattr(recipe.model.position, "segments", False),
+        has_segments=recipe.model.segments > 1 or getattr(position, "segments", False),
         between=between,
         pooling=pooling,
         start=vocab.id(layout_start) if layout == "encoder_decoder" else None,
