@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ class Decoder:
     ids     [ 7 50  4 51 50  8  9  1]
     targets [ .  .  . 50  8  9  1  .]      . is not scored
     """
+
+    is_causal: ClassVar[bool] = True
 
     def arrange(self, example: Example, vocab: Vocab) -> Batch:
         """The batch: ids, and as targets the ids one place further on."""

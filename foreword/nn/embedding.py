@@ -18,9 +18,10 @@ class Embedding(nn.Module):
     Args:
         settings: widths and choices.
         vocab: number of tokens.
+        widens: whether embeddings narrower than d_model are widened to it.
     """
 
-    def __init__(self, settings: ModelSettings, vocab: int) -> None:
+    def __init__(self, settings: ModelSettings, vocab: int, *, widens: bool = True) -> None:
         super().__init__()
         width = settings.embedding_width
         self.token = nn.Embedding(vocab, width)
@@ -31,7 +32,9 @@ class Embedding(nn.Module):
             else nn.Identity()
         )
         self.dropout = Dropout(settings.dropout)
-        self.widen = nn.Linear(width, settings.d_model) if settings.d_embedding else nn.Identity()
+        self.widen = (
+            nn.Linear(width, settings.d_model) if widens and settings.d_embedding else nn.Identity()
+        )
 
     def forward(self, batch: Batch, position: PositionScheme) -> Tensor:
         """The batch's ids as vectors, (batch, length, d_model), in the compute dtype."""

@@ -20,7 +20,8 @@ class TokenHead(nn.Module):
     Args:
         settings: of the backbone; says whether the output layer is its embedding.
         embedding: of the backbone.
-        transform: a dense layer, GELU and LayerNorm before the output layer (BERT).
+        transform: a dense layer, GELU (the backbone's, if by tanh) and LayerNorm before the output
+            layer (BERT).
         bias: a bias per token.
     """
 
@@ -34,17 +35,21 @@ class TokenHead(nn.Module):
     ) -> None:
         super().__init__()
         vocab, width = embedding.token.weight.shape
-        d_model = settings.d_model
+        d_model = settings.state_width
+        if not settings.tied and not transform:
+            width = d_model
         self.transform: nn.Module = nn.Identity()
         if transform:
             norm = build_norm(settings.norm, width, settings.norm_eps, bias=settings.bias)
+            is_tanh = getattr(settings, "activation", "").endswith("_tanh")
+            gelu = nn.GELU(approximate="tanh" if is_tanh else "none")
             self.transform = nn.Sequential(
-                nn.Linear(d_model, width, bias=settings.bias), nn.GELU(), norm
+                nn.Linear(d_model, width, bias=settings.bias), gelu, norm
             )
         elif width != d_model:
             self.transform = nn.Linear(d_model, width, bias=settings.bias)
         weight = embedding.token.weight
-        self.weight = weight if settings.tied else nn.Parameter(torch.empty_like(weight))
+        self.weight = weight if settings.tied else nn.Parameter(weight.new_empty(vocab, width))
         self.bias = nn.Parameter(torch.zeros(vocab)) if bias else None
         self.scale = d_model**-0.5 if settings.scale_logits else 1.0
 

@@ -1,4 +1,4 @@
-"""How weights start: one function, three published ways."""
+"""How weights start: one function, four published ways."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from foreword.nn.feedforward import FeedForward
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Model
 from foreword.nn.positions.t5_bias import T5BiasPositions
+from foreword.nn.settings import ModelSettings
 
 
 def initialise(model: Model, seed: int) -> None:
@@ -21,12 +22,29 @@ def initialise(model: Model, seed: int) -> None:
       (Devlin et al. 2019, whose code draws those beyond again).
     - `gpt2`: normal with `init_std`; the layers that write to the residual stream are divided by
       sqrt(2 * layers) (Radford et al. 2019, section 2.3).
+    - `uniform`: every parameter, biases too, uniform within `init_std` of 0 (Zaremba et al. 2014,
+      section 4.1).
     - `t5`: embeddings 1; each matrix, an output layer of its own too, 1 / sqrt(what enters it), so
       that unscaled attention starts with scores of order 1: the query's is divided by
       sqrt(d_head) as well (Raffel et al. 2020, their code; T5X for the output layer).
     """
     settings = model.backbone.settings
     random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        if settings.init == "uniform":
+            for parameter in model.parameters():
+                drawn = torch.rand(parameter.shape, generator=random)
+                parameter.copy_((2 * drawn - 1) * settings.init_std)
+            return
+        for module in model.modules():
+            _draw(module, settings, random)
+        for module in model.modules():
+            _scale(module, settings)
+
+
+def _draw(module: nn.Module, settings: ModelSettings, random: torch.Generator) -> None:
+    """The weights that `module` itself holds."""
+    is_t5 = settings.init == "t5"
 
     def normal(weight: Tensor, std: float) -> None:
         drawn = torch.randn(weight.shape, generator=random)
@@ -34,25 +52,28 @@ def initialise(model: Model, seed: int) -> None:
             drawn = torch.fmod(drawn, 2.0)
         weight.copy_(drawn.mul_(std))
 
-    def spread(module: nn.Linear) -> float:
-        return module.in_features**-0.5 if settings.init == "t5" else settings.init_std
+    if isinstance(module, nn.Linear):
+        normal(module.weight, module.in_features**-0.5 if is_t5 else settings.init_std)
+        if module.bias is not None:
+            module.bias.zero_()
+    elif isinstance(module, nn.Embedding):
+        normal(module.weight, 1.0 if is_t5 else settings.init_std)
+    elif isinstance(module, TokenHead) and not settings.tied:
+        normal(module.weight, module.weight.shape[1] ** -0.5 if is_t5 else settings.init_std)
+    elif isinstance(module, nn.RNNBase):
+        for name, parameter in module.named_parameters():
+            if "weight" in name:
+                normal(parameter, parameter.shape[1] ** -0.5)
+            else:
+                parameter.zero_()
 
-    with torch.no_grad():
-        for module in model.modules():
-            if isinstance(module, nn.Linear):
-                normal(module.weight, spread(module))
-                if module.bias is not None:
-                    module.bias.zero_()
-            elif isinstance(module, nn.Embedding):
-                normal(module.weight, 1.0 if settings.init == "t5" else settings.init_std)
-            elif isinstance(module, TokenHead) and not settings.tied:
-                width = module.weight.shape[1]
-                normal(module.weight, width**-0.5 if settings.init == "t5" else settings.init_std)
-        for module in model.modules():
-            if settings.init == "gpt2" and isinstance(module, Attention | FeedForward):
-                writes = module.output if isinstance(module, Attention) else module.narrow
-                writes.weight.div_(math.sqrt(2 * settings.layers))
-            if settings.init == "t5" and isinstance(module, Attention):
-                module.query.weight.mul_(module.d_head**-0.5)
-            if settings.init == "t5" and isinstance(module, T5BiasPositions):
-                module.table.weight.mul_(settings.d_model**-0.5)
+
+def _scale(module: nn.Module, settings: ModelSettings) -> None:
+    """What depends on the depth or on the width of heads."""
+    if settings.init == "gpt2" and isinstance(module, Attention | FeedForward):
+        writes = module.output if isinstance(module, Attention) else module.narrow
+        writes.weight.div_(math.sqrt(2 * settings.layers))
+    if settings.init == "t5" and isinstance(module, Attention):
+        module.query.weight.mul_(module.d_head**-0.5)
+    if settings.init == "t5" and isinstance(module, T5BiasPositions):
+        module.table.weight.mul_(settings.d_model**-0.5)

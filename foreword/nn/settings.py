@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 if TYPE_CHECKING:
     from foreword.nn.model import Backbone
@@ -28,8 +28,10 @@ class ModelSettings(ABC):
         tied: the output layer is the embedding.
         scale_logits: divide the states by sqrt(d_model) before a tied output layer (T5).
         init: how weights start; see `foreword.nn.init`.
-        init_std: standard deviation of `bert` and `gpt2` initialisation.
+        init_std: standard deviation of `bert` and `gpt2` initialisation, bound of `uniform`.
     """
+
+    reads_ahead: ClassVar[bool] = True  # whether a place may depend on what stands behind it
 
     d_model: int = 256
     layers: int = 4
@@ -42,7 +44,7 @@ class ModelSettings(ABC):
     dropout: float = 0.1
     tied: bool = True
     scale_logits: bool = False
-    init: Literal["bert", "gpt2", "t5"] = "bert"
+    init: Literal["bert", "gpt2", "t5", "uniform"] = "bert"
     init_std: float = 0.02
 
     def __post_init__(self) -> None:
@@ -53,6 +55,11 @@ class ModelSettings(ABC):
             raise ValueError(f"dropout: must be in [0, 1), got {self.dropout}")
         if self.d_embedding is not None and self.d_embedding < 1:
             raise ValueError(f"d_embedding: must be at least 1, got {self.d_embedding}")
+
+    @property
+    def state_width(self) -> int:
+        """Width of the states that heads read; d_model but for models that say otherwise."""
+        return self.d_model
 
     @abstractmethod
     def build(self, vocab: int) -> Backbone:

@@ -139,6 +139,9 @@ class Recipe:
                 "layout.kind: 'two_streams' and a model with model.two_streams=true go together"
             )
 
+        if not self.model.reads_ahead and not getattr(self.layout, "is_causal", False):
+            raise UserError("layout.kind: this model reads from left to right alone; use 'decoder'")
+
     def build(self, vocab: Vocab) -> Model:
         """The model, its weights not yet initialised; on torch's meta device it costs nothing."""
         try:

@@ -132,6 +132,8 @@ def find_cases() -> list[Case]:
                 except UserError:
                     continue
                 reads_source = model == "encoder_decoder"
+                if not kinds.load("models", model).reads_ahead and layout != "decoder":
+                    continue
                 if batch.queries is not None and model != "transformer":
                     continue  # no other has a second stream
                 if (batch.source is not None) == reads_source:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -82,7 +82,9 @@ def test_bfloat16_gives_about_the_same_loss(case: Case) -> None:
 
 @every_case
 def test_evaluation_draws_no_dropout(case: Case) -> None:
-    settings = replace(case.settings(), dropout=0.3, attention_dropout=0.3)
+    settings = case.settings()
+    rates = {"dropout", "attention_dropout"} & {f.name for f in fields(settings)}
+    settings = replace(settings, **dict.fromkeys(rates, 0.3))
     backbone = settings.build(SIZE)
     heads = kinds.load("objectives", case.objective)().heads(backbone, vocab())
     model, batch = Model(backbone, heads), case.batch(rows([[20]] * 2))

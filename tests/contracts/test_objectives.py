@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import fields, replace
 from typing import Any
@@ -228,15 +229,16 @@ def test_overfits_one_batch(case: Case) -> None:
     torch.manual_seed(0)
     model, batch = case.build(), case.batch(rows([[24]] * 4))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    means = []
-    for _ in range(60):
+    # A recurrent model's states grow apart slowly; all others take a tenth of these steps.
+    means = [math.inf]
+    while len(means) <= 600 and not means[-1] < 0.3 * means[1 % len(means)]:
         loss = case.loss(model, batch)
         mean = loss.total / loss.weight
         optimizer.zero_grad()
         mean.backward()
         optimizer.step()
         means.append(mean.item())
-    assert means[-1] < 0.3 * means[0]
+    assert means[-1] < 0.3 * means[1]
 
 
 # -- the tables in the docstrings ------------------------------------------------------------------

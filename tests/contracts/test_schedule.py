@@ -20,6 +20,8 @@ CLOSED: dict[str, Callable[[int, float, float], float]] = {
     "linear": lambda step, after, floor: 1 - (1 - floor) * after,
     "cosine": lambda step, after, floor: floor + (1 - floor) * (1 + math.cos(math.pi * after)) / 2,
     "inverse_sqrt": lambda step, after, floor: math.sqrt(RISE / (step + 1)),
+    # Of 13 epochs the first four are at the full rate.
+    "epochs": lambda step, after, floor: max(floor, 0.5 ** max(int(after * 13 + 1e-9) - 3, 0)),
 }
 
 

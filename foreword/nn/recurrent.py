@@ -1,0 +1,156 @@
+"""Recurrent language models: one state, moved on word by word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from foreword.nn.dropout import Dropout
+from foreword.nn.embedding import Embedding
+from foreword.nn.model import Backbone
+from foreword.nn.positions.none import None_
+from foreword.nn.settings import ModelSettings
+from foreword.types import Batch, Hidden
+
+State = tuple[Tensor, ...]  # of all layers: h, and c of an LSTM; (batch, layers, d_model) each
+
+
+@dataclass(frozen=True)
+class RecurrentSettings(ModelSettings):
+    """The settings of recurrent models.
+
+    Attributes:
+        stateful: a row goes on from the state that the row before of its lane ended with:
+            truncated backpropagation through time. It wants packing `stream`. Else each document
+            begins from zeros.
+
+    `dropout` is between layers, before the first and after the last, never from step to step
+    (Zaremba et al. 2014, section 3.2).
+    """
+
+    reads_ahead: ClassVar[bool] = False
+    core: ClassVar[Callable[..., nn.RNNBase]]
+
+    stateful: bool = True
+
+    @property
+    def carries(self) -> bool:
+        """Whether the state goes on from row to row."""
+        return self.stateful
+
+    def build(self, vocab: int) -> Backbone:
+        """The backbone for a vocabulary of `vocab` ids."""
+        return RecurrentBackbone(self, vocab)
+
+
+class RecurrentBackbone(Backbone):
+    """Embedding, then recurrent layers."""
+
+    def __init__(self, settings: RecurrentSettings, vocab: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.embedding = Embedding(settings, vocab, widens=False)
+        self.position = None_().build(0, 1, 0, layers=0, is_causal=True)
+        self.core = settings.core(
+            settings.embedding_width,
+            settings.d_model,
+            settings.layers,
+            bias=settings.bias,
+            batch_first=True,
+            dropout=settings.dropout if settings.layers > 1 else 0.0,
+        )
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(self, batch: Batch, memory: Any = None) -> Hidden:
+        """States (batch, length, d_model); `memory` and what is carried over are the state.
+
+        The state begins anew where a document does: where positions begin again at 0.
+        """
+        x = self.embedding(batch, self.position)
+        low = x.dtype
+        # Products within a recurrence are small, and errors would add up from step to step.
+        with torch.autocast(x.device.type, enabled=False):
+            before = memory if memory is not None else batch.carried
+            states, after = self._run(x.float(), batch.positions, before)
+        carried = None
+        if self.settings.carries:
+            carried = tuple(part.detach() for part in after)
+        return Hidden(self.dropout(states.to(low)), after, carried)
+
+    def _run(self, x: Tensor, positions: Tensor, before: State | None) -> tuple[Tensor, State]:
+        """Through all layers, documents apart."""
+        is_new = positions == 0
+        is_new[:, 0] = False
+        if not is_new.any():
+            given = None if before is None else self._inside(before)
+            states, after = self.core(x, given)
+            return states, self._outside(after)
+        pieces = _pieces(is_new)
+        padded = pack_padded_sequence(
+            _cut(x, pieces), pieces.lengths.cpu(), batch_first=True, enforce_sorted=False
+        )
+        given = None
+        if before is not None:  # only a row's first document goes on
+            begins = pieces.starts == 0
+            given = self._inside(
+                tuple(part[pieces.rows] * begins[:, None, None].to(part.dtype) for part in before)
+            )
+        found, after = self.core(padded, given)
+        states = _join(found, pieces, x.shape[1])
+        is_last = pieces.starts + pieces.lengths == x.shape[1]
+        order = pieces.rows[is_last].argsort()
+        return states, tuple(part[is_last][order] for part in self._outside(after))
+
+    def _inside(self, state: State) -> Any:
+        """As torch has it: layers first, alone where there is one."""
+        parts = tuple(part.transpose(0, 1).contiguous() for part in state)
+        return parts if len(parts) > 1 else parts[0]
+
+    def _outside(self, state: Any) -> State:
+        parts: Sequence[Tensor] = state if isinstance(state, tuple) else (state,)
+        return tuple(part.transpose(0, 1) for part in parts)
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """The documents of a batch's rows, one after the other.
+
+    Attributes:
+        rows: the row of each, (pieces,).
+        starts: its first place, (pieces,).
+        lengths: tokens, (pieces,).
+    """
+
+    rows: Tensor
+    starts: Tensor
+    lengths: Tensor
+
+
+def _pieces(is_new: Tensor) -> _Pieces:
+    is_new = is_new.clone()
+    is_new[:, 0] = True
+    rows, starts = is_new.nonzero(as_tuple=True)
+    flat = rows * is_new.shape[1] + starts
+    ends = torch.cat([flat[1:], flat.new_tensor([is_new.numel()])])
+    return _Pieces(rows, starts, ends - flat)
+
+
+def _cut(x: Tensor, pieces: _Pieces) -> Tensor:
+    """(batch, length, width) -> (pieces, longest, width), padded with whatever stands there."""
+    steps = torch.arange(int(pieces.lengths.max()), device=x.device)
+    at = (pieces.starts[:, None] + steps).clamp(max=x.shape[1] - 1)
+    return x[pieces.rows[:, None], at]
+
+
+def _join(found: PackedSequence, pieces: _Pieces, length: int) -> Tensor:
+    """The states of the pieces back in their rows, (batch, length, width)."""
+    states, _ = pad_packed_sequence(found, batch_first=True)  # (pieces, longest, width)
+    steps = torch.arange(states.shape[1], device=states.device)
+    inside = steps < pieces.lengths[:, None]
+    # Pieces stand in the order of rows and places, so their tokens, joined, are the rows.
+    return states[inside].view(-1, length, states.shape[2])

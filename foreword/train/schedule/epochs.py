@@ -1,0 +1,39 @@
+"""Full rate for some epochs, then less with every one: how recurrent models were trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from foreword.train.warmup import Warmup
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """The budget, after the warm-up, is so many epochs, or as many equal parts of whatever it is.
+
+    Attributes:
+        epochs: parts of the budget.
+        full: parts at the full rate.
+        decay: what the rate is multiplied with at the beginning of each part after these.
+        floor: the least factor.
+
+    Reference: Zaremba et al. 2014, section 4.1.
+    """
+
+    warmup: Warmup = Warmup(share=0.0)
+    epochs: int = 13
+    full: int = 4
+    decay: float = 0.5
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.full <= self.epochs:
+            raise ValueError(f"full: must be in 1..epochs ({self.epochs}), got {self.full}")
+        if not 0 < self.decay <= 1:
+            raise ValueError(f"decay: must be in (0, 1], got {self.decay}")
+
+    def factor(self, progress: float, step: int, total: float) -> float:
+        """What to multiply the peak learning rate with."""
+        rise, after = self.warmup.part(progress, step, total)
+        epoch = min(int(after * self.epochs + 1e-9), self.epochs - 1)
+        return rise * max(self.floor, self.decay ** max(epoch + 1 - self.full, 0))
