@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from foreword.errors import UserError
+from foreword.models.transformer import Transformer, TransformerBackbone
 from foreword.nn.model import Backbone
 from foreword.nn.positions.learned import LearnedPositions
 from foreword.nn.settings import ModelSettings
-from foreword.nn.stack import Stack, StackSettings
 
 
-def shrunk(settings: ModelSettings, share: float) -> StackSettings:
+def shrunk(settings: ModelSettings, share: float) -> Transformer:
     """The settings of a generator: as many layers, each a share as wide, with a share of the heads.
 
     Widths are rounded to an even number per head. Its embeddings are as wide as `settings` has
@@ -20,7 +20,7 @@ def shrunk(settings: ModelSettings, share: float) -> StackSettings:
     Raises:
         UserError: the model is no Transformer.
     """
-    if not isinstance(settings, StackSettings):
+    if not isinstance(settings, Transformer):
         raise UserError("model.kind: the generator of 'replaced_token' needs a 'transformer'")
     heads = max(1, round(settings.heads * share))
     d_model = 2 * heads * max(1, round(settings.d_model * share / (2 * heads)))
@@ -46,9 +46,8 @@ def build_generator(backbone: Backbone, share: float, vocab: int) -> Backbone:
     generator = shrunk(backbone.settings, share).build(vocab)
     for name in ("token", "segment", "norm"):
         setattr(generator.embedding, name, getattr(backbone.embedding, name))
-    theirs, own = backbone.get_submodule("stack"), generator.get_submodule("stack")
-    assert isinstance(theirs, Stack)
-    assert isinstance(own, Stack)
-    if isinstance(theirs.position, LearnedPositions):
-        own.position = theirs.position
+    assert isinstance(backbone, TransformerBackbone)
+    assert isinstance(generator, TransformerBackbone)
+    if isinstance(backbone.stack.position, LearnedPositions):
+        generator.stack.position = backbone.stack.position
     return generator

@@ -85,7 +85,7 @@ class ReplacedToken:
             inputs = np.where(chosen, _from_row(rows, rng, vocab), rows.ids)
         return in_place(rows, inputs, chosen, noise)
 
-    def counts(self, batch: Batch) -> Array:
+    def count_terms(self, batch: Batch) -> Array:
         """Tokens that the generator predicts, and that the discriminator judges; (2,) float32."""
         return np.array([batch.weights.sum(), (batch.noise >= 0).sum()], dtype=np.float32)
 

@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+from torch.nn import functional as F
+
+from foreword import kinds
+from foreword.data.rng import RowRng
+from foreword.errors import UserError
+from foreword.models.encoder_decoder import EncoderDecoder
+from foreword.models.transformer import Transformer
+from foreword.nn.init import initialise
+from foreword.nn.model import Model
+from foreword.nn.positions.learned import Learned
+from foreword.objectives._generator import shrunk
+from foreword.objectives.masked import Masked
+from foreword.objectives.replaced_token import ReplacedToken
+from foreword.train.feed import counted
+from foreword.types import Batch, Example, Rows
+
+from ..contracts.cases import FIRST, SEED, SIZE, Case, rows, take, vocab
+
+CASE = Case("replaced_token", "encoder", "transformer")
+MASK = vocab().id("[MASK]")
+
+
+def corrupt(of: Rows, **settings: Any) -> Example:
+    return ReplacedToken(**settings).corrupt(of, RowRng(SEED, of.numbers), vocab())
+
+
+def build(**settings: Any) -> Model:
+    """Wider than the contracts' model, so that a quarter of it is something."""
+    body = Transformer(d_model=32, layers=2, heads=4, dropout=0.0, attention_dropout=0.0,
+        init_std=0.2, segments=2, normalise_embedding=True)  # fmt: skip
+    backbone = body.build(SIZE)
+    model = Model(backbone, ReplacedToken(**settings).heads(backbone, vocab()))
+    initialise(model, SEED)
+    return model
+
+
+def gradients(model: Model, loss: Tensor) -> dict[str, Tensor]:
+    model.zero_grad(set_to_none=True)
+    loss.backward()
+    return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+
+
+def own(model: Model) -> list[str]:
+    """The names of the generator's own parameters: the embeddings bear the backbone's names."""
+    names = [n for n, _ in model.named_parameters()]
+    return [n for n in names if n.startswith(("heads.generator.", "heads.token."))]
+
+
+# -- what is read ----------------------------------------------------------------------------------
+
+
+def test_the_generator_reads_a_cloze() -> None:
+    given = rows([[60, 40], [100]] * 20)
+    example, cloze = corrupt(given), Masked(mask=0.85, random=0.0)
+    wanted = cloze.corrupt(given, RowRng(SEED, given.numbers), vocab())
+    assert example.source is not None
+    assert wanted.source is not None
+    assert np.array_equal(example.source.ids, wanted.source.ids)
+    assert np.array_equal(example.weights, wanted.weights)
+    share = (example.source.ids == MASK).sum() / example.weights.sum()
+    assert share == pytest.approx(0.85, abs=0.05)
+
+
+def test_noise_is_uniform_and_marks_padding() -> None:
+    given = rows([[200], [100]] * 20)
+    noise = corrupt(given).noise
+    assert noise is not None
+    assert noise.dtype == np.float32
+    assert np.array_equal(noise < 0, given.documents < 0)
+    assert noise.max() < 1
+    assert stats.kstest(noise[noise >= 0], "uniform").pvalue > 0.01
+
+
+@pytest.mark.parametrize("fakes", ["unigram", "uniform"])
+def test_fakes_without_a_generator(fakes: str) -> None:
+    given = rows([[100]] * 300)
+    few = FIRST + (given.ids - FIRST) % 4  # four tokens, the first of them half of the text
+    few = np.where((given.ids - FIRST) % 8 < 3, FIRST, few)
+    given = replace(given, ids=np.where(given.ids < FIRST, given.ids, few))
+    example = corrupt(given, fakes=fakes)
+    assert example.source is not None
+    chosen = example.weights > 0
+    assert np.array_equal(example.source.ids[~chosen], given.ids[~chosen])
+    found = np.bincount(example.source.ids[chosen] - FIRST, minlength=SIZE - FIRST)
+    ordinary = given.ids[given.ids >= FIRST] - FIRST
+    frequency = np.bincount(ordinary, minlength=SIZE - FIRST) / len(ordinary)
+    wanted = frequency if fakes == "unigram" else np.full(SIZE - FIRST, 1 / (SIZE - FIRST))
+    assert found[wanted == 0].sum() == 0
+    seen = wanted > 0
+    assert stats.chisquare(found[seen], found.sum() * wanted[seen]).pvalue > 0.01
+
+
+# -- the two models --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("share", "width", "heads"), [(0.25, 64, 1), (0.5, 128, 2), (1.0, 256, 4)])
+def test_a_generator_is_a_share_of_the_model(share: float, width: int, heads: int) -> None:
+    settings = Transformer(d_model=256, heads=4, layers=3, d_ff=1000)
+    small = shrunk(settings, share)
+    assert (small.d_model, small.heads, small.layers) == (width, heads, 3)
+    assert small.d_ff == 1000 * share
+    assert small.embedding_width == 256
+
+
+def test_a_third_of_base_is_what_the_paper_has() -> None:
+    small = shrunk(Transformer(d_model=768, heads=12), 0.3333)
+    assert (small.d_model, small.heads, small.ff_width) == (256, 4, 1024)
+
+
+def test_the_embeddings_are_one() -> None:
+    model = build()
+    ours, theirs = model.backbone, model.reader
+    assert theirs is not ours
+    for name in ("token", "segment", "norm"):
+        assert getattr(theirs.embedding, name) is getattr(ours.embedding, name)
+    assert theirs.get_submodule("stack.position") is ours.get_submodule("stack.position")
+    assert model.token_head.weight is ours.embedding.token.weight
+    assert not any(".embedding.token" in n or "position" in n for n in own(model))
+
+
+def test_no_other_model_has_a_generator() -> None:
+    backbone = EncoderDecoder(d_model=24, heads=2, layers=1, position=Learned(8)).build(SIZE)
+    with pytest.raises(UserError, match=r"model\.kind: .* 'transformer'"):
+        ReplacedToken().heads(backbone, vocab())
+
+
+def test_without_a_generator_there_is_none() -> None:
+    model = build(fakes="uniform")
+    assert set(model.heads) == {"replaced"}
+    assert model.reader is model.backbone
+
+
+# -- the loss --------------------------------------------------------------------------------------
+
+
+def test_the_loss_is_that_of_the_paper() -> None:
+    """Against a loop over the tokens, with the logits of all places."""
+    model, batch = build(), CASE.batch(rows([[20, 12], [25]]))
+    loss = ReplacedToken().loss(model, batch)
+    logits = model.token_head(model.reader(batch).states)
+    shown, nats = batch.ids.clone(), torch.zeros(())
+    original = torch.where(batch.weights > 0, batch.targets, batch.ids)
+    for row, place in batch.weights.nonzero().tolist():
+        p = logits[row, place].softmax(-1)
+        nats = nats - p[batch.targets[row, place]].log()
+        shown[row, place] = int((p.cumsum(0) <= batch.noise[row, place]).sum())
+    states = model.backbone(replace(batch, ids=shown)).states
+    said = model.heads["replaced"](states)[..., 0]
+    is_fake, is_text = shown != original, torch.from_numpy(rows([[20, 12], [25]]).documents >= 0)
+    judged = F.binary_cross_entropy_with_logits(said[is_text], is_fake[is_text].float())
+    torch.testing.assert_close(loss.total / loss.weight, nats / batch.weights.sum() + 50 * judged)
+    parts = {name: (a / b).item() for name, (a, b) in loss.parts.items()}
+    right = ((said > 0) == is_fake)[is_text].float().mean()
+    assert parts["accuracy"] == pytest.approx(right.item())
+    assert parts["recall"] == pytest.approx((said > 0)[is_fake].float().mean().item())
+    assert parts["discriminator"] == pytest.approx(judged.item(), rel=1e-5)
+    assert parts["generator"] == pytest.approx((nats / batch.weights.sum()).item(), rel=1e-5)
+
+
+def test_what_the_generator_gets_right_is_no_replacement() -> None:
+    model, batch = build(), CASE.batch(rows([[30]] * 2))
+    with torch.no_grad():  # sure of one token, which is the right one everywhere
+        model.token_head.bias[FIRST] = 1e4
+    ids = torch.where(batch.ids >= FIRST, FIRST, batch.ids)
+    batch = replace(batch, ids=ids, targets=torch.full_like(batch.targets, FIRST))
+    loss = ReplacedToken().loss(model, batch)
+    assert loss.parts["recall"][1] == 0
+    assert loss.parts["generator"][0] == 0
+
+
+def test_the_generator_learns_nothing_from_the_discriminator() -> None:
+    batch = CASE.batch(rows([[30]] * 4))
+    model = build()
+    found = gradients(model, ReplacedToken(weight=50.0).loss(model, batch).total)
+    alone = model.token_head.loss(model.reader(batch), batch).total
+    wanted = gradients(model, alone)
+    assert len(own(model)) > 20
+    for name in own(model):
+        torch.testing.assert_close(found[name], wanted[name])
+
+
+def test_the_embeddings_learn_from_both() -> None:
+    batch = CASE.batch(rows([[30]] * 4))
+    model = build()
+    both = gradients(model, ReplacedToken().loss(model, batch).total)
+    one = gradients(model, model.token_head.loss(model.reader(batch), batch).total)
+    half = gradients(model, ReplacedToken(weight=25.0).loss(model, batch).total)
+    for name in ("backbone.embedding.token.weight", "backbone.stack.position.table.weight"):
+        assert one[name].any()
+        torch.testing.assert_close(
+            both[name] - one[name], 2 * (half[name] - one[name]), atol=1e-3, rtol=1e-3
+        )
+        assert (both[name] - one[name]).any()
+
+
+def test_each_part_is_divided_by_its_own_count() -> None:
+    """Rows of unequal text and unequal shares: neither count is a multiple of the other."""
+    model, objective = build(), ReplacedToken()
+    given = rows([[30], [9, 2, 2], [12], [3, 3, 3, 3]])
+    whole = objective.loss(model, CASE.batch(given))
+    pieces = [CASE.batch(take(given, slice(n, n + 1))) for n in range(4)]
+    batches: list[Batch] = [b.to("cpu") for b in counted(objective, pieces)]
+    shares = {float(b.weights.sum() / (b.noise >= 0).sum()) for b in pieces}
+    assert len(shares) > 1
+    losses = [objective.loss(model, batch) for batch in batches]
+    total = sum(loss.total for loss in losses) / sum(loss.weight for loss in losses)
+    torch.testing.assert_close(total, whole.total / whole.weight)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rate": 0.0}, "rate:"),
+        ({"mask": 1.2}, "mask:"),
+        ({"generator": 0.0}, r"generator: must be in \(0, 1\]"),
+        ({"generator": 1.5}, "generator:"),
+        ({"weight": 0.0}, "weight: must be positive"),
+    ],
+)
+def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ReplacedToken(**settings)
+
+
+def test_it_is_no_term_of_a_sum() -> None:
+    cls = kinds.load("objectives", "sum")
+    with pytest.raises(ValueError, match="cannot be a term"):
+        cls(terms=(ReplacedToken(),))
