@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,13 @@ def test_it_loads_and_reads_back_equal(name: str, tmp_path: Path) -> None:
     assert load_recipe(str(saved)) == recipe
 
 
+def as_pairs(rows: Rows) -> Rows:
+    """The rows, each document a pair of texts that follow each other."""
+    labels = np.where((rows.positions == 0) & (rows.documents >= 0), 0, -1)
+    segments = (rows.positions > rows.ids.shape[1] // 2).astype(np.int64)
+    return replace(rows, segments=segments, labels=labels)
+
+
 @every_recipe
 def test_its_parts_fit_and_its_special_tokens_exist(name: str) -> None:
     recipe, words = load_recipe(name), vocab(500)
@@ -57,7 +65,7 @@ def test_its_parts_fit_and_its_special_tokens_exist(name: str) -> None:
     length = recipe.packing.length
     ids = np.full((1, length), 300)
     places = np.arange(length)[None]
-    rows = Rows(ids, np.zeros_like(ids), places, np.arange(1))
+    rows = as_pairs(Rows(ids, np.zeros_like(ids), places, np.arange(1)))
     example = recipe.objective.corrupt(rows, RowRng(1, rows.numbers), words)
     batch = recipe.layout.arrange(example, words)
     assert batch.weights.sum() > 0
@@ -67,13 +75,20 @@ def test_its_parts_fit_and_its_special_tokens_exist(name: str) -> None:
         assert batch.source.ids.shape[1] in (64, 128, 512)
 
 
-# What is counted: everything, with the head that predicts tokens and, of BERT, without the pooler
-# and the next-sentence layer; a tied output layer once.
+# What is counted: everything, with all heads; a tied output layer once.
 PARAMETERS = {
     "bert_base": 110e6,  # Devlin et al. 2019, section 3
-    "bert_large": 335e6,  # 340 M there, with the pooler
-    "bert_small": 28.8e6,  # Turc et al. 2019, table 1: 29.1 M with the pooler
+    "bert_large": 336e6,  # 340 M there; 334 M without heads in Lan et al. 2020, table 1
+    "bert_small": 28.9e6,  # Turc et al. 2019, table 1: 29.1 M, with 512 positions
     "bert_mini": 11.2e6,  # the same: 11.3 M
+    "roberta_base": 125e6,  # Liu et al. 2019, as released
+    "roberta_large": 355e6,  # table 9 there
+    "albert_base": 11.8e6,  # Lan et al. 2020, table 1: 12 M
+    "albert_large": 17.8e6,  # 18 M there
+    "albert_xlarge": 59e6,  # 60 M there
+    "albert_xxlarge": 223e6,  # 235 M there; the released weights have 222.6 M
+    "roberta_mini": 11.1e6,
+    "albert_mini": 4.8e6,
     "spanbert_base": 110.3e6,  # Joshi et al. 2020: as BERT's, cased; 1.9 M read the edges of spans
     "spanbert_large": 337e6,  # the same: 3.4 M of it
     "spanbert_mini": 11.4e6,
@@ -131,6 +146,7 @@ def test_its_tiny_form_trains(name: str) -> None:
     means = []
     for step in range(2):
         rows = Rows(ids, documents, np.tile(np.arange(length), (4, 1)), np.arange(4) + 4 * step)
+        rows = as_pairs(rows)
         example = recipe.objective.corrupt(rows, RowRng(recipe.train.seed, rows.numbers), words)
         loss = recipe.objective.loss(model, recipe.layout.arrange(example, words).to("cpu"))
         mean = loss.total / loss.weight
@@ -150,9 +166,9 @@ def test_a_row_longer_than_the_positions_is_refused() -> None:
 
 
 def test_settings_can_be_set_over_a_recipe() -> None:
-    recipe = load_recipe("bert_base", ["train.steps=7", "objective.rate=0.3"])
+    recipe = load_recipe("roberta_base", ["train.steps=7", "objective.rate=0.3"])
     assert recipe.train.steps == 7
-    assert recipe.objective == load_recipe("bert_base", ["objective.rate=0.3"]).objective
+    assert recipe.objective == load_recipe("roberta_base", ["objective.rate=0.3"]).objective
 
 
 @pytest.mark.parametrize(

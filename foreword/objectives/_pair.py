@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import cast
 
@@ -54,6 +55,11 @@ class PairObjective(ABC):
     def count(self, batch: Batch) -> float:
         """How many pairs of a batch are asked about."""
         return float((batch.labels >= 0).sum())
+
+    def guess(self, vocab: int) -> float:
+        """The loss of one who guesses, in nats."""
+        del vocab  # there are two classes
+        return math.log(2)
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
         """BERT's pooler and two classes."""

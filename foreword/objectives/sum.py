@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -105,6 +107,11 @@ class Sum:
         """The number of predictions of each term, (terms,) float32; added up over a step."""
         counts = [_count(term, batch) for term in self.terms]
         return np.asarray(counts, dtype=np.float32)
+
+    def guess(self, vocab: int) -> float:
+        """The loss of one who guesses, in nats."""
+        each = [getattr(term, "guess", math.log)(vocab) for term in self.terms]
+        return math.fsum(map(operator.mul, self.weights or (1.0,) * len(each), each))
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
         """The heads of all terms."""
