@@ -1,0 +1,60 @@
+"""What `classify` reads and refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn import metrics
+
+from foreword.errors import UserError
+from foreword.train.opened import open_run
+from foreword.tune.contracts import Labelled
+from foreword.tune.framing import frame_of
+from foreword.tune.tasks.classify import Classify
+from tests.tune.runs import make_run
+
+
+def test_scores_are_those_of_scikit_learn() -> None:
+    random = np.random.default_rng(1)
+    targets = random.integers(0, 2, 60)
+    outputs = random.normal(0, 1, (60, 2))
+    outputs[np.arange(60), targets] += 1
+    said, scores = outputs.argmax(1), Classify().scores(outputs, targets)
+    assert scores["matthews"] == pytest.approx(metrics.matthews_corrcoef(targets, said))
+    assert scores["accuracy"] == pytest.approx((said == targets).mean())
+    assert 0 < scores["matthews"] < scores["accuracy"] < 1
+
+
+def test_a_mean_is_one_output_of_many_spots(tmp_path: Path) -> None:
+    opened = open_run(make_run(tmp_path), "cpu")
+    frame = frame_of(opened.recipe, opened.vocab, None)
+    examples = [Labelled("the day was fine", pair="we saw"), Labelled("the day", pair="warm")]
+    encoded = Classify(pooling="mean").encode(examples, opened.tokenizer, frame)
+    assert [e.spots.tolist() for e in encoded] == [[1, 2, 3, 4, 6, 7], [1, 2, 4]]
+    assert all(e.is_pooled for e in encoded)
+    encoded = Classify(pooling="first").encode(examples, opened.tokenizer, frame)
+    assert [e.spots.tolist() for e in encoded] == [[0], [0]]
+    assert not any(e.is_pooled for e in encoded)
+
+
+def test_pairs_and_single_texts_do_not_mix(tmp_path: Path) -> None:
+    opened = open_run(make_run(tmp_path), "cpu")
+    frame = frame_of(opened.recipe, opened.vocab, None)
+    examples = [Labelled("the day", pair="we saw"), Labelled("the day", source="a.tsv:3")]
+    with pytest.raises(UserError, match="a.tsv:3: has no second text, and other examples have one"):
+        Classify().encode(examples, opened.tokenizer, frame)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"dropout": 1.0}, r"dropout: must be in \[0, 1\)"),
+        ({"auxiliary": -0.5}, "auxiliary: must not be negative"),
+    ],
+)
+def test_impossible_settings_are_refused(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Classify(**settings)
