@@ -19,8 +19,8 @@ from foreword.train.recipe import load_recipe
 
 CASES = {
     "causal": ("gpt2_mini", [], 3.0),
-    "masked": ("bert_mini", [], 1.5),
-    "masked, whole words": ("bert_mini", ["objective.whole_words=true"], 1.5),
+    "masked": ("bert_mini_one_objective", [], 1.5),
+    "masked, whole words": ("bert_mini_one_objective", ["objective.whole_words=true"], 1.5),
     "span_corruption": ("t5_mini", [], 1.5),
 }
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 RECIPES = {
-    "bert_mini": "encoder (masked)",
+    "bert_mini_one_objective": "encoder (masked)",
     "gpt2_mini": "decoder (causal)",
     "t5_mini": "encoder-decoder (span corruption)",
 }
