@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone
-from foreword.nn.stack import StackSettings
+from foreword.nn.settings import ModelSettings
 from foreword.text.tokenizer import Tokenizer
 from foreword.tune.framing import Frame
 from foreword.types import Array, Loss
@@ -43,6 +43,8 @@ class Encoded:
             an encoder-decoder.
         was_cut: whether the text was longer than the model may read.
         is_pooled: the head reads the mean of these states, and not each.
+        answer: what is to be written in answer, (places,) int64, where `ids` are the source, both
+            without special tokens; None where a head reads spots.
     """
 
     ids: Array
@@ -50,6 +52,7 @@ class Encoded:
     spots: Array
     was_cut: bool
     is_pooled: bool = False
+    answer: Array | None = None
 
 
 class Network(nn.Module):
@@ -84,8 +87,11 @@ class Task(Protocol):
     def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
         """What is right at each example's spots, (examples,)."""
 
-    def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
-        """The module on top, (spots, d_model) -> (spots, outputs), not yet initialised."""
+    def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module | None:
+        """The module on top, (spots, d_model) -> (spots, outputs), not yet initialised.
+
+        None where the task answers in text: then it is pretraining's output layer.
+        """
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
         """A sum and a count."""
@@ -104,7 +110,7 @@ class Task(Protocol):
 class Strategy(Protocol):
     """What of the network is trained, and how fast: a kind in `tune/strategies/`."""
 
-    def peak_lr(self, settings: StackSettings) -> float:
+    def peak_lr(self, settings: ModelSettings) -> float:
         """The peak learning rate for a body of these settings."""
 
     def prepare(self, network: Network) -> None:

@@ -22,6 +22,7 @@ from foreword.train.optim.adamw import Adamw
 from foreword.train.schedule.linear import Linear
 from foreword.train.step import take
 from foreword.train.warmup import Warmup
+from foreword.tune.answers import Answers, Words
 from foreword.tune.contracts import Network, Strategy, Task
 from foreword.tune.result import Row
 from foreword.tune.rows import Examples, SpotBatch
@@ -69,8 +70,8 @@ class TuneSettings:
 class Data:
     """What all courses share."""
 
-    train: Examples
-    dev: Examples
+    train: Examples | Answers
+    dev: Examples | Answers
     labels: tuple[str, ...]
 
 
@@ -200,11 +201,15 @@ def build_network(
         initialise(model, scratch_seed)
     token_head = model.token_head if "token" in model.heads else None
     head = task.head(model.backbone.settings.d_model, labels)
+    if head is None:
+        return Network(model.backbone, Words(model.token_head))
     return Network(model.backbone, head, token_head)
 
 
 def start_head(network: Network, seed: int) -> None:
-    """Linear maps normal with `init_std`, biases 0."""
+    """Linear maps normal with `init_std`, biases 0; an output layer of pretraining stays."""
+    if isinstance(network.head, Words):
+        return
     random = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for module in network.head.modules():
@@ -246,7 +251,7 @@ def read(network: Network, hidden: Hidden, batch: SpotBatch) -> Tensor:
 
 
 def predict(
-    network: Network, examples: Examples, device: torch.device, dtype: torch.dtype
+    network: Network, examples: Examples | Answers, device: torch.device, dtype: torch.dtype
 ) -> Array:
     """The outputs of every example in order, (spots, outputs) float32; in evaluation mode."""
     network.eval()

@@ -113,7 +113,10 @@ def load_classifier(
     task: Task = config.build(cls, settings, "task")
     tokenizer = Tokenizer.load(folder / "tokenizer")
     backbone = recipe.build(tokenizer.vocab).backbone
-    network = Network(backbone, task.head(backbone.settings.d_model, labels))
+    head = task.head(backbone.settings.d_model, labels)
+    if head is None:
+        raise UserError(f"{folder}: answers in text; use 'foreword generate {folder}'")
+    network = Network(backbone, head)
     load_weights(folder, network)
     where = choose_device(device)
     return Classifier(

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors.torch import save_file
+from torch import nn
 
 from foreword import atomic
 from foreword.errors import UserError
+from foreword.evaluate.subject import Subject
+from foreword.nn.model import Model
+from foreword.objectives._source_target import SourceTarget
+from foreword.objectives.mixture import Mixture
+from foreword.objectives.prefix import Prefix
 from foreword.text.tokenizer import Tokenizer
+from foreword.train import checkpoint
 from foreword.train.checkpoint import weights_of
 from foreword.train.recipe import Recipe
+from foreword.tune.answers import Words
 from foreword.tune.contracts import Network, Task
 from foreword.tune.framing import Frame
 
@@ -109,6 +118,8 @@ def as_document(result: TuneResult, name: str, command: str) -> dict[str, Any]:
 def save_network(result: TuneResult, folder: Path) -> None:
     """Writes all that `foreword.tune.predict.load_classifier` needs.
 
+    A network that answers in text is written as a run, which every command can open.
+
     Raises:
         UserError: the folder cannot be written.
     """
@@ -118,8 +129,33 @@ def save_network(result: TuneResult, folder: Path) -> None:
         "frame": asdict(result.frame),
     }
     with atomic.folder(folder) as part:
-        save_file(weights_of(result.network), part / "weights.safetensors")
         text = json.dumps(about, ensure_ascii=False, indent=1) + "\n"
         (part / "labels.json").write_text(text, encoding="utf-8")
-        (part / "recipe.toml").write_text(result.recipe.dumps(), encoding="utf-8")
+        if isinstance(result.network.head, Words):
+            _save_run(result, part)
+        else:
+            save_file(weights_of(result.network), part / "weights.safetensors")
+            (part / "recipe.toml").write_text(result.recipe.dumps(), encoding="utf-8")
         result.tokenizer.save(part / "tokenizer")
+
+
+def _save_run(result: TuneResult, folder: Path) -> None:
+    """The weights as a checkpoint of the recipe's model, and what a run says of its text."""
+    assert isinstance(result.network.head, Words)
+    heads = nn.ModuleDict({"token": result.network.head.token_head})
+    model = Model(result.network.backbone, heads)
+    checkpoint.save(folder / "checkpoints" / checkpoint.name_of(0), model, None, {"step": 0})
+    (folder / "run.json").write_text('{"texts": []}\n', encoding="utf-8")
+    recipe = replace(result.recipe, objective=_as_tuned(result, model))
+    (folder / "recipe.toml").write_text(recipe.dumps(), encoding="utf-8")
+
+
+def _as_tuned(result: TuneResult, model: Model) -> SourceTarget:
+    """The objective whose sources look like those of fine-tuning: plain, in the mode it was in."""
+    subject = Subject(model, result.recipe, result.tokenizer, torch.device("cpu"))
+    plain = [form for form in subject.forms if not form.has_sentinels]
+    mode = [*plain, *subject.forms][0].mode
+    names = {int(n): f"<extra_id_{k}>" for k, n in enumerate(subject.vocab.sentinels)}
+    names |= {number: name for name, number in subject.vocab.special.items()}
+    objective = Prefix(end="".join(names[int(n)] for n in subject.end))
+    return Mixture((objective,), (), (names[mode[0]],)) if mode else objective

@@ -12,7 +12,9 @@ import torch
 from foreword import kinds
 from foreword.config import to_table
 from foreword.errors import UserError
+from foreword.evaluate.subject import Subject
 from foreword.train.opened import Opened
+from foreword.tune.answers import Answers
 from foreword.tune.contracts import Labelled, Task
 from foreword.tune.course import Course, Data, TuneSettings, count_steps
 from foreword.tune.framing import Frame, frame_of
@@ -109,10 +111,14 @@ def _read(
         raise UserError("there is no dev example to score")
     labels = task.labels(train)
     train_targets, dev_targets = task.targets(train, labels), task.targets(dev, labels)
+    read, score = (task.encode(part, opened.tokenizer, frame) for part in (train, dev))
+    if read[0].answer is not None:
+        subject = Subject.of(opened)
+        return Data(Answers.of(subject, read, frame), Answers.of(subject, score, frame), labels)
     auxiliary = getattr(task, "auxiliary", 0.0) if frame.is_causal else 0.0
     return Data(
-        Examples(task.encode(train, opened.tokenizer, frame), train_targets, frame, auxiliary),
-        Examples(task.encode(dev, opened.tokenizer, frame), dev_targets, frame),
+        Examples(read, train_targets, frame, auxiliary),
+        Examples(score, dev_targets, frame),
         labels,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from foreword.errors import UserError
 from foreword.nn.settings import ModelSettings
 from foreword.tune.contracts import Network
 
@@ -29,7 +30,17 @@ class Frozen:
         return self.lr
 
     def prepare(self, network: Network) -> None:
-        """The head is trained, the body is not."""
+        """The head is trained, the body is not.
+
+        Raises:
+            UserError: they are one: an output layer that is the embedding.
+        """
+        body = {id(p) for p in network.backbone.parameters()}
+        if any(id(p) in body for p in network.head.parameters()):
+            raise UserError(
+                "--strategy frozen: this task's head is the output layer, which this model has in "
+                "common with its embedding; use full"
+            )
         network.backbone.requires_grad_(False)
         network.head.requires_grad_(True)
 

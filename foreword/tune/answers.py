@@ -1,0 +1,116 @@
+"""Examples whose answer is a text: source and target, arranged as pretraining's layout has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from foreword.data.rows import positions_within
+from foreword.errors import UserError
+from foreword.evaluate.subject import Subject
+from foreword.nn.heads import TokenHead
+from foreword.train.contracts import Layout
+from foreword.tune.contracts import Encoded
+from foreword.tune.framing import Frame
+from foreword.tune.rows import TOKENS_AT_ONCE, WIDTH, SpotBatch, first_fit
+from foreword.types import Array, Example, Tokens, Vocab
+
+STEP = 64  # on CUDA rows are a multiple of this wide, since kernels are compiled per shape
+
+
+class Words(nn.Module):
+    """Pretraining's output layer: in training all scores, in evaluation the likeliest token alone.
+
+    The scores of a whole vocabulary at every place of every example would not fit in memory.
+    """
+
+    def __init__(self, token_head: TokenHead) -> None:
+        super().__init__()
+        self.token_head = token_head
+
+    def forward(self, states: Tensor) -> Tensor:
+        """(places, d_model) -> (places, vocab), or (places, 1) ids as float32 in evaluation."""
+        logits: Tensor = self.token_head(states)
+        return logits if self.training else logits.argmax(-1, keepdim=True).float()
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Encoded examples, each a source and the target that answers it.
+
+    Attributes:
+        encoded: the sources, framed as in pretraining.
+        targets: the answers with their end, a list of (places,) int64.
+        frame: how long a source may be.
+        layout: of pretraining.
+        vocab: of its tokenizer.
+        auxiliary: 0, as in `Examples`: there is no loss beside the task's.
+    """
+
+    encoded: Sequence[Encoded]
+    targets: Any
+    frame: Frame
+    layout: Layout
+    vocab: Vocab
+    auxiliary: float = 0.0
+
+    @classmethod
+    def of(cls, subject: Subject, encoded: Sequence[Encoded], frame: Frame) -> Answers:
+        """Sources and answers framed as the objective of pretraining framed its own.
+
+        Raises:
+            UserError: the model was not pretrained to answer a source.
+        """
+        if not subject.answers:
+            raise UserError(
+                f"{subject.name}: this {subject.family} was not trained to answer a source; "
+                "use --task classify"
+            )
+        room = frame.length - len(subject.source_of(np.zeros(0, np.int64)))
+        framed, targets = [], []
+        for example in encoded:
+            assert example.answer is not None
+            ids = subject.source_of(example.ids[:room])
+            framed.append(replace(example, ids=ids, was_cut=len(example.ids) > room))
+            targets.append(np.concatenate([example.answer, subject.end]))
+        frame = replace(frame, fresh=())
+        return cls(framed, targets, frame, subject.recipe.layout, subject.vocab)
+
+    def __len__(self) -> int:
+        return len(self.encoded)
+
+    def batches(self, numbers: Array, device: str) -> Iterator[SpotBatch]:
+        """The examples `numbers`, packed into rows, so many rows at once as memory bears."""
+        lengths = [len(self.encoded[n].ids) + len(self.targets[n]) for n in numbers]
+        width = max(*lengths, min(WIDTH, self.frame.length))
+        rows = [[int(numbers[k]) for k in row] for row in first_fit(lengths, width)]
+        at_once = max(1, TOKENS_AT_ONCE.get(device, 1 << 14) // width)
+        for start in range(0, len(rows), at_once):
+            yield self._pack(rows[start : start + at_once], STEP if device == "cuda" else 1)
+
+    def _pack(self, rows: list[list[int]], step: int) -> SpotBatch:
+        source = _side([[self.encoded[n].ids for n in row] for row in rows], step)
+        target = _side([[self.targets[n] for n in row] for row in rows], step)
+        weights = (target.documents >= 0).astype(np.float32)
+        batch = self.layout.arrange(Example(source, target, weights), self.vocab)
+        # Documents stand in their order, and the places that are predicted in that of the target.
+        where, columns = np.nonzero(np.asarray(batch.weights))
+        numbers = np.concatenate([[n] * len(self.targets[n]) for row in rows for n in row])
+        right = np.asarray(batch.targets)[where, columns]
+        return SpotBatch(batch, where, columns, numbers.astype(np.int64), right)
+
+
+def _side(rows: list[list[Array]], step: int) -> Tokens:
+    """Rows of several texts each, end to end, padded behind to a multiple of `step`."""
+    width = max(sum(map(len, row)) for row in rows)
+    shape = (len(rows), -(-width // step) * step)
+    ids, documents = np.zeros(shape, np.int64), np.full(shape, -1, np.int64)
+    for r, row in enumerate(rows):
+        joined: Any = np.concatenate(row)
+        ids[r, : len(joined)] = joined
+        documents[r, : len(joined)] = np.repeat(np.arange(len(row)), [len(text) for text in row])
+    return Tokens(ids, documents, positions_within(documents))

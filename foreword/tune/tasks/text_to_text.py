@@ -1,0 +1,143 @@
+"""Every task as text: the source asks, the target answers in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+from torch.nn import functional as F
+
+from foreword.errors import UserError
+from foreword.text.tokenizer import Tokenizer
+from foreword.tune.contracts import Encoded, Labelled
+from foreword.tune.framing import Frame
+from foreword.types import Array, Loss
+
+
+@dataclass(frozen=True)
+class TextToText:
+    """The label is written out as the target, by pretraining's own output layer.
+
+    source [sst2 sentence: a lovely film </s>]  target [positive </s>]
+
+    For models pretrained with a source and a target (span_corruption, prefix, ...), in their own
+    layout. Several tasks at once are examples with a prefix each; see `mixed`.
+
+    Attributes:
+        prefix: put before each text; with `{text}` and `{pair}` in it, these are put in their
+            places.
+        words: what is written for a label that is no word, each `label=word` ("1=positive").
+
+    Reference: Raffel et al. 2020, sections 2.4 and 3.5.2.
+    """
+
+    prefix: str = ""
+    words: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for word in self.words:
+            if not all(word.partition("=")):
+                raise ValueError(f"words: must be label=word each, got {word!r}")
+
+    def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
+        """The labels of the training examples, sorted; answers to others may be written too."""
+        return tuple(sorted({example.label for example in train}))
+
+    def encode(
+        self, examples: Sequence[Labelled], tokenizer: Tokenizer, frame: Frame
+    ) -> list[Encoded]:
+        """Each source and answer as plain ids; the course frames them as pretraining did.
+
+        Raises:
+            UserError: an answer has no token.
+        """
+        said = dict(word.split("=", 1) for word in self.words)
+        sources = tokenizer.encode_batch([asked(e, self.prefix).text for e in examples])
+        answers = tokenizer.encode_batch([said.get(e.label, e.label) for e in examples])
+        encoded = []
+        for example, source, answer in zip(examples, sources, answers, strict=True):
+            if example.label and not len(answer):
+                raise UserError(f"{example.source}: the label '{example.label}' has no tokens")
+            ids, words = np.asarray(source, np.int64), np.asarray(answer, np.int64)
+            encoded.append(Encoded(ids, np.zeros_like(ids), words[:0], False, answer=words))
+        return encoded
+
+    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
+        """Nothing: the answers of `encode` are what is right."""
+        return np.zeros(len(examples), dtype=np.int64)
+
+    def head(self, d_model: int, labels: tuple[str, ...]) -> None:
+        """None: pretraining's output layer."""
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
+        """Cross-entropy of the answer's tokens, in nats."""
+        total = F.cross_entropy(outputs, targets, reduction="sum")
+        return Loss(total, total.new_tensor(float(len(targets))))
+
+    def scores(self, outputs: Array, targets: Any) -> dict[str, float]:
+        """The share of answers that are right to the last token, and of their tokens.
+
+        What is written greedily is right if each token is the likeliest after the right ones
+        before it, so that no text has to be written.
+
+        Args:
+            outputs: the likeliest token at each place of all answers, (places, 1); or one answer
+                for each example, (examples, length), -1 behind.
+            targets: the answers, a list of (places,) int64.
+        """
+        is_right: list[Array] = []
+        if outputs.shape[1] == 1:
+            edges = np.cumsum([len(target) for target in targets])[:-1]
+            written: Sequence[Array] = np.split(outputs[:, 0].astype(np.int64), edges)
+        else:
+            written = [row[row >= 0] for row in outputs.astype(np.int64)]
+        for said, target in zip(written, targets, strict=True):
+            n = min(len(said), len(target))
+            right = np.zeros(max(len(said), len(target)), dtype=bool)
+            right[:n] = said[:n] == target[:n]
+            is_right.append(right)
+        return {
+            "accuracy": float(np.mean([right.all() for right in is_right])),
+            "tokens": float(np.mean(np.concatenate(is_right))),
+        }
+
+    def baseline(self, targets: Any, labels: tuple[str, ...]) -> tuple[str, Array]:
+        """The most frequent answer, with a -1 behind."""
+        counts = Counter(tuple(target.tolist()) for target in targets)
+        return "most frequent answer", np.asarray([*counts.most_common(1)[0][0], -1])
+
+
+def asked(example: Labelled, prefix: str) -> Labelled:
+    """The example with all that is read in its text: prefix, text and second text."""
+    pair = example.pair or ""
+    if "{text}" in prefix:
+        text = prefix.replace("{pair}", pair).replace("{text}", example.text)
+    else:
+        text = f"{prefix}{example.text}{' ' if pair else ''}{pair}"
+    return example._replace(text=text, pair=None)
+
+
+def mixed(tasks: Sequence[Sequence[Labelled]], temperature: float = 1.0) -> list[Labelled]:
+    """The examples of several tasks, so many of each as its share is of an epoch.
+
+    At a temperature of 1 that is all of them; the higher it is, the more alike the shares: a
+    task's is in proportion to (examples)^(1 / temperature). Small tasks are then repeated and
+    large ones cut, each epoch as long as all tasks together.
+
+    Reference: Raffel et al. 2020, section 3.5.2; without their limit on a task's size.
+
+    Raises:
+        UserError: the temperature is below 1.
+    """
+    if temperature < 1:
+        raise UserError(f"--temperature {temperature:g}: must be at least 1, all examples as often")
+    sizes = np.asarray([len(task) for task in tasks], dtype=np.float64)
+    shares = sizes ** (1 / temperature)
+    counts = np.rint(sizes.sum() * shares / shares.sum()).astype(int)
+    return [
+        task[n % len(task)] for task, count in zip(tasks, counts, strict=True) for n in range(count)
+    ]

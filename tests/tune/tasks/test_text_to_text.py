@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from foreword.errors import UserError
+from foreword.evaluate.decoding import generate
+from foreword.evaluate.sampling import Sampling
+from foreword.evaluate.subject import Subject
+from foreword.train.opened import open_run
+from foreword.tune.answers import Answers
+from foreword.tune.contracts import Labelled
+from foreword.tune.course import TuneSettings
+from foreword.tune.framing import frame_of
+from foreword.tune.predict import load_classifier
+from foreword.tune.result import save_network
+from foreword.tune.run import tune
+from foreword.tune.strategies.frozen import Frozen
+from foreword.tune.strategies.full import Full
+from foreword.tune.tasks.text_to_text import TextToText, asked, mixed
+from tests.tune.runs import PARTS, make_run, reviews
+
+FAST = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=8, precision="fp32")
+TASK = TextToText("the ", ("bad=dull grim", "good=fine"))  # one answer of two words, one of one
+
+
+@pytest.mark.parametrize("layout", ["encoder_decoder", "prefix"])
+@pytest.mark.parametrize("objective", ["span_corruption", "mixture"])
+def test_learns_to_answer_and_answers_as_a_run(
+    tmp_path: Path, layout: str, objective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PARTS[layout], "objective", {"kind": objective})
+    opened = open_run(make_run(tmp_path / "run", layout), "cpu")
+    is_whole = objective == "span_corruption"  # of the other the framing alone is of interest
+    settings = FAST if is_whole else replace(FAST, epochs=1)
+    result = tune(opened, TASK, reviews(300, 1), reviews(24, 2), settings)
+    if is_whole:
+        assert result.rows[0]["accuracy"] > 0.9
+    assert result.rows[0]["tokens"] >= result.rows[0]["accuracy"]
+    assert result.rows[-1]["strategy"] == "most frequent answer"
+    assert result.rows[-1]["accuracy"] == 0.5
+    save_network(result, tmp_path / "tuned")
+    subject = Subject.of(open_run(tmp_path / "tuned", "cpu"))
+    examples = reviews(24, 2)
+    greedy = Sampling(tokens=4, temperature=0.0)
+    found = generate(subject, ["the " + e.text for e in examples], greedy)
+    said = {"bad": "dull grim", "good": "fine"}
+    right = [f.text.strip() == said[e.label] for f, e in zip(found, examples, strict=True)]
+    # What is written token by token is right as often as the score says.
+    assert np.mean(right) == pytest.approx(result.rows[0]["accuracy"])
+    with pytest.raises(UserError, match="answers in text; use 'foreword generate"):
+        load_classifier(tmp_path / "tuned", "cpu")
+
+
+def batches(folder: Path, layout: str, lengths: list[int]) -> tuple[Answers, Subject]:
+    subject = Subject.of(open_run(make_run(folder, layout), "cpu"))
+    examples = [Labelled(" ".join(["film"] * n), "warm day"[: 4 + n % 2 * 4]) for n in lengths]
+    frame = frame_of(subject.recipe, subject.vocab, None)
+    encoded = TextToText().encode(examples, subject.tokenizer, frame)
+    return Answers.of(subject, encoded, frame), subject
+
+
+@pytest.mark.parametrize("layout", ["encoder_decoder", "prefix"])
+def test_packed_is_each_alone(tmp_path: Path, layout: str) -> None:
+    answers, subject = batches(tmp_path, layout, [3, 9, 1, 22, 5, 12])
+    packed = next(answers.batches(np.arange(6), "cpu"))
+    assert len(packed.batch.ids) < 6
+    for device in ("cpu", "cuda"):  # the shapes of CUDA, computed here
+        for batch in answers.batches(np.arange(6), device):
+            states = subject.read(batch.batch).states[batch.rows, batch.columns]
+            for n in set(batch.numbers.tolist()):
+                alone = next(answers.batches(np.asarray([n]), "cpu"))
+                wanted = subject.read(alone.batch).states[alone.rows, alone.columns]
+                where = batch.numbers == n
+                assert batch.targets[where].tolist() == answers.targets[n].tolist()
+                torch.testing.assert_close(states[where], wanted, atol=1e-5, rtol=1e-5)
+
+
+def test_sources_are_cut_and_end_as_in_pretraining(tmp_path: Path) -> None:
+    answers, subject = batches(tmp_path, "encoder_decoder", [3, 50])
+    ends = [int(example.ids[-1]) for example in answers.encoded]
+    assert ends == [subject.vocab.id("</s>")] * 2
+    assert [example.was_cut for example in answers.encoded] == [False, True]
+    assert [len(example.ids) for example in answers.encoded] == [4, 32]
+    assert [int(target[-1]) for target in answers.targets] == ends
+
+
+def test_a_prefix_says_what_is_asked() -> None:
+    example = Labelled("a film", "good", "a day")
+    assert asked(example, "sst2 sentence: ").text == "sst2 sentence: a film a day"
+    template = "mnli hypothesis: {pair} premise: {text}"
+    assert asked(example, template).text == "mnli hypothesis: a day premise: a film"
+    assert asked(Labelled("a film"), "") == Labelled("a film")
+
+
+def test_tasks_are_mixed_in_proportion_or_by_temperature() -> None:
+    tasks = [
+        [Labelled(f"{n}", name) for n in range(count)] for name, count in (("a", 90), ("b", 10))
+    ]
+    assert Counter(mixed(tasks)) == Counter(tasks[0] + tasks[1])
+    tempered = Counter(example.label for example in mixed(tasks, 2.0))
+    assert tempered == {"a": 75, "b": 25}  # 3 : 1, the roots of 90 : 10
+    assert abs(Counter(e.label for e in mixed(tasks, 1e6))["a"] - 50) <= 1
+    with pytest.raises(UserError, match=r"--temperature 0\.5: must be at least 1"):
+        mixed(tasks, 0.5)
+
+
+def test_a_model_without_a_source_is_refused(tmp_path: Path) -> None:
+    opened = open_run(make_run(tmp_path, "decoder"), "cpu")
+    with pytest.raises(UserError, match="not trained to answer a source; use --task classify"):
+        tune(opened, TASK, reviews(8, 1), reviews(8, 2), FAST)
+
+
+def test_a_tied_output_layer_cannot_be_trained_alone(tmp_path: Path) -> None:
+    opened = open_run(make_run(tmp_path, "encoder_decoder"), "cpu")
+    with pytest.raises(UserError, match="in common with its embedding; use full"):
+        tune(opened, TASK, reviews(8, 1), reviews(8, 2), TuneSettings(strategy=Frozen(), seeds=1))
+
+
+def test_scores_count_whole_answers_and_tokens() -> None:
+    targets = [np.array([5, 6, 1]), np.array([7, 1])]
+    right = np.array([[5.0], [6.0], [1.0], [8.0], [1.0]])
+    assert TextToText().scores(right, targets) == {"accuracy": 0.5, "tokens": 0.8}
+    name, guess = TextToText().baseline([*targets, targets[1]], ("a", "b"))
+    assert name == "most frequent answer"
+    scores = TextToText().scores(np.repeat(guess[None], 2, axis=0), targets)
+    assert scores["accuracy"] == 0.5
+
+
+def test_words_must_name_a_label() -> None:
+    with pytest.raises(ValueError, match="words: must be label=word each, got 'good'"):
+        TextToText(words=("good",))
