@@ -31,7 +31,7 @@ def export(
         console.say(note)
     found = exporting.export(opened, out, family)
     difference = exporting.check(opened, out, found)
-    facts = {"folder": str(out), "architecture": found.architecture, **difference}
+    facts = {"folder": str(out), "architecture": found.architecture_of(opened.recipe), **difference}
     if json:
         console.emit(facts)
         return

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from foreword.data.rows import positions_within
 from foreword.errors import UserError
@@ -47,7 +48,7 @@ def difference(
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     try:
-        theirs = getattr(transformers, family.architecture).from_pretrained(
+        theirs = getattr(transformers, family.architecture_of(design)).from_pretrained(
             folder, local_files_only=True, dtype=torch.float32, attn_implementation="eager"
         )
     except Exception as error:  # whatever its readers raise
@@ -58,12 +59,27 @@ def difference(
     batch: Batch = design.layout.arrange(_example(tokens, design), vocab)
     counts = torch.from_numpy(tokens.documents >= 0)
     with torch.no_grad():
-        ours = model.eval()
-        batch = batch.to("cpu")
-        logits = ours.token_head(ours.backbone(batch).states)
-        wanted = theirs.eval()(**_call(batch, counts)).logits
-    found, expected = logits[counts], wanted[counts]
-    return float((found - expected).abs().max()), float(expected.abs().max())
+        ours = _logits(model.eval(), batch.to("cpu"), counts)
+        wanted = _their_logits(theirs.eval()(**_call(batch.to("cpu"), counts)), counts)
+    found = max(float((a - b).abs().max()) for a, b in zip(ours, wanted, strict=True))
+    return found, max(float(logits.abs().max()) for logits in wanted)
+
+
+def _logits(model: Model, batch: Batch, counts: Tensor) -> list[Tensor]:
+    """What each of our heads says, of texts alone."""
+    states = model.backbone(batch).states
+    found = [model.token_head(states)[counts]]
+    if "pair" in model.heads:
+        found.append(model.heads["pair"](states[:, 0]))
+    return found
+
+
+def _their_logits(output: Any, counts: Tensor) -> list[Tensor]:
+    """The same of theirs."""
+    if "logits" in output:
+        return [output.logits[counts]]
+    pair = ("seq_relationship_logits", "sop_logits")
+    return [output.prediction_logits[counts], *(output[key] for key in pair if key in output)]
 
 
 def _texts(vocab: Vocab, lengths: tuple[int, ...]) -> Tokens:

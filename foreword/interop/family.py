@@ -188,12 +188,17 @@ class Family(ABC):
         """The table `[objective]`, with which the model has the heads that the file holds."""
 
     @abstractmethod
-    def packing(self, table: Table) -> Table:
+    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
         """The table `[packing]` that wraps texts as the family was trained on them.
 
         Args:
             table: the model's.
+            weights: say which heads there are.
         """
+
+    def architecture_of(self, design: Design) -> str:
+        """The class that has the heads of `design`."""
+        return self.architecture
 
     def around(self, design: Design) -> tuple[str, str]:
         """The special tokens before and after a text that is read, "" for none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -78,20 +79,37 @@ def _convert(folder: Path, made: Path) -> None:
         raise UserError(f"{folder}: transformers makes no {FILE} of {slow[0]}")
 
 
-def write(tokenizer: Tokenizer, around: tuple[str, str], opening: str, out: Path) -> None:
-    """Writes a tokenizer as `transformers` reads it.
+@dataclass(frozen=True)
+class Use:
+    """How a model reads what its tokenizer makes of texts.
 
-    Args:
-        tokenizer: ours.
-        around: the special tokens that the model saw before and after a text, "" for none.
+    Attributes:
+        around: the special tokens that it saw before and after a text, "" for none.
         opening: the one that a text to be written begins with, "" for none.
-        out: the folder.
+        segments: how many it tells apart.
+        limit: the most tokens it can read, or None.
     """
+
+    around: tuple[str, str]
+    opening: str
+    segments: int
+    limit: int | None
+
+
+def write(tokenizer: Tokenizer, use: Use, out: Path) -> None:
+    """Writes a tokenizer into the folder `out` as `transformers` reads it."""
     tokenizer.save(out)
     names = {name: tokenizer.name_of(name) for name in ROLES.values()}
     file = out / CONFIG
     config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    begins = names.get(opening)
+    config["model_input_names"] = [
+        "input_ids",
+        *(["token_type_ids"] if use.segments > 1 else []),
+        "attention_mask",
+    ]
+    if use.limit is not None:
+        config["model_max_length"] = use.limit
+    begins = names.get(use.opening)
     if begins is not None and config.get("bos_token") != begins:
         config["foreword"]["roles"] = {"bos_token": config.get("bos_token")}
         config["bos_token"] = begins
@@ -99,9 +117,9 @@ def write(tokenizer: Tokenizer, around: tuple[str, str], opening: str, out: Path
     _write(file, config)
     _write(out / MAP, roles)
     parts: dict[str, Any] = json.loads((out / FILE).read_text(encoding="utf-8"))
-    if parts.get("post_processor") is None and any(around):
+    if parts.get("post_processor") is None and any(use.around):
         before, after = (
-            (names[name], tokenizer.vocab.id(name)) if name else None for name in around
+            (names[name], tokenizer.vocab.id(name)) if name else None for name in use.around
         )
         parts["post_processor"] = _template(before, after)
         _write(out / FILE, parts)

@@ -38,14 +38,15 @@ def export(opened: Opened, out: Path, wanted: str = "") -> Family:
         raise UserError(f"{out}: is not empty; choose another --out")
     family = find_family(opened, wanted)
     design = opened.recipe
-    before, after = family.around(design)
     opening = _opening(design) if family.layout == "decoder" else ""
+    segments = getattr(design.model, "segments", 0)
+    use = tokens.Use(family.around(design), opening, segments, design.model.limit)
     if out.exists():
         out.rmdir()
     with atomic.folder(out) as part:
         weights = tensors.take_out(opened.model, design, opened.vocab, family)
         save_file(weights, part / tensors.FILE, metadata={"format": "pt"})
-        tokens.write(opened.tokenizer, (before, after), opening, part)
+        tokens.write(opened.tokenizer, use, part)
         described = _described(opened, family, opening)
         _write(part / CONFIG, described)
         if family.layout != "encoder":
@@ -113,7 +114,7 @@ def _described(opened: Opened, family: Family, opening: str) -> Table:
     ids = {f"{role}_id": special[name] for role, name in ROLES.items() if name in special}
     name = kinds.name_of(family)
     return {
-        "architectures": [family.architecture],
+        "architectures": [family.architecture_of(opened.recipe)],
         "model_type": family.model_type or name,
         "dtype": str(torch.float32).removeprefix("torch."),
         "vocab_size": opened.vocab.size,

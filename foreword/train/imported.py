@@ -107,11 +107,11 @@ def _recipe(
     recipe = config.build(
         Recipe,
         {
-            "description": f"{family.architecture}, imported",
+            "description": f"{kinds.name_of(family)}, imported",
             "model": model,
             "objective": family.objective(weights),
             "layout": {"kind": family.layout},
-            "packing": {"kind": "documents", **family.packing(model)},
+            "packing": {"kind": "documents", **family.packing(model, weights)},
             "tokenizer": _tokenizer_table(tokenizer),
         },
     )

@@ -85,9 +85,16 @@ def both(run: Path, folder: Path, lengths: tuple[int, ...], segments: bool) -> l
         mask = Causal() & within if layout == "decoder" else within
         batch, counts = Batch(ids, places, mask, segments=second), attention
     with torch.no_grad():
-        wanted = load(folder)(**call).logits
-        ours = opened.model.token_head(opened.model.backbone(batch).states)
-    return [ours[counts > 0], wanted[counts > 0]]
+        output = load(folder)(**call)
+        states = opened.model.backbone(batch).states
+    wanted = output.logits if "logits" in output else output.prediction_logits
+    pair = [output[key] for key in ("seq_relationship_logits", "sop_logits") if key in output]
+    assert len(pair) == ("pair" in opened.model.heads)
+    for logits in pair:
+        with torch.no_grad():
+            ours = opened.model.heads["pair"](states[:, 0])
+        torch.testing.assert_close(ours, logits, atol=1e-4, rtol=1e-4)
+    return [opened.model.token_head(states)[counts > 0], wanted[counts > 0]]
 
 
 @pytest.mark.parametrize("lengths", LENGTHS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,8 @@ T5 = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
 GPT = {"unk_token": "<|endoftext|>", "bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
 
 
-def _bert(transformers: Any) -> nn.Module:
-    return transformers.BertForMaskedLM(
+def _bert(transformers: Any, heads: str = "MaskedLM") -> nn.Module:
+    return getattr(transformers, f"BertFor{heads}")(
         transformers.BertConfig(
             vocab_size=SIZE,
             hidden_size=32,
@@ -109,8 +110,8 @@ def _t5_1_1(transformers: Any) -> nn.Module:
     return model
 
 
-def _albert(transformers: Any) -> nn.Module:
-    return transformers.AlbertForMaskedLM(
+def _albert(transformers: Any, heads: str = "MaskedLM") -> nn.Module:
+    return getattr(transformers, f"AlbertFor{heads}")(
         transformers.AlbertConfig(
             vocab_size=SIZE,
             embedding_size=16,
@@ -127,7 +128,9 @@ def _albert(transformers: Any) -> nn.Module:
 # A file of `interop/hf/`, perhaps a version of it: how to make theirs, and its special tokens.
 FAMILIES: dict[str, tuple[Callable[[Any], nn.Module], dict[str, str]]] = {
     "albert": (_albert, BERT),
+    "albert-pretraining": (partial(_albert, heads="PreTraining"), BERT),
     "bert": (_bert, BERT),
+    "bert-pretraining": (partial(_bert, heads="PreTraining"), BERT),
     "gpt2": (_gpt2, GPT),
     "openai_gpt": (_openai_gpt, {"unk_token": "<unk>"}),
     "roberta": (_roberta, ROBERTA),

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from foreword.interop.family import Carry, Design, Name, Table, carry_each
+from foreword.objectives._pair import PairObjective
 
 # The head has the body's activation there and GELU here, so that only GELU agrees.
 ACTIVATIONS = {"gelu": "gelu"}
@@ -79,7 +80,23 @@ def head(dense: str, norm: str, bias: str) -> Iterator[Carry]:
     yield Carry(("heads.token.bias",), (bias,))
 
 
+def has_pair_head(design: Design) -> bool:
+    """Whether the objective asks about pairs of texts too."""
+    return any(isinstance(term, PairObjective) for term in getattr(design.objective, "terms", ()))
+
+
+def pair_head(pooler: str, output: str) -> Iterator[Carry]:
+    """The head that tells pairs, by their names for its parts."""
+    yield from carry_each({"pooler": pooler, "output": output}, "heads.pair.", "")
+
+
 def wrapped(table: Table) -> Table:
     """A text between [CLS] and [SEP], rows as long as there are places."""
     length = table["position"]["length"]
     return {"length": length, "before": "[CLS]", "after": "[SEP]", "separate": True}
+
+
+def in_pairs(table: Table) -> Table:
+    """Two texts, [CLS] A [SEP] B [SEP], rows as long as there are places."""
+    length = table["position"]["length"]
+    return {"kind": "pairs", "length": length, "before": "[CLS]", "after": "[SEP]"}

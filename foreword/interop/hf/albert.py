@@ -1,4 +1,4 @@
-"""ALBERT: `AlbertForMaskedLM`, and of `AlbertForPreTraining` all but the second head."""
+"""ALBERT: `AlbertForPreTraining` with its two heads, `AlbertForMaskedLM` with one."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ BLOCK = {
     "feedforward_norm": "full_layer_layer_norm",
 }
 
+POOLER, OUTPUT = "albert.pooler.weight", "sop_classifier.classifier.weight"
+
 
 @dataclass(frozen=True)
 class Albert(Family):
     """ALBERT (Lan et al. 2020): one block for all layers, narrow embeddings.
 
-    The pooler and the head for the order of sentences are not taken over.
+    A pooler without the head for the order of sentences is not taken over.
     """
 
     architecture = "AlbertForMaskedLM"
@@ -55,12 +57,20 @@ class Albert(Family):
     )
     idle = ("classifier_dropout_prob",)
 
+    def architecture_of(self, design: Design) -> str:
+        """With the second head, where the objective has it."""
+        return "AlbertForPreTraining" if encoder.has_pair_head(design) else self.architecture
+
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
-        """Masked tokens."""
+        """Masked tokens, and the order of sentences where there is a head for it."""
+        if POOLER in weights and OUTPUT in weights:
+            return {"kind": "sum", "terms": [{"kind": "masked"}, {"kind": "sentence_order"}]}
         return {"kind": "masked"}
 
-    def packing(self, table: Table) -> Table:
-        """A text between [CLS] and [SEP]."""
+    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
+        """A text between [CLS] and [SEP], or two."""
+        if POOLER in weights and OUTPUT in weights:
+            return {**encoder.in_pairs(table), "random": 0.0}
         return encoder.wrapped(table)
 
     def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
@@ -73,6 +83,8 @@ class Albert(Family):
         yield from carry_each(widen, "backbone.embedding.", stack)
         only = f"{stack}albert_layer_groups.0.albert_layers.0."
         yield from carry_each(BLOCK, "backbone.stack.blocks.0.", only)
+        if encoder.has_pair_head(design):
+            yield from encoder.pair_head("albert.pooler", "sop_classifier.classifier")
         yield from encoder.head("predictions.dense", "predictions.LayerNorm", "predictions.bias")
 
     def copies(self, design: Design) -> Mapping[str, str]:
@@ -87,5 +99,5 @@ class Albert(Family):
         return name == "albert.embeddings.position_ids"
 
     def left(self, names: Iterable[str]) -> list[str]:
-        """The pooler and the second head."""
+        """One half of the second head."""
         return [n for n in names if n.startswith(("albert.pooler.", "sop_classifier."))]

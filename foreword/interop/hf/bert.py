@@ -1,4 +1,4 @@
-"""BERT: `BertForMaskedLM`, and of `BertForPreTraining` all but the second head."""
+"""BERT: `BertForPreTraining` with its two heads, `BertForMaskedLM` with one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from foreword.interop.family import Carry, Design, Family, Table
 from foreword.interop.hf import _encoder as encoder
 from foreword.types import Vocab
 
+POOLER, OUTPUT = "bert.pooler.dense.weight", "cls.seq_relationship.weight"
+
 
 @dataclass(frozen=True)
 class Bert(Family):
-    """BERT (Devlin et al. 2019): an encoder with a head for hidden tokens.
+    """BERT (Devlin et al. 2019): an encoder with a head for hidden tokens, and perhaps for pairs.
 
-    The pooler and the head for the next sentence are not taken over.
+    A pooler without the head for the next sentence is not taken over.
     """
 
     architecture = "BertForMaskedLM"
@@ -35,13 +37,20 @@ class Bert(Family):
         "pooler_type",
     )
 
+    def architecture_of(self, design: Design) -> str:
+        """With the second head, where the objective has it."""
+        return "BertForPreTraining" if encoder.has_pair_head(design) else self.architecture
+
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
-        """Masked tokens."""
+        """Masked tokens, and the next sentence where there is a head for it."""
+        if POOLER in weights and OUTPUT in weights:
+            return {"kind": "sum", "terms": [{"kind": "masked"}, {"kind": "next_sentence"}]}
         return {"kind": "masked"}
 
-    def packing(self, table: Table) -> Table:
-        """A text between [CLS] and [SEP]."""
-        return encoder.wrapped(table)
+    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
+        """A text between [CLS] and [SEP], or two."""
+        is_pair = POOLER in weights and OUTPUT in weights
+        return encoder.in_pairs(table) if is_pair else encoder.wrapped(table)
 
     def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
         """The table."""
@@ -49,6 +58,8 @@ class Bert(Family):
         yield encoder.position(self.prefix)
         yield encoder.segment(self.prefix)
         transform = "cls.predictions.transform"
+        if encoder.has_pair_head(design):
+            yield from encoder.pair_head("bert.pooler.dense", "cls.seq_relationship")
         yield from encoder.head(
             f"{transform}.dense", f"{transform}.LayerNorm", "cls.predictions.bias"
         )
@@ -65,5 +76,5 @@ class Bert(Family):
         return name == "bert.embeddings.position_ids"
 
     def left(self, names: Iterable[str]) -> list[str]:
-        """The pooler and the second head."""
+        """One half of the second head."""
         return [n for n in names if n.startswith(("bert.pooler.", "cls.seq_relationship."))]

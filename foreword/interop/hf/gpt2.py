@@ -37,7 +37,7 @@ class Gpt2(Family):
         """The next token."""
         return {"kind": "causal"}
 
-    def packing(self, table: Table) -> Table:
+    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
         """Texts follow each other with the end of text between."""
         return decoder.parted(table)
 

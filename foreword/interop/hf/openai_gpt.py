@@ -34,7 +34,7 @@ class OpenaiGpt(Family):
         """The next token."""
         return {"kind": "causal"}
 
-    def packing(self, table: Table) -> Table:
+    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
         """Texts follow each other with nothing between: its tokenizer has no token for that."""
         return decoder.parted(table) | {"after": ""}
 

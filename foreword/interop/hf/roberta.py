@@ -65,7 +65,7 @@ class Roberta(Family):
         """Masked tokens."""
         return {"kind": "masked"}
 
-    def packing(self, table: Table) -> Table:
+    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
         """A text between <s> and </s>."""
         return encoder.wrapped(table)
 

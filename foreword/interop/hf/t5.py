@@ -91,7 +91,7 @@ class T5(Family):
         """Hidden spans."""
         return {"kind": "span_corruption"}
 
-    def packing(self, table: Table) -> Table:
+    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
         """Rows that are 512 tokens long once their spans are sentinels."""
         return {"length": 568, "before": "", "after": "</s>", "separate": False}
 

@@ -1,0 +1,104 @@
+"""What `foreword export` writes drives the pipelines of `transformers` without code of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import foreword
+from foreword.cli.main import run as command
+from foreword.evaluate.sampling import Sampling
+from foreword.text.tokenizers.bpe import Bpe
+from foreword.text.tokenizers.unigram import Unigram
+from foreword.text.tokenizers.wordpiece import Wordpiece
+from foreword.train.recipe import load_recipe
+from tests.evaluate.conftest import TEXTS, write_run
+
+transformers = pytest.importorskip("transformers")
+
+MASKED = [
+    "objective={kind='masked'}",
+    "packing={kind='documents', length=64, before='[CLS]', after='[SEP]'}",
+]
+SMALL = ["model.d_model=32", "model.init_std=0.3", "model.position={kind='learned', length=64}"]
+
+
+def exported(folder: Path, name: str, kind: object, settings: list[str]) -> tuple[Path, Path]:
+    tokenizer = kind.train(TEXTS * 4)  # type: ignore[attr-defined]
+    run = write_run(folder / "run", load_recipe(name, settings), tokenizer)
+    assert command(["export", str(run), "--format", "hf", "--out", str(folder / "hf")]) == 0
+    return run, folder / "hf"
+
+
+def test_fill_mask(tmp_path: Path) -> None:
+    run, folder = exported(tmp_path, "bert_tiny", Wordpiece(vocab=180), [*SMALL, *MASKED])
+    fill = transformers.pipeline("fill-mask", model=str(folder), device="cpu")
+    theirs = fill("the [MASK] sat on the mat.", top_k=3)
+    ours = foreword.load(run, "cpu").fill("the [MASK] sat on the mat.", top=3).blanks[0]
+    assert [answer["token"] for answer in theirs] == [candidate.ids[0] for candidate in ours]
+    for answer, candidate in zip(theirs, ours, strict=True):
+        assert answer["score"] == pytest.approx(candidate.probability, abs=1e-5)
+
+
+def test_two_texts_are_segments(tmp_path: Path) -> None:
+    run, folder = exported(tmp_path, "bert_tiny", Wordpiece(vocab=180), [*SMALL, *MASKED])
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    found = tokenizer("the cat", "the mat")
+    ours = foreword.load(run, "cpu").tokenizer
+    cls, sep = ours.vocab.id("[CLS]"), ours.vocab.id("[SEP]")
+    first, second = ours.encode("the cat").tolist(), ours.encode("the mat").tolist()
+    assert found["input_ids"] == [cls, *first, sep, *second, sep]
+    assert found["token_type_ids"] == [0] * (len(first) + 2) + [1] * (len(second) + 1)
+
+
+def test_text_generation(tmp_path: Path) -> None:
+    run, folder = exported(tmp_path, "gpt2_tiny", Bpe(vocab=380), SMALL)
+    write = transformers.pipeline("text-generation", model=str(folder), device="cpu")
+    loaded = foreword.load(run, "cpu")
+    ours = loaded.generate("The cat", Sampling(tokens=8, temperature=0.0))
+    # Ours reads first what stands between texts, as in training, and writes no special tokens.
+    special = np.flatnonzero(loaded.tokenizer.vocab.is_special).tolist()
+    prompt = "</s>The cat"
+    found = write(prompt, max_new_tokens=8, do_sample=False, suppress_tokens=special)
+    text = found[0]["generated_text"]
+    assert text.removeprefix("</s>").removeprefix("The cat") == ours.removeprefix("The cat")
+    assert write("", max_new_tokens=2)  # begins with the token between texts
+
+
+def test_roles_for_scoring(tmp_path: Path) -> None:
+    """What lm-eval asks a decoder's tokenizer: an end, and what a text begins with."""
+    run, folder = exported(tmp_path, "gpt2_tiny", Bpe(vocab=380), SMALL)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    config = transformers.AutoConfig.from_pretrained(folder)
+    between = foreword.load(run, "cpu").tokenizer.vocab.id("</s>")
+    assert tokenizer.bos_token_id == tokenizer.eos_token_id == between
+    assert config.bos_token_id == config.eos_token_id == between
+    assert tokenizer.pad_token_id == 0
+    ids = foreword.load(run, "cpu").tokenizer.encode("The cat").tolist()
+    assert tokenizer("The cat")["input_ids"] == ids
+    assert "token_type_ids" not in tokenizer("The cat")
+
+
+def test_spans(tmp_path: Path) -> None:
+    settings = ["model.d_model=32", "model.d_ff=40"]
+    run, folder = exported(tmp_path, "t5_tiny", Unigram(vocab=140), settings)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    found = tokenizer("The <extra_id_0> sat.", return_tensors="pt")
+    ours = foreword.load(run, "cpu").tokenizer
+    wanted = [*ours.encode("The <extra_id_0> sat.", special=True), ours.vocab.id("</s>")]
+    assert found["input_ids"][0].tolist() == np.array(wanted).tolist()
+    with torch.no_grad():
+        assert model.generate(**found, max_new_tokens=4).shape[1] > 1
+
+
+def test_a_model_like_none_of_theirs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tokenizer = Wordpiece(vocab=180).train(TEXTS * 4)
+    recipe = load_recipe("modern_encoder_tiny", ["model.d_model=32"])
+    run = write_run(tmp_path / "run", recipe, tokenizer)
+    assert command(["export", str(run), "--out", str(tmp_path / "hf")]) == 2
+    assert "no model of transformers is like this one; nearest is" in capsys.readouterr().err
+    assert not (tmp_path / "hf").exists()
