@@ -105,6 +105,13 @@ PARAMETERS = {
     "xlnet_base": 117e6,  # the released weights
     "xlnet_large": 360e6,  # the same; "as BERT large" in Yang et al. 2019
     "xlnet_mini": 11.2e6,
+    "modernbert_base": 149.7e6,  # Warner et al. 2024, table 4: 149 M
+    "modernbert_large": 395.9e6,  # the same: 395 M
+    "modernbert_mini": 10.1e6,
+    "bigbird_base": 127.5e6,  # the released configuration, 128.1 M, without its pooler
+    "bigbird_mini": 11.2e6,
+    "longformer_mini": 11.2e6,
+    "linformer_mini": 11.3e6,  # one matrix of 512 x 128 besides
 }
 
 
