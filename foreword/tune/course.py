@@ -200,7 +200,7 @@ def build_network(
         model = opened.recipe.build(opened.vocab)
         initialise(model, scratch_seed)
     token_head = model.token_head if "token" in model.heads else None
-    head = task.head(model.backbone.settings.d_model, labels)
+    head = task.head(model.backbone.settings.state_width, labels)
     if head is None:
         return Network(model.backbone, Words(model.token_head))
     return Network(model.backbone, head, token_head)

@@ -113,7 +113,7 @@ def load_classifier(
     task: Task = config.build(cls, settings, "task")
     tokenizer = Tokenizer.load(folder / "tokenizer")
     backbone = recipe.build(tokenizer.vocab).backbone
-    head = task.head(backbone.settings.d_model, labels)
+    head = task.head(backbone.settings.state_width, labels)
     if head is None:
         raise UserError(f"{folder}: answers in text; use 'foreword generate {folder}'")
     network = Network(backbone, head)
