@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,14 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from foreword.tune.contracts import Labelled
     from foreword.tune.result import TuneResult
     from foreword.tune.run import TuneSettings
+    from foreword.tune.table import Columns
 
 
 def tune(
     run: Annotated[Path, typer.Argument(help="A run folder, or one of its checkpoints.")],
-    train: Annotated[Path, typer.Option(help="Labelled text: .tsv, .csv, .jsonl, .parquet.")],
-    dev: Annotated[Path, typer.Option(help="Labelled text to score on, never trained on.")],
+    train: Annotated[
+        list[Path],
+        typer.Option(help="Labelled text: .tsv, .csv, .jsonl, .parquet; a file for each task."),
+    ],
+    dev: Annotated[list[Path], typer.Option(help="Labelled text to score on, never trained on.")],
     task: Annotated[str, typer.Option(help="What to learn.")] = "classify",
     text: Annotated[
         str,
@@ -26,6 +32,13 @@ def tune(
     ] = "text",
     pair: Annotated[str, typer.Option(help="The column of a second text.")] = "",
     label: Annotated[str, typer.Option(help="The column of the label.")] = "label",
+    prefix: Annotated[
+        list[str] | None,
+        typer.Option(help="Put before the texts of each --train and --dev, to say what is asked."),
+    ] = None,
+    temperature: Annotated[
+        float, typer.Option(help="Above 1, several tasks have more alike shares of an epoch.")
+    ] = 1.0,
     columns: Annotated[
         str, typer.Option(help="Names of all columns, a,b,c, where the files have no header.")
     ] = "",
@@ -68,7 +81,8 @@ def tune(
     from foreword.cli import console
     from foreword.errors import UserError
     from foreword.tune import result as results
-    from foreword.tune.table import Columns, labelled, read_table
+    from foreword.tune.mixed import mixed
+    from foreword.tune.table import Columns
 
     if compare and (from_scratch or strategy != "full"):
         raise UserError("--compare goes without --strategy and --from-scratch: it runs them all")
@@ -94,14 +108,16 @@ def tune(
     wanted = Columns(text, label, pair)
     named = [column.strip() for column in columns.split(",")] if columns else []
     by_number = wanted.are_numbers and not named
-    train_examples, train_skipped = labelled(read_table(train, named, by_number), wanted)
-    dev_examples, dev_skipped = labelled(read_table(dev, named, by_number), wanted)
+    train_tasks, train_skipped = _examples(train, prefix or [], wanted, named, by_number)
+    dev_tasks, dev_skipped = _examples(dev, prefix or [], wanted, named, by_number)
+    train_examples = mixed(train_tasks, temperature)
+    dev_examples = [example for examples in dev_tasks for example in examples]
 
     from foreword.train.opened import open_run
     from foreword.tune.run import tune as fine_tune
 
     opened = open_run(run, device)
-    name = name or train.resolve().parent.name or "data"
+    name = name or train[0].resolve().parent.name or "data"
     evaluation = opened.run / "evaluations" / f"tune-{task}-{name}.json"
     out = out or opened.run / "tuned" / name
     results.check_free(evaluation, out)
@@ -117,7 +133,14 @@ def tune(
             ways,
             lambda done, total, note: bar.update(shown, completed=done, total=total, note=note),
         )
-    data = {"train": str(train), "dev": str(dev), "text": text, "pair": pair, "label": label}
+    data = {
+        "train": _one_or_all(train),
+        "dev": _one_or_all(dev),
+        "text": text,
+        "pair": pair,
+        "label": label,
+        **({"prefix": prefix, "temperature": temperature} if prefix else {}),
+    }
     result = replace(
         result,
         examples=result.examples | {"skipped": train_skipped + dev_skipped},
@@ -131,6 +154,35 @@ def tune(
     else:
         _show(result, f"{task} {name}")
         console.say(f"scores: {evaluation}\ntuned model: {out}")
+
+
+def _examples(
+    files: Sequence[Path],
+    prefixes: Sequence[str],
+    wanted: Columns,
+    named: Sequence[str],
+    by_number: bool,
+) -> tuple[list[list[Labelled]], int]:
+    """The examples of each file, asked as its prefix says, and how many rows were left out."""
+    from foreword.errors import UserError
+    from foreword.tune.mixed import asked
+    from foreword.tune.table import labelled, read_table
+
+    if len(prefixes) not in (0, len(files)):
+        said = f"{len(prefixes)} for {len(files)} files"
+        raise UserError(
+            f"--prefix: one for each --train and each --dev, in their order; got {said}"
+        )
+    tasks, skipped = [], 0
+    for n, file in enumerate(files):
+        examples, left_out = labelled(read_table(file, named, by_number), wanted)
+        skipped += left_out
+        tasks.append([asked(e, prefixes[n]) for e in examples] if prefixes else examples)
+    return tasks, skipped
+
+
+def _one_or_all(files: Sequence[Path]) -> str | list[str]:
+    return str(files[0]) if len(files) == 1 else [str(file) for file in files]
 
 
 def _ways(table: dict[str, Any], *, compare: bool) -> list[TuneSettings]:

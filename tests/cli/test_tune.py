@@ -132,3 +132,28 @@ def test_nothing_is_overwritten(
     assert run([*words, "--out", str(tmp_path / "other")]) == 2
     assert "give this one another --name" in capsys.readouterr().err
     assert (out / "mine.txt").read_text(encoding="utf-8") == "mine"
+
+
+def test_several_tasks_are_asked_by_their_prefixes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make_run(tmp_path / "run", "encoder_decoder")
+    tasks = []
+    for n, name in enumerate(("fine", "warm")):
+        (tmp_path / name).mkdir()
+        files = [write(tmp_path / name / f"{part}.tsv", 16, n) for part in ("train", "dev")]
+        tasks += ["--train", str(files[0]), "--dev", str(files[1]), "--prefix", f"{name} film "]
+    words = ["tune", str(folder), "--task", "text_to_text", *tasks]
+    fast = ["--epochs", "1", "--seeds", "1", "--device", "cpu", "--max-length", "32"]
+    assert (
+        run([*words, *fast, "--temperature", "2", "--set", 'task.words=["bad=dull"]', "--json"])
+        == 0
+    )
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["examples"]["train"] == 32
+    assert printed["settings"]["data"]["prefix"] == ["fine film ", "warm film "]
+    assert {"accuracy", "tokens"} <= printed["rows"][0].keys()
+    out = printed["out"]
+    assert run(["generate", out, "fine film was lovely", "--device", "cpu"]) == 0
+    assert run([*words[:-2], "--name", "odd", *fast]) == 2
+    assert "--prefix: one for each --train and each --dev" in capsys.readouterr().err

@@ -17,12 +17,13 @@ from foreword.tune.answers import Answers
 from foreword.tune.contracts import Labelled
 from foreword.tune.course import TuneSettings
 from foreword.tune.framing import frame_of
+from foreword.tune.mixed import asked, mixed
 from foreword.tune.predict import load_classifier
 from foreword.tune.result import save_network
 from foreword.tune.run import tune
 from foreword.tune.strategies.frozen import Frozen
 from foreword.tune.strategies.full import Full
-from foreword.tune.tasks.text_to_text import TextToText, asked, mixed
+from foreword.tune.tasks.text_to_text import TextToText
 from tests.tune.runs import PARTS, make_run, reviews
 
 FAST = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=8, precision="fp32")
