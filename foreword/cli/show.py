@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 from dataclasses import fields
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foreword import config, kinds
 from foreword.cli import console
 from foreword.cli._looking import Json
+
+if TYPE_CHECKING:
+    from foreword.train.recipe import Recipe
 
 
 def show(
@@ -78,7 +81,7 @@ def _show_families(*, as_json: bool) -> None:
         recipe = load_recipe(name)
         position = getattr(recipe.model, "position", None)
         facts = {
-            "architecture": f"{kinds.name_of(recipe.model)}, {kinds.name_of(recipe.layout)}",
+            "architecture": _architecture(recipe),
             "objective": _objective(recipe.objective),
             "positions": "none" if position is None else kinds.name_of(position),
             "paper": recipe.paper,
@@ -105,6 +108,13 @@ def _show_families(*, as_json: bool) -> None:
         for one in found
     ]
     console.table("", ["family", *keys, "import, export"], rows)
+
+
+def _architecture(recipe: Recipe) -> str:
+    """Its model, layout, and attention where that is not over everything."""
+    mixing = getattr(recipe.model, "mixing", None)
+    parts = [recipe.model, recipe.layout, *([mixing] if mixing is not None else [])]
+    return ", ".join(name for part in parts if (name := kinds.name_of(part)) != "dense")
 
 
 def _objective(objective: Any) -> str:
