@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from foreword import config
+from foreword import config, kinds
 from foreword.nn.init import initialise
 from foreword.text.tokenizers.word import Word
 from foreword.train import checkpoint
@@ -39,6 +39,12 @@ PARTS = {
         "objective": {"kind": "causal"},
         "packing": {"kind": "documents", "length": 32, "after": "</s>"},
     },
+    "recurrent": {
+        "layout": {"kind": "decoder"},
+        "model": {"kind": "lstm"},
+        "objective": {"kind": "causal"},
+        "packing": {"kind": "stream", "length": 32, "after": "</s>"},
+    },
     "prefix": {
         "model": {"kind": "transformer", "position": {"kind": "t5_bias"}},
         "objective": {"kind": "span_corruption"},
@@ -54,8 +60,10 @@ PARTS = {
 
 def make_run(folder: Path, layout: str = "encoder", **model: object) -> Path:
     """A run folder as pretraining leaves it."""
-    table = {**PARTS[layout], "layout": {"kind": layout}, "train": {"device": "cpu"}}
-    table["model"] = {**MODEL, **PARTS[layout]["model"], **model}
+    table = {"layout": {"kind": layout}, **PARTS[layout], "train": {"device": "cpu"}}
+    own = PARTS[layout]["model"]
+    known = kinds.load("models", str(own["kind"])).__dataclass_fields__
+    table["model"] = {**{k: v for k, v in MODEL.items() if k in known}, **own, **model}
     recipe = config.build(Recipe, table)
     words = [" ".join(GOOD + BAD + OTHER)] * 3
     tokenizer = Word().train(words)

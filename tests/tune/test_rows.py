@@ -71,6 +71,7 @@ READINGS = [
     ("two_streams", "mean"),
     ("decoder", "mean"),
     ("decoder", "last"),
+    ("recurrent", "last"),
     ("prefix", "last"),
     ("encoder_decoder", "first"),
 ]
