@@ -9,9 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from foreword import kinds
 from foreword.data.rows import positions_within
 from foreword.errors import UserError
 from foreword.interop.family import Design, Family
+from foreword.layouts.encoder import Encoder
 from foreword.nn.model import Model
 from foreword.types import Array, Batch, Example, Tokens, Vocab
 
@@ -56,7 +58,7 @@ def difference(
         raise UserError(f"{folder}: transformers cannot read it: {reason}") from error
     limit = design.model.limit or max(LENGTHS)
     tokens = _texts(vocab, tuple(min(length, limit) for length in LENGTHS))
-    batch: Batch = design.layout.arrange(_example(tokens, design), vocab)
+    batch = _batch(tokens, design, vocab)
     counts = torch.from_numpy(tokens.documents >= 0)
     with torch.no_grad():
         ours = _logits(model.eval(), batch.to("cpu"), counts)
@@ -68,6 +70,8 @@ def difference(
 def _logits(model: Model, batch: Batch, counts: Tensor) -> list[Tensor]:
     """What each of our heads says, of texts alone."""
     states = model.backbone(batch).states
+    if "replaced" in model.heads:
+        return [model.heads["replaced"](states).squeeze(-1)[counts]]
     found = [model.token_head(states)[counts]]
     if "pair" in model.heads:
         found.append(model.heads["pair"](states[:, 0]))
@@ -91,12 +95,15 @@ def _texts(vocab: Vocab, lengths: tuple[int, ...]) -> Tokens:
     return Tokens(ids.astype(np.int64), documents, positions_within(documents))
 
 
-def _example(tokens: Tokens, design: Design) -> Example:
+def _batch(tokens: Tokens, design: Design, vocab: Vocab) -> Batch:
+    """The texts as the model reads them where nothing is hidden."""
     weights: Array = (tokens.documents >= 0).astype(np.float32)
-    layout = type(design.layout).__module__.rsplit(".", 1)[-1]
-    if layout == "encoder":
-        return Example(tokens, tokens, weights, is_aligned=True)
-    return Example(None if layout == "decoder" else tokens, tokens, weights)
+    layout = kinds.name_of(design.layout)
+    if layout in ("encoder", "two_streams"):  # without predictions there is one stream
+        return Encoder().arrange(Example(tokens, tokens, weights, is_aligned=True), vocab)
+    source = None if layout == "decoder" else tokens
+    batch: Batch = design.layout.arrange(Example(source, tokens, weights), vocab)
+    return batch
 
 
 def _call(batch: Batch, counts: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from foreword import config as recipes
 from foreword.errors import UserError
 from foreword.interop.described import Described
+from foreword.nn.model import Model
 from foreword.types import Vocab
 
 Table = dict[str, Any]
@@ -90,25 +91,33 @@ class Carry:
         theirs: names in their file, tensors of equal shape.
         is_transposed: theirs are stored (in, out).
         skipped: first rows of theirs that no text reaches.
+        shape: of each of theirs, where the last two dimensions are one of ours.
     """
 
     ours: tuple[str, ...]
     theirs: tuple[str, ...]
     is_transposed: bool = False
     skipped: int = 0
+    shape: tuple[int, ...] | None = None
 
     def inward(self, theirs: Iterable[Tensor], rows: list[int]) -> tuple[Tensor, ...]:
         """Ours, of so many `rows` each."""
-        turned = [tensor.t() if self.is_transposed else tensor for tensor in theirs]
-        return torch.split(torch.cat(turned)[self.skipped :], rows)
+        return torch.split(torch.cat([self._in(t) for t in theirs])[self.skipped :], rows)
 
     def outward(self, ours: Iterable[Tensor]) -> list[Tensor]:
         """Theirs; rows that no text reaches are 0."""
         whole = torch.cat(list(ours))
         if self.skipped:
             whole = torch.cat([whole.new_zeros(self.skipped, *whole.shape[1:]), whole])
-        parts = whole.chunk(len(self.theirs))
-        return [(part.t() if self.is_transposed else part).contiguous() for part in parts]
+        return [self._out(part).contiguous() for part in whole.chunk(len(self.theirs))]
+
+    def _in(self, their: Tensor) -> Tensor:
+        flat = their if self.shape is None else their.reshape(-1, self.shape[-2] * self.shape[-1])
+        return flat.t() if self.is_transposed else flat
+
+    def _out(self, part: Tensor) -> Tensor:
+        flat = part.t() if self.is_transposed else part
+        return flat if self.shape is None else flat.reshape(self.shape)
 
 
 def carry_each(
@@ -222,6 +231,10 @@ class Family(ABC):
         if self.embedding not in weights:
             raise UserError(f"model.safetensors: has no tensor {self.embedding}")
         return len(weights[self.embedding])
+
+    def parts(self, model: Model, design: Design) -> Mapping[str, tuple[Model, Design]]:
+        """What is written to folders of its own: the model under "", others by their folder."""
+        return {"": (model, design)}
 
     @abstractmethod
     def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:

@@ -13,11 +13,14 @@ from foreword.errors import UserError, nearest
 from foreword.interop import agree, tensors, tokens
 from foreword.interop.described import FILE as CONFIG
 from foreword.interop.described import Described
-from foreword.interop.family import Family, Table, differences, resolved
+from foreword.interop.family import Design, Family, Table, differences, resolved
+from foreword.nn.model import Model
 from foreword.text.special import ROLES
+from foreword.text.tokenizer import Tokenizer
 from foreword.train.imported import FAMILIES, RECIPE
 from foreword.train.opened import Opened, read_state
 from foreword.train.recipe import Recipe
+from foreword.types import Vocab
 
 
 def export(opened: Opened, out: Path, wanted: str = "") -> Family:
@@ -37,23 +40,30 @@ def export(opened: Opened, out: Path, wanted: str = "") -> Family:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out}: is not empty; choose another --out")
     family = find_family(opened, wanted)
-    design = opened.recipe
+    if out.exists():
+        out.rmdir()
+    with atomic.folder(out) as made:
+        for name, (model, design) in family.parts(opened.model, opened.recipe).items():
+            (made / name).mkdir(exist_ok=True)
+            _export_part(family, model, design, opened.tokenizer, made / name)
+        (made / RECIPE).write_text(opened.recipe.dumps(), encoding="utf-8")
+    return family
+
+
+def _export_part(
+    family: Family, model: Model, design: Design, tokenizer: Tokenizer, out: Path
+) -> None:
     opening = _opening(design) if family.layout == "decoder" else ""
     segments = getattr(design.model, "segments", 0)
     use = tokens.Use(family.around(design), opening, segments, design.model.limit)
-    if out.exists():
-        out.rmdir()
-    with atomic.folder(out) as part:
-        weights = tensors.take_out(opened.model, design, opened.vocab, family)
-        save_file(weights, part / tensors.FILE, metadata={"format": "pt"})
-        tokens.write(opened.tokenizer, use, part)
-        described = _described(opened, family, opening)
-        _write(part / CONFIG, described)
-        if family.layout != "encoder":
-            ids = {key: i for key, i in described.items() if key.endswith("token_id")}
-            _write(part / "generation_config.json", ids)
-        (part / RECIPE).write_text(design.dumps(), encoding="utf-8")
-    return family
+    weights = tensors.take_out(model, design, tokenizer.vocab, family)
+    save_file(weights, out / tensors.FILE, metadata={"format": "pt"})
+    tokens.write(tokenizer, use, out)
+    described = _described(design, tokenizer.vocab, family, opening)
+    _write(out / CONFIG, described)
+    if family.layout in ("decoder", "encoder_decoder"):
+        ids = {key: i for key, i in described.items() if key.endswith("token_id")}
+        _write(out / "generation_config.json", ids)
 
 
 def find_family(opened: Opened, wanted: str = "") -> Family:
@@ -89,10 +99,12 @@ def _misfits(opened: Opened, family: Family) -> list[str]:
         found.append(f"layout is {layout}, not {family.layout}")
     if kinds.name_of(recipe.model) != family.kind:
         return [*found, f"model is {kinds.name_of(recipe.model)}, not {family.kind}"]
-    lacking = tensors.unplaced(opened.model, recipe, opened.vocab, family)
-    weights = {} if lacking else tensors.take_out(opened.model, recipe, opened.vocab, family)
+    vocab = opened.vocab
+    model, design = family.parts(opened.model, recipe)[""]
+    lacking = tensors.unplaced(model, design, vocab, family)
+    weights = {} if lacking else tensors.take_out(model, design, vocab, family)
     try:
-        described = Described(family.describe(recipe, opened.vocab))
+        described = Described(family.describe(design, vocab))
         table = family.model(described, weights)
         again = config.build(Recipe, {**config.to_table(recipe), "model": table}).model
     except UserError as error:
@@ -100,26 +112,26 @@ def _misfits(opened: Opened, family: Family) -> list[str]:
     return found + (differences(resolved(again), resolved(recipe.model)) or lacking)
 
 
-def _opening(recipe: Recipe) -> str:
+def _opening(design: Design) -> str:
     """The special token that a text to be written begins with."""
-    packing = recipe.packing
+    packing = design.packing
     is_apart = getattr(packing, "separate", False)
     return getattr(packing, "before", "") or ("" if is_apart else getattr(packing, "after", ""))
 
 
-def _described(opened: Opened, family: Family, opening: str) -> Table:
-    special = dict(opened.vocab.special)
+def _described(design: Design, vocab: Vocab, family: Family, opening: str) -> Table:
+    special = dict(vocab.special)
     if opening:
         special["<s>"] = special[opening]
     ids = {f"{role}_id": special[name] for role, name in ROLES.items() if name in special}
     name = kinds.name_of(family)
     return {
-        "architectures": [family.architecture_of(opened.recipe)],
+        "architectures": [family.architecture_of(design)],
         "model_type": family.model_type or name,
         "dtype": str(torch.float32).removeprefix("torch."),
-        "vocab_size": opened.vocab.size,
+        "vocab_size": vocab.size,
         **{key: i for key, i in ids.items() if key not in ("mask_token_id", "unk_token_id")},
-        **family.describe(opened.recipe, opened.vocab),
+        **family.describe(design, vocab),
     }
 
 
@@ -133,4 +145,5 @@ def check(opened: Opened, out: Path, family: Family) -> dict[str, float | None]:
     Raises:
         UserError: by more than rounding.
     """
-    return agree.check(opened.model, opened.recipe, opened.vocab, family, out)
+    part, design = family.parts(opened.model, opened.recipe)[""]
+    return agree.check(part, design, opened.vocab, family, out)

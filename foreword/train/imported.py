@@ -78,7 +78,10 @@ def read(folder: Path) -> Imported:
     tokenizer = tokens.read(folder, family, rows)
     recipe = _recipe(folder, family, table, weights, tokenizer)
     model = recipe.build(tokenizer.vocab)
-    left = tensors.fill(model, recipe, tokenizer.vocab, family, weights)
+    left = []
+    for part, (held, design) in family.parts(model, recipe).items():
+        own = tensors.read(folder / part, family) if part else weights
+        left += tensors.fill(held, design, tokenizer.vocab, family, own)
     notes = [f"not taken over: {', '.join(left)}"] if left else []
     return Imported(folder, family, recipe, tokenizer, model, tuple(notes))
 
@@ -178,6 +181,5 @@ def check(imported: Imported) -> dict[str, float | None]:
     Raises:
         UserError: by more than rounding.
     """
-    return agree.check(
-        imported.model, imported.recipe, imported.vocab, imported.family, imported.folder
-    )
+    part, design = imported.family.parts(imported.model, imported.recipe)[""]
+    return agree.check(part, design, imported.vocab, imported.family, imported.folder)

@@ -94,6 +94,8 @@ def both(run: Path, folder: Path, lengths: tuple[int, ...], segments: bool) -> l
         with torch.no_grad():
             ours = opened.model.heads["pair"](states[:, 0])
         torch.testing.assert_close(ours, logits, atol=1e-4, rtol=1e-4)
+    if "replaced" in opened.model.heads:
+        return [opened.model.heads["replaced"](states).squeeze(-1)[counts > 0], wanted[counts > 0]]
     return [opened.model.token_head(states)[counts > 0], wanted[counts > 0]]
 
 

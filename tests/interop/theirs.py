@@ -125,17 +125,42 @@ def _albert(transformers: Any, heads: str = "MaskedLM") -> nn.Module:
     )
 
 
+def _electra(transformers: Any, heads: str = "PreTraining") -> nn.Module:
+    return getattr(transformers, f"ElectraFor{heads}")(
+        transformers.ElectraConfig(
+            vocab_size=SIZE,
+            embedding_size=16,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=80,
+            max_position_embeddings=LENGTH,
+        )
+    )
+
+
+def _xlnet(transformers: Any) -> nn.Module:
+    return transformers.XLNetLMHeadModel(
+        transformers.XLNetConfig(
+            vocab_size=SIZE, d_model=32, n_layer=2, n_head=4, d_inner=80, mem_len=None
+        )
+    )
+
+
 # A file of `interop/hf/`, perhaps a version of it: how to make theirs, and its special tokens.
 FAMILIES: dict[str, tuple[Callable[[Any], nn.Module], dict[str, str]]] = {
     "albert": (_albert, BERT),
     "albert-pretraining": (partial(_albert, heads="PreTraining"), BERT),
     "bert": (_bert, BERT),
     "bert-pretraining": (partial(_bert, heads="PreTraining"), BERT),
+    "electra": (_electra, BERT),
+    "electra-generator": (partial(_electra, heads="MaskedLM"), BERT),
     "gpt2": (_gpt2, GPT),
     "openai_gpt": (_openai_gpt, {"unk_token": "<unk>"}),
     "roberta": (_roberta, ROBERTA),
     "t5": (_t5, T5),
     "t5-1.1": (_t5_1_1, T5),
+    "xlnet": (_xlnet, ROBERTA),
 }
 
 
