@@ -98,7 +98,7 @@ def test_mistakes_are_one_line(
 
 
 def test_an_unknown_grid_is_one_line() -> None:
-    with pytest.raises(UserError, match="no grid 'objectivs'.*did you mean 'objectives'"):
+    with pytest.raises(UserError, match=r"no grid 'objectivs'.*did you mean 'objectives'"):
         load_grid("objectivs")
 
 

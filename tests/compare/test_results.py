@@ -132,6 +132,18 @@ def test_a_failure_is_in_the_table_and_in_the_exit_status(
     assert "| decoder | decoder |" in text
 
 
+def test_interrupted_it_says_how_to_go_on(
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("foreword.train.run.carry_on", lambda *_: False)
+    words = ["compare", grids.write_grid(folder), "--out", str(tmp_path / "out")]
+    assert run(words) == 130
+    assert "stopped; the same command carries on" in capsys.readouterr().err
+
+
 def test_a_dry_run_trains_nothing(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
