@@ -171,6 +171,7 @@ def test_tied_heads_share_the_embedding() -> None:
         ({"layers": 0}, "layers: must be at least 1"),
         ({"dropout": 1.0}, r"dropout: must be in \[0, 1\)"),
         ({"d_ff": 0}, "d_ff: must be at least 1"),
+        ({"normalise_first": False, "norm_order": "post"}, "normalise_first: .* wants norm_order"),
     ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
