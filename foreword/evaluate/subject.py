@@ -73,7 +73,7 @@ class Subject:
 
     @cached_property
     def example(self) -> Example:
-        """What its objective makes of one row of ordinary tokens."""
+        """What its objective makes of one row of ordinary tokens, a pair of texts by halves."""
         return self._probe(1)
 
     def _probe(self, count: int) -> Example:

@@ -109,19 +109,24 @@ class Sentences:
         count = stop - first
         split = first + 1 + (where * (count - 1)).astype(np.int64)
         split = np.where(count > 1, split, stop)
-        label = np.where(count > 1, (is_random < random).astype(np.int64), -1)
+        has_others = len(starts) - 1 > count  # not all of the text is in this pair
+        label = np.where(count > 1, ((is_random < random) & has_others).astype(np.int64), -1)
         walked = _walk(np.where(label == 1, split, stop) - low)
         first, split, stop, label = (x[walked] for x in (first, split, stop, label))
         a_size, rest = starts[split] - starts[first], starts[stop] - starts[split]
         b_start, b_size = starts[split].copy(), rest.copy()
         is_one = label == 1
         b_start[is_one], b_size[is_one] = self._elsewhere(
-            first[is_one], rest[is_one], room - a_size[is_one], key
+            first[is_one], stop[is_one], rest[is_one], room - a_size[is_one], key
         )
         return Drawn(starts[first], a_size, b_start, b_size, label)
 
-    def _elsewhere(self, first: Array, like: Array, most: Array, key: int) -> tuple[Array, Array]:
-        """Random texts of other documents than the sentence `first` is of, (pairs,) each.
+    def _elsewhere(
+        self, first: Array, stop: Array, like: Array, most: Array, key: int
+    ) -> tuple[Array, Array]:
+        """Random texts of other documents than the pairs from `first` to `stop`, (pairs,) each.
+
+        Where there is one document alone, of other places in it.
 
         Whole sentences from a random one on, as many as come nearest to `like` tokens, the size of
         the pair's own B; and of several drawn, the nearest, so that the size does not tell them
@@ -132,6 +137,8 @@ class Sentences:
         """
         starts, end = self.starts, self._document_end(first)
         begin = self.documents[np.searchsorted(self.documents, first, side="right") - 1]
+        if np.count_nonzero(np.diff(self.documents)) == 1:
+            begin, end = first, stop
         others = int(self.documents[-1]) - (end - begin)
         drawn = RowRng(key ^ 0xB, first).uniform(TRIES)
         found = (drawn * others[:, None]).astype(np.int64)  # (pairs, tries)

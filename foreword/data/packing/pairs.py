@@ -20,11 +20,12 @@ class Pairs:
     """Pairs of texts, each `[CLS] A [SEP] B [SEP]`, as many in a row as it holds.
 
     A and B are one or more whole sentences of one document, cut apart at a random boundary; of a
-    share `random` of the pairs, B comes from another document, begins at a random sentence, and
-    what would have followed A stands in the next pair. So each epoch shows every sentence once,
-    and some again as random ones; it cuts elsewhere and draws other random ones than the epoch
-    before. A sentence with no neighbour that fits stands alone, `[CLS] A [SEP]`, without a label:
-    it is read, and nothing is asked about it. A sentence longer than a row is cut.
+    share `random` of the pairs, B comes from another document (from elsewhere in it, where there
+    is one alone), begins at a random sentence, and what would have followed A stands in the next
+    pair. So each epoch shows every sentence once, and some again as random ones; it cuts elsewhere
+    and draws other random ones than the epoch before. A sentence with no neighbour that fits stands
+    alone, `[CLS] A [SEP]`, without a label: it is read, and nothing is asked about it. A sentence
+    longer than a row is cut.
 
         documents  7 8 | 9,  4 | 5 6       length 8, [CLS] is 1, [SEP] is 2, [PAD] is 0
         ids        [ 1  7  8  2  9  2  0  0]  [ 1  4  2  7  8  2  0  0]  [ 1  5  6  2  0 ...
@@ -71,8 +72,8 @@ class Pairs:
         """The corpus as rows of pairs; which, depends on the seed alone.
 
         Raises:
-            UserError: the text is shorter than a row, its documents have one sentence each, there
-                is no other document to draw from, or the tokenizer lacks a special token.
+            UserError: the text is shorter than a row, its documents have one sentence each, or the
+                tokenizer lacks a special token.
         """
         del batch  # a row does not depend on it
         return PackedPairs(self, shards, vocab, seed)
@@ -125,11 +126,6 @@ class PackedPairs:
                 f"{shards.prefix}: a pair objective on a corpus whose documents have one sentence "
                 "each; give longer documents (read.documents, prepare.sentences), or use "
                 "packing.kind = 'documents' and an objective without pairs"
-            )
-        if self._settings.random and np.count_nonzero(sentences) == 1:
-            raise UserError(
-                f"{shards.prefix}: one document alone, so no second text can come from another; "
-                "give more documents, hold out more, or set packing.random=0"
             )
 
     def rows(self, numbers: Array) -> Rows:

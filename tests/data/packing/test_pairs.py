@@ -180,10 +180,16 @@ def test_text_without_pairs_is_refused(tmp_path: Path) -> None:
     alone = corpus(tmp_path, [[9]] * 30)
     with pytest.raises(UserError, match="a pair objective on a corpus whose documents have one"):
         Pairs(16).open(alone, VOCAB, 1, 4)
-    one = corpus(tmp_path, [[9] * 30])
-    with pytest.raises(UserError, match="one document alone"):
-        Pairs(16).open(one, VOCAB, 1, 4)
-    assert Pairs(32, random=0.0).open(one, VOCAB, 1, 4).rows_per_epoch > 5
+
+
+def test_one_document_alone_gives_random_ones_of_other_places(tmp_path: Path) -> None:
+    one = corpus(tmp_path, [[5] * 90])
+    pairs = read(epoch(Pairs(32).open(one, VOCAB, 1, 4)))
+    ones = [pair for pair in pairs if pair.label == 1]
+    assert 0.3 * len(pairs) < len(ones) < 0.7 * len(pairs)
+    assert all(pair.second[0] != pair.first[-1] + 1 for pair in ones)
+    few = corpus(tmp_path, [[5, 5, 5]])
+    assert [pair.label for pair in read(epoch(Pairs(18, short=0.0).open(few, VOCAB, 1, 4)))] == [0]
 
 
 @pytest.mark.parametrize(
