@@ -208,12 +208,21 @@ def _write_group(
 
 
 def _never_written(subject: Subject, starts: Sequence[Start], stops: Array) -> Tensor:
-    """Special tokens, (vocab,) bool: all but stops, and sentinels where a target may name them."""
-    forbidden = subject.vocab.is_special.copy()
-    forbidden[stops] = False
-    if any(start.source is not None and not len(start.target) for start in starts):
-        forbidden[subject.vocab.sentinels] = False
+    """Special tokens but stops, and but sentinels that name blanks, (starts, vocab) bool."""
+    forbidden = np.tile(subject.vocab.is_special, (len(starts), 1))
+    forbidden[:, stops] = False
+    for row, start in zip(forbidden, starts, strict=True):
+        if _names_blanks(subject, start):
+            row[subject.vocab.sentinels] = False
     return torch.from_numpy(forbidden).to(subject.device)
+
+
+def _names_blanks(subject: Subject, start: Start) -> bool:
+    """Whether what is written may name the sentinels of a source, which need not stand in it."""
+    if start.source is None or len(start.target) or not subject.uses_sentinels:
+        return False
+    text = start.source[1:]  # a mode token may be a sentinel too
+    return not subject.reads_plain or bool(np.isin(text, subject.vocab.sentinels).any())
 
 
 def _cut(ids: Array, log_probs: Tensor, stops: Array, stopped: Stopped) -> list[Written]:

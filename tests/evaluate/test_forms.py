@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
 
 from foreword.errors import UserError
-from foreword.evaluate.decoding import generate, start_of
+from foreword.evaluate.decoding import generate, start_of, write
 from foreword.evaluate.filling import fill
-from foreword.evaluate.sampling import GREEDY
+from foreword.evaluate.sampling import GREEDY, Sampling
 from foreword.evaluate.scoring import score
 from foreword.evaluate.subject import Subject
 
@@ -71,3 +72,25 @@ def test_a_text_is_scored_as_the_answer_to_its_source(make_subject: Make, family
     assert not np.allclose(found.log_probs, other.log_probs)
     with pytest.raises(UserError, match="give one with --source"):
         score(subject, "sat on the mat")
+
+
+@pytest.mark.parametrize(
+    ("family", "prompt", "may"),
+    [
+        ("goes_on", "The cat", False),
+        ("mixture", "The cat", False),
+        ("mixture", "The <extra_id_0> sat", True),
+        ("encoder_decoder", "The <extra_id_0> sat", True),
+    ],
+)
+def test_sentinels_are_written_only_to_name_blanks(
+    make_subject: Make, family: str, prompt: str, may: bool
+) -> None:
+    subject = make_subject(family)
+    weight = subject.model.token_head.weight
+    with torch.no_grad():  # all that it would say is sentinels
+        weight[torch.from_numpy(subject.vocab.sentinels)] *= 50
+    start = start_of(subject, prompt)
+    hot = Sampling(tokens=6, temperature=1.0)
+    found = write(subject, [start], hot, np.empty(0, dtype=np.int64))[0]
+    assert bool(np.isin(found.ids, subject.vocab.sentinels).any()) == may
