@@ -133,10 +133,10 @@ class Watching:
         if kind == "train":
             self._train(record, progress)
         elif kind == "heldout":
-            bits = record["bits_per_byte"]
+            bits, perplexity = record["bits_per_byte"], record["perplexity"]
             console.say(
-                f"step {record['step']:>7,}  held-out loss {record['loss']:.4f}  "
-                f"perplexity {record['perplexity']:,.2f}"
+                f"step {record['step']:>7,}  held-out loss {record['loss']:.4f}"
+                + (f"  perplexity {perplexity:,.2f}" if perplexity is not None else "")
                 + (f"  {bits:.3f} bits per byte" if bits is not None else "")
             )
         else:

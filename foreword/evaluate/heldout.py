@@ -31,17 +31,19 @@ class HeldOut:
         loss: nats per prediction.
         predictions: how many; a masked language model predicts a share of the tokens.
         bits_per_byte: where every token of the text is predicted, else None.
+        is_sum: whether it is the sum of several losses, and so of no perplexity.
     """
 
     what: str
     loss: float
     predictions: int
     bits_per_byte: float | None
+    is_sum: bool = False
 
     @property
-    def perplexity(self) -> float:
-        """exp of the loss."""
-        return math.exp(min(self.loss, 700.0))
+    def perplexity(self) -> float | None:
+        """exp of the loss; None of a sum of losses."""
+        return None if self.is_sum else math.exp(min(self.loss, 700.0))
 
     def as_row(self) -> dict[str, float | int | str | None]:
         """Flat, for tables and JSON."""
@@ -152,4 +154,4 @@ def _measure(subject: Subject, shards: Shards, bytes_per_token: float, rows: int
     is_all = predicts_all(next(iter(feed.heldout(1))))
     found = evaluate(model, feed.heldout(rows), loss_of, subject.dtype)
     bits = entropy.bits_per_byte(found.loss, bytes_per_token) if is_all else None
-    return HeldOut(subject.family, found.loss, int(found.weight), bits)
+    return HeldOut(subject.family, found.loss, int(found.weight), bits, bool(found.parts))

@@ -258,7 +258,8 @@ class Loop:
                 "kind": "heldout",
                 "step": spent.steps,
                 "loss": loss,
-                "perplexity": math.exp(min(loss, 700.0)),
+                # A sum of several losses is the logarithm of no perplexity.
+                "perplexity": None if found.parts else math.exp(min(loss, 700.0)),
                 "bits_per_byte": bits,
                 "predictions": int(found.weight),
                 "tokens": spent.tokens,
