@@ -120,7 +120,7 @@ def _albert(transformers: Any, heads: str = "MaskedLM") -> nn.Module:
             num_attention_heads=4,
             intermediate_size=80,
             max_position_embeddings=LENGTH,
-            hidden_act="gelu",
+            hidden_act="gelu_new" if heads == "PreTraining" else "gelu",
         )
     )
 

@@ -10,8 +10,8 @@ import torch
 from foreword.interop.family import Carry, Design, Name, Table, carry_each
 from foreword.objectives._pair import PairObjective
 
-# The head has the body's activation there and GELU here, so that only GELU agrees.
-ACTIVATIONS = {"gelu": "gelu"}
+# Of body and head alike, in BERT and ALBERT; elsewhere the head has GELU whatever the body has.
+ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new"}
 NOTHING = torch.zeros(0)
 
 NAMES = (
@@ -24,7 +24,7 @@ NAMES = (
     Name("norm_eps", "layer_norm_eps", 1e-12),
     Name("init_std", "initializer_range", 0.02),
 )
-ACTIVATION = Name("activation", "hidden_act", "gelu", ACTIVATIONS)
+ACTIVATION = Name("activation", "hidden_act", "gelu", {"gelu": "gelu"})
 PLACES = Name("position.length", "max_position_embeddings", 512)
 SEGMENTS = Name("segments", "type_vocab_size", 2)
 FIXED: Mapping[str, Any] = {

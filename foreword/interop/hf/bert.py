@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from foreword.interop.family import Carry, Design, Family, Table
+from foreword.interop.family import Carry, Design, Family, Name, Table
 from foreword.interop.hf import _encoder as encoder
 from foreword.types import Vocab
 
@@ -25,7 +25,12 @@ class Bert(Family):
     layout = "encoder"
     prefix = "bert."
     embedding = "bert.embeddings.word_embeddings.weight"
-    names = (*encoder.NAMES, encoder.ACTIVATION, encoder.PLACES, encoder.SEGMENTS)
+    names = (
+        *encoder.NAMES,
+        Name("activation", "hidden_act", "gelu", encoder.ACTIVATIONS),
+        encoder.PLACES,
+        encoder.SEGMENTS,
+    )
     fixed = encoder.FIXED
     neutral = encoder.NEUTRAL
     idle = (
