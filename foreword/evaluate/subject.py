@@ -73,15 +73,17 @@ class Subject:
 
     @cached_property
     def example(self) -> Example:
-        """What its objective makes of one row of ordinary tokens, a pair of texts by halves."""
+        """What its objective makes of one row of ordinary tokens."""
         return self._probe(1)
 
     def _probe(self, count: int) -> Example:
-        """What its objective makes of so many rows of ordinary tokens."""
+        """What its objective makes of so many rows of ordinary tokens, pairs of texts by halves."""
         shape = (count, self.recipe.packing.length)
         ids = np.resize(np.flatnonzero(~self.vocab.is_special), shape).astype(np.int64)
         places = np.broadcast_to(np.arange(shape[1]), shape)
-        rows = Rows(ids, np.zeros_like(ids), places, np.arange(count, dtype=np.int64))
+        segments, labels = (places >= shape[1] // 2).astype(np.int64), np.where(places > 0, -1, 0)
+        numbers = np.arange(count, dtype=np.int64)
+        rows = Rows(ids, np.zeros_like(ids), places, numbers, segments, labels)
         return self.recipe.objective.corrupt(rows, RowRng(0, rows.numbers), self.vocab)
 
     @property
