@@ -15,7 +15,7 @@ from foreword.nn.attention import Pattern, prepare, uses_flex
 from foreword.nn.attention import attend as attend_densely
 from foreword.nn.masks import Blocks, Full, Mask
 from foreword.nn.mix import Mixer
-from foreword.nn.mixing._blocks import Look, attend, look_up
+from foreword.nn.mixing._blocks import Look, Looked, attend, look_up
 from foreword.types import Array
 
 
@@ -171,17 +171,21 @@ class BigbirdMixer(Mixer):
         extra: Tensor | None,
     ) -> Tensor:
         """(batch, heads, queries, d_head), as `_blocks.attend` or dense attention has it."""
-        if isinstance(pattern, Pending) and uses_flex(pattern.flex):
-            whole = pattern.mask & self._mask(pattern.length, q.device)
-            shape = (pattern.batch, pattern.length, pattern.length)
-            pattern = prepare(whole, pattern.bias, shape, pattern.like, flex=True, heads=self.heads)
-        if isinstance(pattern, Pattern):
-            return attend_densely(q, k, v, pattern, scale, dropout, extra)
-        look = self._look(pattern.length, q.device)
-        shape_of_row = (pattern.batch, pattern.length)
-        mask = pattern.mask
-        looked = look_up(look, mask, mask, pattern.bias, shape_of_row, pattern.like)
-        return attend(q, k, v, looked, scale, dropout, extra)
+        ready = self._ask(pattern) if isinstance(pattern, Pending) else pattern
+        if isinstance(ready, Looked):
+            return attend(q, k, v, ready, scale, dropout, extra)
+        return attend_densely(q, k, v, ready, scale, dropout, extra)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # it draws with numpy
+    def _ask(self, pending: Pending) -> Pattern | Looked:
+        """The mask at this layer's blocks, for the engine at hand."""
+        mask, bias, like, length = pending.mask, pending.bias, pending.like, pending.length
+        if uses_flex(pending.flex):
+            whole = mask & self._mask(length, like.device)
+            shape = (pending.batch, length, length)
+            return prepare(whole, bias, shape, like, flex=True, heads=self.heads)
+        look = self._look(length, like.device)
+        return look_up(look, mask, mask, bias, (pending.batch, length), like)
 
 
 @functools.lru_cache(maxsize=256)
