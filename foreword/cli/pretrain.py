@@ -63,7 +63,8 @@ def pretrain(
     if from_ is not None:
         if tokenizer is not None:
             raise UserError("--tokenizer goes without --from: the tokenizer comes with the weights")
-        foundation, resolved = _foundation(from_, resolved, assign or [], texts, extend_vocabulary)
+        foundation = _foundation(from_, resolved, assign or [], texts, extend_vocabulary)
+        resolved = foundation.recipe
     elif extend_vocabulary:
         raise UserError("--extend-vocabulary: needs --from, a model whose vocabulary to extend")
     try:
@@ -77,18 +78,17 @@ def pretrain(
 
 def _foundation(
     path: str, recipe: Recipe, assign: list[str], texts: tuple[str, ...], new_tokens: int
-) -> tuple[Foundation, Recipe]:
-    """What --from names, its vocabulary extended, and the recipe with its model."""
+) -> Foundation:
+    """What --from names, laid under the recipe, its vocabulary extended."""
     from foreword.train import continued
 
-    foundation = continued.open_foundation(path)
+    foundation = continued.open_foundation(path).lay_under(recipe, assign)
     for note in foundation.notes:
         console.say(note)
-    recipe = foundation.lay_under(recipe, assign)
     if new_tokens:
         console.say(f"learning {new_tokens:,} new tokens")
         foundation = continued.extend(foundation, texts, recipe.read, new_tokens)
-    return foundation, recipe
+    return foundation
 
 
 def _clear(run: Path, *, keep: bool) -> None:

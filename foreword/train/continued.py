@@ -46,8 +46,10 @@ class Foundation:
     provenance: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
-    def lay_under(self, recipe: Recipe, assignments: Sequence[str] = ()) -> Recipe:
-        """`recipe` with this model in the place of its own.
+    def lay_under(self, recipe: Recipe, assignments: Sequence[str] = ()) -> Foundation:
+        """The same with `recipe`, in which this model takes the place of the recipe's own.
+
+        Heads that the recipe's objective does not have are left behind, and a note says so.
 
         Args:
             recipe: what else to do.
@@ -76,16 +78,17 @@ class Foundation:
                     f'use --set packing.{side}="" or another special token'
                 )
         laid = replace(recipe, model=self._model(assignments), tokenizer=self.recipe.tokenizer)
-        with torch.device("meta"):
-            wanted = _shapes(laid.build(self.tokenizer.vocab))
-        there = _shapes(self.model)
-        for name in sorted(wanted.keys() ^ there.keys()):
-            what = "needs" if name in wanted else "has no place for"
+        model = laid.build(self.tokenizer.vocab)
+        left = _carry_over(self.model, model)
+        lacking = sorted(dict(model.named_parameters()).keys() - _shapes(self.model).keys())
+        if lacking or not all(name.startswith("heads.") for name in left):
             raise UserError(
-                f"objective.kind: '{kinds.name_of(recipe.objective)}' {what} {name}, unlike "
-                f"{self.path}, which was trained with '{kinds.name_of(self.recipe.objective)}'"
+                f"objective.kind: '{kinds.name_of(recipe.objective)}' needs other parts of a model "
+                f"({', '.join((lacking or left)[:2])}) than {self.path} has, which was trained "
+                f"with '{kinds.name_of(self.recipe.objective)}'; use a recipe with that objective"
             )
-        return laid
+        notes = (f"heads left behind: {', '.join(left)}",) if left else ()
+        return replace(self, recipe=laid, model=model, notes=self.notes + notes)
 
     def _model(self, assignments: Sequence[str]) -> Any:
         """The model's settings, with what of them concerns training set anew."""
@@ -176,6 +179,19 @@ def _by_token(foundation: Foundation) -> set[str]:
         grown = _shapes(foundation.recipe.build(replace(vocab, size=vocab.size + 1)))
     there = _shapes(foundation.model)
     return {name for name, shape in grown.items() if shape != there[name]}
+
+
+def _carry_over(old: Model, new: Model) -> list[str]:
+    """Fills `new` with what `old` has by the same names; returns what `new` does not have."""
+    parameters = dict(new.named_parameters())
+    left = []
+    with torch.no_grad():
+        for name, value in old.named_parameters():
+            if name in parameters and parameters[name].shape == value.shape:
+                parameters[name].copy_(value)
+            else:
+                left.append(name)
+    return left
 
 
 def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:

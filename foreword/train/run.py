@@ -171,6 +171,11 @@ def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared
     """The run's tokenizer and shards, made where they are not there yet."""
     provenance = json.loads((run / "run.json").read_text(encoding="utf-8"))
     texts, given = provenance["texts"], provenance["tokenizer"]
+    if not texts:
+        raise UserError(
+            f"{run}: was imported and has no text to go on with; "
+            f"'foreword pretrain RECIPE --from {run} --data TEXT' starts a run from its weights"
+        )
     if is_prepared(texts):
         prepared = Prepared.load(Path(texts[0]))
         given = given or str(prepared.tokenizer)

@@ -42,7 +42,7 @@ def change(folder: Path, act: Callable[[dict[str, torch.Tensor]], object]) -> No
     ("keys", "words"),
     [
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
-        ({"hidden_act": "silu"}, "hidden_act is 'silu', and Foreword knows here: gelu"),
+        ({"hidden_act": "silu"}, "hidden_act is 'silu', and Foreword knows here: gelu, gelu_new"),
         ({"is_decoder": True}, "is_decoder is True"),
         ({"frobnicate": 3}, "frobnicate is 3"),
         ({"auto_map": {"AutoModel": "x.Y"}}, "code of its own"),
@@ -183,3 +183,26 @@ def test_rows_without_a_token(folder: Path, tmp_path: Path) -> None:
     assert opened.vocab.size == theirs.SIZE + 6
     assert opened.vocab.is_special[-6:].all()
     assert opened.tokenizer.token(theirs.SIZE + 1) == ""
+
+
+def test_an_imported_run_has_nothing_to_resume(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    imported.save(imported.read(folder), run)
+    assert foreword(["resume", str(run)]) == 2
+    assert f"pretrain RECIPE --from {run} --data TEXT" in capsys.readouterr().err
+
+
+def test_pretraining_goes_on_from_a_folder(folder: Path, tmp_path: Path) -> None:
+    text, recipe = tmp_path / "text.txt", tmp_path / "recipe.toml"
+    text.write_text("\n".join(" ".join(theirs.WORDS[n : n + 9]) for n in range(100)))
+    recipe.write_text(
+        'read = { documents = "line" }\nlayout = "encoder"\nobjective = "masked"\n'
+        'model = "transformer"\ntrain = { batch = 2, device = "cpu", heldout_rows = 4 }\n'
+        'packing = { kind = "documents", length = 24, before = "[CLS]", after = "[SEP]" }\n'
+    )
+    words = ["pretrain", str(recipe), "--from", str(folder), "--data", str(text)]
+    assert foreword([*words, "--out", str(tmp_path / "run"), "--steps", "2"]) == 0
+    assert foreword(["export", str(tmp_path / "run"), "--out", str(tmp_path / "hf")]) == 0
+    assert open_run(tmp_path / "run", "cpu").recipe.model.d_model == 32

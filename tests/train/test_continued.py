@@ -47,11 +47,10 @@ def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def begin(recipe: Recipe, text: Path, run: Path, source: Path, new_tokens: int = 0) -> Path:
-    foundation = continued.open_foundation(str(source))
-    laid = foundation.lay_under(recipe)
+    foundation = continued.open_foundation(str(source)).lay_under(recipe)
     if new_tokens:
         foundation = continued.extend(foundation, [str(text)], recipe.read, new_tokens)
-    running.start(laid, running.Inputs((str(text),)), run, foundation)
+    running.start(foundation.recipe, running.Inputs((str(text),)), run, foundation)
     return run
 
 
@@ -97,7 +96,7 @@ def test_new_tokens_start_at_the_mean(trained: Path, other: Path) -> None:
 def test_dropout_can_be_set(trained: Path) -> None:
     foundation = continued.open_foundation(str(trained))
     laid = foundation.lay_under(runs.build(table()), ["model.dropout=0.3", "train.batch=2"])
-    assert laid.model.dropout == 0.3
+    assert laid.recipe.model.dropout == 0.3
     with pytest.raises(UserError, match=r"--set model\.layers=5: .* only dropout"):
         foundation.lay_under(runs.build(table()), ["model.layers=5"])
 
@@ -108,7 +107,22 @@ def test_what_does_not_fit_is_said(trained: Path) -> None:
         foundation.lay_under(runs.build(table("encoder")))
     made = table()
     made["packing"]["before"] = "[CLS]"
-    assert foundation.lay_under(runs.build(made)).packing.before == "[CLS]"
+    assert foundation.lay_under(runs.build(made)).recipe.packing.before == "[CLS]"
+
+
+def test_heads_are_left_behind_or_lacking(text: Path, tmp_path: Path) -> None:
+    recipe = runs.build(table("encoder", steps=1))
+    pairs = config.assign(config.to_table(recipe), ["objective={kind='sum'}"])
+    pairs = pairs | {"packing": {"kind": "pairs", "length": 16}}
+    both = runs.build(pairs)
+    tokenizer = both.tokenizer.train(file.read_text() for file in text.iterdir())
+    one = continued.Foundation(tmp_path, recipe, tokenizer, recipe.build(tokenizer.vocab))
+    two = continued.Foundation(tmp_path, both, tokenizer, both.build(tokenizer.vocab))
+    laid = two.lay_under(recipe)
+    assert set(laid.model.heads) == {"token"}
+    assert "heads left behind: heads.pair." in laid.notes[0]
+    with pytest.raises(UserError, match=r"'sum' needs other parts of a model \(heads\.pair\."):
+        one.lay_under(both)
 
 
 def test_from_the_command_line(trained: Path, other: Path, tmp_path: Path) -> None:
