@@ -71,7 +71,10 @@ def _convert(folder: Path, made: Path) -> None:
             "pip install 'foreword[hf]'"
         ) from error
     try:
-        AutoTokenizer.from_pretrained(folder, local_files_only=True).save_pretrained(made)
+        slow_one = AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+        slow_one.save_pretrained(made)
     except Exception as error:  # whatever a reader of an unknown file raises
         reason = str(error).strip().partition("\n")[0]
         raise UserError(f"{folder}: no {FILE} can be made of {slow[0]}: {reason}") from error

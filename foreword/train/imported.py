@@ -83,6 +83,8 @@ def read(folder: Path) -> Imported:
         own = tensors.read(folder / part, family) if part else weights
         left += tensors.fill(held, design, tokenizer.vocab, family, own)
     notes = [f"not taken over: {', '.join(left)}"] if left else []
+    if others := sorted({str(t.dtype) for t in weights.values()} - {"torch.float32"}):
+        notes.append(f"stored as {', '.join(others)}, kept as torch.float32 from here on")
     return Imported(folder, family, recipe, tokenizer, model, tuple(notes))
 
 

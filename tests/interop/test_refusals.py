@@ -206,3 +206,23 @@ def test_pretraining_goes_on_from_a_folder(folder: Path, tmp_path: Path) -> None
     assert foreword([*words, "--out", str(tmp_path / "run"), "--steps", "2"]) == 0
     assert foreword(["export", str(tmp_path / "run"), "--out", str(tmp_path / "hf")]) == 0
     assert open_run(tmp_path / "run", "cpu").recipe.model.d_model == 32
+
+
+def test_half_precision_is_said(folder: Path) -> None:
+    whole = imported.read(folder).model.state_dict()
+    change(folder, lambda weights: weights.update({n: t.half() for n, t in weights.items()}))
+    found = imported.read(folder)
+    assert found.notes == ("stored as torch.float16, kept as torch.float32 from here on",)
+    for name, value in found.model.state_dict().items():
+        torch.testing.assert_close(value, whole[name], atol=1e-2, rtol=1e-2)
+
+
+def test_an_old_tokenizer_is_converted(folder: Path) -> None:
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    words = [*theirs.BERT.values(), *theirs.WORDS, "##s", "cat"]
+    (folder / "vocab.txt").write_text("\n".join(words[: theirs.SIZE]) + "\n")
+    tokenizer = imported.read(folder).tokenizer
+    assert tokenizer.model_name == "WordPiece"
+    assert tokenizer.encode("cats W3").tolist() == [words.index(w) for w in ("cat", "##s", "w3")]
+    assert tokenizer.vocab.id("[MASK]") == words.index("[MASK]")
