@@ -30,10 +30,10 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
     grid = Table(title=title or None, title_justify="left", header_style="bold")
     for n, column in enumerate(columns):
         is_number = bool(rows) and all(isinstance(row[n], int | float) for row in rows)
-        grid.add_column(column, justify="right" if is_number else "left")
+        grid.add_column(column, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         grid.add_row(*(_cell(value) for value in row))
-    out.print(grid)
+    out.print(grid, soft_wrap=False)  # cells too wide for the window go on below
 
 
 def facts(pairs: Mapping[str, Any]) -> None:

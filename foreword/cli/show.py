@@ -102,12 +102,31 @@ def _show_families(*, as_json: bool) -> None:
     if as_json:
         console.emit(found)
         return
-    keys = ("architecture", "objective", "positions", "paper", "recipes")
+    keys = ("architecture", "objective", "positions", "paper")
     rows = [
-        [one["family"], *("; ".join(one[key]) for key in keys), one["hugging_face"] or "–"]
+        [
+            one["family"],
+            *("; ".join(one[key]) for key in keys),
+            _gathered(one["recipes"]),
+            one["hugging_face"] or "–",
+        ]
         for one in found
     ]
-    console.table("", ["family", *keys, "import, export"], rows)
+    console.table("", ["family", *keys, "recipes", "import, export"], rows)
+
+
+def _gathered(names: list[str]) -> str:
+    """`t5_base`, `t5_small` as `t5_{base, small}`."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        first, _, rest = name.partition("_")
+        groups.setdefault(first if rest else name, []).extend([rest] * bool(rest))
+    words = []
+    for first, rests in groups.items():
+        words += [first] * (first in names)
+        words += [f"{first}_{rests[0]}"] if len(rests) == 1 else []
+        words += [f"{first}_{{{', '.join(rests)}}}"] if len(rests) > 1 else []
+    return "; ".join(words)
 
 
 def _architecture(recipe: Recipe) -> str:
