@@ -118,9 +118,10 @@ def test_import_then_export_gives_the_same_tensors(family: str, folder: Path, ru
     again = folder.parent / "again"
     assert kinds.name_of(exported.export(open_run(run, "cpu"), again)) == family.partition("-")[0]
     before, after = (load_file(f / "model.safetensors") for f in (folder, again))
-    assert before.keys() == after.keys()
-    for name, tensor in before.items():
-        assert torch.equal(tensor, after[name]), name
+    left = kinds.load("interop/hf", family.partition("-")[0])().left(before)  # unread, and said so
+    assert before.keys() == {*after, *(left if "big_bird" in family else [])}
+    for name, tensor in after.items():
+        assert torch.equal(tensor, before[name]), name
     ours, wanted = both(run, again, (30, 17), segments=False)
     torch.testing.assert_close(ours, wanted, atol=1e-4, rtol=1e-4)
     config, tokenizer = (

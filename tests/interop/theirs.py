@@ -147,12 +147,31 @@ def _xlnet(transformers: Any) -> nn.Module:
     )
 
 
+def _big_bird(transformers: Any, kind: str = "block_sparse") -> nn.Module:
+    return transformers.BigBirdForMaskedLM(
+        transformers.BigBirdConfig(
+            vocab_size=SIZE,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=80,
+            max_position_embeddings=LENGTH,
+            attention_type=kind,
+            block_size=4,
+            num_random_blocks=2,
+            sep_token_id=3,
+        )
+    )
+
+
 # A file of `interop/hf/`, perhaps a version of it: how to make theirs, and its special tokens.
 FAMILIES: dict[str, tuple[Callable[[Any], nn.Module], dict[str, str]]] = {
     "albert": (_albert, BERT),
     "albert-pretraining": (partial(_albert, heads="PreTraining"), BERT),
     "bert": (_bert, BERT),
     "bert-pretraining": (partial(_bert, heads="PreTraining"), BERT),
+    "big_bird": (_big_bird, BERT),
+    "big_bird-full": (partial(_big_bird, kind="original_full"), BERT),
     "electra": (_electra, BERT),
     "electra-generator": (partial(_electra, heads="MaskedLM"), BERT),
     "gpt2": (_gpt2, GPT),

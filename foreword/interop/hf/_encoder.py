@@ -80,6 +80,20 @@ def head(dense: str, norm: str, bias: str) -> Iterator[Carry]:
     yield Carry(("heads.token.bias",), (bias,))
 
 
+def bert_head() -> Iterator[Carry]:
+    """The same by BERT's names."""
+    transform = "cls.predictions.transform"
+    return head(f"{transform}.dense", f"{transform}.LayerNorm", "cls.predictions.bias")
+
+
+def bert_copies(embedding: str) -> Mapping[str, str]:
+    """What BERT's files may hold twice."""
+    return {
+        "cls.predictions.decoder.weight": embedding,
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    }
+
+
 def has_pair_head(design: Design) -> bool:
     """Whether the objective asks about pairs of texts too."""
     return any(isinstance(term, PairObjective) for term in getattr(design.objective, "terms", ()))

@@ -62,19 +62,13 @@ class Bert(Family):
         yield from encoder.body(design, self.prefix)
         yield encoder.position(self.prefix)
         yield encoder.segment(self.prefix)
-        transform = "cls.predictions.transform"
         if encoder.has_pair_head(design):
             yield from encoder.pair_head("bert.pooler.dense", "cls.seq_relationship")
-        yield from encoder.head(
-            f"{transform}.dense", f"{transform}.LayerNorm", "cls.predictions.bias"
-        )
+        yield from encoder.bert_head()
 
     def copies(self, design: Design) -> Mapping[str, str]:
         """The output layer is the embedding."""
-        return {
-            "cls.predictions.decoder.weight": self.embedding,
-            "cls.predictions.decoder.bias": "cls.predictions.bias",
-        }
+        return encoder.bert_copies(self.embedding)
 
     def is_buffer(self, name: str) -> bool:
         """The numbers 0, 1, 2, ..."""

@@ -1,0 +1,96 @@
+"""BigBird: `BigBirdForMaskedLM`, BERT with blocks that look at few others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from torch import Tensor
+
+from foreword.interop.described import Described
+from foreword.interop.family import Carry, Design, Family, Name, Table
+from foreword.interop.hf import _encoder as encoder
+from foreword.types import Vocab
+
+# Their code's blocks: three in the window, one at each end, random ones from the start of a row.
+BLOCKS = MappingProxyType({"kind": "bigbird", "window": 3, "ends": 1, "random_from": "start"})
+
+
+@dataclass(frozen=True)
+class BigBird(Family):
+    """BigBird (Zaheer et al. 2020): an encoder for long texts.
+
+    Rows too short to leave anything out give the same logits; in longer ones theirs, when it does
+    not train, looks at the first block in the place of the random ones.
+    """
+
+    architecture = "BigBirdForMaskedLM"
+    layout = "encoder"
+    prefix = "bert."
+    embedding = "bert.embeddings.word_embeddings.weight"
+    names = (
+        *encoder.NAMES,
+        Name("activation", "hidden_act", "gelu_new", encoder.ACTIVATIONS),
+        Name("position.length", "max_position_embeddings", 4096),
+        encoder.SEGMENTS,
+    )
+    fixed = encoder.FIXED
+    neutral = MappingProxyType(
+        {**encoder.NEUTRAL, "rescale_embeddings": False, "use_bias": True, "norm_type": "postnorm"}
+    )
+    roles = MappingProxyType(
+        {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+    )
+
+    def model(self, described: Described, weights: Mapping[str, Tensor]) -> Table:
+        """With the blocks, where it has any."""
+        table = super().model(described, weights)
+        kind = described.take("attention_type", "block_sparse")
+        block = described.take("block_size", 64)
+        random = described.take("num_random_blocks", 3)
+        if kind not in ("block_sparse", "original_full"):
+            raise described.refuse("attention_type", "block_sparse, original_full")
+        if kind == "block_sparse":
+            table["mixing"] = {**BLOCKS, "block": block, "random": random}
+        return table
+
+    def describe(self, design: Design, vocab: Vocab) -> Table:
+        """The blocks, or none."""
+        mixing = design.model.mixing
+        found = super().describe(design, vocab)
+        if not hasattr(mixing, "block"):
+            return {**found, "attention_type": "original_full"}
+        return {
+            **found,
+            "attention_type": "block_sparse",
+            "block_size": mixing.block,
+            "num_random_blocks": getattr(mixing, "random", 0),
+        }
+
+    def objective(self, weights: Mapping[str, Tensor]) -> Table:
+        """Masked tokens."""
+        return {"kind": "masked"}
+
+    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
+        """A text between [CLS] and [SEP]."""
+        return encoder.wrapped(table)
+
+    def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
+        """BERT's table."""
+        yield from encoder.body(design, self.prefix)
+        yield encoder.position(self.prefix)
+        yield encoder.segment(self.prefix)
+        yield from encoder.bert_head()
+
+    def copies(self, design: Design) -> Mapping[str, str]:
+        """The output layer is the embedding."""
+        return encoder.bert_copies(self.embedding)
+
+    def is_buffer(self, name: str) -> bool:
+        """The numbers 0, 1, 2, ..."""
+        return name == "bert.embeddings.position_ids"
+
+    def left(self, names: Iterable[str]) -> list[str]:
+        """The pooler and the second head."""
+        return [n for n in names if n.startswith(("bert.pooler.", "cls.seq_relationship."))]
