@@ -14,7 +14,7 @@ from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.evaluate import entropy
 from foreword.evaluate.subject import Subject
-from foreword.train.feed import Feed, predicts_all
+from foreword.train.feed import Feed
 from foreword.train.opened import read_state
 from foreword.train.step import evaluate
 from foreword.types import Batch, Loss
@@ -151,7 +151,6 @@ def _measure(subject: Subject, shards: Shards, bytes_per_token: float, rows: int
     def loss_of(batch: Batch) -> Loss:
         return recipe.objective.loss(model, batch)
 
-    is_all = predicts_all(next(iter(feed.heldout(1))))
     found = evaluate(model, feed.heldout(rows), loss_of, subject.dtype)
-    bits = entropy.bits_per_byte(found.loss, bytes_per_token) if is_all else None
+    bits = entropy.bits_per_byte(found.loss, bytes_per_token) if feed.predicts_all else None
     return HeldOut(subject.family, found.loss, int(found.weight), bits, bool(found.parts))

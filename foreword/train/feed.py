@@ -14,7 +14,7 @@ from foreword.data.rng import RowRng
 from foreword.data.shards import Shards
 from foreword.train.contracts import Objective, Packed
 from foreword.train.recipe import Recipe
-from foreword.types import Array, Batch, Vocab
+from foreword.types import Array, Batch, Example, Vocab
 
 # Held-out rows draw their corruption from a seed of their own, the same at every evaluation.
 HELDOUT_SEED = 0x5EED
@@ -63,9 +63,19 @@ class Feed:
 
     def batch(self, numbers: Array, seed: int) -> Batch:
         """The batch of the rows with these places in the order of training."""
+        return self.recipe.layout.arrange(self._example(numbers, seed), self.vocab)
+
+    @property
+    def predicts_all(self) -> bool:
+        """Whether the text is all there is, and every token of it is predicted from those before.
+
+        Then losses per token are losses of the text, and bits per byte have a meaning.
+        """
+        return self._example(np.zeros(1, np.int64), HELDOUT_SEED).source is None
+
+    def _example(self, numbers: Array, seed: int) -> Example:
         rows = self.packed.rows(numbers)
-        example = self.recipe.objective.corrupt(rows, RowRng(seed, numbers), self.vocab)
-        return self.recipe.layout.arrange(example, self.vocab)
+        return self.recipe.objective.corrupt(rows, RowRng(seed, numbers), self.vocab)
 
     def ahead(self, step: int, depth: int = 2) -> Generator[list[Batch]]:
         """The micro-batches of `step`, `step` + 1, ..., made `depth` steps ahead in a thread."""
@@ -120,11 +130,6 @@ def count_all(objective: Objective, batches: Iterable[Batch]) -> Array | None:
     """The predictions of each term in all batches, (terms,) float32; None without terms."""
     count = getattr(objective, "count_terms", None)
     return None if count is None else np.sum([count(batch) for batch in batches], axis=0)
-
-
-def predicts_all(batch: Batch) -> bool:
-    """Whether every token of the text is predicted, but for a few at the ends of rows."""
-    return batch.source is None and float(batch.weights.sum()) > 0.9 * batch.ids.size
 
 
 def count_tokens(batch: Batch) -> int:

@@ -26,7 +26,7 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log
 from foreword.train.continued import Foundation, load_start
 from foreword.train.device import choose_device, choose_precision, describe
-from foreword.train.feed import Feed, predicts_all
+from foreword.train.feed import Feed
 from foreword.train.loop import Loop, Watcher
 from foreword.train.opened import read_recipe
 from foreword.train.origin import origin
@@ -313,10 +313,9 @@ def describe_run(ready: Ready) -> str:
 
 def _bytes_per_token(ready: Ready, prepared: Prepared) -> float | None:
     """For bits per byte, where every token of the text is predicted; else None."""
-    if ready.heldout is None:
+    if ready.heldout is None or not ready.heldout.predicts_all:
         return None
-    is_all = predicts_all(next(iter(ready.heldout.heldout(1))))
-    return prepared.heldout_bytes_per_token if is_all else None
+    return prepared.heldout_bytes_per_token
 
 
 def _require_same_text(run: Path, prepared: Prepared) -> None:

@@ -26,6 +26,9 @@ def ready(text: Path, folder: Path, family: str = "encoder", **train: object) ->
     return running.make_ready(made, tokenizer, prepared)
 
 
+EVEN = ("transformer_xl", "xlnet")  # every row of a stream has as many predictions
+
+
 def gradient(of: running.Ready, micro_batch: int) -> tuple[torch.Tensor, list[int]]:
     """What a step of size 1 without clipping subtracts, and the predictions of each micro-batch."""
     feed = dataclasses.replace(of.feed, micro_batch=micro_batch)
@@ -55,7 +58,7 @@ def test_micro_batches_give_the_same_gradient(family: str, text: Path, tmp_path:
     for micro in (1, 2, 3, 4):
         split, counts = gradient(of, micro)
         assert sum(counts) == count
-        if micro == 1:
+        if micro == 1 and family not in EVEN:
             assert len(set(counts)) > 1  # rows differ, so a mean of means would be wrong
         torch.testing.assert_close(split, whole, rtol=1e-4, atol=1e-6)
 
