@@ -83,11 +83,16 @@ def find_family(opened: Opened, wanted: str = "") -> Family:
         reasons[name] = _misfits(opened, family)
         if not reasons[name]:
             return family
-    nearest_name = min(reasons, key=lambda name: len(reasons[name]))
+    nearest_name = min(reasons, key=lambda name: _distance(reasons[name]))
     raise UserError(
         f"{opened.run}: no model of transformers is like this one; nearest is {nearest_name}, but "
         f"{'; '.join(reasons[nearest_name])}"
     )
+
+
+def _distance(misfits: list[str]) -> tuple[int, int]:
+    """How far a family is: first by what it reads, then by settings."""
+    return sum(text.startswith(("layout is", "model is")) for text in misfits), len(misfits)
 
 
 def _misfits(opened: Opened, family: Family) -> list[str]:

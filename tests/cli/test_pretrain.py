@@ -100,4 +100,4 @@ def test_a_run_that_blows_up_says_so_in_one_line(
     assert [line for line in said if line.startswith("foreword: ")] == said[-1:]
     assert "3 steps in a row were not finite" in said[-1]
     assert f"the last good checkpoint is {checkpoint.newest(out)}" in said[-1]
-    assert "a lower optimizer.lr" in said[-1]
+    assert f"'foreword resume {out} --set optimizer.lr=5e+29'" in said[-1]

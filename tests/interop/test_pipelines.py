@@ -43,6 +43,19 @@ def test_fill_mask(tmp_path: Path) -> None:
         assert answer["score"] == pytest.approx(candidate.probability, abs=1e-5)
 
 
+def test_without_segments_it_is_a_roberta(tmp_path: Path) -> None:
+    """Padding is token 0 here and 1 there, and places are counted from behind it."""
+    settings = [*SMALL, *MASKED, "model.segments=0"]
+    run, folder = exported(tmp_path, "bert_tiny", Wordpiece(vocab=180), settings)
+    fill = transformers.pipeline("fill-mask", model=str(folder), device="cpu")
+    assert type(fill.model).__name__ == "RobertaForMaskedLM"
+    theirs = fill(["the [MASK] sat on the mat.", "a [MASK]"], top_k=3, batch_size=2)
+    for text, answers in zip(("the [MASK] sat on the mat.", "a [MASK]"), theirs, strict=True):
+        ours = foreword.load(run, "cpu").fill(text, top=3).blanks[0]
+        assert [answer["token"] for answer in answers] == [c.ids[0] for c in ours]
+    assert command(["import", str(folder), "--out", str(tmp_path / "again")]) == 0
+
+
 def test_two_texts_are_segments(tmp_path: Path) -> None:
     run, folder = exported(tmp_path, "bert_tiny", Wordpiece(vocab=180), [*SMALL, *MASKED])
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -100,5 +113,7 @@ def test_a_model_like_none_of_theirs(tmp_path: Path, capsys: pytest.CaptureFixtu
     recipe = load_recipe("modern_encoder_tiny", ["model.d_model=32"])
     run = write_run(tmp_path / "run", recipe, tokenizer)
     assert command(["export", str(run), "--out", str(tmp_path / "hf")]) == 2
-    assert "no model of transformers is like this one; nearest is" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "no model of transformers is like this one; nearest is" in said
+    assert "model.position is rotary (base 10000.0)" in said
     assert not (tmp_path / "hf").exists()

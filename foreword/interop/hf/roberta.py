@@ -55,9 +55,12 @@ class Roberta(Family):
 
     def describe(self, design: Design, vocab: Vocab) -> Table:
         """With the places before the first."""
+        pad, position = vocab.id("[PAD]"), design.model.position
+        length = getattr(position, "length", None)
         return {
             **super().describe(design, vocab),
-            "max_position_embeddings": (design.model.limit or 0) + vocab.id("[PAD]") + 1,
+            **({} if length is None else {"max_position_embeddings": length + pad + 1}),
+            "pad_token_id": pad,
             "type_vocab_size": max(design.model.segments, 1),
         }
 
