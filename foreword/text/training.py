@@ -52,7 +52,7 @@ def assemble(
     model: models.Model,
     normalizer: normalizers.Normalizer | None,
     pre_tokenizer: pre_tokenizers.PreTokenizer | None,
-    decoder: decoders.Decoder,
+    decoder: decoders.Decoder | None,
 ) -> Engine:
     """A tokenizer engine from its parts."""
     engine = Engine(model)
@@ -60,7 +60,8 @@ def assemble(
         engine.normalizer = normalizer
     if pre_tokenizer is not None:
         engine.pre_tokenizer = pre_tokenizer
-    engine.decoder = decoder
+    if decoder is not None:
+        engine.decoder = decoder
     return engine
 
 

@@ -127,6 +127,31 @@ def test_which_pieces_start_a_word(trained: dict[str, Tokenizer]) -> None:
     assert all(starts("char", "the house."))
 
 
+def test_words_between_spaces(tmp_path) -> None:
+    """A corpus that comes as tokens: its `<unk>` and its marks are words like any other."""
+    load = kinds.load("text/tokenizers", "word")
+    text = " the <unk> didn't cost N $ , Mr. Smith @-@ said \n ## ##s = Title = "
+    tokenizer = load(split="whitespace", min_count=1).train([text])
+    ids = tokenizer.encode(text)
+    words = text.split()
+    assert [tokenizer.token(i) for i in ids] == words
+    assert tokenizer.vocab.size == len(special.ALL) + len(set(words))
+    assert not tokenizer.vocab.is_special[ids].any()
+    assert tokenizer.decode(ids) == " ".join(words)
+    assert tokenizer.encode("The the").tolist() == [1, tokenizer.encode("the")[0]]
+    lower = load(split="whitespace", min_count=1, lowercase=True).train([text])
+    assert lower.decode(lower.encode("Smith The")) == "smith the"
+
+    tokenizer.save(tmp_path)
+    assert Tokenizer.load(tmp_path).decode(ids) == " ".join(words)
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert theirs(text)["input_ids"] == ids.tolist()
+    assert theirs.decode(ids) == " ".join(words)
+    with pytest.raises(ValueError, match="split: punctuation or whitespace"):
+        load(split="words")
+
+
 def test_save_and_load_change_nothing(tokenizer: Tokenizer, tmp_path) -> None:
     tokenizer.save(tmp_path / "a" / "b")
     for path in (tmp_path / "a" / "b", tmp_path / "a" / "b" / "tokenizer.json"):

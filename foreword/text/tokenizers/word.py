@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -14,14 +15,17 @@ from foreword.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Word:
-    """Whole words, and punctuation marks one by one.
+    """Whole words, and punctuation marks one by one or with the word they stand at.
 
-        "the lowest!"  ->  the lowest !
+        "the lowest!"  ->  the lowest !     split at punctuation
+        "the lowest!"  ->  the lowest!      split at whitespace
 
     What n-gram, word2vec and early neural language models read. The text comes back with single
-    spaces between words.
+    spaces between words. Corpora that come as tokens (Penn Treebank, WikiText) want `whitespace`:
+    their `<unk>` is then a word like any other.
 
     Attributes:
+        split: where words end: at whitespace alone, or at each mark of punctuation too.
         vocab: the most words to keep, special tokens included; fewer where the text has fewer.
         lowercase: whether to lower-case.
         min_count: how often a word must occur to be kept; the rest are [UNK], which so is met in
@@ -29,12 +33,15 @@ class Word:
         sample_bytes: the most text to learn from, in bytes.
     """
 
+    split: Literal["punctuation", "whitespace"] = "punctuation"
     vocab: int = 30_000
     lowercase: bool = False
     min_count: int = 2
     sample_bytes: int = 100_000_000
 
     def __post_init__(self) -> None:
+        if self.split not in ("punctuation", "whitespace"):
+            raise ValueError(f"split: punctuation or whitespace, got {self.split!r}")
         training.check(self.vocab, self.sample_bytes)
 
     def train(self, texts: Iterable[str]) -> Tokenizer:
@@ -45,12 +52,14 @@ class Word:
         """
         sample = draw(texts, self.sample_bytes)
         cleaned = [normalizers.NFC()] + [normalizers.Lowercase()] * self.lowercase
+        is_split = self.split == "punctuation"
         engine = training.assemble(
             models.WordLevel(unk_token=special.UNK),
             normalizers.Sequence(cleaned),
-            pre_tokenizers.BertPreTokenizer(),
-            # Joins words with spaces but not punctuation; no word has the prefix.
-            decoders.WordPiece(prefix="##"),
+            pre_tokenizers.BertPreTokenizer() if is_split else pre_tokenizers.WhitespaceSplit(),
+            # Joins words with spaces but not punctuation; no word has the prefix. Without a
+            # decoder all are joined with spaces.
+            decoders.WordPiece(prefix="##") if is_split else None,
         )
         trainer = trainers.WordLevelTrainer(
             vocab_size=self.vocab,
