@@ -8,21 +8,22 @@ import numpy as np
 
 from foreword.ngrams.counting import Level
 from foreword.ngrams.smooth import Estimate, logarithm, parts, sums
+from foreword.types import Array
 
 
-def estimate(levels: Sequence[Level], vocab: int, start: int, k: float) -> list[Estimate]:
-    """(count + k) / (count of the context + k words), over the vocabulary less `start`.
+def estimate(levels: Sequence[Level], is_word: Array, k: float) -> list[Estimate]:
+    """(count + k) / (count of the context + k words), over the words.
 
     A word is predicted from all n - 1 words before it, or from all that there are where a text
     begins; no shorter context is asked. A context never seen gives every word the same.
     """
-    words = vocab - 1
+    vocab, words = len(is_word), int(is_word.sum())
     found: list[Estimate] = []
     for n, level in enumerate(levels, start=1):
         contexts = len(levels[n - 2]) if n > 1 else 1
         total = sums(level, vocab, contexts, lambda part, of=level: of.counts[part])  # type: ignore[misc]
         if n == 1:
-            total -= level.counts[start]
+            total -= level.counts[~is_word].sum()
         # Shorter contexts count where a text begins: they are all that is known there.
         is_whole = level.is_initial if n < len(levels) else np.ones(len(level), dtype=bool)
         probs = np.full(len(level), 1 / words if k else 0.0)
@@ -31,7 +32,7 @@ def estimate(levels: Sequence[Level], vocab: int, start: int, k: float) -> list[
             own = (level.counts[part] + k) / (total[context] + k * words)
             probs[part] = np.where(is_whole[part], own, probs[part])
         if n == 1:
-            probs[start] = 0
+            probs[~is_word] = 0
         if n > 1:
             before = levels[n - 2]
             asks = before.is_initial if n < len(levels) else np.ones(len(before), dtype=bool)

@@ -54,6 +54,7 @@ def count(
     start: int,
     folder: Path,
     progress: Callable[[float, float], None] = lambda done, total: None,
+    chunk: int | None = None,
 ) -> list[Level]:
     """All n-grams up to `order` that lie within one text.
 
@@ -64,12 +65,13 @@ def count(
         start: the id that begins each text and stands nowhere else.
         folder: for what does not fit into memory; emptied by the caller.
         progress: is told how many orders are done, and of how many.
+        chunk: places of the text that a core sorts at once, about 40 bytes each; CHUNK if unsaid.
 
     Returns:
         The levels, order 1 first; their arrays are mapped from `folder`.
     """
-    tokens = len(stream)
-    bounds = [slice(at, min(at + CHUNK, tokens)) for at in range(0, tokens, CHUNK)]
+    tokens, size = len(stream), chunk or CHUNK
+    bounds = [slice(at, min(at + size, tokens)) for at in range(0, tokens, size)]
     counts = np.zeros(vocab, dtype=np.int64)
     for part in bounds:
         counts += np.bincount(stream[part], minlength=vocab)
@@ -79,7 +81,7 @@ def count(
     for n in range(2, order + 1):
         progress(n - 1, order)
         keys_of = _Keys(stream, ends, vocab, start)
-        keys, counts = _unique(keys_of, bounds, folder, n)
+        keys, counts = _unique(keys_of, bounds, folder, n, size)
         new_ends = _create(folder / f"ends-{n}.npy", (tokens,))
         suffixes = _create(folder / f"suffixes-{n}.npy", (len(keys),))
 
@@ -125,7 +127,9 @@ class _Keys:
         return np.where(has_prefix, before * self.vocab + words, ABSENT)
 
 
-def _unique(keys_of: _Keys, bounds: list[slice], folder: Path, n: int) -> tuple[Array, Array]:
+def _unique(
+    keys_of: _Keys, bounds: list[slice], folder: Path, n: int, size: int
+) -> tuple[Array, Array]:
     """The keys that occur, sorted, and how often each does."""
 
     def run(part: slice) -> tuple[Array, Array]:
@@ -145,16 +149,16 @@ def _unique(keys_of: _Keys, bounds: list[slice], folder: Path, n: int) -> tuple[
         )
 
     runs = _each(spill, bounds)
-    return _merge(runs, folder / f"keys-{n}.bin", folder / f"counts-{n}.bin")
+    return _merge(runs, folder / f"keys-{n}.bin", folder / f"counts-{n}.bin", size)
 
 
 def _merge(
-    runs: list[tuple[Array, Array]], keys_file: Path, counts_file: Path
+    runs: list[tuple[Array, Array]], keys_file: Path, counts_file: Path, size: int
 ) -> tuple[Array, Array]:
     """Sorted runs as one, a range of keys at a time."""
     samples = np.sort(np.concatenate([keys[:: max(1, len(keys) // 256)] for keys, _ in runs]))
     total = sum(len(keys) for keys, _ in runs)
-    edges = samples[np.linspace(0, len(samples) - 1, total // CHUNK + 2).astype(int)]
+    edges = samples[np.linspace(0, len(samples) - 1, total // size + 2).astype(int)]
     edges[0], edges[-1] = 0, np.iinfo(np.int64).max
     with keys_file.open("wb") as keys_out, counts_file.open("wb") as counts_out:
         for low, high in itertools.pairwise(edges):

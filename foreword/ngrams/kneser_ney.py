@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,30 +11,35 @@ from foreword.ngrams.counting import Level
 from foreword.ngrams.smooth import Estimate, logarithm, parts, sums
 from foreword.types import Array
 
-Discounts = Callable[
-    [Array], Array
-]  # how many n-grams have count 0, 1, 2, 3, 4 -> D of 0, 1, 2, 3+
+# How many n-grams have count 0, 1, 2, 3, 4 -> D of 0, 1, 2, 3+; nan where they do not say.
+Discounts = Callable[[Array], Array]
 
 
 def estimate(
-    levels: Sequence[Level], vocab: int, start: int, discounts: Discounts
+    levels: Sequence[Level], is_word: Array, discounts: Discounts, fallback: Array
 ) -> list[Estimate]:
     """The estimates, with the conventions of KenLM.
 
     The greatest order has its counts; each below has, of an n-gram, the number of words seen before
     it, or its count where nothing can stand before it since it begins a text. `discounts` of these
     are taken off and given to the order below; words share what unigrams give with the uniform
-    distribution over the vocabulary less `start`.
+    distribution over all words, seen or not. Where the counts are too few to say the discounts, or
+    would take off less than nothing or more than there is, they are `fallback`.
 
     Reference: Chen & Goodman 1998, section 4.1.6; Heafield et al. 2013, section 3.
     """
     found: list[Estimate] = []
-    below = np.full(1, 1 / (vocab - 1))  # probabilities of the order below
+    vocab = len(is_word)
+    below = np.full(1, 1 / is_word.sum())  # probabilities of the order below
     for n, level in enumerate(levels, start=1):
         adjusted = _adjusted(level, levels[n] if n < len(levels) else None)
         if n == 1:
-            adjusted[start] = 0
+            adjusted[~is_word] = 0
         taken = discounts(np.bincount(np.minimum(adjusted, 5), minlength=6)[:5])
+        note = ""
+        if not ((taken >= 0) & (taken <= np.arange(4))).all():
+            taken = fallback
+            note = f"too few {n}-grams to learn discounts from: {_listed(fallback[1:])} are used"
         probs, backoffs = np.empty(len(level)), np.empty(0)
         contexts = len(levels[n - 2]) if n > 1 else 1
 
@@ -50,10 +56,10 @@ def estimate(
             own = (adjusted[part] - off(part)) / total[context]
             probs[part] = own + backoffs[context] * lower
         if n == 1:
-            probs[start] = 0
+            probs[~is_word] = 0
         else:
-            found[-1] = Estimate(found[-1].log_probs, logarithm(backoffs))
-        found.append(Estimate(logarithm(probs), np.empty(0, np.float32)))
+            found[-1] = replace(found[-1], log_backoffs=logarithm(backoffs))
+        found.append(Estimate(logarithm(probs), np.empty(0, np.float32), note))
         below = probs
     return found
 
@@ -66,3 +72,8 @@ def _adjusted(level: Level, above: Level | None) -> Array:
     for part in parts(len(above)):
         before += np.bincount(above.suffixes[part], minlength=len(level))
     return np.where(level.is_initial, level.counts, before)
+
+
+def _listed(discounts: Array) -> str:
+    """Each once: `0.5, 1, 1.5`."""
+    return ", ".join(f"{value:g}" for value in np.unique(discounts))

@@ -27,10 +27,12 @@ class Estimate:
     Attributes:
         log_probs: nats, (n-grams,) float32.
         log_backoffs: nats, (n-grams,) float32; empty at the greatest order.
+        note: what is worth knowing of how it was made, or "".
     """
 
     log_probs: Array
     log_backoffs: Array
+    note: str = ""
 
 
 class Smoothing(Protocol):
@@ -47,16 +49,13 @@ class Smoothing(Protocol):
         """What a context that was never seen leaves to the shorter one; 1 in a distribution."""
 
     @abstractmethod
-    def estimate(self, levels: Sequence[Level], vocab: int, start: int) -> list[Estimate]:
+    def estimate(self, levels: Sequence[Level], is_word: Array) -> list[Estimate]:
         """Probabilities of all n-grams.
 
         Args:
             levels: counts, order 1 first.
-            vocab: number of ids, `start` among them.
-            start: the token that begins a text and is never predicted.
-
-        Raises:
-            UserError: the counts do not support it.
+            is_word: what may be predicted, seen or not; the rest, such as the token that begins a
+                text, has probability 0; (vocab,) bool.
         """
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from foreword.ngrams.smooth import Estimate, Smoothing
 from foreword.types import Array
 
 VERSION = 1
+NONE = -2  # where ABSENT is an n-gram never seen: there are not so many words
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class About:
         unseen: what a context never seen leaves; see `Smoothing.unseen`.
         is_normalised: whether it is a distribution.
         sizes: number of n-grams of each order.
+        notes: what is worth knowing of how it was made.
         version: of the format.
     """
 
@@ -45,6 +47,7 @@ class About:
     unseen: float
     is_normalised: bool
     sizes: tuple[int, ...]
+    notes: tuple[str, ...] = ()
     version: int = VERSION
 
 
@@ -65,16 +68,24 @@ class Table:
     log_backoffs: tuple[Array, ...]
 
     @classmethod
-    def of(cls, levels: Sequence[Level], vocab: int, start: int, smoothing: Smoothing) -> Table:
-        """The table of counts under a smoothing."""
-        estimates: list[Estimate] = smoothing.estimate(levels, vocab, start)
+    def of(cls, levels: Sequence[Level], start: int, smoothing: Smoothing, is_word: Array) -> Table:
+        """The table of counts under a smoothing.
+
+        Args:
+            levels: counts, order 1 first.
+            start: the token that begins each text.
+            smoothing: makes probabilities of them.
+            is_word: what may be predicted, (vocab,) bool.
+        """
+        estimates: list[Estimate] = smoothing.estimate(levels, is_word)
         about = About(
             order=len(levels),
-            vocab=vocab,
+            vocab=len(is_word),
             start=start,
             unseen=smoothing.unseen,
             is_normalised=smoothing.is_normalised,
             sizes=tuple(map(len, levels)),
+            notes=tuple(estimate.note for estimate in estimates if estimate.note),
         )
         return cls(
             about,
@@ -83,11 +94,23 @@ class Table:
             tuple(estimate.log_backoffs for estimate in estimates[:-1]),
         )
 
+    @classmethod
+    def uniform(cls, is_word: Array, start: int) -> Table:
+        """The table that knows nothing: every word is as likely as any other."""
+        about = About(1, len(is_word), start, 1.0, True, (len(is_word),))
+        log_probs = np.where(is_word, -math.log(is_word.sum()), -np.inf).astype(np.float32)
+        return cls(about, (np.arange(len(is_word)),), (log_probs,), ())
+
     @property
-    def bytes(self) -> int:
-        """Size of its arrays."""
-        arrays = (*self.keys[1:], *self.log_probs, *self.log_backoffs)
-        return sum(array.nbytes for array in arrays)
+    def numbers(self) -> int:
+        """How many probabilities and back-offs it holds."""
+        return sum(array.size for array in (*self.log_probs, *self.log_backoffs))
+
+    def bytes_of(self, order: int) -> int:
+        """Size of the arrays of one order."""
+        keys = self.keys[order - 1].nbytes if order > 1 else 0
+        backoffs = self.log_backoffs[order - 1].nbytes if order < self.about.order else 0
+        return keys + self.log_probs[order - 1].nbytes + backoffs
 
     def save(self, folder: Path) -> None:
         """Writes the table into a folder that is there."""
@@ -115,7 +138,8 @@ class Table:
                     f"{folder}: a table of version {values.get('version')}; this Foreword reads "
                     f"version {VERSION}"
                 )
-            about = About(**{**values, "sizes": tuple(values["sizes"])})
+            lists = {name: tuple(values[name]) for name in ("sizes", "notes")}
+            about = About(**{**values, **lists})
             orders = range(1, about.order + 1)
             keys = [np.arange(about.vocab), *(_mapped(folder, "keys", n) for n in orders[1:])]
             probs = [_mapped(folder, "probs", n) for n in orders]
@@ -127,105 +151,153 @@ class Table:
                 raise UserError(f"{folder}: a damaged n-gram table: it has not {size} n-grams")
         return cls(about, tuple(keys), tuple(probs), tuple(backoffs))
 
-    def find(self, stream: Array) -> list[Array]:
+    def find(self, stream: Array, is_first: Array | None = None) -> list[Array]:
         """Which n-gram ends at each place of texts, by order, order 1 first.
 
         Args:
-            stream: texts one after the other, each beginning with the start token, (tokens,).
+            stream: texts one after the other, (tokens,).
+            is_first: where they begin, (tokens,) bool; at start tokens if unsaid.
 
         Returns:
-            Of each order, the n-gram's number, ABSENT where there is none or it was never seen;
-            (tokens,) int64 each.
+            Of each order, the n-gram's number; ABSENT where it was never seen, NONE where the text
+            has fewer words up to there; (tokens,) int64 each.
         """
         words = np.asarray(stream, dtype=np.int64)
+        is_first = words == self.about.start if is_first is None else is_first
         found = [words]
-        for keys in self.keys[1:]:
-            found.append(self._longer(keys, _moved(found[-1]), words))
+        for n in range(2, self.about.order + 1):
+            found.append(self._longer(n, _moved(found[-1], is_first), words))
         return found
 
-    def _longer(self, keys: Array, before: Array, words: Array) -> Array:
-        """The number of each `before` word, ABSENT where that was never seen."""
+    def _longer(self, n: int, before: Array, words: Array) -> Array:
+        """The number of each n-gram of `before` and one of `words`, as in `find`."""
+        keys = self.keys[n - 1]
+        if not len(keys):
+            return np.where(before == NONE, NONE, ABSENT)
         wanted = before * self.about.vocab + words
-        at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-        is_there = (before != ABSENT) & (words != self.about.start)
-        is_there &= keys[at] == wanted if len(keys) else False
-        return np.where(is_there, at, ABSENT)
+        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        is_there = (before >= 0) & (keys[at] == wanted)
+        return np.where(is_there, at, np.minimum(before, ABSENT))
 
     def log_probs_of(self, stream: Array, found: Sequence[Array] | None = None) -> Array:
         """Of each token under those before it in its text, (tokens,) float64 nats.
 
         Args:
-            stream: as in `find`; the start tokens themselves get 0.
+            stream: texts one after the other, each beginning with the start token, (tokens,).
             found: what `find` gave, if it is known already.
         """
         words = np.asarray(stream, dtype=np.int64)
         found = self.find(words) if found is None else found
-        depth = _depth(words, self.about.start)
+        is_first = words == self.about.start
         total = self.log_probs[0][words].astype(np.float64)
-        unseen = math.log(self.about.unseen)
         for n in range(2, self.about.order + 1):
-            context = _moved(found[n - 2])
-            backoff = self.log_backoffs[n - 2][np.maximum(context, 0)]
-            backoff = np.where(context == ABSENT, unseen, backoff)
-            is_asked = depth >= n - 1  # so many words stand before it
-            is_seen = found[n - 1] != ABSENT
-            own = self.log_probs[n - 1][np.maximum(found[n - 1], 0)]
-            total = np.where(is_seen, own, np.where(is_asked, total + backoff, total))
-        return np.where(words == self.about.start, 0.0, total)
+            context = _moved(found[n - 2], is_first)
+            total = self._refined(n, total, context, found[n - 1])
+        return np.where(is_first, 0.0, total)
+
+    def after(self, contexts: Array, words: Array) -> Array:
+        """The log-probability of each word after its context.
+
+        Args:
+            contexts: by order below the greatest, the n-gram that the context ends with, as in
+                `find`; (words, order - 1) int64.
+            words: (words,) int64.
+
+        Returns:
+            (words,) float64 nats.
+        """
+        total = self.log_probs[0][words].astype(np.float64)
+        for n in range(2, self.about.order + 1):
+            context = contexts[:, n - 2]
+            total = self._refined(n, total, context, self._longer(n, context, words))
+        return total
+
+    def _refined(self, n: int, total: Array, context: Array, own: Array) -> Array:
+        """The log-probabilities by n words of those by n - 1."""
+        left = np.where(
+            context >= 0, _of(self.log_backoffs[n - 2], context), math.log(self.about.unseen)
+        )
+        shorter = np.where(context == NONE, total, total + left)
+        refined: Array = np.where(own >= 0, _of(self.log_probs[n - 1], own), shorter)
+        return refined
 
     def distribution(self, contexts: Array) -> Array:
         """The log-probability of every word after each context.
 
         Args:
-            contexts: the last words, (contexts, words) int64; what stands before a start token
-                counts for nothing.
+            contexts: as in `after`, (contexts, order - 1) int64.
 
         Returns:
             (contexts, vocab) float64 nats.
         """
-        rows, length = contexts.shape
-        columns = [self._suffix(contexts[:, length - n :]) for n in range(1, self.about.order)]
-        out = np.tile(self.log_probs[0].astype(np.float64), (rows, 1))
-        for n, context in enumerate(columns, start=2):
-            if n - 1 > length:
-                break
-            ids, is_asked = context
-            seen = ids != ABSENT
-            left = np.where(
-                seen, self.log_backoffs[n - 2][np.maximum(ids, 0)], math.log(self.about.unseen)
-            )
-            out += np.where(is_asked, left, 0.0)[:, None]
-            for row in np.flatnonzero(seen):
-                low, high = np.searchsorted(
-                    self.keys[n - 1],
-                    [ids[row] * self.about.vocab, (ids[row] + 1) * self.about.vocab],
+        vocab = self.about.vocab
+        out = np.tile(self.log_probs[0].astype(np.float64), (len(contexts), 1))
+        for n in range(2, self.about.order + 1):
+            keys, log_probs = self.keys[n - 1], self.log_probs[n - 1]
+            for row, context in enumerate(contexts[:, n - 2].tolist()):
+                if context == NONE:
+                    continue
+                seen = context >= 0
+                out[row] += (
+                    self.log_backoffs[n - 2][context] if seen else math.log(self.about.unseen)
                 )
-                words = self.keys[n - 1][low:high] - ids[row] * self.about.vocab
-                out[row, words] = self.log_probs[n - 1][low:high]
+                low, high = np.searchsorted(keys, [context * vocab, (context + 1) * vocab])
+                if seen:
+                    out[row, keys[low:high] - context * vocab] = log_probs[low:high]
         return out
 
-    def _suffix(self, words: Array) -> tuple[Array, Array]:
-        """The number of each row's n-gram, and whether there is one: none across a start token."""
-        is_asked = ~(words[:, 1:] == self.about.start).any(axis=1)
-        found = words[:, 0]
-        for n in range(1, words.shape[1]):
-            found = self._longer(self.keys[n], found, words[:, n])
-        return found, is_asked
+    def renumbered(self, ids: Array, vocab: int) -> Table:
+        """The same table for other ids.
+
+        Args:
+            ids: the new id of each, ABSENT for words that are left out with all n-grams that they
+                stand in; (vocab,) int64.
+            vocab: number of new ids; those that are no word's have probability 0.
+        """
+        numbers, kept = ids, np.flatnonzero(ids >= 0)
+        keys = [np.arange(vocab)]
+        log_probs = [np.full(vocab, -np.inf, np.float32)]
+        log_probs[0][ids[kept]] = self.log_probs[0][kept]
+        log_backoffs = []
+        if self.about.order > 1:
+            log_backoffs.append(np.zeros(vocab, np.float32))
+            log_backoffs[0][ids[kept]] = self.log_backoffs[0][kept]
+        for n in range(2, self.about.order + 1):
+            before, last = np.divmod(self.keys[n - 1], self.about.vocab)
+            wanted = numbers[before] * vocab + ids[last]
+            kept = np.flatnonzero((numbers[before] >= 0) & (ids[last] >= 0))
+            kept = kept[np.argsort(wanted[kept], kind="stable")]
+            numbers = np.full(len(wanted), ABSENT)
+            numbers[kept] = np.arange(len(kept))
+            keys.append(wanted[kept])
+            log_probs.append(self.log_probs[n - 1][kept])
+            if n < self.about.order:
+                log_backoffs.append(self.log_backoffs[n - 1][kept])
+        about = replace(
+            self.about,
+            vocab=vocab,
+            start=int(ids[self.about.start]),
+            sizes=tuple(map(len, keys)),
+        )
+        return Table(about, tuple(keys), tuple(log_probs), tuple(log_backoffs))
 
 
 def _mapped(folder: Path, name: str, n: int) -> Array:
-    mapped: Array = np.load(folder / f"{name}-{n}.npy", mmap_mode="r", allow_pickle=False)
-    return mapped
+    mapped = np.load(folder / f"{name}-{n}.npy", mmap_mode="r", allow_pickle=False)
+    return np.asarray(mapped)
 
 
-def _moved(found: Array) -> Array:
-    """What ends one place earlier."""
+def _moved(found: Array, is_first: Array) -> Array:
+    """What ends one place earlier in the text."""
     moved = np.empty_like(found)
-    moved[1:], moved[:1] = found[:-1], ABSENT
+    moved[1:], moved[:1] = found[:-1], NONE
+    moved[is_first] = NONE
     return moved
 
 
-def _depth(words: Array, start: int) -> Array:
-    """How many words stand before each in its text."""
-    places = np.arange(len(words))
-    return places - np.maximum.accumulate(np.where(words == start, places, 0))
+def _of(values: Array, numbers: Array) -> Array:
+    """The values of these numbers, something where they are none."""
+    if not len(values):
+        return np.zeros(len(numbers))
+    found: Array = values[np.maximum(numbers, 0)]
+    return found

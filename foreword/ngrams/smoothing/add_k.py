@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from foreword.ngrams import additive
 from foreword.ngrams.counting import Level
 from foreword.ngrams.smooth import Estimate
+from foreword.types import Array
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,6 @@ class AddK:
         """1: every word the same."""
         return 1.0
 
-    def estimate(self, levels: Sequence[Level], vocab: int, start: int) -> list[Estimate]:
+    def estimate(self, levels: Sequence[Level], is_word: Array) -> list[Estimate]:
         """See `foreword.ngrams.additive.estimate`."""
-        return additive.estimate(levels, vocab, start, self.k)
+        return additive.estimate(levels, is_word, self.k)

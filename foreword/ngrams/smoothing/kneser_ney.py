@@ -35,11 +35,12 @@ class KneserNey:
         """1: everything."""
         return 1.0
 
-    def estimate(self, levels: Sequence[Level], vocab: int, start: int) -> list[Estimate]:
+    def estimate(self, levels: Sequence[Level], is_word: Array) -> list[Estimate]:
         """See `foreword.ngrams.kneser_ney.estimate`."""
-        return kneser_ney.estimate(levels, vocab, start, self._discounts)
+        fallback = np.array([0.0, *[self.fallback] * 3])
+        return kneser_ney.estimate(levels, is_word, self._discounts, fallback)
 
     def _discounts(self, counts: Array) -> Array:
         has_both = counts[1] > 0 and counts[2] > 0
-        discount = counts[1] / (counts[1] + 2 * counts[2]) if has_both else self.fallback
+        discount = counts[1] / (counts[1] + 2 * counts[2]) if has_both else np.nan
         return np.array([0.0, discount, discount, discount])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from foreword.ngrams import additive
 from foreword.ngrams.counting import Level
 from foreword.ngrams.smooth import Estimate
+from foreword.types import Array
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,6 @@ class MaximumLikelihood:
         """1: all of nothing."""
         return 1.0
 
-    def estimate(self, levels: Sequence[Level], vocab: int, start: int) -> list[Estimate]:
+    def estimate(self, levels: Sequence[Level], is_word: Array) -> list[Estimate]:
         """See `foreword.ngrams.additive.estimate`."""
-        return additive.estimate(levels, vocab, start, 0.0)
+        return additive.estimate(levels, is_word, 0.0)

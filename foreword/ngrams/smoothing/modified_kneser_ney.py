@@ -36,14 +36,15 @@ class ModifiedKneserNey:
         """1: everything."""
         return 1.0
 
-    def estimate(self, levels: Sequence[Level], vocab: int, start: int) -> list[Estimate]:
+    def estimate(self, levels: Sequence[Level], is_word: Array) -> list[Estimate]:
         """See `foreword.ngrams.kneser_ney.estimate`."""
-        return kneser_ney.estimate(levels, vocab, start, self._discounts)
+        fallback = np.array([0.0, *self.fallback])
+        return kneser_ney.estimate(levels, is_word, self._discounts, fallback)
 
     def _discounts(self, counts: Array) -> Array:
         """D of counts 0, 1, 2, 3+ from how many n-grams have count 0 to 4: their equation 26."""
         if not counts[1:].all():
-            return np.array([0.0, *self.fallback])
+            return np.full(4, np.nan)
         share = counts[1] / (counts[1] + 2 * counts[2])
         return np.array(
             [0.0, *(n - (n + 1) * share * counts[n + 1] / counts[n] for n in (1, 2, 3))]

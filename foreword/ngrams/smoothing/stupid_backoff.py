@@ -9,6 +9,7 @@ import numpy as np
 
 from foreword.ngrams.counting import Level
 from foreword.ngrams.smooth import Estimate, logarithm, parts, sums
+from foreword.types import Array
 
 
 @dataclass(frozen=True)
@@ -37,19 +38,20 @@ class StupidBackoff:
         """`share`, as a seen one."""
         return self.share
 
-    def estimate(self, levels: Sequence[Level], vocab: int, start: int) -> list[Estimate]:
+    def estimate(self, levels: Sequence[Level], is_word: Array) -> list[Estimate]:
         """Relative frequencies; every context leaves `share`, seen or not."""
         found: list[Estimate] = []
+        vocab = len(is_word)
         for n, level in enumerate(levels, start=1):
             contexts = len(levels[n - 2]) if n > 1 else 1
             total = sums(level, vocab, contexts, lambda part, of=level: of.counts[part])  # type: ignore[misc]
             if n == 1:
-                total -= level.counts[start]
+                total -= level.counts[~is_word].sum()
             probs = np.empty(len(level))
             for part in parts(len(level)):
                 probs[part] = level.counts[part] / total[level.keys[part] // vocab]
             if n == 1:
-                probs[start] = 0
+                probs[~is_word] = 0
             left = np.full(len(level) if n < len(levels) else 0, np.log(self.share), np.float32)
             found.append(Estimate(logarithm(probs), left))
         return found
