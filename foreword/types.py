@@ -199,11 +199,14 @@ class Hidden:
         memory: the key-value cache or recurrent state to pass to the next call, or None.
         carried: what training hands on to the lane's next row, without gradient: tensors whose
             first dimension is the batch; or None.
+        layers: where asked for (`Backbone.by_layer`): what enters the first layer and what leaves
+            each, (batch, length, width); of the encoder, where there is one. Else None.
     """
 
     states: Tensor
     memory: Any = None
     carried: tuple[Tensor, ...] | None = None
+    layers: tuple[Tensor, ...] | None = None
 
 
 @dataclass(frozen=True)

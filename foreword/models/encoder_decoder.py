@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from foreword.nn.embedding import Embedding
@@ -67,11 +67,16 @@ class EncoderDecoderBackbone(Backbone):
         With `memory` of an earlier call the source is not read again: its keys and values are
         in the memory.
         """
-        source = None
+        return replace(self.by_layer(batch, memory), layers=None)
+
+    def by_layer(self, batch: Batch, memory: Any = None) -> Hidden:
+        """The same, with the states of each layer of the encoder."""
+        source = layers = None
         if memory is None:
             assert batch.source is not None
             x = self.embedding(batch.source, self.encoder.position)
-            source = self.encoder(x, batch.source.mask).states
+            encoded = self.encoder(x, batch.source.mask)
+            source, layers = encoded.states, encoded.layers
         x = self.embedding(batch, self.decoder.position)
         read = self.decoder(x, batch.mask, memory, source=source, cross_mask=batch.cross_mask)
-        return Hidden(read.states, read.memory)
+        return Hidden(read.states, read.memory, layers=layers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -70,6 +70,10 @@ class FixedWindowBackbone(Backbone):
 
     def forward(self, batch: Batch, memory: Any = None) -> Hidden:
         """States (batch, length, state_width); `memory` is the embeddings of the last words."""
+        return replace(self.by_layer(batch, memory), layers=None)
+
+    def by_layer(self, batch: Batch, memory: Any = None) -> Hidden:
+        """The same, with the states of each layer."""
         settings = self.settings
         assert isinstance(settings, FixedWindow)
         x = self.embedding(batch, self.position)
@@ -79,11 +83,12 @@ class FixedWindowBackbone(Backbone):
         words = torch.cat([memory, x], dim=1)  # (batch, window - 1 + length, d_embedding)
         seen = words.unfold(1, settings.window, 1).transpose(2, 3)  # (batch, length, window, d)
         seen = self._apart(seen, batch.positions).flatten(2)
-        h = seen
+        h, layers = seen, [x]
         for layer in self.hidden:
             h = self.dropout(torch.tanh(layer(h)))
+            layers.append(h)
         states = torch.cat([h, seen], dim=-1) if settings.direct else h
-        return Hidden(states, words[:, words.shape[1] - kept :])
+        return Hidden(states, words[:, words.shape[1] - kept :], layers=tuple(layers))
 
     def _apart(self, seen: Tensor, positions: Tensor) -> Tensor:
         """Zeros in the place of words before a document's first one."""

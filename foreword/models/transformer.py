@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -75,13 +75,18 @@ class TransformerBackbone(Backbone):
 
     def forward(self, batch: Batch, memory: Any = None) -> Hidden:
         """States (batch, length, d_model); `memory` is the key-value cache."""
+        return replace(self.by_layer(batch, memory), layers=None)
+
+    def by_layer(self, batch: Batch, memory: Any = None) -> Hidden:
+        """The same, with the states of each layer."""
         x = self.embedding(batch, self.stack.position)
         second = None if batch.queries is None else self._second(batch, batch.queries)
         read = self.stack(
             x, batch.mask, memory, batch.carried, second=second, segments=batch.segments
         )
         states = read.states if read.second is None else read.second
-        return Hidden(states, read.memory, read.carried if self.stack.carries else None)
+        carried = read.carried if self.stack.carries else None
+        return Hidden(states, read.memory, carried, read.layers)
 
     def _second(self, batch: Batch, queries: Queries) -> Second:
         """The start of the second stream: where each query stands, and nothing of its token."""

@@ -26,6 +26,18 @@ class Backbone(nn.Module):
         """States of every position of the batch, (batch, length, d_model)."""
         raise TypeError(f"{type(self).__name__} is abstract")
 
+    def by_layer(self, batch: Batch, memory: Any = None) -> Hidden:
+        """As `forward`, with the states of each layer (`Hidden.layers`); None if it has none."""
+        return self(batch, memory)  # type: ignore[no-any-return]
+
+    def traced(self, batch: Batch) -> Hidden:
+        """As `by_layer`, with `layers` to take gradients of and not to be read.
+
+        The gradient with respect to `layers[n][b, t]` is that with respect to the state of layer n
+        at place t, along every way that leads from it to later states.
+        """
+        return self.by_layer(batch)
+
 
 class Model(nn.Module):
     """A backbone and its heads, by name.

@@ -15,6 +15,7 @@ from foreword.nn.embedding import Embedding
 from foreword.nn.model import Backbone
 from foreword.nn.positions.none import None_
 from foreword.nn.settings import ModelSettings
+from foreword.nn.unrolled import layers_of, unroll
 from foreword.types import Batch, Hidden
 
 State = tuple[Tensor, ...]  # of all layers: h, and c of an LSTM; (batch, layers, d_model) each
@@ -82,13 +83,40 @@ class RecurrentBackbone(Backbone):
             carried = tuple(part.detach() for part in after)
         return Hidden(self.dropout(states.to(low)), after, carried)
 
-    def _run(self, x: Tensor, positions: Tensor, before: State | None) -> tuple[Tensor, State]:
-        """Through all layers, documents apart."""
+    def by_layer(self, batch: Batch, memory: Any = None) -> Hidden:
+        """The same, layer after layer, with the states of each."""
+        x = self.embedding(batch, self.position)
+        low, layers = x.dtype, [x]
+        before = memory if memory is not None else batch.carried
+        ends: list[State] = []
+        with torch.autocast(x.device.type, enabled=False):
+            for n, core in enumerate(layers_of(self.core)):
+                begin = None if before is None else tuple(part[:, n : n + 1] for part in before)
+                states, after = self._run(x.float(), batch.positions, begin, core)
+                layers.append(states.to(low))
+                x = self.dropout(layers[-1])
+                ends.append(after)
+        after = tuple(torch.cat(parts, 1) for parts in zip(*ends, strict=True))
+        carried = tuple(part.detach() for part in after) if self.settings.carries else None
+        return Hidden(x, after, carried, tuple(layers))
+
+    def traced(self, batch: Batch) -> Hidden:
+        """The same, step after step; `layers` are zeros that were added to the states."""
+        x = self.embedding(batch, self.position)
+        is_new = batch.positions == 0
+        states, nudges = unroll(layers_of(self.core), x, is_new, batch.carried)
+        return Hidden(self.dropout(states), layers=nudges)
+
+    def _run(
+        self, x: Tensor, positions: Tensor, before: State | None, core: nn.RNNBase | None = None
+    ) -> tuple[Tensor, State]:
+        """Through all layers, or those of `core`, documents apart."""
+        core = core or self.core
         is_new = positions == 0
         is_new[:, 0] = False
         if not is_new.any():
             given = None if before is None else self._inside(before)
-            states, after = self.core(x, given)
+            states, after = core(x, given)
             return states, self._outside(after)
         pieces = _pieces(is_new)
         padded = pack_padded_sequence(
@@ -100,7 +128,7 @@ class RecurrentBackbone(Backbone):
             given = self._inside(
                 tuple(part[pieces.rows] * begins[:, None, None].to(part.dtype) for part in before)
             )
-        found, after = self.core(padded, given)
+        found, after = core(padded, given)
         states = _join(found, pieces, x.shape[1])
         is_last = pieces.starts + pieces.lengths == x.shape[1]
         order = pieces.rows[is_last].argsort()

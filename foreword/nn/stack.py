@@ -51,12 +51,14 @@ class Read:
         second: of the second stream, (batch, predictions, d_model); or None.
         carried: what entered each layer, the last places of it, without gradient; each (batch,
             carried, d_model).
+        layers: what entered each layer, and `states`.
     """
 
     states: Tensor
     memory: list[LayerMemory]
     second: Tensor | None
     carried: tuple[Tensor, ...]
+    layers: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
@@ -360,7 +362,8 @@ class Stack(nn.Module):
             )
             kept.append(layer_memory)
         g = None if g is None else self.final_norm(g)
-        return Read(self.final_norm(x), kept, g, self._carry(entered, carried))
+        states = self.final_norm(x)
+        return Read(states, kept, g, self._carry(entered, carried), (*entered, states))
 
     def _views(
         self, mask: Mask, places: Places, x: Tensor, *, flex: bool, at: Places | None = None

@@ -1,0 +1,62 @@
+"""A recurrent stack taken apart: layer by layer, and step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+
+def layers_of(core: nn.RNNBase) -> list[nn.RNNBase]:
+    """Each layer of `core` as a core of its own, on the same weights."""
+    found = []
+    for n in range(core.num_layers):
+        width = core.input_size if n == 0 else core.hidden_size
+        make: Callable[..., nn.RNNBase] = type(core)
+        alone = make(width, core.hidden_size, bias=core.bias, batch_first=True, device="meta")
+        for name, _ in list(alone.named_parameters()):
+            setattr(alone, name, getattr(core, name.removesuffix("_l0") + f"_l{n}"))
+        found.append(alone)
+    return found
+
+
+def unroll(
+    layers: list[nn.RNNBase], x: Tensor, is_new: Tensor, before: tuple[Tensor, ...] | None
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """One step after another, every state on its way nudged by zeros.
+
+    Args:
+        layers: what `layers_of` gave.
+        x: what enters the first layer, (batch, length, width).
+        is_new: where the state begins anew, (batch, length) bool.
+        before: the state to begin with: (batch, layers, d_model) each; or None for zeros.
+
+    Returns:
+        The states of the last layer, (batch, length, d_model); and the zeros that were added: to x,
+        and to the states of each layer, so that gradients with respect to them are those with
+        respect to the states, steps to come and layers above included.
+    """
+    shape = (*x.shape[:2], layers[0].hidden_size)
+    nudges = [x.new_zeros(s).requires_grad_() for s in (x.shape, *[shape] * len(layers))]
+    entering = x + nudges[0]
+    for n, layer in enumerate(layers):
+        state = None if before is None else tuple(part[None, :, n].to(x.dtype) for part in before)
+        states = []
+        for step in range(x.shape[1]):
+            if state is not None and step:
+                goes_on = (~is_new[:, step]).to(x.dtype)[None, :, None]
+                state = tuple(part * goes_on for part in state)
+            h, *cell = _step(layer, entering[:, step : step + 1], state)
+            h = h + nudges[n + 1][None, :, step]
+            state = (h, *cell)
+            states.append(h[0])
+        entering = torch.stack(states, 1)
+    return entering, tuple(nudges)
+
+
+def _step(layer: nn.RNNBase, x: Tensor, state: tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
+    """The state after one more token: h, and c of an LSTM; (1, batch, d_model) each."""
+    given = state if state is None or len(state) > 1 else state[0]
+    _, after = layer(x, given)
+    return after if isinstance(after, tuple) else (after,)

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from foreword import kinds
+from foreword.nn.unrolled import layers_of
+from foreword.types import Hidden
+
+from ..contracts.cases import rows, tiny
+from ..contracts.test_models import case_of
+
+RECURRENT = ("rnn", "lstm", "gru")
+
+
+@pytest.mark.parametrize("name", kinds.names("models"))
+@pytest.mark.parametrize("documents", [[[20]], [[12, 8]]], ids=["one", "two"])
+def test_the_states_by_layer_are_those_of_the_model(name: str, documents: list[list[int]]) -> None:
+    case = case_of(name)
+    model, batch = case.build(), case.batch(rows(documents * 3))
+    plain, found = model.backbone(batch), model.backbone.by_layer(batch)
+    assert plain.layers is None
+    torch.testing.assert_close(found.states, plain.states)
+    if found.layers is None:
+        pytest.skip("it has no states by layer")
+    assert len(found.layers) == tiny(name).layers + 1
+    read = batch if batch.source is None else batch.source
+    assert all(layer.shape[:2] == read.ids.shape for layer in found.layers)
+    if batch.source is None:
+        torch.testing.assert_close(found.layers[-1], plain.states)
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_the_layers_alone_are_the_core(name: str) -> None:
+    backbone = case_of(name).build().backbone
+    x = torch.randn(2, 7, backbone.core.input_size)
+    wanted, _ = backbone.core(x)
+    for layer in layers_of(backbone.core):
+        x, _ = layer(x)
+    torch.testing.assert_close(x, wanted)
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+@pytest.mark.parametrize("documents", [[[20]], [[12, 8]]], ids=["one", "two"])
+def test_unrolled_it_computes_the_same(name: str, documents: list[list[int]]) -> None:
+    case = case_of(name)
+    model, batch = case.build(), case.batch(rows(documents * 3))
+    wanted = model.backbone(batch).states
+    torch.testing.assert_close(model.backbone.traced(batch).states, wanted)
+
+
+@pytest.mark.parametrize("name", kinds.names("models"))
+def test_a_gradient_is_the_change_that_a_nudge_makes(name: str) -> None:
+    """The gradient with respect to what enters the first layer, against finite differences."""
+    case = case_of(name)
+    model, batch = case.build("rotary"), case.batch(rows([[10]]))
+    if batch.source is not None or model.backbone.by_layer(batch).layers is None:
+        pytest.skip("what is read is not what is predicted from")
+    model = model.double()
+    token, place, small = 5, 3, 1e-6
+    assert not (batch.ids == token).any()
+    batch.ids[0, place] = token  # of its own, so that its embedding can be moved alone
+    last = batch.ids.shape[1] - 1 if batch.queries is None else 0
+    generator = torch.Generator().manual_seed(1)
+    way = torch.randn(tiny(name).state_width, generator=generator, dtype=torch.float64)
+
+    def value() -> Tensor:
+        return (traced().states[0, last] * way).sum()
+
+    def traced() -> Hidden:
+        return model.backbone.traced(batch)
+
+    hidden = traced()
+    assert hidden.layers is not None
+    (found,) = torch.autograd.grad((hidden.states[0, last] * way).sum(), hidden.layers[:1])
+    table = model.backbone.embedding.token.weight.data
+    values = []
+    for step in (small, -2 * small):
+        table[token, 0] += step
+        values.append(float(value().detach()))
+    assert float(found[0, place, 0]) == pytest.approx((values[0] - values[1]) / (2 * small), 1e-4)
