@@ -116,7 +116,8 @@ def _check(
         stage("reading the text")
         share, counts = _sample(texts, recipe, folder / "sample.jsonl")
         texts = [str(folder / "sample.jsonl")]
-        recipe = replace(recipe, read=type(recipe.read)())
+        target = "target" if recipe.read.target else ""
+        recipe = replace(recipe, read=type(recipe.read)(target=target))
     run = folder / "run"
     running.start(recipe, running.Inputs(tuple(texts), tokenizer), run)
     try:
@@ -137,17 +138,18 @@ def _sample(texts: Sequence[str], recipe: Recipe, file: Path) -> tuple[float, di
     from foreword.data.reading import ReadCounts, find_files, read_documents
 
     counts = ReadCounts()
-    files = find_files(texts, counts)
+    files = find_files(texts, counts, recipe.read)
     total = sum(path.stat().st_size for path in files)
-    kept, share = 0, 1.0
+    kept, share, is_parallel = 0, 1.0, bool(recipe.read.target)
     with file.open("w", encoding="utf-8") as out:
         for document in read_documents(files, recipe.read, counts):
             text = document.text
             if kept + len(text) > SAMPLE_BYTES:
-                text = text[: SAMPLE_BYTES - kept]
+                text = text if is_parallel else text[: SAMPLE_BYTES - kept]
                 share = max(counts.bytes_read, kept + len(text)) / max(total, 1)
             kept += len(text)
-            out.write(jsons.dumps({"text": text}) + "\n")
+            sides = text.split("\n") if is_parallel else [text]
+            out.write(jsons.dumps(dict(zip(("text", "target"), sides, strict=False))) + "\n")
             if share < 1 or kept >= SAMPLE_BYTES:
                 break
     return min(share, 1.0), asdict(counts)
@@ -245,6 +247,7 @@ def _text(data: dict[str, Any]) -> str:
     odd = {
         "unknown tokens": data["unknown_tokens"],
         "empty documents": counts["empty_documents"],
+        "pairs with an empty side": counts.get("empty_sides", 0),
         "empty files": counts["empty_files"],
         "bytes replaced": counts["replaced_bytes"],
         "files not read": sum(counts["skipped"].values()),

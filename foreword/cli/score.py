@@ -67,7 +67,7 @@ def _score_file(subject: Subject, file: Path, stride: int | None) -> Totals:
     from foreword.evaluate.scoring import measure_of, score_texts
 
     counts = ReadCounts()
-    total = sum(path.stat().st_size for path in find_files([file]))
+    total = sum(path.stat().st_size for path in find_files([file], None, subject.recipe.read))
     documents = read_documents([file], subject.recipe.read, counts)
     sums = Totals(measure_of(subject))
     with console.progress("scoring") as bar:

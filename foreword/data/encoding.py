@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO
+from typing import IO, Literal, cast
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from foreword.text import sentences
 from foreword.text.special import UNK
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array
+
+Cut = Literal["documents", "sentences", "lines"]  # what a sequence is
 
 _HEADER_BYTES = 4 * 8
 _TEXTS = 1024  # encoded in one call, which bounds the memory that one long document takes
@@ -55,20 +57,17 @@ class Encoder:
 
     Args:
         tokenizer: text to ids.
-        in_sentences: whether a sequence is a sentence; else it is the whole document.
+        cut: what a sequence is: the whole document, a sentence or a line of it.
     """
 
-    def __init__(self, tokenizer: Tokenizer, *, in_sentences: bool) -> None:
+    def __init__(self, tokenizer: Tokenizer, cut: Cut) -> None:
         self._tokenizer = tokenizer
-        self._in_sentences = in_sentences
+        self._cut = cut
         self._unknown = tokenizer.vocab.special.get(UNK, -1)
 
     def encode(self, texts: Sequence[bytes]) -> Encoded:
         """The tokens of documents given as UTF-8."""
-        pieces = [
-            sentences.split(text.decode()) if self._in_sentences else [text.decode()]
-            for text in texts
-        ]
+        pieces = [self._pieces(text.decode()) for text in texts]
         flat = list(itertools.chain.from_iterable(pieces))
         tokens, lengths = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
         for at in range(0, len(flat), _TEXTS):
@@ -84,17 +83,26 @@ class Encoder:
             unknown=int(np.count_nonzero(joint == self._unknown)),
         )
 
+    def _pieces(self, text: str) -> list[str]:
+        match self._cut:
+            case "sentences":
+                return sentences.split(text)
+            case "lines":
+                return text.split("\n")
+            case _:
+                return [text]
+
 
 class Worker:
     """A child process that encodes.
 
     Args:
         tokenizer: the folder it loads.
-        in_sentences: whether a sequence is a sentence; else it is the whole document.
+        cut: what a sequence is.
     """
 
-    def __init__(self, tokenizer: Path, *, in_sentences: bool) -> None:
-        command = [sys.executable, "-m", __name__, str(tokenizer), str(int(in_sentences))]
+    def __init__(self, tokenizer: Path, cut: Cut) -> None:
+        command = [sys.executable, "-m", __name__, str(tokenizer), cut]
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
@@ -133,7 +141,7 @@ class Worker:
 
 @contextmanager
 def encoding(
-    here: Encoder, tokenizer: Path, workers: int, *, in_sentences: bool
+    here: Encoder, tokenizer: Path, workers: int, cut: Cut
 ) -> Iterator[Callable[[list[bytes]], Future[Encoded]]]:
     """Gives a function that has documents encoded, many at a time.
 
@@ -141,12 +149,12 @@ def encoding(
         here: encodes in this process.
         tokenizer: the folder that the workers load.
         workers: number of processes; 0 encodes everything here.
-        in_sentences: whether a sequence is a sentence; else it is the whole document.
+        cut: what a sequence is.
     """
     with ExitStack() as stack:
         free: SimpleQueue[Worker] = SimpleQueue()
         for _ in range(workers):
-            worker = Worker(tokenizer, in_sentences=in_sentences)
+            worker = Worker(tokenizer, cut)
             stack.callback(worker.close)
             free.put(worker)
         # Made last, so that these threads end before the processes that they wait for.
@@ -165,13 +173,13 @@ def encoding(
         yield lambda texts: threads.submit(encode, texts)
 
 
-def serve(tokenizer: str, in_sentences: str) -> None:
+def serve(tokenizer: str, cut: Cut) -> None:
     """Answers the questions on standard input until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller decides what an interrupt means
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints must not get between the answers
     questions = sys.stdin.buffer
-    encoder = Encoder(Tokenizer.load(tokenizer), in_sentences=in_sentences == "1")
+    encoder = Encoder(Tokenizer.load(tokenizer), cut)
     while True:
         try:
             count = _header(questions)[0]
@@ -206,4 +214,4 @@ def _exactly(file: IO[bytes], size: int) -> bytes:
 
 
 if __name__ == "__main__":
-    serve(*sys.argv[1:])
+    serve(sys.argv[1], cast(Cut, sys.argv[2]))

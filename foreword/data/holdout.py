@@ -1,6 +1,6 @@
-"""Which documents are held out, and what is done when chance holds out none or all.
+"""Which documents are held out: those given for it, or by chance; and when that is none or all.
 
-A document is held out if the hash of its text is low. So a text and its copies land on the same
+By chance, a document is held out if the hash of its text is low. So a text and its copies land on the same
 side, whatever stands around them, and more text never moves what was held out before.
 """
 
@@ -10,15 +10,45 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 
 from foreword.data.encoding import Encoded
+from foreword.data.reading import find_files
 from foreword.data.shards import Shards, ShardWriter
+from foreword.data.sources import ReadCounts, ReadSettings
 from foreword.errors import UserError
 from foreword.text import sentences
 
 _WHOLE = 0.1  # of the text: a longer document is not held out whole where it is the only one
+
+
+def find_apart(
+    inputs: Sequence[str | Path],
+    trained: Sequence[Path],
+    counts: ReadCounts | None = None,
+    read: ReadSettings | None = None,
+) -> list[Path]:
+    """The files to hold out, if any are named.
+
+    Args:
+        inputs: files, folders and patterns.
+        trained: the files to train on.
+        counts: what to count files in that no reader reads.
+        read: how files become documents.
+
+    Raises:
+        UserError: there is no such file, or it is one to train on.
+    """
+    if not inputs:
+        return []
+    found = find_files(inputs, counts, read)
+    both = {file.resolve() for file in trained}
+    for file in found:
+        if file.resolve() in both:
+            raise UserError(f"{file}: is both to train on and to hold out; name it once")
+    return found
 
 
 def draw(text: bytes) -> float:
@@ -41,16 +71,24 @@ class Lowest:
         if number == self.number:
             self.places.append(place)
 
-    def cut(self, share: float, total: int) -> tuple[list[bytes], list[bytes]]:
+    def cut(
+        self, share: float, total: int, *, is_whole: bool = False
+    ) -> tuple[list[bytes], list[bytes]]:
         """The sentences of the text that are trained on, and those that are held out.
 
-        The whole is held out where it is a small part of the `total` bytes; else its last
-        sentences, about as many as make up `share` of the total.
+        The whole is held out where it is a small part of the `total` bytes, or cannot be cut; else
+        its last sentences, about as many as make up `share` of the total.
+
+        Args:
+            share: of the total, wanted.
+            total: bytes of all texts.
+            is_whole: whether it cannot be cut, as a pair cannot.
 
         Raises:
             UserError: it is all there is, and a single sentence.
         """
-        pieces = [piece.encode() for piece in sentences.split(self.text.decode())]
+        texts = [self.text.decode()] if is_whole else sentences.split(self.text.decode())
+        pieces = [piece.encode() for piece in texts]
         is_all = len(self.text) * len(self.places) >= total
         if not is_all and (len(pieces) < 2 or len(self.text) <= _WHOLE * total):
             return [], pieces

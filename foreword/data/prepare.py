@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ import numpy as np
 
 from foreword import atomic
 from foreword.data import holdout
-from foreword.data.encoding import Encoded, Encoder, encoding
+from foreword.data.encoding import Cut, Encoded, Encoder, encoding
 from foreword.data.reading import find_files, read_documents
 from foreword.data.shards import Shards, ShardWriter
 from foreword.data.sources import ReadCounts, ReadSettings
@@ -49,7 +49,8 @@ class PrepareSettings:
 
     Attributes:
         heldout: share of the documents that is held out and never trained on; 0 for none.
-        sentences: whether a sequence is a sentence; else it is a whole document.
+        sentences: whether a sequence is a sentence; else it is a whole document. Of parallel text
+            it is a side of a pair.
         workers: processes that encode; 0 for one per core. The shards do not depend on it.
     """
 
@@ -162,10 +163,11 @@ def prepare(
     settings: PrepareSettings | None = None,
     read: ReadSettings | None = None,
     progress: Progress | None = None,
+    heldout: Sequence[str | Path] = (),
 ) -> Prepared:
     """Makes token shards of text files, or finds them made.
 
-    The documents are held out whose text has a low hash, about `settings.heldout` of them; equal
+    Without text given as `heldout`, the documents are held out whose text has a low hash, about `settings.heldout` of them; equal
     texts land on the same side. Where that holds out none, or all, the document with the lowest
     hash is held out, if it is at most a tenth of the text; a longer one, such as the only one,
     gives its last sentences, about that share of the text. The shards depend on the files' bytes,
@@ -178,17 +180,22 @@ def prepare(
         settings: how documents become shards.
         read: how files become documents.
         progress: called with the bytes of the files done and their total, now and then.
+        heldout: files, folders and patterns to hold out; then all of `inputs` is trained on.
 
     Raises:
         UserError: a file cannot be read, the folder cannot be written, or there is too little text.
     """
     settings, read, folder = settings or PrepareSettings(), read or ReadSettings(), Path(folder)
     counts = ReadCounts()
-    files = find_files(inputs, counts)
-    state = [_state(file) for file in files]
+    files = find_files(inputs, counts, read)
+    held = holdout.find_apart(heldout, files, counts, read)
+    if held:
+        settings = replace(settings, heldout=0.0)
+    state = [_state(file) for file in [*files, *held]]
     with _alone(folder):
         text = fingerprint_text(files, read)
         made_from = [FORMAT, text, tokenizer.fingerprint, settings.heldout, settings.sentences]
+        made_from += [fingerprint_text(held, read)] if held else []
         fingerprint = _hash(made_from)
         part = folder / ".part"
         shutil.rmtree(part, ignore_errors=True)  # of one that was killed
@@ -198,10 +205,12 @@ def prepare(
             part.mkdir()
         try:
             tokenizer.save(part / "tokenizer")
-            making = _Making(part, tokenizer, settings, progress, sum(s[0] for s in state))
-            making.encode(files, read, counts)
+            cut: Cut = "sentences" if settings.sentences else "documents"
+            cut = "lines" if read.target else cut
+            making = _Making(part, tokenizer, settings, cut, progress, sum(s[0] for s in state))
+            making.encode({TRAIN: files, HELDOUT: held}, read, counts)
             making.mend()
-            for file, before in zip(files, state, strict=True):
+            for file, before in zip([*files, *held], state, strict=True):
                 if _state(file) != before:
                     raise UserError(f"{file}: changed while it was read; prepare it again")
             manifest = {
@@ -227,14 +236,26 @@ class _Making:
     part: Path
     tokenizer: Tokenizer
     settings: PrepareSettings
+    cut: Cut
     progress: Progress | None
     total: int
     counts: dict[str, Split] = field(default_factory=lambda: {TRAIN: Split(), HELDOUT: Split()})
     files: dict[str, dict[str, int | str]] = field(default_factory=dict)
     lowest: holdout.Lowest = field(default_factory=holdout.Lowest)
 
-    def encode(self, files: Sequence[Path], read: ReadSettings, counts: ReadCounts) -> None:
-        """Reads, encodes and writes all documents, in their order."""
+    def encode(
+        self, files: Mapping[str, Sequence[Path]], read: ReadSettings, counts: ReadCounts
+    ) -> None:
+        """Reads, encodes and writes all documents, in their order.
+
+        Args:
+            files: to train on, by chance in part, and those that are to be held out.
+            read: how files become documents.
+            counts: what to count in.
+
+        Raises:
+            UserError: a file cannot be read, or there is no text in those to be held out.
+        """
         settings = self.settings
         workers = settings.workers or _cores()
         under_way: deque[tuple[str, int, Future[Encoded]]] = deque()
@@ -242,10 +263,10 @@ class _Making:
             writers = {name: stack.enter_context(self._writer(name)) for name in self.counts}
             submit = stack.enter_context(
                 encoding(
-                    Encoder(self.tokenizer, in_sentences=settings.sentences),
+                    Encoder(self.tokenizer, self.cut),
                     self.part / "tokenizer",
                     workers if self.total > _SMALL else 0,
-                    in_sentences=settings.sentences,
+                    self.cut,
                 )
             )
 
@@ -263,6 +284,8 @@ class _Making:
                 under_way.append((name, sum(map(len, batch)), submit(batch)))
                 write(2 * workers)
             write(0)
+        if files[HELDOUT] and not self.counts[HELDOUT].documents:
+            raise UserError(f"{files[HELDOUT][0]}: there is no text in it to hold out")
         for writer in writers.values():
             self.files |= writer.files
 
@@ -273,12 +296,14 @@ class _Making:
             return
         shards = Shards.open(self.part / (TRAIN if train.documents else HELDOUT))
         total = train.bytes + heldout.bytes
-        pieces = self.lowest.cut(self.settings.heldout, total)
+        pieces = self.lowest.cut(self.settings.heldout, total, is_whole=self.cut == "lines")
         places = self.lowest.places
-        if self.settings.sentences:
+        if self.cut == "lines":
+            parts = holdout.cut_sequences(shards, places[0], 0)
+        elif self.cut == "sentences":
             parts = holdout.cut_sequences(shards, places[0], len(pieces[0]))
         else:
-            encoder = Encoder(self.tokenizer, in_sentences=False)
+            encoder = Encoder(self.tokenizer, self.cut)
             kept, held = ([b"".join(side)] if side else [] for side in pieces)
             parts = encoder.encode(kept), encoder.encode(held)
         mended = self.part / "mended"
@@ -294,16 +319,21 @@ class _Making:
             self.counts[name] = _count(Shards.open(self.part / name), size_bytes, unknown)
 
     def _batches(
-        self, files: Sequence[Path], read: ReadSettings, counts: ReadCounts
+        self, files: Mapping[str, Sequence[Path]], read: ReadSettings, counts: ReadCounts
     ) -> Iterator[tuple[str, list[bytes]]]:
         """Documents as UTF-8, a few at a time, with the side that they belong to."""
         pending: dict[str, list[bytes]] = {name: [] for name in self.counts}
         sizes = dict.fromkeys(self.counts, 0)
-        for place, document in enumerate(read_documents(files, read, counts)):
+        documents = (
+            (side, document)
+            for side, those in files.items()
+            for document in (read_documents(those, read, counts) if those else ())
+        )
+        for place, (side, document) in enumerate(documents):
             text = document.text.encode()
             number = holdout.draw(text)
             self.lowest.see(number, text, place)
-            name = HELDOUT if number < self.settings.heldout else TRAIN
+            name = HELDOUT if number < self.settings.heldout else side
             pending[name].append(text)
             sizes[name] += len(text)
             if sizes[name] >= _BATCH:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from foreword import kinds
+from foreword.data.readers.parallel import Parallel, both
 from foreword.data.sources import COMPRESSIONS, ReadCounts, ReadSettings, Source
 from foreword.errors import UserError
 from foreword.types import Document
@@ -15,12 +16,18 @@ from foreword.types import Document
 __all__ = ["ReadCounts", "ReadSettings", "find_files", "read_documents"]
 
 
-def find_files(inputs: Sequence[str | Path], counts: ReadCounts | None = None) -> list[Path]:
+def find_files(
+    inputs: Sequence[str | Path],
+    counts: ReadCounts | None = None,
+    settings: ReadSettings | None = None,
+) -> list[Path]:
     """The text files that `inputs` name: files, folders with all below them, patterns (`*.txt`).
 
     Args:
-        inputs: what to look for; a file named twice is read once.
+        inputs: what to look for; a file named twice is read once. Of two that are read side by
+            side, either names both.
         counts: what to count files in that no reader reads.
+        settings: how files become documents.
 
     Returns:
         The files, sorted by path.
@@ -29,7 +36,8 @@ def find_files(inputs: Sequence[str | Path], counts: ReadCounts | None = None) -
         UserError: there is no such file, no reader reads it, or there is no text file at all.
     """
     counts = counts if counts is not None else ReadCounts()
-    known = readers()
+    settings = settings or ReadSettings()
+    known = readers(settings)
     found: set[Path] = set()
     if not inputs:
         raise UserError("no text was given; name files or folders")
@@ -37,12 +45,17 @@ def find_files(inputs: Sequence[str | Path], counts: ReadCounts | None = None) -
         before = len(found)
         files, is_named = _expand(given)
         for file in files:
-            if _suffix(file) in known:
+            if isinstance(known.get(_suffix(file)), Parallel):
+                found.update(both(file, settings))
+            elif _suffix(file) in known:
                 if file in found:
                     counts.skip("named twice")
                 found.add(file)
             elif is_named:
-                raise UserError(f"{file}: no reader for such files; there are {_words(known)}")
+                hint = ", a target side being asked for (read.target)" if settings.target else ""
+                raise UserError(
+                    f"{file}: no reader for such files{hint}; there are {_words(known)}"
+                )
             else:
                 counts.skip(_suffix(file) or file.name)
         if len(found) == before and not any(_suffix(file) in known for file in files):
@@ -68,13 +81,16 @@ def read_documents(
     """
     settings = settings or ReadSettings()
     counts = counts if counts is not None else ReadCounts()
-    files = find_files(inputs, counts)
-    known = readers()
+    files = find_files(inputs, counts, settings)
+    known = readers(settings)
     for path in files:
         try:
             size = path.stat().st_size
             before = counts.bytes_read
-            if size:
+            is_beside = isinstance(known[_suffix(path)], Parallel)
+            if is_beside and path == both(path, settings)[1]:
+                pass  # it is read with the other
+            elif size or is_beside:
                 yield from known[_suffix(path)].read(Source(path, settings, counts))
             else:
                 counts.empty_files += 1
@@ -89,10 +105,17 @@ def read_documents(
         raise UserError(f"{where}: there is no text in it")
 
 
-def readers() -> dict[str, Any]:
-    """The reader for each file name's end, `".txt"`: the kinds in `data/readers/`."""
+def readers(settings: ReadSettings) -> dict[str, Any]:
+    """The reader for each file name's end, `".txt"`: the kinds in `data/readers/`.
+
+    Where each text has another side, only those that read two.
+    """
     loaded = [kinds.load("data/readers", name)() for name in kinds.names("data/readers")]
-    return {suffix: reader for reader in loaded for suffix in reader.suffixes}
+    if not settings.target:
+        return {suffix: reader for reader in loaded for suffix in reader.suffixes}
+    of_files = {f".{side.lower()}": Parallel() for side in (settings.field, settings.target)}
+    of_pairs = [reader for reader in loaded if getattr(reader, "has_sides", False)]
+    return of_files | {suffix: reader for reader in of_pairs for suffix in reader.suffixes}
 
 
 def _suffix(file: Path) -> str:

@@ -27,6 +27,9 @@ class ReadSettings:
 
     Attributes:
         field: the field of JSON lines and the column of Parquet that holds the text.
+        target: of parallel text, where the other side of each pair stands: another field or
+            column; with plain text, `NAME.en` and `NAME.de` are read side by side, line by line,
+            where `field` is `en` and this is `de`. "" for text that is not parallel.
         documents: what a document is in a plain text file: the file, a paragraph (paragraphs are
             parted by blank lines), or a line.
         errors: what to do about bytes that are not UTF-8: `strict` stops and says where, `replace`
@@ -36,12 +39,15 @@ class ReadSettings:
     field: str = "text"
     documents: Literal["file", "paragraph", "line"] = "file"
     errors: Literal["strict", "replace"] = "strict"
+    target: str = ""
 
     def __post_init__(self) -> None:
         if self.documents not in ("file", "paragraph", "line"):
             raise ValueError(f"documents: file, paragraph or line, got {self.documents!r}")
         if self.errors not in ("strict", "replace"):
             raise ValueError(f"errors: strict or replace, got {self.errors!r}")
+        if self.target and self.target == self.field:
+            raise ValueError(f"target: must be another than field, {self.field!r}")
 
 
 @dataclass
@@ -54,6 +60,7 @@ class ReadCounts:
         skipped: files in folders that no reader reads, by what they are (`".pdf"` -> 3).
         documents: documents with text.
         empty_documents: documents without text, skipped.
+        empty_sides: pairs one side of which is without text, skipped.
         bytes: of the documents' text as UTF-8.
         replaced_bytes: bytes that were not UTF-8, each run now U+FFFD.
         bytes_read: bytes of the files, compressed where they are; for progress.
@@ -64,6 +71,7 @@ class ReadCounts:
     skipped: dict[str, int] = field(default_factory=dict)
     documents: int = 0
     empty_documents: int = 0
+    empty_sides: int = 0
     bytes: int = 0
     replaced_bytes: int = 0
     bytes_read: int = 0
@@ -159,3 +167,14 @@ class Source:
         self.counts.documents += 1
         self.counts.bytes += len(text) if text.isascii() else len(text.encode())
         yield Document(text, str(self.path) if place is None else f"{self.path}:{place}")
+
+    def pair(self, text: str, target: str, place: int) -> Iterator[Document]:
+        """A pair as a document of two lines, or none and a count where a side has no text.
+
+        Within a side white space is one space.
+        """
+        sides = [" ".join(side.split()) for side in (text, target)]
+        if any(sides) and not all(sides):
+            self.counts.empty_sides += 1
+            return
+        yield from self.document("\n".join(sides), place)

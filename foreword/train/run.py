@@ -17,8 +17,9 @@ from typing import Any
 import torch
 
 from foreword import atomic
+from foreword.data.holdout import find_apart
 from foreword.data.prepare import Prepared, prepare
-from foreword.data.reading import find_files, read_documents
+from foreword.data.reading import ReadSettings, find_files, read_documents
 from foreword.errors import UserError
 from foreword.nn.init import initialise
 from foreword.nn.model import Model
@@ -44,10 +45,12 @@ class Inputs:
     Attributes:
         texts: files, folders, globs; or one folder that `prepare` wrote.
         tokenizer: a folder or file, or None to train one.
+        heldout: files, folders, globs that are held out; without them a share of `texts` is.
     """
 
     texts: tuple[str, ...]
     tokenizer: str | None = None
+    heldout: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,18 +91,38 @@ def start(recipe: Recipe, inputs: Inputs, run: Path, foundation: Foundation | No
         UserError: the folder already holds something, or there is no such text.
     """
     require_free(run)
-    texts = tuple(str(Path(text).resolve()) for text in inputs.texts)
-    if not is_prepared(texts):
-        find_files(texts)
+    texts, heldout = (
+        tuple(str(Path(text).resolve()) for text in given)
+        for given in (inputs.texts, inputs.heldout)
+    )
+    require_texts(texts, heldout, recipe.read)
     tokenizer = str(Path(inputs.tokenizer).resolve()) if inputs.tokenizer else None
     if tokenizer is not None:
         Tokenizer.load(tokenizer)
     provenance = {**origin(), "texts": list(texts), "tokenizer": tokenizer}
+    provenance |= {"heldout": list(heldout)} if heldout else {}
     if foundation is not None:
         foundation.save(run)
         provenance |= foundation.provenance
     atomic.write_text(run / "run.json", json.dumps(provenance, indent=1) + "\n")
     atomic.write_text(run / "recipe.toml", recipe.dumps())
+
+
+def require_texts(
+    texts: Sequence[str], heldout: Sequence[str] = (), read: ReadSettings | None = None
+) -> None:
+    """Makes sure that there are such texts, and none that is both trained on and held out.
+
+    Raises:
+        UserError: there are not.
+    """
+    if not is_prepared(texts):
+        find_apart(heldout, find_files(texts, None, read), None, read)
+    elif heldout:
+        raise UserError(
+            f"--heldout: {texts[0]} holds out text already; 'foreword prepare --heldout' makes "
+            "token shards with text of your own held out"
+        )
 
 
 def require_free(run: Path) -> None:
@@ -186,7 +209,13 @@ def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared
     if not is_prepared(texts):
         progress = stage("cutting text into tokens")
         prepared = prepare(
-            texts, tokenizer, made, recipe.prepare, read=recipe.read, progress=progress
+            texts,
+            tokenizer,
+            made,
+            recipe.prepare,
+            recipe.read,
+            progress,
+            provenance.get("heldout", ()),
         )
         stage("reusing the token shards made before" if prepared.reused else "token shards made")
     elif prepared.manifest["tokenizer"]["fingerprint"] != tokenizer.fingerprint:
@@ -287,6 +316,7 @@ def describe_text(prepared: Prepared) -> str:
     odd = {
         "unknown tokens": train.unknown + heldout.unknown,
         "empty documents": read["empty_documents"],
+        "pairs with an empty side": read.get("empty_sides", 0),
         "empty files": read["empty_files"],
         "bytes replaced": read["replaced_bytes"],
         "files not read": sum(read["skipped"].values()),

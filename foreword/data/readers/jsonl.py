@@ -1,11 +1,11 @@
-"""JSON lines: .jsonl and .ndjson, an object with a text field on each line."""
+"""JSON lines: .jsonl and .ndjson, an object with a text field on each line, or with two."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from foreword.data.sources import Source
 from foreword.errors import UserError
@@ -16,10 +16,12 @@ from foreword.types import Document
 class Jsonl:
     """JSON lines: each line is an object, and its text stands in the field `field`.
 
-    Blank lines are passed over; a field that is null or without text is an empty document.
+    Blank lines are passed over; a field that is null or without text is an empty document. With
+    `target`, the text and what that field holds are a pair.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson")
+    has_sides: ClassVar[bool] = True
 
     def read(self, source: Source) -> Iterator[Document]:
         """The documents of a file.
@@ -31,15 +33,16 @@ class Jsonl:
             if line.isspace():
                 continue
             where = f"{source.path}:{number}"
-            text = _field(source.decode(line, where, start), source.settings.field, where)
-            if not text.isascii():
-                # JSON can spell half a character (a lone surrogate), which UTF-8 cannot.
-                text = source.decode(text.encode(errors="surrogatepass"), where)
-            yield from source.document(text, number)
+            record = _record(source.decode(line, where, start), where)
+            text = _text(source, record, "field", where)
+            if not source.settings.target:
+                yield from source.document(text, number)
+            else:
+                yield from source.pair(text, _text(source, record, "target", where), number)
 
 
-def _field(line: str, field: str, where: str) -> str:
-    """The text field of one line."""
+def _record(line: str, where: str) -> dict[str, Any]:
+    """The object on one line."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -48,10 +51,16 @@ def _field(line: str, field: str, where: str) -> str:
         raise UserError(
             f"{where}: not a JSON object but {type(record).__name__}; each line must be one"
         )
+    return record
+
+
+def _text(source: Source, record: dict[str, Any], setting: str, where: str) -> str:
+    """What stands in the field that a setting of reading names."""
+    field = getattr(source.settings, setting)
     if field not in record:
         raise UserError(
             f"{where}: no field '{field}'; its fields are: {', '.join(record) or 'none'}; "
-            "name the one that holds the text with --field (--set read.field=NAME)"
+            f"name the one that holds the text with --{setting} (--set read.{setting}=NAME)"
         )
     text = record[field]
     if text is None:
@@ -59,6 +68,9 @@ def _field(line: str, field: str, where: str) -> str:
     if not isinstance(text, str):
         raise UserError(
             f"{where}: field '{field}' is not text but {type(text).__name__}; "
-            "name the one that holds the text with --field (--set read.field=NAME)"
+            f"name the one that holds the text with --{setting} (--set read.{setting}=NAME)"
         )
-    return text
+    if text.isascii():
+        return text
+    # JSON can spell half a character (a lone surrogate), which UTF-8 cannot.
+    return source.decode(text.encode(errors="surrogatepass"), where)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from foreword.data.sources import Source
@@ -17,10 +18,12 @@ _ROWS = 1024  # decoded at once
 class Parquet:
     """Parquet: the text stands in the column `field`; only that column is read, a piece at a time.
 
-    A null or a text without text is an empty document.
+    A null or a text without text is an empty document. With `target`, the text and what that
+    column holds are a pair.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = (".parquet",)
+    has_sides: ClassVar[bool] = True
 
     def read(self, source: Source) -> Iterator[Document]:
         """The documents of a file.
@@ -41,26 +44,37 @@ class Parquet:
                 f"{path}: not a Parquet file, or one cut short ({_line(error)}); fetch it again"
             ) from None
         with file:
-            _check(file.schema_arrow, source)
+            settings = source.settings
+            names = {"field": settings.field}
+            if settings.target:
+                names["target"] = settings.target
+            for setting, name in names.items():
+                _check(file.schema_arrow, path, name, setting)
             size, done, rows = path.stat().st_size, 0, max(1, file.metadata.num_rows)
-            for batch in _batches(file, source):
-                column = batch.column(0).cast(pa.string(), safe=False).cast(pa.binary())
-                for data in column.to_pylist():
+            for batch in _batches(file, source, list(names.values())):
+                columns = [
+                    batch.column(name).cast(pa.string(), safe=False).cast(pa.binary()).to_pylist()
+                    for name in names.values()
+                ]
+                for found in zip(*columns, strict=True):
                     done += 1
-                    text = source.decode(data or b"", f"{path}:{done}")
-                    yield from source.document(text, done)
+                    where = f"{path}:{done}"
+                    texts = [source.decode(data or b"", where) for data in found]
+                    if settings.target:
+                        yield from source.pair(*texts, done)
+                    else:
+                        yield from source.document(*texts, done)
                 source.at(size * done // rows)
 
 
-def _check(schema: Any, source: Source) -> None:
-    """Makes sure that the text column is there and holds text."""
+def _check(schema: Any, path: Path, field: str, setting: str) -> None:
+    """Makes sure that the column which a setting names is there and holds text."""
     import pyarrow as pa
 
-    path, field = source.path, source.settings.field
     if field not in schema.names:
         raise UserError(
             f"{path}: no column '{field}'; its columns are: {', '.join(schema.names)}; "
-            "name the one that holds the text with --field (--set read.field=NAME)"
+            f"name the one that holds the text with --{setting} (--set read.{setting}=NAME)"
         )
     kind = schema.field(field).type
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -68,16 +82,16 @@ def _check(schema: Any, source: Source) -> None:
     if not (is_text or pa.types.is_string_view(value)):
         raise UserError(
             f"{path}: column '{field}' is not text but {kind}; "
-            "name the one that holds the text with --field (--set read.field=NAME)"
+            f"name the one that holds the text with --{setting} (--set read.{setting}=NAME)"
         )
 
 
-def _batches(file: Any, source: Source) -> Iterator[Any]:
-    """Pieces of the text column."""
+def _batches(file: Any, source: Source, columns: list[str]) -> Iterator[Any]:
+    """Pieces of the columns."""
     import pyarrow as pa
 
     try:
-        yield from file.iter_batches(batch_size=_ROWS, columns=[source.settings.field])
+        yield from file.iter_batches(batch_size=_ROWS, columns=columns)
     except (pa.ArrowInvalid, OSError) as error:
         raise UserError(f"{source.path}: unreadable ({_line(error)}); fetch it again") from None
 
