@@ -42,6 +42,8 @@ class Vocab:
         sentinels: ids of `<extra_id_0>`, `<extra_id_1>`, ..., in order; (sentinels,) int64.
         is_special: true for special tokens and sentinels, which are never corrupted; (size,) bool.
         starts_word: true where a token begins a word; (size,) bool.
+        spellings: the text of each token in UTF-8, for models that read characters; of special
+            tokens their names. Empty where it is not known.
     """
 
     size: int
@@ -49,6 +51,7 @@ class Vocab:
     sentinels: Array
     is_special: Array
     starts_word: Array
+    spellings: tuple[bytes, ...] = ()
 
     def id(self, name: str) -> int:
         """The id of the special token `name`.
@@ -148,6 +151,19 @@ class Queries:
 
 
 @dataclass(frozen=True)
+class Backward:
+    """What is predicted from right to left, beside what is from left to right (ELMo).
+
+    Attributes:
+        targets: of each place, the token before it; (batch, length) int64.
+        weights: 1 where it counts, (batch, length) float32.
+    """
+
+    targets: Any
+    weights: Any
+
+
+@dataclass(frozen=True)
 class Batch:
     """What a model reads.
 
@@ -165,6 +181,7 @@ class Batch:
         noise: as in `Example`, float32 of the targets' shape; or None.
         queries: predicted by a second stream; the states are then theirs, (batch, predictions,
             d_model).
+        backward: predicted by the states that have read from right to left.
         carried: what the row before of each lane left for this one (`Hidden.carried`); None for a
             model that carries nothing, or before the first row.
         counts: of each term of a sum of objectives, its predictions in all micro-batches of the
@@ -182,6 +199,7 @@ class Batch:
     labels: Any = None
     noise: Any = None
     queries: Queries | None = None
+    backward: Backward | None = None
     carried: tuple[Any, ...] | None = None
     counts: Any = None
 
