@@ -20,11 +20,23 @@ def vocab(size: int = 1000) -> Vocab:
 
 def shards(folder: Path, lengths: list[int]) -> Shards:
     """Documents of so many tokens, which count up from 10; a sentence has at most 4."""
+    sentences = [[4] * (n // 4) + ([n % 4] if n % 4 else []) for n in lengths]
+    return write(folder, sentences)
+
+
+def pairs(folder: Path, lengths: list[int]) -> Shards:
+    """The same tokens in pairs of at most 6 tokens on either side."""
+    short = [part for n in lengths for part in [12] * (n // 12) + [n % 12] if part > 1]
+    return write(folder, [[n // 2, n - n // 2] for n in short])
+
+
+def write(folder: Path, documents: list[list[int]]) -> Shards:
+    """Documents of sequences of so many tokens, which count up from 10."""
     with ShardWriter(folder / "train", 1000) as writer:
         token = 10
-        for length in lengths:
-            sentences = [4] * (length // 4) + ([length % 4] if length % 4 else [])
+        for sequences in documents:
+            length = sum(sequences)
             ids = np.arange(token, token + length)
-            writer.add(ids, np.array(sentences, dtype=int), np.array([len(sentences)]))
+            writer.add(ids, np.array(sequences, dtype=int), np.array([len(sequences)]))
             token += length
     return Shards.open(folder / "train")

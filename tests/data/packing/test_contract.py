@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from foreword import kinds
+from foreword.data.shards import Shards
 from foreword.errors import UserError
 from tests.data.packing import corpora
 
@@ -18,7 +19,13 @@ KINDS = kinds.names("data/packing")
 
 def opened(tmp_path: Path, kind: str, length: int = 16, seed: int = 1, batch: int = 4) -> Any:
     packing = kinds.load("data/packing", kind)(length=length)
-    return packing.open(corpora.shards(tmp_path, LENGTHS), corpora.vocab(), seed, batch)
+    return packing.open(corpus(tmp_path, kind), corpora.vocab(), seed, batch)
+
+
+def corpus(tmp_path: Path, kind: str) -> Shards:
+    """Documents, or the same text in pairs for a packing that is of pairs."""
+    wants_pairs = getattr(kinds.load("data/packing", kind), "wants_pairs", False)
+    return (corpora.pairs if wants_pairs else corpora.shards)(tmp_path, LENGTHS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -71,6 +78,6 @@ def test_too_little_text(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_shards_of_another_tokenizer(tmp_path: Path, kind: str) -> None:
     packing = kinds.load("data/packing", kind)(length=16)
-    packed = packing.open(corpora.shards(tmp_path, LENGTHS), corpora.vocab(50), 1, 4)
+    packed = packing.open(corpus(tmp_path, kind), corpora.vocab(50), 1, 4)
     with pytest.raises(UserError, match="another"):
         packed.rows(np.arange(60))

@@ -1,0 +1,176 @@
+"""Pairs of a text and what it is translated into, whole, as many in a row as it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from foreword.data.packing._bins import into_bins
+from foreword.data.packing._wrapped import ranges
+from foreword.data.rng import mix, permute
+from foreword.data.shards import Shards
+from foreword.errors import UserError
+from foreword.types import Array, Rows, Vocab
+
+ENDS = 2  # places that each pair leaves for the ends of its sides
+KEPT = 2  # epochs whose rows are remembered
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """Pairs of parallel text, each whole: a source, which is segment 0, and its target, segment 1.
+
+    Pairs go into rows as they fit, anew in each epoch. In the row, each pair is a document of its
+    own, and its positions begin at 0. A place for each side is left free, for the end that an
+    objective puts there. Of a pair longer than a row the longer side is cut (each to its half, if
+    both are longer), and how many were is said.
+
+        pairs      7 8 | 9,  4 | 5 6,  3 | 2        length 10
+        ids        [ 7  8  9  4  5  6  0  0  0  0]  [ 3  2  0 ...
+        documents  [ 0  0  0  1  1  1 -1 -1 -1 -1]  [ 0  0 -1 ...
+        segments   [ 0  0  1  0  1  1  0  0  0  0]  [ 0  1  0 ...
+
+    Attributes:
+        length: tokens in a row, of both sides together.
+    """
+
+    wants_pairs: ClassVar[bool] = True  # documents of two sequences
+
+    length: int = 128
+
+    def __post_init__(self) -> None:
+        if self.length < 2 + ENDS:
+            raise ValueError(f"length: a pair wants at least {2 + ENDS} tokens, got {self.length}")
+
+    def open(self, shards: Shards, vocab: Vocab, seed: int, batch: int) -> PackedParallel:
+        """The corpus as rows of pairs; which, depends on the seed alone.
+
+        Raises:
+            UserError: the text is not parallel, or shorter than a row.
+        """
+        del batch  # a row does not depend on it
+        return PackedParallel(self, shards, vocab, seed)
+
+
+@dataclass(frozen=True)
+class _Epoch:
+    """The pairs of an epoch, those of a row together.
+
+    Attributes:
+        pairs: their numbers, row by row, (pairs,) int64.
+        first: the first of each row, and the end; (rows + 1,) int64.
+    """
+
+    pairs: Array
+    first: Array
+
+    def __len__(self) -> int:
+        return len(self.first) - 1
+
+
+class PackedParallel:
+    """A corpus as rows of pairs; see `Parallel`.
+
+    Attributes:
+        notes: a line on the pairs that were cut, where there are any.
+    """
+
+    def __init__(self, settings: Parallel, shards: Shards, vocab: Vocab, seed: int) -> None:
+        _require_pairs(shards)
+        self._length, self._shards, self._vocab = settings.length, shards, vocab
+        self._seed = mix(np.array([seed]).astype(np.uint64))
+        self._padding = vocab.special.get("[PAD]", 0)
+        lengths = shards.sequence_lengths.reshape(-1, 2).astype(np.int64)
+        is_pair = (lengths > 0).all(1)
+        self._starts = shards.sequence_starts[:-1].reshape(-1, 2)[is_pair]
+        self._lengths = _cut(lengths[is_pair], settings.length - ENDS)  # (pairs, 2)
+        was_cut = int((self._lengths != lengths[is_pair]).any(1).sum())
+        self.notes = [f"{was_cut:,} pairs longer than a row are cut"] if was_cut else []
+        self.tokens_per_epoch = int((self._lengths.sum(1) + ENDS).sum())
+        if self.tokens_per_epoch < settings.length:
+            raise UserError(
+                f"{shards.prefix}: only {self.tokens_per_epoch:,} tokens, but a row needs "
+                f"{settings.length:,}; give more text, or set a smaller packing.length"
+            )
+        self._epochs: dict[int, _Epoch] = {}
+        self.rows_per_epoch = len(self._epoch(0))
+
+    def rows(self, numbers: Array) -> Rows:
+        """The rows with these places in the order of training, (batch,) int64."""
+        numbers = np.asarray(numbers, dtype=np.int64)
+        shape = (len(numbers), self._length)
+        ids = np.full(shape, self._padding, dtype=np.int64)
+        documents = np.full(shape, -1, dtype=np.int64)
+        positions, segments = np.zeros_like(ids), np.zeros_like(ids)
+        rows = Rows(ids, documents, positions, numbers, segments)
+        epochs, places = np.divmod(numbers, self.rows_per_epoch)
+        for number in np.unique(epochs):
+            where = np.flatnonzero(epochs == number)
+            self._write(rows, self._epoch(int(number)), places[where], where)
+        if ids.max(initial=0) >= self._vocab.size:
+            raise UserError(
+                f"{self._shards.prefix}: holds token {ids.max():,}, but the tokenizer has only "
+                f"{self._vocab.size:,}; the shards were made with another one"
+            )
+        return rows
+
+    def _write(self, into: Rows, epoch: _Epoch, places: Array, where: Array) -> None:
+        """Writes the pairs of some rows of an epoch, one behind the other."""
+        assert into.segments is not None
+        counts = np.diff(epoch.first)[places]
+        chosen, group = ranges(epoch.first[places], counts)
+        pairs = epoch.pairs[chosen]
+        begins = np.cumsum(counts) - counts  # of each row, among the pairs
+        inside = np.arange(len(pairs)) - begins[group]  # the pair's number within its row
+        sizes = self._lengths[pairs].sum(1)
+        before = np.cumsum(sizes) - sizes
+        at = where[group] * self._length + before - before[begins[group]]
+        cells, which = ranges(at, sizes)
+        into.documents.reshape(-1)[cells] = inside[which]
+        into.positions.reshape(-1)[cells] = cells - at[which]
+        for side in range(2):
+            starts, lengths = self._starts[pairs, side], self._lengths[pairs, side]
+            cells, _ = ranges(at, lengths)
+            into.ids.reshape(-1)[cells] = np.take(self._shards.tokens, ranges(starts, lengths)[0])
+            into.segments.reshape(-1)[cells] = side
+            at = at + lengths
+
+    def _epoch(self, number: int) -> _Epoch:
+        """The epoch's pairs in rows; as many rows in every epoch, for all pairs are in each.
+
+        Best fit gives the same rows sizes whatever the order of the pairs, so that only which pair
+        of a size stands where differs, and the order of the rows.
+        """
+        if number not in self._epochs:
+            key = int(mix(self._seed + np.uint64(number))[0])
+            order = permute(np.arange(len(self._lengths)), len(self._lengths), key)
+            bins = into_bins(self._lengths[order].sum(1) + ENDS, self._length)
+            rows = int(bins.max()) + 1
+            bins = permute(bins, rows, key ^ 0xB)
+            first = np.concatenate([[0], np.cumsum(np.bincount(bins, minlength=rows))])
+            made = _Epoch(order[np.argsort(bins, kind="stable")], first)
+            kept = sorted(self._epochs)[-(KEPT - 1) :]
+            self._epochs = {n: self._epochs[n] for n in kept} | {number: made}
+        return self._epochs[number]
+
+
+def _require_pairs(shards: Shards) -> None:
+    """Raises a UserError where a document is no pair."""
+    others = np.flatnonzero(np.diff(shards.document_index) != 2)
+    if len(others):
+        number = int(others[0])
+        count = int(np.diff(shards.document_index)[number])
+        raise UserError(
+            f"{shards.prefix}: document {number + 1:,} has {count:,} sequences where a pair has "
+            "two; packing 'parallel' wants parallel text: read.field=en and read.target=de with "
+            "files NAME.en and NAME.de, or with two fields of JSON lines"
+        )
+
+
+def _cut(lengths: Array, room: int) -> Array:
+    """The lengths of both sides (pairs, 2), so that no pair has more than `room` tokens."""
+    least = np.minimum(lengths, [room // 2, room - room // 2])  # what a side gets in any case
+    fits = lengths.sum(1, keepdims=True) <= room
+    return np.where(fits, lengths, np.minimum(lengths, room - least[:, ::-1]))
