@@ -38,6 +38,15 @@ class Backbone(nn.Module):
         """
         return self.by_layer(batch)
 
+    def build_token_head(self) -> nn.Module:
+        """A head that predicts the next token from the states."""
+        return TokenHead(self.settings, self.embedding)
+
+    @property
+    def numbers(self) -> int:
+        """What it has learned beside its parameters: those of a table of counts."""
+        return 0
+
 
 class Model(nn.Module):
     """A backbone and its heads, by name.
@@ -65,5 +74,5 @@ class Model(nn.Module):
         return self.backbone
 
     def count_parameters(self) -> int:
-        """Parameters, shared ones counted once."""
-        return sum(p.numel() for p in self.parameters())
+        """Parameters, shared ones counted once; of counts, the numbers that they have come to."""
+        return sum(p.numel() for p in self.parameters()) + self.backbone.numbers

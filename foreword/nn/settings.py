@@ -11,8 +11,30 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ModelSettings(ABC):
-    """The settings that every model has; a kind in `models/` adds its own.
+class Architecture(ABC):
+    """What a recipe asks of every kind in `models/`, neural or not."""
+
+    reads_ahead: ClassVar[bool] = True  # whether a place may depend on what stands behind it
+    is_counted: ClassVar[bool] = False  # fitted to the text at once, without gradients
+
+    @abstractmethod
+    def build(self, vocab: int) -> Backbone:
+        """The backbone for a vocabulary of `vocab` ids, its weights not yet initialised."""
+
+    @property
+    def limit(self) -> int | None:
+        """The greatest length it can read, or None."""
+        return None
+
+    @property
+    def carries(self) -> bool:
+        """Whether a row hands something on to the next, so that rows must follow one another."""
+        return False
+
+
+@dataclass(frozen=True)
+class ModelSettings(Architecture):
+    """The settings that every neural model has; a kind in `models/` adds its own.
 
     Attributes:
         d_model: width of the states.
@@ -30,8 +52,6 @@ class ModelSettings(ABC):
         init: how weights start; see `foreword.nn.init`.
         init_std: standard deviation of `bert` and `gpt2` initialisation, bound of `uniform`.
     """
-
-    reads_ahead: ClassVar[bool] = True  # whether a place may depend on what stands behind it
 
     d_model: int = 256
     layers: int = 4
@@ -61,19 +81,13 @@ class ModelSettings(ABC):
         """Width of the states that heads read; d_model but for models that say otherwise."""
         return self.d_model
 
-    @abstractmethod
-    def build(self, vocab: int) -> Backbone:
-        """The backbone for a vocabulary of `vocab` ids, its weights not yet initialised."""
-
     @property
-    def limit(self) -> int | None:
-        """The greatest length it can read, or None."""
-        return None
+    def token_width(self) -> int:
+        """Width of what of the states predicts tokens: all, but for models of two directions.
 
-    @property
-    def carries(self) -> bool:
-        """Whether a row hands something on to the next, so that rows must follow one another."""
-        return False
+        There it is the first columns, which have read nothing ahead.
+        """
+        return self.state_width
 
     @property
     def embedding_width(self) -> int:

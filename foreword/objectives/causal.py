@@ -8,7 +8,6 @@ import numpy as np
 from torch import nn
 
 from foreword.data.rng import RowRng
-from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone, Model
 from foreword.types import Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
 
@@ -34,7 +33,7 @@ class Causal:
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
         """The output layer, without transform and bias as in GPT-2."""
-        return nn.ModuleDict({"token": TokenHead(backbone.settings, backbone.embedding)})
+        return nn.ModuleDict({"token": backbone.build_token_head()})
 
     def loss(self, model: Model, batch: Batch) -> Loss:
         """Cross-entropy of the next token, in nats."""

@@ -5,6 +5,8 @@ go together. A new file in one of these folders is found here without being name
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -79,6 +81,12 @@ class Case:
     def __str__(self) -> str:
         return f"{self.objective}-{self.layout}-{self.model}"
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether its model is fitted without gradients."""
+        counted: bool = kinds.load("models", self.model).is_counted
+        return counted
+
     def batch(self, of: Rows, **settings: Any) -> Batch:
         """The rows as this objective and layout make them, in tensors."""
         objective = kinds.load("objectives", self.objective)(**settings)
@@ -96,12 +104,24 @@ class Case:
         backbone = self.settings(position).build(SIZE)
         heads = kinds.load("objectives", self.objective)().heads(backbone, vocab())
         model = Model(backbone, heads)
-        initialise(model, SEED)
+        if self.is_counted:
+            count(model)
+        else:
+            initialise(model, SEED)
         return model
 
     def loss(self, model: Model, batch: Batch) -> Loss:
         """The objective's loss."""
         return kinds.load("objectives", self.objective)().loss(model, batch)
+
+
+def count(model: Model) -> None:
+    """Fits a model that has no gradients to random texts."""
+    texts = rows([[24]] * 100, seed=3).ids
+    begun = np.insert(texts, 0, special.NAMES.index("<s>"), axis=1).ravel()
+    with TemporaryDirectory() as folder:
+        fit: Any = model.backbone.fit
+        fit(begun, special.NAMES.index("<s>"), np.ones(SIZE, dtype=bool), Path(folder))
 
 
 def tiny(model: str, position: str = "learned") -> Any:
@@ -127,6 +147,8 @@ def find_cases() -> list[Case]:
         for layout in kinds.names("layouts"):
             for model in kinds.names("models"):
                 case = Case(objective, layout, model)
+                if len(_directions(case)) > 1:
+                    continue  # two directions apart are a thing of all three parts, or of none
                 try:
                     batch = case.batch(rows([[12]]))
                 except UserError:
@@ -136,12 +158,22 @@ def find_cases() -> list[Case]:
                     continue
                 if batch.queries is not None and model != "transformer":
                     continue  # no other has a second stream
+                if case.is_counted and objective != "causal":
+                    continue  # counts are of texts as they are
                 if (batch.source is not None) == reads_source:
                     found.append(case)
     return found
 
 
+def _directions(case: Case) -> set[bool]:
+    """Of each part of the case, whether it is of two directions that are kept apart."""
+    parts = {"objectives": case.objective, "layouts": case.layout, "models": case.model}
+    loaded = [kinds.load(folder, name) for folder, name in parts.items()]
+    return {getattr(part, "is_bidirectional", False) for part in loaded}
+
+
 CASES = find_cases()
+TRAINED = [case for case in CASES if not case.is_counted]  # by gradients
 
 
 def logits(model: Model, batch: Batch) -> Tensor:

@@ -11,11 +11,12 @@ from torch import Tensor
 from foreword import kinds
 from foreword.nn.model import Model
 
-from .cases import CASES, SIZE, Case, is_scored, logits, rows, take, tiny, vocab
+from .cases import CASES, SIZE, TRAINED, Case, is_scored, logits, rows, take, tiny, vocab
 
 MODELS = kinds.names("models")
 every_model = pytest.mark.parametrize("name", MODELS)
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
+every_trained_case = pytest.mark.parametrize("case", TRAINED, ids=str)
 
 
 def case_of(name: str) -> Case:
@@ -61,7 +62,7 @@ def test_a_row_alone_is_the_row_in_a_group(case: Case) -> None:
         )
 
 
-@every_case
+@every_trained_case
 def test_every_parameter_learns(case: Case) -> None:
     model = case.build("t5_bias")
     case.loss(model, case.batch(rows([[30]] * 4))).total.backward()
@@ -69,7 +70,7 @@ def test_every_parameter_learns(case: Case) -> None:
     assert not still
 
 
-@every_case
+@every_trained_case
 def test_bfloat16_gives_about_the_same_loss(case: Case) -> None:
     model, batch = case.build(), case.batch(rows([[30]] * 4))
     wanted = case.loss(model, batch).total
@@ -80,7 +81,7 @@ def test_bfloat16_gives_about_the_same_loss(case: Case) -> None:
     torch.testing.assert_close(found, wanted, rtol=0.03, atol=0.0)
 
 
-@every_case
+@every_trained_case
 def test_evaluation_draws_no_dropout(case: Case) -> None:
     settings = case.settings()
     rates = {"dropout", "attention_dropout"} & {f.name for f in fields(settings)}

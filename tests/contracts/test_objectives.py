@@ -17,13 +17,14 @@ from foreword.objectives._pair import PairObjective
 from foreword.train.feed import counted
 from foreword.types import Array, Batch, Example, Loss, Rows, Tokens, Vocab
 
-from .cases import CASES, FIRST, SEED, SIZE, Case, is_scored, logits, rows, take, vocab
+from .cases import CASES, FIRST, SEED, SIZE, TRAINED, Case, is_scored, logits, rows, take, vocab
 
 OBJECTIVES = kinds.names("objectives")
 MIXED = [[20, 9, 3], [32], [25], [1, 30], [16, 16], [2, 2, 2]]
 PAIRS = [n for n in OBJECTIVES if issubclass(kinds.load("objectives", n), PairObjective)]
 every_objective = pytest.mark.parametrize("name", OBJECTIVES)
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
+every_trained_case = pytest.mark.parametrize("case", TRAINED, ids=str)
 
 
 def corrupt(name: str, of: Rows, **settings: Any) -> Example:
@@ -211,7 +212,7 @@ def gradient(case: Case, groups: list[Rows]) -> tuple[float, list[torch.Tensor]]
     return total / float(weight), [p.grad for p in model.parameters() if p.grad is not None]
 
 
-@every_case
+@every_trained_case
 def test_one_and_four_micro_batches_give_the_same_gradient(case: Case) -> None:
     given = rows([[30], [9, 4], [12], [21], [6, 6, 6], [28], [2, 11], [17]])
     at_once, wanted = gradient(case, [given])
@@ -224,7 +225,7 @@ def test_one_and_four_micro_batches_give_the_same_gradient(case: Case) -> None:
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-3)
 
 
-@every_case
+@every_trained_case
 def test_overfits_one_batch(case: Case) -> None:
     torch.manual_seed(0)
     model, batch = case.build(), case.batch(rows([[24]] * 4))
@@ -243,7 +244,7 @@ def test_overfits_one_batch(case: Case) -> None:
 
 # -- the tables in the docstrings ------------------------------------------------------------------
 
-TABLE = re.compile(r"^ *(ids|segments|inputs|targets|labels) +\[(.*?)\] *(.*)$", re.MULTILINE)
+TABLE = re.compile(r"^ *(ids|segments|inputs|targets|labels|backward) +\[(.*?)\] *(.*)$", re.MULTILINE)
 
 
 def read_table(text: str) -> tuple[dict[str, list[int | None]], dict[str, int], dict[str, float]]:
@@ -261,7 +262,8 @@ def test_the_docstring_shows_what_happens(name: str) -> None:
     cls = kinds.load("objectives", name)
     lines, named, settings = read_table(cls.__doc__)
     about_pairs = {"segments", "labels"} if "labels" in lines else set()
-    assert set(lines) - about_pairs == {"ids", "inputs", "targets"}, "ids, inputs and targets"
+    more = about_pairs | ({"backward"} & set(lines))
+    assert set(lines) - more == {"ids", "inputs", "targets"}, "ids, inputs and targets"
     layout = re.search(r"[Ww]ith layouts? `(\w+)`", cls.__doc__)
     assert layout is not None, "a line that says: With layout `...`"
     size = 100
@@ -290,6 +292,10 @@ def test_the_docstring_shows_what_happens(name: str) -> None:
     # Rows as wide as the widest draw: padding is 0, and not scored.
     shown = [*lines["inputs"], *[0] * (inputs.shape[1] - len(lines["inputs"]))]
     wanted += [-1] * (targets.shape[1] - len(wanted))
+    if "backward" in lines:
+        assert batch.backward is not None
+        found = np.where(batch.backward.weights > 0, batch.backward.targets, -1)
+        assert found[0].tolist() == [-1 if cell is None else cell for cell in lines["backward"]]
     labels = np.full_like(targets, -1) if example.labels is None else example.labels
     classes = [-1 if cell is None else cell for cell in lines.get("labels", [])]
     is_shown = [

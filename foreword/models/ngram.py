@@ -1,0 +1,206 @@
+"""The language model of counts: each word by the n - 1 words before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from foreword.errors import UserError
+from foreword.kinds import part
+from foreword.ngrams.counting import CHUNK, count
+from foreword.ngrams.smooth import Smoothing
+from foreword.ngrams.table import Table
+from foreword.nn.model import Backbone
+from foreword.nn.settings import Architecture
+from foreword.types import Array, Batch, Hidden, Loss
+
+
+@dataclass(frozen=True)
+class Ngram(Architecture):
+    """Counts of words after the n - 1 words before, smoothed; nothing is trained by gradients.
+
+    It goes with objective `causal`, layout `decoder`, and a packing that puts a token `before` each
+    text, which is given and never predicted. Words are all tokens but the special ones, with [UNK]
+    and the token `after` a text among them, as KenLM has them; they share what unigrams leave,
+    whether they were seen or not.
+
+    Attributes:
+        order: n, the word itself included.
+        smoothing: what is made of the counts.
+        chunk: tokens that a core sorts at once, about 40 bytes each; the rest waits on the disk.
+
+    Reference: Shannon 1948, section 3; Chen & Goodman 1998.
+    """
+
+    reads_ahead: ClassVar[bool] = False
+    is_counted: ClassVar[bool] = True
+
+    order: int = 5
+    smoothing: Smoothing = part("ngrams/smoothing", "modified_kneser_ney")
+    chunk: int = CHUNK
+
+    def __post_init__(self) -> None:
+        for name in ("order", "chunk"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
+
+    def build(self, vocab: int) -> Backbone:
+        """The model, which knows nothing yet."""
+        return NgramBackbone(self, vocab)
+
+
+class NgramBackbone(Backbone):
+    """A table of n-grams. Its states are the n-grams that end at each place.
+
+    Attributes:
+        kind: its settings.
+        table: what it knows; of no n-grams before it is fitted.
+    """
+
+    def __init__(self, kind: Ngram, vocab: int) -> None:
+        super().__init__()
+        self.kind = kind
+        self.vocab = vocab
+        self.table = Table.uniform(np.ones(vocab, dtype=bool), start=-1)
+
+    @property
+    def settings(self) -> NoReturn:  # type: ignore[override]
+        """None of a neural model.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError("an n-gram model has no hidden states and no gradients; use another model")
+
+    @property
+    def embedding(self) -> NoReturn:
+        """None.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError(
+            "objective.kind: an n-gram model predicts each token from those before; use 'causal'"
+        )
+
+    def build_token_head(self) -> nn.Module:
+        """A head that asks the table."""
+        return NgramHead(self)
+
+    @property
+    def numbers(self) -> int:
+        """Probabilities and back-offs."""
+        return self.table.numbers
+
+    def fit(
+        self,
+        stream: Array,
+        start: int,
+        is_word: Array,
+        folder: Path,
+        progress: Callable[[float, float], None] = lambda done, total: None,
+    ) -> None:
+        """Counts texts, one after the other, each beginning with `start`.
+
+        Args:
+            stream: (tokens,), may be mapped.
+            start: the token that begins each text and is never predicted.
+            is_word: what may be predicted, (vocab,) bool.
+            folder: for what does not fit into memory, and for the counts, as long as the table is
+                in use.
+            progress: is told how many orders are counted, and of how many.
+
+        Raises:
+            UserError: no text is as long as the order.
+        """
+        kind = self.kind
+        levels = count(stream, kind.order, self.vocab, start, folder, progress, kind.chunk)
+        longest = max(n for n, level in enumerate(levels, start=1) if level.counts.any())
+        if longest < kind.order:
+            raise UserError(
+                f"model.order: {kind.order} words, but no text has more than {longest}, its begin "
+                f"and end included; set model.order={longest} or less"
+            )
+        self.table = Table.of(levels, start, kind.smoothing, is_word)
+
+    def save(self, folder: Path) -> None:
+        """Writes what it knows into a folder that is there."""
+        self.table.save(folder)
+
+    def load(self, folder: Path) -> None:
+        """Takes what `save` wrote; it is mapped, not read.
+
+        Raises:
+            UserError: it is damaged, or of another recipe.
+        """
+        table = Table.load(folder)
+        if (table.about.order, table.about.vocab) != (self.kind.order, self.vocab):
+            raise UserError(
+                f"{folder}: n-grams up to {table.about.order} of {table.about.vocab:,} tokens, and "
+                f"the recipe says {self.kind.order} of {self.vocab:,}"
+            )
+        self.table = table
+
+    def forward(self, batch: Batch, memory: Any = None) -> Hidden:
+        """States (batch, length, order - 1) int64, see `Table.find`; `memory` is the last words."""
+        ids, positions, before = batch.ids, batch.positions, 0
+        if memory is not None:
+            before = memory[0].shape[1]
+            ids = torch.cat([memory[0], ids], dim=1)
+            positions = torch.cat([memory[1], positions], dim=1)
+        kept = max(0, ids.shape[1] - self.table.about.order + 1)
+        words = ids.cpu().numpy()
+        is_first = (positions.cpu().numpy() == 0) | (words == self.table.about.start)
+        is_first[:, 0] = True
+        found = self.table.find(words.ravel(), is_first.ravel())[: self.table.about.order - 1]
+        shape = (*words.shape, len(found))
+        contexts = np.stack(found, axis=1) if found else np.empty(shape, dtype=np.int64)
+        states = torch.from_numpy(contexts.reshape(shape)[:, before:]).to(ids.device)
+        return Hidden(states, (ids[:, kept:], positions[:, kept:]))
+
+
+class NgramHead(nn.Module):
+    """From the n-grams that a context ends with to the words after it.
+
+    Args:
+        backbone: whose table is asked.
+    """
+
+    def __init__(self, backbone: NgramBackbone) -> None:
+        super().__init__()
+        self.backbone = backbone
+
+    def forward(self, states: Tensor) -> Tensor:
+        """(..., order - 1) -> log-probabilities (..., vocab) float32.
+
+        Raises:
+            UserError: nothing can follow, by a smoothing that gives nothing to what is unseen.
+        """
+        table = self.backbone.table
+        contexts = states.reshape(-1, states.shape[-1]).cpu().numpy()
+        found = table.distribution(contexts)
+        if np.isneginf(found.max(axis=1, initial=-np.inf)).any() and len(found):
+            raise UserError(
+                "after words never seen together nothing is possible by the model's smoothing; "
+                "fit one with model.smoothing=modified_kneser_ney"
+            )
+        scores = torch.from_numpy(found.astype(np.float32))
+        return scores.reshape(*states.shape[:-1], table.about.vocab).to(states.device)
+
+    def log_probs(self, states: Tensor, targets: Tensor) -> Tensor:
+        """Of each target after its context, nats; (n, order - 1), (n,) -> (n,) float64."""
+        found = self.backbone.table.after(states.cpu().numpy(), targets.cpu().numpy())
+        return torch.from_numpy(found).to(states.device)
+
+    def loss(self, hidden: Hidden, batch: Batch) -> Loss:
+        """Cross-entropy where the batch's weights are positive."""
+        where = batch.weights.flatten().nonzero().squeeze(1)
+        weights = batch.weights.flatten()[where]
+        found = self.log_probs(hidden.states.flatten(0, 1)[where], batch.targets.flatten()[where])
+        return Loss(-(found * weights).sum(), weights.sum())
