@@ -111,6 +111,7 @@ PARAMETERS = {
     "modernbert_mini": 10.1e6,
     "bigbird_base": 127.5e6,  # the released configuration, 128.1 M, without its pooler
     "bigbird_mini": 11.2e6,
+    "longformer_base": 127.4e6,  # the released 148.7 M less 21.3 M of global maps
     "longformer_mini": 11.2e6,
     "linformer_mini": 11.3e6,  # one matrix of 512 x 128 besides
 }

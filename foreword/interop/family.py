@@ -244,6 +244,13 @@ class Family(ABC):
         """Tensors that a file may hold twice: the second name, and the one it is a copy of."""
         return {}
 
+    def twins(self, design: Design) -> Mapping[str, str]:
+        """Tensors that they have and we have not, written as copies: name, and that of the copy.
+
+        A file may hold other numbers there; `left` says what is then not taken over.
+        """
+        return {}
+
     def zeros(self, design: Design) -> Mapping[str, tuple[int, ...]]:
         """Tensors that they have and we have not, all 0, by their shapes."""
         return {}
@@ -266,6 +273,11 @@ def resolved(model: Any) -> Table:
         table["decoder_layers"] = model.decoder_layers or model.layers
     if table["position"]["kind"] != "t5_bias":
         table.pop("is_causal", None)
+    is_dense = table["mixing"]["kind"] == "dense"  # then no layer is local
+    if is_dense or table.get("local_position") == table["position"]:
+        table.pop("local_position", None)
+    if is_dense:
+        table.pop("dense_every", None)
     return table
 
 

@@ -134,6 +134,9 @@ def _require_none_left(
         copy = left.pop(name, None)
         if copy is not None and not torch.equal(copy, weights[original]):
             raise UserError(f"{FILE}: {name} should be the same as {original}, and is not")
+    for name, original in family.twins(design).items():
+        if name in left and torch.equal(left[name], weights[original]):
+            del left[name]
     for name in family.zeros(design):
         if left.pop(name, torch.zeros(1)).any():
             raise UserError(f"{FILE}: {name} should be 0 and is not")
@@ -154,6 +157,7 @@ def take_out(model: nn.Module, design: Design, vocab: Vocab, family: Family) -> 
     for carry in family.carries(design, vocab):
         theirs = carry.outward(ours[name] for name in carry.ours)
         weights |= dict(zip(carry.theirs, theirs, strict=True))
+    weights |= {name: weights[own].clone() for name, own in family.twins(design).items()}
     return weights | {name: torch.zeros(shape) for name, shape in family.zeros(design).items()}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,10 +83,15 @@ def read(folder: Path) -> Imported:
     for part, (held, design) in family.parts(model, recipe).items():
         own = tensors.read(folder / part, family) if part else weights
         left += tensors.fill(held, design, tokenizer.vocab, family, own)
-    notes = [f"not taken over: {', '.join(left)}"] if left else []
+    notes = [f"not taken over: {', '.join(_folded(left))}"] if left else []
     if others := sorted({str(t.dtype) for t in weights.values()} - {"torch.float32"}):
         notes.append(f"stored as {', '.join(others)}, kept as torch.float32 from here on")
     return Imported(folder, family, recipe, tokenizer, model, tuple(notes))
+
+
+def _folded(names: list[str]) -> list[str]:
+    """The names, those of all layers as one: `layer.*.key`."""
+    return list(dict.fromkeys(re.sub(r"\.\d+\.", ".*.", name) for name in names))
 
 
 def family_of(described: Described) -> Family:

@@ -119,9 +119,9 @@ def test_import_then_export_gives_the_same_tensors(family: str, folder: Path, ru
     assert kinds.name_of(exported.export(open_run(run, "cpu"), again)) == family.partition("-")[0]
     before, after = (load_file(f / "model.safetensors") for f in (folder, again))
     left = kinds.load("interop/hf", family.partition("-")[0])().left(before)  # unread, and said so
-    assert before.keys() == {*after, *(left if "big_bird" in family else [])}
+    assert before.keys() == {*after, *left}
     for name, tensor in after.items():
-        assert torch.equal(tensor, before[name]), name
+        assert name in left or torch.equal(tensor, before[name]), name
     ours, wanted = both(run, again, (30, 17), segments=False)
     torch.testing.assert_close(ours, wanted, atol=1e-4, rtol=1e-4)
     config, tokenizer = (

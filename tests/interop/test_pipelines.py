@@ -110,10 +110,10 @@ def test_spans(tmp_path: Path) -> None:
 
 def test_a_model_like_none_of_theirs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tokenizer = Wordpiece(vocab=180).train(TEXTS * 4)
-    recipe = load_recipe("modern_encoder_tiny", ["model.d_model=32"])
+    recipe = load_recipe("modern_encoder_tiny", ["model.d_model=32", "model.position.kind=alibi"])
     run = write_run(tmp_path / "run", recipe, tokenizer)
     assert command(["export", str(run), "--out", str(tmp_path / "hf")]) == 2
     said = capsys.readouterr().err
     assert "no model of transformers is like this one; nearest is" in said
-    assert "model.position is rotary (base 10000.0)" in said
+    assert "modernbert, but model.position is alibi, not rotary" in said
     assert not (tmp_path / "hf").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,44 @@ def test_settings(folder: Path, keys: dict[str, Any], words: str) -> None:
         imported.read(folder)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("family", "keys", "words"),
+    [
+        ("longformer", {"attention_window": [8, 16]}, "one even number for all layers"),
+        ("modernbert", {"norm_bias": True}, "norm_bias is True, and Foreword knows here: False"),
+        ("modernbert", {"global_attn_every_n_layers": 2}, "the first layer full, and each n-th"),
+        (
+            "modernbert",
+            {"rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4.0}}},
+            "rope_theta alone",
+        ),
+        ("modernbert", {"global_rope_theta": 5.0}, "the same as global_rope_theta"),
+    ],
+)
+def test_settings_of_families(
+    tmp_path: Path, family: str, keys: dict[str, Any], words: str
+) -> None:
+    theirs.write(family, tmp_path)
+    set_keys(tmp_path, **keys)
+    with pytest.raises(UserError, match=re.escape(words)) as caught:
+        imported.read(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_each_call_of_longformer_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs.write("longformer", tmp_path / "theirs")
+    run, out = tmp_path / "run", str(tmp_path / "out")
+    assert foreword(["import", str(tmp_path / "theirs"), "--out", str(run)]) == 0
+    own = "longformer.encoder.layer.*.attention.self.key_global.weight"
+    assert f"not taken over: {own.replace('weight', 'bias')}, {own}, " in capsys.readouterr().err
+    recipe = run / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace("global_tokens = 0", "global_tokens = 1"))
+    assert foreword(["export", str(run), "--out", out]) == 2
+    assert "told with each call which places see all" in capsys.readouterr().err
 
 
 def test_settings_without_effect_are_taken(folder: Path) -> None:

@@ -164,6 +164,42 @@ def _big_bird(transformers: Any, kind: str = "block_sparse") -> nn.Module:
     )
 
 
+def _modernbert(transformers: Any, **settings: Any) -> nn.Module:
+    return transformers.ModernBertForMaskedLM(
+        transformers.ModernBertConfig(
+            vocab_size=SIZE,
+            hidden_size=32,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            intermediate_size=48,
+            max_position_embeddings=LENGTH,
+            local_attention=8,
+            pad_token_id=0,
+            cls_token_id=2,
+            bos_token_id=2,
+            sep_token_id=3,
+            eos_token_id=3,
+            **settings,
+        )
+    )
+
+
+def _longformer(transformers: Any) -> nn.Module:
+    return transformers.LongformerForMaskedLM(
+        transformers.LongformerConfig(
+            vocab_size=SIZE,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=80,
+            max_position_embeddings=LENGTH + 2,
+            type_vocab_size=1,
+            pad_token_id=1,
+            attention_window=8,
+        )
+    )
+
+
 # A file of `interop/hf/`, perhaps a version of it: how to make theirs, and its special tokens.
 FAMILIES: dict[str, tuple[Callable[[Any], nn.Module], dict[str, str]]] = {
     "albert": (_albert, BERT),
@@ -176,6 +212,11 @@ FAMILIES: dict[str, tuple[Callable[[Any], nn.Module], dict[str, str]]] = {
     "electra-generator": (partial(_electra, heads="MaskedLM"), BERT),
     "gpt2": (_gpt2, GPT),
     "openai_gpt": (_openai_gpt, {"unk_token": "<unk>"}),
+    "longformer": (_longformer, ROBERTA),
+    "modernbert": (_modernbert, BERT),
+    "modernbert-full": (partial(_modernbert, layer_types=["full_attention"] * 4), BERT),
+    "modernbert-local": (partial(_modernbert, layer_types=["sliding_attention"] * 4), BERT),
+    "modernbert-turns": (partial(_modernbert, global_attn_every_n_layers=2), BERT),
     "roberta": (_roberta, ROBERTA),
     "t5": (_t5, T5),
     "t5-1.1": (_t5_1_1, T5),
@@ -207,9 +248,9 @@ def write(family: str, folder: Path) -> nn.Module:
     weights.randomise(model, seed=7)
     with torch.no_grad():  # what no text reaches, and what is published as 0
         for name, parameter in model.named_parameters():
-            if family == "roberta" and "position_embeddings" in name:
+            if roles is ROBERTA and "position_embeddings" in name:
                 parameter[:2] = 0
-            if family == "roberta" and "token_type" in name:
+            if roles is ROBERTA and "token_type" in name:
                 parameter.zero_()
     model.save_pretrained(folder)
     write_tokenizer(folder, roles)

@@ -15,7 +15,7 @@ from foreword.types import Vocab
 
 @dataclass(frozen=True)
 class OpenaiGpt(Family):
-    """GPT (Radford et al. 2018): a decoder, normalised behind each sum."""
+    """GPT-1 (Radford et al. 2018): a decoder, normalised behind each sum."""
 
     architecture = "OpenAIGPTLMHeadModel"
     model_type = "openai-gpt"

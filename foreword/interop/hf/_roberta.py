@@ -1,0 +1,94 @@
+"""What RoBERTa and Longformer have in common: positions that begin behind that of padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+
+from torch import Tensor
+
+from foreword.interop.described import Described
+from foreword.interop.family import Carry, Design, Family, Table
+from foreword.interop.hf import _encoder as encoder
+from foreword.types import Vocab
+
+
+class LikeRoberta(Family):
+    """BERT without segments.
+
+    The first place is row `pad_token_id + 1` of their table; the rows before come back as 0. Their
+    one segment is 0 in the published models, and then ours is none.
+    """
+
+    layout = "encoder"
+    names = (*encoder.NAMES, encoder.ACTIVATION)
+    fixed = encoder.FIXED
+    neutral = encoder.NEUTRAL
+    roles = MappingProxyType(
+        {
+            "pad_token": "<pad>",
+            "unk_token": "<unk>",
+            "cls_token": "<s>",
+            "sep_token": "</s>",
+            "mask_token": "<mask>",
+            "bos_token": "<s>",
+            "eos_token": "</s>",
+        }
+    )
+
+    @property
+    def _segment(self) -> str:
+        return f"{self.prefix}embeddings.token_type_embeddings.weight"
+
+    def model(self, described: Described, weights: Mapping[str, Tensor]) -> Table:
+        """Places and segments that count."""
+        table = super().model(described, weights)
+        behind = described.take("pad_token_id", 1) + 1
+        table["position"]["length"] = described.take("max_position_embeddings", 512) - behind
+        segments = described.take("type_vocab_size", 2)
+        is_none = segments == 1 and not weights.get(self._segment, encoder.NOTHING).any()
+        table["segments"] = 0 if is_none else segments
+        return table
+
+    def describe(self, design: Design, vocab: Vocab) -> Table:
+        """With the places before the first."""
+        pad, position = vocab.id("[PAD]"), design.model.position
+        length = getattr(position, "length", None)
+        return {
+            **super().describe(design, vocab),
+            **({} if length is None else {"max_position_embeddings": length + pad + 1}),
+            "pad_token_id": pad,
+            "type_vocab_size": max(design.model.segments, 1),
+        }
+
+    def objective(self, weights: Mapping[str, Tensor]) -> Table:
+        """Masked tokens."""
+        return {"kind": "masked"}
+
+    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
+        """A text between <s> and </s>."""
+        return encoder.wrapped(table)
+
+    def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
+        """The table."""
+        yield from encoder.body(design, self.prefix)
+        yield encoder.position(self.prefix, skipped=vocab.id("[PAD]") + 1)
+        if design.model.segments:
+            yield encoder.segment(self.prefix)
+        yield from encoder.head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias")
+
+    def zeros(self, design: Design) -> Mapping[str, tuple[int, ...]]:
+        """The one segment, where we have none."""
+        return {} if design.model.segments else {self._segment: (1, design.model.d_model)}
+
+    def copies(self, design: Design) -> Mapping[str, str]:
+        """The output layer is the embedding."""
+        return {"lm_head.decoder.weight": self.embedding, "lm_head.decoder.bias": "lm_head.bias"}
+
+    def is_buffer(self, name: str) -> bool:
+        """The numbers 0, 1, 2, ..."""
+        return name == f"{self.prefix}embeddings.position_ids"
+
+    def left(self, names: Iterable[str]) -> list[str]:
+        """The pooler."""
+        return [name for name in names if name.startswith(f"{self.prefix}pooler.")]

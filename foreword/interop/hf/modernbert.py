@@ -1,0 +1,181 @@
+"""ModernBERT: `ModernBertForMaskedLM`, some of whose layers look at neighbours alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from torch import Tensor
+
+from foreword.interop.described import Described
+from foreword.interop.family import Carry, Design, Family, Name, Table, carry_each
+from foreword.interop.hf import _encoder as encoder
+from foreword.types import Vocab
+
+BLOCK = {
+    "attention.query attention.key_value": "attn.Wqkv",
+    "attention.output": "attn.Wo",
+    "feedforward.wide": "mlp.Wi",
+    "feedforward.narrow": "mlp.Wo",
+    "feedforward_norm": "mlp_norm",
+}
+FULL, LOCAL = "full_attention", "sliding_attention"
+
+
+@dataclass(frozen=True)
+class Modernbert(Family):
+    """ModernBERT (Warner et al. 2024): rotary positions, local and global attention by turns."""
+
+    architecture = "ModernBertForMaskedLM"
+    layout = "encoder"
+    prefix = "model."
+    embedding = "model.embeddings.tok_embeddings.weight"
+    names = (
+        Name("d_model", "hidden_size", 768),
+        Name("layers", "num_hidden_layers", 22),
+        Name("heads", "num_attention_heads", 12),
+        Name("d_ff", "intermediate_size", 1152),
+        Name("activation", "hidden_activation", "gelu", {"geglu": "gelu"}),
+        Name("norm_eps", "norm_eps", 1e-5),
+        Name("init_std", "initializer_range", 0.02),
+        Name("dropout", "embedding_dropout", 0.0),
+        Name("dropout", "mlp_dropout", 0.0),
+        Name("attention_dropout", "attention_dropout", 0.0),
+    )
+    fixed = MappingProxyType(
+        {
+            "norm_order": "pre",
+            "normalise_embedding": True,
+            "normalise_first": False,
+            "bias": False,
+            "position.kind": "rotary",
+            "init": "gpt2",
+        }
+    )
+    neutral = MappingProxyType(
+        {
+            "attention_bias": False,
+            "classifier_activation": "gelu",
+            "classifier_bias": False,
+            "decoder_bias": True,
+            "mlp_bias": False,
+            "norm_bias": False,
+            "position_embedding_type": "absolute",
+        }
+    )
+    idle = (
+        "classifier_pooling",
+        "deterministic_flash_attn",
+        "initializer_cutoff_factor",
+        "layer_norm_eps",
+        "max_position_embeddings",
+        "reference_compile",
+        "repad_logits_with_grad",
+        "sparse_pred_ignore_index",
+        "sparse_prediction",
+    )
+
+    def model(self, described: Described, weights: Mapping[str, Tensor]) -> Table:
+        """Which layers are local, and the two bases of the waves."""
+        table = super().model(described, weights)
+        every = _dense_every(described, table["layers"])
+        near, far = _bases(described)
+        window = described.take("local_attention", 128)
+        table["position"]["base"] = far if every else near
+        if every != 1:
+            table["mixing"] = {"kind": "window", "radius": window // 2, "global_tokens": 0}
+            table["dense_every"] = every
+        if every > 1 and near != far:
+            table["local_position"] = {"kind": "rotary", "base": near}
+        return table
+
+    def describe(self, design: Design, vocab: Vocab) -> Table:
+        """As releases before and after 5 read it."""
+        model = design.model
+        radius = getattr(model.mixing, "radius", None)
+        every = model.dense_every if radius else 1
+        far = getattr(model.position, "base", 0.0)
+        near = getattr(model.local_position or model.position, "base", 0.0)
+        bases = {FULL: far, LOCAL: near}
+        return {
+            **super().describe(design, vocab),
+            "layer_types": _types(every, model.layers),
+            "rope_parameters": {
+                kind: {"rope_theta": base, "rope_type": "default"} for kind, base in bases.items()
+            },
+            **({"global_attn_every_n_layers": every} if every else {}),
+            "global_rope_theta": far,
+            "local_rope_theta": near,
+            **({"local_attention": 2 * radius} if radius else {}),
+            "max_position_embeddings": getattr(design.packing, "length", 8192),
+            **{key: self.neutral[key] for key in ("decoder_bias", "norm_bias", "mlp_bias")},
+        }
+
+    def objective(self, weights: Mapping[str, Tensor]) -> Table:
+        """Masked tokens."""
+        return {"kind": "masked"}
+
+    def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
+        """A text between [CLS] and [SEP], rows as long as in the first of its training."""
+        return encoder.wrapped({"position": {"length": 1024}})
+
+    def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
+        """The table."""
+        kind = ("weight",)
+        embeddings = {"token": "tok_embeddings", "norm": "norm"}
+        yield from carry_each(embeddings, "backbone.embedding.", "model.embeddings.", kind)
+        for n in range(design.model.layers):
+            block = {**BLOCK, **({"attention_norm": "attn_norm"} if n else {})}
+            yield from carry_each(block, f"backbone.stack.blocks.{n}.", f"model.layers.{n}.", kind)
+        yield from carry_each({"final_norm": "final_norm"}, "backbone.stack.", "model.", kind)
+        head = {"transform.0": "head.dense", "transform.2": "head.norm"}
+        yield from carry_each(head, "heads.token.", "", kind)
+        yield Carry(("heads.token.bias",), ("decoder.bias",))
+
+    def copies(self, design: Design) -> Mapping[str, str]:
+        """The output layer is the embedding."""
+        return {"decoder.weight": self.embedding}
+
+
+def _types(every: int, layers: int) -> list[str]:
+    """What each layer attends to, where one of `every` attends to all; none for 0."""
+    return [FULL if every and n % every == 0 else LOCAL for n in range(layers)]
+
+
+def _dense_every(described: Described, layers: int) -> int:
+    """One of how many layers attends to all; 0 where none does.
+
+    Raises:
+        UserError: they take no turns, or two keys disagree.
+    """
+    types = described.take("layer_types")
+    said = described.take("global_attn_every_n_layers")
+    if types is None:
+        return int(said or 3)
+    full = [n for n, kind in enumerate(types) if kind == FULL]
+    every = said or (0 if not full else full[1] if len(full) > 1 else layers)
+    if types != _types(every, layers):
+        raise described.refuse("layer_types", "the first layer full, and each n-th after it")
+    return int(every)
+
+
+def _bases(described: Described) -> tuple[float, float]:
+    """Of the waves of local layers, and of the others.
+
+    Raises:
+        UserError: the waves are scaled, or two keys disagree.
+    """
+    found = []
+    waves = described.take("rope_parameters") or {}
+    for kind, key, default in (
+        (LOCAL, "local_rope_theta", 10_000.0),
+        (FULL, "global_rope_theta", 160_000.0),
+    ):
+        said = described.take(key)
+        own = dict(waves.get(kind) or {})
+        base = own.pop("rope_theta", said if said is not None else default)
+        if own.pop("rope_type", "default") != "default" or own or said not in (None, base):
+            raise described.refuse("rope_parameters", f"rope_theta alone, the same as {key}")
+        found.append(float(base))
+    return found[0], found[1]
