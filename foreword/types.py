@@ -184,6 +184,8 @@ class Batch:
         backward: predicted by the states that have read from right to left.
         carried: what the row before of each lane left for this one (`Hidden.carried`); None for a
             model that carries nothing, or before the first row.
+        documents: number of the document within its row, -1 for padding, (batch, length) int64;
+            None where a row is one document. Of an encoder-decoder's two sides, of both.
         counts: of each term of a sum of objectives, its predictions in all micro-batches of the
             step, (terms,) float32; None where there is one term, or the batch is the whole step.
     """
@@ -201,6 +203,7 @@ class Batch:
     queries: Queries | None = None
     backward: Backward | None = None
     carried: tuple[Any, ...] | None = None
+    documents: Any = None
     counts: Any = None
 
     def to(self, device: Any) -> Batch:

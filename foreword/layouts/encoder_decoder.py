@@ -55,6 +55,8 @@ class EncoderDecoder:
                 ids=source.ids,
                 positions=source.positions,
                 mask=within(source.documents, source.documents),
+                documents=source.documents,
             ),
             cross_mask=within(target.documents, source.documents),
+            documents=target.documents,
         )
