@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import overload
 
-import numpy as np
-
 from foreword.evaluate import decoding, filling, scoring
 from foreword.evaluate.perplexity import side_by_side
 from foreword.evaluate.sampling import Sampling
@@ -109,18 +107,10 @@ class Loaded:
         return [row for at in range(0, len(text), 32) for row in self._states(text[at : at + 32])]
 
     def _states(self, texts: Sequence[str]) -> list[Array]:
-        wrapped = [self._wrapped(self.tokenizer.encode(text, special=True)) for text in texts]
+        encode, framed = self.tokenizer.encode, self.subject.framed
+        wrapped = [framed(encode(text, special=True)) for text in texts]
         states = self.subject.encode(side_by_side(wrapped))
         return [row[: len(ids)] for row, ids in zip(states, wrapped, strict=True)]
-
-    def _wrapped(self, ids: Array) -> Array:
-        subject = self.subject
-        if subject.fills_in_place:
-            return subject.wrap(ids)
-        head = subject.opening if subject.continues else subject.before
-        whole = np.concatenate([head, ids, subject.end])
-        subject.check_length(len(whole))
-        return whole
 
 
 def load(path: str | Path, device: str = "auto", precision: str = "fp32") -> Loaded:

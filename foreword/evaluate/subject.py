@@ -225,6 +225,22 @@ class Subject:
         self.check_length(len(whole))
         return whole
 
+    @property
+    def head(self) -> Array:
+        """What stands before a text that it reads, (0 or 1,) int64."""
+        return self.opening if self.continues else self.before
+
+    def framed(self, ids: Array) -> Array:
+        """`ids` as a text that it reads: with `head` before it, and what ends texts behind.
+
+        Raises:
+            UserError: it is longer than the model can read.
+        """
+        tail = self.after if self.fills_in_place else self.end
+        whole = np.concatenate([self.head, ids, tail])
+        self.check_length(len(whole))
+        return whole
+
     def check_length(self, length: int) -> None:
         """Makes sure that the model has so many places.
 
@@ -265,6 +281,20 @@ class Subject:
         Raises:
             UserError: an empty text.
         """
+        batch = self.reading(texts)
+        if batch.source is not None:
+            return self._encode_source(batch.source)
+        # A decoder with a source arranges source and target in one row; the source comes first.
+        states = self._run(self.model.backbone, batch).states
+        found: Array = states[:, : texts.ids.shape[1]].float().cpu().numpy()
+        return found
+
+    def reading(self, texts: Tokens) -> Batch:
+        """A batch that makes the model read texts with nothing hidden.
+
+        Raises:
+            UserError: an empty text.
+        """
         if not (texts.documents[:, :1] == 0).all():
             raise UserError("a text is empty; there is nothing to encode")
         if self.fills_in_place:  # with nothing hidden, and so no second stream
@@ -272,13 +302,7 @@ class Subject:
         else:
             ones = np.ones(texts.ids.shape, dtype=np.float32)
             example = Example(None if self.continues else texts, texts, ones)
-        batch = replace(self.recipe.layout.arrange(example, self.vocab), queries=None)
-        if batch.source is not None:
-            return self._encode_source(batch.source)
-        # A decoder with a source arranges source and target in one row; the source comes first.
-        states = self._run(self.model.backbone, batch).states
-        found: Array = states[:, : texts.ids.shape[1]].float().cpu().numpy()
-        return found
+        return replace(self.recipe.layout.arrange(example, self.vocab), queries=None)
 
     def _encode_source(self, source: Batch) -> Array:
         backbone = self.model.backbone

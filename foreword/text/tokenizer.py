@@ -88,6 +88,16 @@ class Tokenizer:
         rows = [encoding.ids for encoding in found]
         return [self._without(row) for row in rows] if self._reachable else rows
 
+    def located(self, text: str) -> tuple[Array, Array]:
+        """The ids of `text`, and where in it each stands.
+
+        Returns:
+            (length,) int64; first character and the one behind the last, (length, 2) int64.
+        """
+        encoding = self._engine.encode(text, add_special_tokens=False)
+        ids, places = self._without(encoding.ids), encoding.offsets
+        return np.asarray(ids, np.int64), np.asarray(places, np.int64).reshape(-1, 2)
+
     def words(self, texts: Iterable[str]) -> Iterator[list[tuple[int, ...]]]:
         """The words of each text, as the ids of their pieces."""
         for text in texts:
