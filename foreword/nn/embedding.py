@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -19,12 +21,20 @@ class Embedding(nn.Module):
         settings: widths and choices.
         vocab: number of tokens.
         widens: whether embeddings narrower than d_model are widened to it.
+        token: what gives the vectors of tokens in place of a table.
     """
 
-    def __init__(self, settings: ModelSettings, vocab: int, *, widens: bool = True) -> None:
+    def __init__(
+        self,
+        settings: ModelSettings,
+        vocab: int,
+        *,
+        widens: bool = True,
+        token: nn.Module | None = None,
+    ) -> None:
         super().__init__()
         width = settings.embedding_width
-        self.token = nn.Embedding(vocab, width)
+        self.token: Any = token or nn.Embedding(vocab, width)
         self.segment = nn.Embedding(settings.segments, width) if settings.segments else None
         self.norm = (
             build_norm(settings.norm, width, settings.norm_eps, bias=settings.bias)

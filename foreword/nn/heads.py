@@ -34,8 +34,8 @@ class TokenHead(nn.Module):
         bias: bool = False,
     ) -> None:
         super().__init__()
-        vocab, width = embedding.token.weight.shape
-        d_model = settings.state_width
+        vocab, width = embedding.token.num_embeddings, embedding.token.embedding_dim
+        d_model = settings.token_width
         if not settings.tied and not transform:
             width = d_model
         self.transform: nn.Module = nn.Identity()
@@ -48,13 +48,14 @@ class TokenHead(nn.Module):
             )
         elif width != d_model:
             self.transform = nn.Linear(d_model, width, bias=settings.bias)
-        weight = embedding.token.weight
-        self.weight = weight if settings.tied else nn.Parameter(weight.new_empty(vocab, width))
+        tied = embedding.token.weight if settings.tied else None
+        self.weight = nn.Parameter(torch.empty(vocab, width)) if tied is None else tied
         self.bias = nn.Parameter(torch.zeros(vocab)) if bias else None
+        self.width = d_model
         self.scale = d_model**-0.5 if settings.scale_logits else 1.0
 
     def _states(self, states: Tensor) -> Tensor:
-        transformed: Tensor = self.transform(states)
+        transformed: Tensor = self.transform(states[..., : self.width])
         return transformed * self.scale if self.scale != 1.0 else transformed
 
     def forward(self, states: Tensor) -> Tensor:

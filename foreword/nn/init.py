@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from foreword.nn.attention import Attention
+from foreword.nn.characters import Highway
 from foreword.nn.feedforward import FeedForward
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Model
@@ -52,8 +53,8 @@ def _draw(module: nn.Module, settings: ModelSettings, random: torch.Generator) -
             drawn = torch.fmod(drawn, 2.0)
         weight.copy_(drawn.mul_(std))
 
-    if isinstance(module, nn.Linear):
-        normal(module.weight, module.in_features**-0.5 if is_t5 else settings.init_std)
+    if isinstance(module, nn.Linear | nn.Conv1d):
+        normal(module.weight, module.weight[0].numel() ** -0.5 if is_t5 else settings.init_std)
         if module.bias is not None:
             module.bias.zero_()
     elif isinstance(module, nn.Embedding):
@@ -69,7 +70,9 @@ def _draw(module: nn.Module, settings: ModelSettings, random: torch.Generator) -
 
 
 def _scale(module: nn.Module, settings: ModelSettings) -> None:
-    """What depends on the depth or on the width of heads."""
+    """What depends on the depth or on the width of heads, and what begins closed."""
+    if isinstance(module, Highway):
+        module.start()
     if settings.init == "gpt2" and isinstance(module, Attention | FeedForward):
         writes = module.output if isinstance(module, Attention) else module.narrow
         writes.weight.div_(math.sqrt(2 * settings.layers))

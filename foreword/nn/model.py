@@ -8,7 +8,7 @@ from torch import nn
 
 from foreword.nn.heads import TokenHead
 from foreword.nn.settings import ModelSettings
-from foreword.types import Batch, Hidden
+from foreword.types import Batch, Hidden, Vocab
 
 
 class Backbone(nn.Module):
@@ -25,6 +25,9 @@ class Backbone(nn.Module):
     def forward(self, batch: Batch, memory: Any = None) -> Hidden:
         """States of every position of the batch, (batch, length, d_model)."""
         raise TypeError(f"{type(self).__name__} is abstract")
+
+    def spell(self, vocab: Vocab) -> None:
+        """Tells how tokens are spelt to a model that reads characters; all others need not know."""
 
     def by_layer(self, batch: Batch, memory: Any = None) -> Hidden:
         """As `forward`, with the states of each layer (`Hidden.layers`); None if it has none."""

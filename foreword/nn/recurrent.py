@@ -77,7 +77,7 @@ class RecurrentBackbone(Backbone):
         # Products within a recurrence are small, and errors would add up from step to step.
         with torch.autocast(x.device.type, enabled=False):
             before = memory if memory is not None else batch.carried
-            states, after = self._run(x.float(), batch.positions, before)
+            states, after = recur(self.core, x.float(), batch.positions, before)
         carried = None
         if self.settings.carries:
             carried = tuple(part.detach() for part in after)
@@ -92,7 +92,7 @@ class RecurrentBackbone(Backbone):
         with torch.autocast(x.device.type, enabled=False):
             for n, core in enumerate(layers_of(self.core)):
                 begin = None if before is None else tuple(part[:, n : n + 1] for part in before)
-                states, after = self._run(x.float(), batch.positions, begin, core)
+                states, after = recur(core, x.float(), batch.positions, begin)
                 layers.append(states.to(low))
                 x = self.dropout(layers[-1])
                 ends.append(after)
@@ -107,41 +107,53 @@ class RecurrentBackbone(Backbone):
         states, nudges = unroll(layers_of(self.core), x, is_new, batch.carried)
         return Hidden(self.dropout(states), layers=nudges)
 
-    def _run(
-        self, x: Tensor, positions: Tensor, before: State | None, core: nn.RNNBase | None = None
-    ) -> tuple[Tensor, State]:
-        """Through all layers, or those of `core`, documents apart."""
-        core = core or self.core
-        is_new = positions == 0
-        is_new[:, 0] = False
-        if not is_new.any():
-            given = None if before is None else self._inside(before)
-            states, after = core(x, given)
-            return states, self._outside(after)
-        pieces = _pieces(is_new)
-        padded = pack_padded_sequence(
-            _cut(x, pieces), pieces.lengths.cpu(), batch_first=True, enforce_sorted=False
+
+def recur(
+    core: nn.RNNBase, x: Tensor, positions: Tensor, before: State | None
+) -> tuple[Tensor, State]:
+    """Through all layers of `core`, documents apart: the state begins anew at position 0.
+
+    Args:
+        core: torch's, with the batch first.
+        x: (batch, length, width).
+        positions: of each place in its document, (batch, length) int64.
+        before: the state that each row's first document goes on from; zeros if None.
+
+    Returns:
+        The states of the last layer, (batch, length, its width), and of all after the last place.
+    """
+    is_new = positions == 0
+    is_new[:, 0] = False
+    if not is_new.any():
+        given = None if before is None else _inside(before)
+        states, after = core(x, given)
+        return states, _outside(after)
+    pieces = _pieces(is_new)
+    padded = pack_padded_sequence(
+        _cut(x, pieces), pieces.lengths.cpu(), batch_first=True, enforce_sorted=False
+    )
+    given = None
+    if before is not None:  # only a row's first document goes on
+        begins = pieces.starts == 0
+        given = _inside(
+            tuple(part[pieces.rows] * begins[:, None, None].to(part.dtype) for part in before)
         )
-        given = None
-        if before is not None:  # only a row's first document goes on
-            begins = pieces.starts == 0
-            given = self._inside(
-                tuple(part[pieces.rows] * begins[:, None, None].to(part.dtype) for part in before)
-            )
-        found, after = core(padded, given)
-        states = _join(found, pieces, x.shape[1])
-        is_last = pieces.starts + pieces.lengths == x.shape[1]
-        order = pieces.rows[is_last].argsort()
-        return states, tuple(part[is_last][order] for part in self._outside(after))
+    found, after = core(padded, given)
+    states = _join(found, pieces, x.shape[1])
+    is_last = pieces.starts + pieces.lengths == x.shape[1]
+    order = pieces.rows[is_last].argsort()
+    return states, tuple(part[is_last][order] for part in _outside(after))
 
-    def _inside(self, state: State) -> Any:
-        """As torch has it: layers first, alone where there is one."""
-        parts = tuple(part.transpose(0, 1).contiguous() for part in state)
-        return parts if len(parts) > 1 else parts[0]
 
-    def _outside(self, state: Any) -> State:
-        parts: Sequence[Tensor] = state if isinstance(state, tuple) else (state,)
-        return tuple(part.transpose(0, 1) for part in parts)
+def _inside(state: State) -> Any:
+    """As torch has it: layers first, alone where there is one."""
+    parts = tuple(part.transpose(0, 1).contiguous() for part in state)
+    return parts if len(parts) > 1 else parts[0]
+
+
+def _outside(state: Any) -> State:
+    parts: Sequence[Tensor] = state if isinstance(state, tuple) else (state,)
+    return tuple(part.transpose(0, 1) for part in parts)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ class Architecture(ABC):
     """What a recipe asks of every kind in `models/`, neural or not."""
 
     reads_ahead: ClassVar[bool] = True  # whether a place may depend on what stands behind it
+    reads_source: ClassVar[bool] = False  # whether it has an encoder for a source of its own
     is_counted: ClassVar[bool] = False  # fitted to the text at once, without gradients
 
     @abstractmethod

@@ -139,6 +139,18 @@ class Recipe:
                 "layout.kind: 'two_streams' and a model with model.two_streams=true go together"
             )
 
+        if self.model.reads_source != getattr(self.layout, "has_source", False):
+            raise UserError(
+                "layout.kind: 'encoder_decoder' and a model with an encoder and a decoder "
+                "(model.kind 'encoder_decoder' or 'seq2seq') go together"
+            )
+
+        parts = (self.model, self.objective, self.layout)
+        if len({getattr(part, "is_bidirectional", False) for part in parts}) > 1:
+            raise UserError(
+                "layout.kind: 'bidirectional', the objective of that name and model.kind 'elmo' go "
+                "together"
+            )
         if not self.model.reads_ahead and not getattr(self.layout, "is_causal", False):
             raise UserError("layout.kind: this model reads from left to right alone; use 'decoder'")
 
@@ -146,6 +158,7 @@ class Recipe:
         """The model, its weights not yet initialised; on torch's meta device it costs nothing."""
         try:
             backbone = self.model.build(vocab.size)
+            backbone.spell(vocab)
             return Model(backbone, self.objective.heads(backbone, vocab))
         except ValueError as error:
             raise UserError(f"model.{error}") from error

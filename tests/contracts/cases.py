@@ -153,7 +153,7 @@ def find_cases() -> list[Case]:
                     batch = case.batch(rows([[12]]))
                 except UserError:
                     continue
-                reads_source = model == "encoder_decoder"
+                reads_source = kinds.load("models", model).reads_source
                 if not kinds.load("models", model).reads_ahead and layout != "decoder":
                     continue
                 if batch.queries is not None and model != "transformer":

@@ -19,6 +19,7 @@ LAYOUTS = kinds.names("layouts")
 every_layout = pytest.mark.parametrize("name", LAYOUTS)
 POSITIONS = kinds.names("nn/positions")
 IN_PLACE = ("encoder", "two_streams")
+ALONE = ("bidirectional",)
 
 
 def arrange(name: str, example: Example) -> Batch:
@@ -41,13 +42,13 @@ def random_ids(lengths: list[int], seed: int) -> list[list[int]]:
 
 
 def example_for(name: str, source: list[list[int]], target: list[list[int]]) -> Example:
-    """In place for some, with an order for two streams; else a source and a target of its own."""
+    """In place for some, with an order for two streams; a target alone; else source and target."""
     if name in IN_PLACE:
         weights = np.ones((1, sum(map(len, source))), np.float32)
         order = np.arange(weights.size)[None] if name == "two_streams" else None
         return Example(tokens(source), tokens(source), weights, is_aligned=True, order=order)
     weights = np.ones((1, sum(map(len, target))), np.float32)
-    return Example(tokens(source), tokens(target), weights)
+    return Example(None if name in ALONE else tokens(source), tokens(target), weights)
 
 
 def scores(case: Case, position: str, example: Example) -> tuple[torch.Tensor, Array]:
@@ -83,6 +84,11 @@ def test_every_target_is_scored_once(name: str) -> None:
     source, target = random_ids([9, 4, 15], 3), random_ids([3, 5, 2], 4)
     batch = arrange(name, example_for(name, source, target))
     found = np.asarray(batch.targets)[is_scored(batch)]
+    if name in ALONE:  # nothing stands before a text's first token; backward, behind its last
+        assert batch.backward is not None
+        before = np.asarray(batch.backward.targets)[np.asarray(batch.backward.weights) > 0]
+        assert before.tolist() == flat([text[:-1] for text in target])
+        target = [text[1:] for text in target]
     assert found.tolist() == flat(source if name in IN_PLACE else target)
 
 
@@ -102,6 +108,7 @@ def test_an_objective_that_does_not_fit_is_refused(name: str) -> None:
     refused = {
         "encoder": [Example(None, one, weights), Example(one, one, weights)],
         "decoder": [Example(one, one, weights, is_aligned=True)],
+        "bidirectional": [Example(one, one, weights), example_for("encoder", [[7]], [])],
     }
     causal = Example(None, one, weights)
     for example in refused.get(name, [causal, Example(one, one, weights, is_aligned=True)]):
@@ -141,6 +148,7 @@ def cells(text: str) -> list[list[int]]:
 def test_the_docstring_shows_what_happens(name: str) -> None:
     text = kinds.load("layouts", name).__doc__
     given = {key: cells(inside) for key, inside in re.findall(r"(\w+) +\[(.*?)\]", text)}
+    given.setdefault("source", given.get("ids", []))
     if name == "encoder":
         shown, wanted = tokens(given["source"]), tokens(given["targets"])
         weights = (wanted.ids >= 0).astype(np.float32)
@@ -153,6 +161,9 @@ def test_the_docstring_shows_what_happens(name: str) -> None:
         example = example_for(name, given["source"], given["target"])
     batch = arrange(name, example)
     read = batch.ids if batch.source is None else batch.source.ids
+    if batch.backward is not None:
+        backward = np.where(batch.backward.weights > 0, batch.backward.targets, -1)
+        assert backward[0].tolist() == flat(given["backward"])
     assert np.where(is_scored(batch), batch.targets, -1)[0].tolist() == flat(given["targets"])
     assert batch.ids[0].tolist() == flat(given.get("ids", given["source"]))
     assert read[0, : len(flat(given["source"]))].tolist() == flat(given["source"])

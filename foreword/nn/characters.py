@@ -1,0 +1,158 @@
+"""Tokens as they are spelt: the characters of each through convolutions and highway layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from foreword.types import Array, Vocab
+
+# The first 256 characters are bytes; then what stands around them.
+BEGIN, WITHIN, SPECIAL, END, PADDING = range(256, 261)
+CHARACTERS = PADDING + 1
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How tokens are read by their characters; unsaid, as the published ELMo does.
+
+    Attributes:
+        width: of a character's embedding.
+        filters: convolutions, (characters that each sees, how many of them) a group.
+        highways: highway layers on what they found.
+        length: the most characters of a token, with its begin and end; the rest is cut.
+    """
+
+    width: int = 16
+    filters: tuple[tuple[int, int], ...] = (
+        (1, 32),
+        (2, 32),
+        (3, 64),
+        (4, 128),
+        (5, 256),
+        (6, 512),
+        (7, 1024),
+    )
+    highways: int = 2
+    length: int = 50
+
+    def __post_init__(self) -> None:
+        if not self.filters or any(len(f) != 2 or min(f) < 1 for f in self.filters):
+            raise ValueError(
+                f"filters: expected pairs [characters, filters], each at least 1, got "
+                f"{[list(f) for f in self.filters]}"
+            )
+        widest = max(size for size, _ in self.filters)
+        if self.length < max(3, widest):
+            raise ValueError(
+                f"length: a token has at least {max(3, widest)} places (its begin, its end, the "
+                f"widest filter), got {self.length}"
+            )
+        if self.width < 1:
+            raise ValueError(f"width: must be at least 1, got {self.width}")
+        if self.highways < 0:
+            raise ValueError(f"highways: must not be negative, got {self.highways}")
+
+
+class Highway(nn.Module):
+    """y = g * relu(W x + b) + (1 - g) * x, with the gate g = sigmoid(W_g x + b_g).
+
+    Reference: Srivastava et al. 2015.
+
+    Args:
+        width: of x and y.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.both = nn.Linear(width, 2 * width)  # W and W_g
+
+    def start(self) -> None:
+        """The gates nearly closed, so that at first what enters is passed on."""
+        _, gate = self.both.bias.chunk(2)
+        gate.fill_(-2.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., width) -> (..., width)."""
+        found, gate = self.both(x).chunk(2, dim=-1)
+        return torch.lerp(x, F.relu(found), torch.sigmoid(gate))
+
+
+class Characters(nn.Module):
+    """Takes the place of a table of embeddings: the vector of a token comes from its spelling.
+
+    Each token is its bytes between a begin and an end, filled up behind. The begin says whether
+    the token begins a word, goes on with one, or is special, so that `[PAD]` in a text is not the
+    special token. The vectors of a batch's distinct tokens are computed, each once.
+
+    Spellings come from the tokenizer, by `spell`; before, token 12 is spelt `12`. They are no
+    weights and stand in no checkpoint: a run has its tokenizer beside it.
+
+    Reference: Kim et al. 2016, section 2; Jozefowicz et al. 2016, section 3.
+
+    Args:
+        spelling: widths and filters.
+        vocab: number of tokens.
+        width: of the vectors.
+    """
+
+    table: Tensor  # (vocab, length), the characters of each token
+
+    def __init__(self, spelling: Spelling, vocab: int, width: int) -> None:
+        super().__init__()
+        self.num_embeddings, self.embedding_dim = vocab, width
+        self.length = spelling.length
+        self.character = nn.Embedding(CHARACTERS, spelling.width)
+        self.filters = nn.ModuleList(
+            nn.Conv1d(spelling.width, count, size) for size, count in spelling.filters
+        )
+        found = sum(count for _, count in spelling.filters)
+        self.highways = nn.Sequential(*(Highway(found) for _ in range(spelling.highways)))
+        self.project = nn.Linear(found, width)
+        self.register_buffer(
+            "table", torch.empty(vocab, spelling.length, dtype=torch.int16), persistent=False
+        )
+        self._fill((), np.full(vocab, BEGIN))
+
+    def spell(self, vocab: Vocab) -> None:
+        """Takes the spellings of a vocabulary of as many tokens."""
+        begins = np.where(vocab.starts_word, BEGIN, WITHIN)
+        self._fill(vocab.spellings, np.where(vocab.is_special, SPECIAL, begins))
+
+    def _fill(self, spellings: tuple[bytes, ...], begins: Array) -> None:
+        if not self.table.is_meta:
+            numbers = range(len(spellings), len(self.table))
+            known = [*spellings, *(str(n).encode() for n in numbers)][: len(self.table)]
+            self.table.copy_(torch.from_numpy(characters_of(known, begins, self.length)))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(batch, length) -> (batch, length, width)."""
+        distinct, where = ids.unique(return_inverse=True)
+        x = self.character(self.table[distinct].long()).transpose(1, 2)  # (tokens, width, length)
+        found = torch.cat([F.relu(find(x).amax(-1)) for find in self.filters], dim=-1)
+        vectors = cast(Tensor, self.project(self.highways(found)))
+        return vectors[where]
+
+
+def characters_of(spellings: list[bytes], begins: Array, length: int) -> Array:
+    """The characters of each token, (tokens, length) int16.
+
+    Args:
+        spellings: in UTF-8.
+        begins: the first character of each, (tokens,).
+        length: the most characters, begin and end included.
+    """
+    cut = [spelling[: length - 2] for spelling in spellings]
+    sizes = np.fromiter(map(len, cut), dtype=np.int64, count=len(cut))
+    table = np.full((len(cut), length), PADDING, dtype=np.int16)
+    table[:, 0] = begins
+    table[np.arange(len(cut)), 1 + sizes] = END
+    row = np.repeat(np.arange(len(cut)), sizes)
+    column = 1 + np.arange(len(row)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    table[row, column] = np.frombuffer(b"".join(cut), dtype=np.uint8)
+    return table
