@@ -27,6 +27,10 @@ def compare(
         list[str] | None,
         typer.Option("--data", help="Text, in the place of the grid's own; or a prepared folder."),
     ] = None,
+    heldout: Annotated[
+        list[str] | None,
+        typer.Option("--heldout", help="Text to hold out, in the place of the grid's own."),
+    ] = None,
     tasks: Annotated[
         Path | None, typer.Option(help="Where the tasks' files lie; beside the grid if unsaid.")
     ] = None,
@@ -48,7 +52,8 @@ def compare(
     from foreword.compare.grid import load_grid
     from foreword.compare.run import Comparison
 
-    loaded = load_grid(grid, data or [], tasks, budget_of(hours, tokens, steps, flops))
+    budget = budget_of(hours, tokens, steps, flops)
+    loaded = load_grid(grid, data or [], tasks, budget, heldout or [])
     try:
         with terminated(), console.progress("comparing") as bar:
             look = _Look(bar)

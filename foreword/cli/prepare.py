@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foreword.cli import console
+from foreword.cli._heldout import HeldOut, hold_out
 from foreword.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,13 +30,16 @@ def prepare(
     kind: Annotated[str | None, typer.Option(help="wordpiece, bpe, unigram, word, char.")] = None,
     vocab: Annotated[int | None, typer.Option(help="Size of the tokenizer to train.")] = None,
     field: Annotated[str, typer.Option(help="Where JSON and Parquet keep the text.")] = "text",
+    target: Annotated[
+        str, typer.Option(help="Of parallel text: where the other side of each pair stands.")
+    ] = "",
     documents: Annotated[
         str, typer.Option(help="A document in plain text: file, paragraph or line.")
     ] = "file",
     errors: Annotated[
         str, typer.Option(help="Bytes that are not UTF-8: strict stops, replace counts.")
     ] = "strict",
-    heldout: Annotated[float, typer.Option(help="Share never trained on; 0 for none.")] = 0.005,
+    heldout: HeldOut = None,
     sentences: Annotated[
         bool, typer.Option(help="A sequence is a sentence, or a whole document.")
     ] = True,
@@ -46,16 +50,20 @@ def prepare(
 ) -> None:
     """Make token shards of text files; what is made already and still true is reused."""
     from foreword.data import prepare as preparing
+    from foreword.data.holdout import find_apart
+    from foreword.data.reading import find_files
     from foreword.data.sources import ReadSettings
     from foreword.text.tokenizer import Tokenizer
 
     try:
-        read = ReadSettings(field, documents, errors)  # type: ignore[arg-type]
-        settings = preparing.PrepareSettings(heldout, sentences, workers)
+        read = ReadSettings(field, documents, errors, target)  # type: ignore[arg-type]
+        settings = preparing.PrepareSettings(sentences=sentences, workers=workers)
     except ValueError as error:
         raise UserError(f"--{error}") from None
+    settings, apart = hold_out(settings, heldout)
     if tokenizer is not None and (kind is not None or vocab is not None):
         raise UserError("--tokenizer is there already; --kind and --vocab are for training one")
+    find_apart(apart, find_files(texts, None, read), None, read)
     with console.progress("preparing") as bar:
         if tokenizer is not None:
             found = Tokenizer.load(tokenizer)
@@ -66,7 +74,7 @@ def prepare(
         def advance(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total, note=f"{done / 1e6:,.0f} MB")
 
-        prepared = preparing.prepare(texts, found, out, settings, read, advance)
+        prepared = preparing.prepare(texts, found, out, settings, read, advance, apart)
     if as_json:
         console.emit({"folder": str(out), "reused": prepared.reused, **prepared.manifest})
     else:
@@ -89,7 +97,7 @@ def _train(
     kind = table["kind"]
     table |= {} if vocab is None else {"vocab": vocab}
     trainer = config.build_kind(kinds.Part("text/tokenizers", kind), table, "tokenizer")
-    files, counts = find_files(texts), ReadCounts()
+    files, counts = find_files(texts, None, read), ReadCounts()
     if (made := _made(out, files, read)) and made.kind == {"kind": kind, **asdict(trainer)}:
         return made
     total = sum(file.stat().st_size for file in files)
@@ -137,6 +145,7 @@ def _notes(counts: Mapping[str, Any]) -> dict[str, Any]:
     notes = {
         "empty files": counts["empty_files"],
         "empty documents": counts["empty_documents"],
+        "pairs with an empty side": counts.get("empty_sides", 0),
         "replaced bytes": counts["replaced_bytes"],
         "files not read": ", ".join(f"{n} {what}" for what, n in counts["skipped"].items()),
     }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from foreword.cli import console
+from foreword.cli._heldout import HeldOut, hold_out
 
 if TYPE_CHECKING:
     from foreword.train.continued import Foundation
@@ -28,6 +30,7 @@ def pretrain(
     tokenizer: Annotated[
         str | None, typer.Option(help="A tokenizer folder; without it one is trained.")
     ] = None,
+    heldout: HeldOut = None,
     from_: Annotated[
         str | None,
         typer.Option("--from", help="A run or a Hugging Face folder whose weights to start from."),
@@ -48,7 +51,7 @@ def pretrain(
 
     Without a tokenizer it trains one, without shards it makes them. Kill it at any moment;
     `foreword resume` carries on. With --from, weights, architecture and tokenizer come from there,
-    the rest from the recipe.
+    the rest from the recipe. With text given as --heldout, all of --data is trained on.
     """
     from foreword.cli._watching import carry_on, with_budget
     from foreword.errors import UserError
@@ -59,6 +62,13 @@ def pretrain(
     was_there = out.exists()
     running.require_free(out)
     texts = (*data, *(more or []))
+    settings, apart = hold_out(resolved.prepare, heldout)
+    resolved = replace(resolved, prepare=settings)
+    if apart and more:
+        raise UserError(
+            f"{more[0]}: to train on or to hold out? With --heldout give each its own --data or "
+            "--heldout, or a pattern in quotes"
+        )
     foundation = None
     if from_ is not None:
         if tokenizer is not None:
@@ -68,7 +78,7 @@ def pretrain(
     elif extend_vocabulary:
         raise UserError("--extend-vocabulary: needs --from, a model whose vocabulary to extend")
     try:
-        running.start(resolved, running.Inputs(texts, tokenizer), out, foundation)
+        running.start(resolved, running.Inputs(texts, tokenizer, apart), out, foundation)
         return carry_on(out, as_json=json)
     except UserError:
         if out.exists() and not (out / "metrics.jsonl").exists():  # nothing was trained

@@ -16,7 +16,7 @@ from foreword.data.reading import find_files, read_documents
 from foreword.data.sources import ReadSettings
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.recipe import Recipe
-from foreword.train.run import Stage, is_prepared
+from foreword.train.run import Stage, is_prepared, require_texts
 
 
 class Corpora:
@@ -26,11 +26,19 @@ class Corpora:
         texts: files, folders, patterns; or one folder that `prepare` wrote.
         folder: where to make tokenizers and shards.
         stage: told what is being made.
+        heldout: files, folders, patterns to hold out; without them a share of `texts` is.
+
+    Raises:
+        UserError: there are no such texts to hold out, or they are among `texts`.
     """
 
-    def __init__(self, texts: Sequence[str], folder: Path, stage: Stage) -> None:
-        self._texts, self._folder, self._stage = texts, folder, stage
-        self._fingerprints: dict[ReadSettings, str] = {}
+    def __init__(
+        self, texts: Sequence[str], folder: Path, stage: Stage, heldout: Sequence[str] = ()
+    ) -> None:
+        self._texts, self._folder, self._stage, self._heldout = texts, folder, stage, heldout
+        if heldout:
+            require_texts(texts, heldout)
+        self._fingerprints: dict[tuple[ReadSettings, bool], str] = {}
         self._found: dict[Path, Prepared] = {}
 
     def of(self, recipe: Recipe) -> Prepared:
@@ -41,11 +49,10 @@ class Corpora:
         """
         if is_prepared(self._texts):
             return self._prepared(Path(self._texts[0]))
-        if recipe.read not in self._fingerprints:
-            self._fingerprints[recipe.read] = fingerprint_text(find_files(self._texts), recipe.read)
-        text = self._fingerprints[recipe.read]
+        text, heldout = (self._fingerprint(recipe.read, is_heldout=held) for held in (False, True))
         tokenizer = self._tokenizer(recipe, text)
-        asked = kept.ShardsAsked(replace(recipe.prepare, workers=0), text, tokenizer.fingerprint)
+        settings = replace(recipe.prepare, workers=0)
+        asked = kept.ShardsAsked(settings, text, tokenizer.fingerprint, heldout)
         file = kept.find(self._folder.glob("shards-*.json"), asked)
         if file is None:
             name = f"shards-{kinds.name_of(recipe.tokenizer)}"
@@ -54,7 +61,13 @@ class Corpora:
         if folder not in self._found:
             progress = self._stage("cutting text into tokens")
             self._found[folder] = prepare(
-                self._texts, tokenizer, folder, recipe.prepare, recipe.read, progress
+                self._texts,
+                tokenizer,
+                folder,
+                recipe.prepare,
+                recipe.read,
+                progress,
+                self._heldout,
             )
         return self._found[folder]
 
@@ -66,6 +79,14 @@ class Corpora:
         if folder not in self._found:
             self._found[folder] = Prepared.load(folder)
         return self._found[folder]
+
+    def _fingerprint(self, read: ReadSettings, *, is_heldout: bool) -> str:
+        """Of the texts that are trained on, or of those given to be held out: "" where none are."""
+        texts = self._heldout if is_heldout else self._texts
+        if texts and (read, is_heldout) not in self._fingerprints:
+            found = fingerprint_text(find_files(texts, None, read), read)
+            self._fingerprints[read, is_heldout] = found
+        return self._fingerprints.get((read, is_heldout), "")
 
     def _tokenizer(self, recipe: Recipe, text: str) -> Tokenizer:
         asked = kept.TokenizerAsked(recipe.read, text, recipe.tokenizer)

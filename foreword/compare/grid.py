@@ -88,6 +88,7 @@ class Grid:
         cells: what to train.
         description: one line for people.
         data: files, folders, patterns, beside the grid; or one folder of token shards.
+        heldout: files, folders, patterns to hold out; then all of `data` is trained on.
         budget: of each cell, in the place of its recipe's own.
         seeds: of pretraining: 1, 2, ...
         set: settings laid on all recipes, below those of the cell.
@@ -97,6 +98,7 @@ class Grid:
     cells: tuple[Cell, ...]
     description: str = ""
     data: tuple[str, ...] = ()
+    heldout: tuple[str, ...] = ()
     budget: Budget | None = None
     seeds: int = 1
     set: Any = field(default_factory=dict)
@@ -157,6 +159,7 @@ def load_grid(
     data: Sequence[str] = (),
     tasks: Path | None = None,
     budget: Budget | None = None,
+    heldout: Sequence[str] = (),
 ) -> Grid:
     """A grid from a file or by the name of a shipped one, with what the command line says on it.
 
@@ -167,6 +170,7 @@ def load_grid(
         data: in the place of the grid's own.
         tasks: the folder of its tasks' files; beside the grid if unsaid.
         budget: in the place of the grid's own.
+        heldout: in the place of the grid's own; none where `data` is given alone.
 
     Raises:
         UserError: no such grid, or a mistake in it; the key is named.
@@ -182,6 +186,8 @@ def load_grid(
         cells=tuple(replace(cell, recipe=_beside(folder, cell.recipe)) for cell in grid.cells),
         tasks=tuple(_placed(task, (tasks or folder).resolve()) for task in grid.tasks),
         data=tuple(data) or tuple(str(folder / text) for text in grid.data),
+        heldout=tuple(heldout)
+        or (() if data else tuple(str(folder / text) for text in grid.heldout)),
         budget=budget or grid.budget,
     )
     if grid.budget is None:

@@ -33,11 +33,12 @@ class TokenizerAsked:
 
 @dataclass(frozen=True)
 class ShardsAsked:
-    """Token shards: as a tokenizer's fingerprint makes them of a text's."""
+    """Token shards: as a tokenizer's fingerprint makes them of a text's, and of the held-out's."""
 
     prepare: PrepareSettings
     text: str
     tokenizer: str
+    heldout: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Which documents are held out: those given for it, or by chance; and when that is none or all.
 
-By chance, a document is held out if the hash of its text is low. So a text and its copies land on the same
-side, whatever stands around them, and more text never moves what was held out before.
+By chance, a document is held out if the hash of its text is low. So a text and its copies land on
+the same side, whatever stands around them, and more text never moves what was held out before.
 """
 
 from __future__ import annotations

@@ -167,11 +167,12 @@ def prepare(
 ) -> Prepared:
     """Makes token shards of text files, or finds them made.
 
-    Without text given as `heldout`, the documents are held out whose text has a low hash, about `settings.heldout` of them; equal
-    texts land on the same side. Where that holds out none, or all, the document with the lowest
-    hash is held out, if it is at most a tenth of the text; a longer one, such as the only one,
-    gives its last sentences, about that share of the text. The shards depend on the files' bytes,
-    the settings and the tokenizer alone, not on the number of workers.
+    Without text given as `heldout`, the documents are held out whose text has a low hash, about
+    `settings.heldout` of them; equal texts land on the same side. Where that holds out none, or
+    all, the document with the lowest hash is held out, if it is at most a tenth of the text; a
+    longer one, such as the only one, gives its last sentences, about that share of the text. The
+    shards depend on the files' bytes, the settings and the tokenizer alone, not on the number of
+    workers.
 
     Args:
         inputs: files, folders and patterns.

@@ -77,6 +77,38 @@ def test_prepared_shards_and_a_tokenizer_are_used_as_they_are(
     assert (other / "tokenizer" / "tokenizer.json").read_bytes() == kept
 
 
+def test_held_out_text_is_given(
+    text: Path, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    apart = tmp_path / "apart.txt"
+    apart.write_text("the old cat sat on a red house.\n" * 20)
+    words = ["pretrain", recipe, "--data", str(text), "--steps", "2", "--out"]
+    out = tmp_path / "run"
+    assert run([*words, str(out), "--heldout", str(apart)]) == 0
+    provenance = json.loads((out / "run.json").read_text())
+    assert provenance["heldout"] == [str(apart)]
+    assert provenance["data"]["counts"]["heldout"]["documents"] == 20
+    assert provenance["data"]["counts"]["train"]["documents"] == 240
+    share = tmp_path / "share"
+    assert run([*words, str(share), "--heldout", "0.3"]) == 0
+    assert read_recipe(share).prepare.heldout == 0.3
+    made = tmp_path / "shards"
+    apart_too = ["--heldout", str(apart), "--kind", "word"]
+    assert run(["prepare", str(text), "--out", str(made), *apart_too]) == 0
+    capsys.readouterr()
+    for more, said in (
+        ([str(apart), "--heldout", str(apart)], "to train on or to hold out?"),
+        (["--heldout", str(text)], "is both to train on and to hold out"),
+        (["--heldout", "1.5"], "--heldout: a share from 0"),
+    ):
+        assert run([*words, str(tmp_path / "wrong"), *more]) == 2
+        assert said in capsys.readouterr().err
+        assert not (tmp_path / "wrong").exists()
+    words = ["pretrain", recipe, "--data", str(made), "--out", str(tmp_path / "wrong")]
+    assert run([*words, "--heldout", str(apart)]) == 2
+    assert "holds out text already" in capsys.readouterr().err
+
+
 def test_an_options_budget_wins_over_the_recipes() -> None:
     made = runs.recipe(tokens=5_000, hours=1.0)
     assert with_budget(made, None, None, None, None) is made

@@ -45,6 +45,13 @@ def test_the_command_line_comes_before_the_grid(folder: Path, tmp_path: Path) ->
     assert load_grid(path).data == (str(folder / "text"),)
 
 
+def test_held_out_text_goes_with_its_data(folder: Path) -> None:
+    path = grids.write_grid(folder, heldout=["apart.txt"])
+    assert load_grid(path).heldout == (str(folder / "apart.txt"),)
+    assert load_grid(path, ["elsewhere"]).heldout == ()
+    assert load_grid(path, ["elsewhere"], heldout=["far.txt"]).heldout == ("far.txt",)
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [

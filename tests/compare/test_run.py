@@ -64,6 +64,25 @@ def test_another_tokenizer_has_shards_of_its_own(folder: Path, tmp_path: Path) -
     assert made == {"shards-word", "tokenizer-word", "shards-char", "tokenizer-char"}
 
 
+def test_text_to_hold_out_is_shared_too(tmp_path: Path) -> None:
+    grids.write_files(tmp_path)
+    apart = tmp_path / "apart.txt"
+    apart.write_text("the cat sat on a red house.\n" * 30, encoding="utf-8")
+    found = set()
+    for text in ("the old dog ran.\n" * 30, None):
+        grid = load_grid(grids.write_grid(tmp_path, heldout=["apart.txt"]))
+        comparison = Comparison(grid, tmp_path / "out", Quiet())
+        comparison.prepare()
+        shards = comparison.corpora.of(comparison.recipes["masked", 1])
+        assert shards.counts["heldout"].documents == 30
+        found.add(shards.folder)
+        apart.write_text(text or "", encoding="utf-8")
+    assert len(found) == 2, "made anew for another held-out text"
+    more = {"heldout": ["text/0.txt"]}
+    with pytest.raises(UserError, match="both to train on and to hold out"):
+        Comparison(load_grid(grids.write_grid(tmp_path, **more)), tmp_path / "out", Quiet())
+
+
 def test_what_is_done_is_not_done_again(folder: Path, out: Path) -> None:
     assert begun(folder, out) == []
 

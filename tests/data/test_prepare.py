@@ -192,6 +192,39 @@ def test_nothing_can_be_held_out(tmp_path: Path, tokenizer: Tokenizer) -> None:
     assert Prepared.load(found.folder).counts == found.counts
 
 
+def test_held_out_text_that_is_given(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    texts, apart = make_texts(30), make_texts(10, seed=1)
+    data = write(tmp_path / "a.jsonl", texts)
+    held = write(tmp_path / "b.jsonl", [*apart, texts[0]])
+    out = tmp_path / "out"
+    found = prepare([data], tokenizer, out, PrepareSettings(heldout=0.3), heldout=[held])
+    assert decoded(found.train, tokenizer) == texts, "all of it"
+    assert decoded(found.heldout, tokenizer) == [*apart, texts[0]]
+    assert found.counts["heldout"].documents == 11
+    again = prepare([data], tokenizer, out, PrepareSettings(heldout=0.1), heldout=[held])
+    assert again.reused, "the share has no meaning then"
+    fingerprints = {found.fingerprint, prepare([data], tokenizer, out).fingerprint}
+    write(held, apart)
+    changed = prepare([data], tokenizer, out, heldout=[held])
+    assert len({*fingerprints, changed.fingerprint}) == 3
+    assert changed.manifest["text"] == found.manifest["text"]
+
+
+def test_held_out_text_that_cannot_be(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    data = write(tmp_path / "a.jsonl", make_texts(3))
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n\n")
+    for held, said in (
+        ([tmp_path / "x" / ".." / "a.jsonl"], "is both to train on and to hold out"),
+        ([empty], "there is no text in it to hold out"),
+        ([tmp_path / "nowhere.txt"], "no such file"),
+    ):
+        (tmp_path / "x").mkdir(exist_ok=True)
+        with pytest.raises(UserError, match=said):
+            prepare([data], tokenizer, tmp_path / "out", heldout=held)
+        assert not (tmp_path / "out" / "prepared.json").exists()
+
+
 # -- again -------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""Plain text: .txt and .md."""
+"""Plain text: .txt, .md, and .tokens as WikiText has it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Text:
     lines between paragraphs are no documents; with `documents = "line"` they are empty ones.
     """
 
-    suffixes: ClassVar[tuple[str, ...]] = (".txt", ".md")
+    suffixes: ClassVar[tuple[str, ...]] = (".txt", ".md", ".tokens")
 
     def read(self, source: Source) -> Iterator[Document]:
         """The documents of a file.
