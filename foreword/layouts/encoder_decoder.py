@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,6 +27,8 @@ class EncoderDecoder:
 
     Reference: Raffel et al. 2020, section 2.1.
     """
+
+    has_source: ClassVar[bool] = True
 
     start: str = "[PAD]"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from foreword.nn.embedding import Embedding
 from foreword.nn.model import Backbone
@@ -22,6 +22,8 @@ class EncoderDecoder(StackSettings):
 
     Reference: Vaswani et al. 2017; Raffel et al. 2020.
     """
+
+    reads_source: ClassVar[bool] = True
 
     decoder_layers: int | None = None
     tied_stacks: bool = False

@@ -61,9 +61,9 @@ class Parquet:
                     where = f"{path}:{done}"
                     texts = [source.decode(data or b"", where) for data in found]
                     if settings.target:
-                        yield from source.pair(*texts, done)
+                        yield from source.pair(texts[0], texts[1], done)
                     else:
-                        yield from source.document(*texts, done)
+                        yield from source.document(texts[0], done)
                 source.at(size * done // rows)
 
 

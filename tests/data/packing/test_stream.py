@@ -21,6 +21,8 @@ def test_lanes_are_contiguous_and_wrap(tmp_path: Path) -> None:
         part = text[lane * 34 : (lane + 1) * 34]
         wanted = (part * 4)[: steps * length]
         assert rows.ids[lane::batch].ravel().tolist() == wanted
+        assert rows.following is not None
+        assert rows.following[lane::batch].tolist() == (part * 4)[length : len(wanted) + 1 : length]
 
 
 def test_no_token_is_lost_where_the_lanes_are_unequal(tmp_path: Path) -> None:

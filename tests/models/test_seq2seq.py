@@ -1,0 +1,168 @@
+"""LSTM encoder and decoder: every way to align, packed or alone, at once or step by step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from foreword import kinds
+from foreword.models.seq2seq import Seq2seq
+from foreword.nn.init import initialise
+from foreword.nn.masks import Causal, Full
+from foreword.nn.model import Model
+from foreword.nn.pieces import Pieces
+from foreword.types import Batch
+
+from ..contracts.cases import SIZE, Case, is_scored, logits, rows, take, tiny, vocab
+
+CASE = Case("translate", "encoder_decoder", "seq2seq")
+ALIGNMENTS = kinds.names("nn/alignment")
+every_alignment = pytest.mark.parametrize("name", ALIGNMENTS)
+
+
+def build(name: str, **settings: Any) -> Model:
+    chosen = replace(tiny("seq2seq"), attention=kinds.load("nn/alignment", name)(), **settings)
+    backbone = chosen.build(SIZE)
+    model = Model(backbone, kinds.load("objectives", "translate")().heads(backbone, vocab()))
+    initialise(model, 1)
+    return model.eval()
+
+
+def forms() -> list[Any]:
+    """Every alignment, one direction or two, and with its output fed back where it has one."""
+    found = []
+    for name in ALIGNMENTS:
+        found += [pytest.param(name, {"bidirectional": both}) for both in (True, False)]
+        if name != "none":
+            found.append(pytest.param(name, {"input_feeding": True}))
+    return found
+
+
+every_form = pytest.mark.parametrize(("name", "settings"), forms())
+
+
+@every_form
+def test_pairs_in_one_row_are_each_alone(name: str, settings: dict[str, Any]) -> None:
+    model, many = build(name, **settings), rows([[12, 8, 4], [7, 3], [20]])
+    together = CASE.batch(many)
+    packed = logits(model, together)[is_scored(together)]
+    alone = []
+    for row in range(len(many)):
+        for number in range(int(many.documents[row].max()) + 1):
+            inside = many.documents[row] == number
+            one = replace(take(many, [row]), segments=None, labels=None)
+            cut = {
+                key: getattr(many, key)[row][None, inside]
+                for key in ("ids", "positions", "segments")
+            }
+            batch = CASE.batch(replace(one, documents=0 * cut["ids"], **cut))
+            alone.append(logits(model, batch)[is_scored(batch)])
+    torch.testing.assert_close(packed, torch.cat(alone), atol=1e-5, rtol=1e-5)
+
+
+@every_form
+def test_word_by_word_it_says_the_same(name: str, settings: dict[str, Any]) -> None:
+    model, batch = build(name, **settings), CASE.batch(rows([[20], [20]]))
+    wanted = model.backbone(batch).states
+    memory, found = None, []
+    for n in range(wanted.shape[1]):
+        if n == 0:
+            part = replace(batch, ids=batch.ids[:, :1], positions=batch.positions[:, :1])
+            part = replace(part, documents=batch.documents[:, :1])
+        else:
+            part = Batch(batch.ids[:, n, None], batch.positions[:, n, None], Causal(n))
+            part = replace(part, cross_mask=Full())
+        hidden = model.backbone(part, memory)
+        memory = hidden.memory
+        found.append(hidden.states)
+    torch.testing.assert_close(torch.cat(found, 1), wanted, atol=1e-5, rtol=1e-5)
+
+
+@every_form
+def test_every_parameter_learns(name: str, settings: dict[str, Any]) -> None:
+    model = build(name, **settings)
+    CASE.loss(model, CASE.batch(rows([[30, 9]] * 4))).total.backward()
+    still = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    assert not still
+
+
+def naive(name: str, aligner: Any, h: Tensor, s: Tensor) -> Tensor:
+    """The score of one pair of states, as the papers write it."""
+    match name:
+        case "mean":
+            return torch.zeros(())
+        case "dot":
+            return h @ s
+        case "bilinear":
+            return h @ aligner.source.weight @ s
+        case _:
+            inner = aligner.target.weight @ h + aligner.source.weight @ s + aligner.source.bias
+            return aligner.score.weight[0] @ torch.tanh(inner)
+
+
+@pytest.mark.parametrize("name", [name for name in ALIGNMENTS if name != "none"])
+def test_scores_and_means_are_those_of_the_papers(name: str) -> None:
+    aligner = kinds.load("nn/alignment", name)().build(6)
+    x, source = torch.randn(2, 3, 6), torch.randn(2, 4, 6)
+    is_there = torch.tensor([[True] * 4, [True, True, False, False]])
+    with torch.no_grad():
+        mean, weights = aligner(x, source, aligner.prepare(source), is_there)
+        for b, length in enumerate((4, 2)):
+            for t in range(3):
+                states = source[b, :length]
+                scores = torch.stack([naive(name, aligner, x[b, t], s) for s in states])
+                wanted = scores.exp() / scores.exp().sum()
+                torch.testing.assert_close(weights[b, t, :length], wanted)
+                assert (weights[b, t, length:] == 0).all()
+                torch.testing.assert_close(mean[b, t], wanted @ states)
+
+
+def test_without_a_source_there_is_nothing() -> None:
+    aligner = kinds.load("nn/alignment", "dot")().build(6)
+    x, source = torch.randn(1, 3, 6), torch.randn(1, 4, 6)
+    mean, weights = aligner(x, source, source, torch.zeros(1, 4, dtype=torch.bool))
+    assert not mean.any()
+    assert not weights.any()
+
+
+def test_its_size_is_the_formula() -> None:
+    d, vocab_size, layers = 16, 50, 2
+    settings = Seq2seq(d_model=d, layers=layers)
+    encoder = sum(2 * 4 * (d // 2) * (d + d // 2 + 2) for _ in range(layers))
+    decoder = sum(4 * d * (2 * d + 2) for _ in range(layers))
+    attention = d * d + d * (d + 1) + d
+    merge = d * (2 * d + 1)
+    built = settings.build(vocab_size)
+    found = sum(p.numel() for p in built.parameters())
+    assert found == vocab_size * d + encoder + decoder + attention + merge
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"d_model": 15}, "d_model: two directions"),
+        ({"input_feeding": True, "attention": kinds.load("nn/alignment", "none")()}, "input_feed"),
+    ],
+)
+def test_settings_that_cannot_be(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Seq2seq(**settings)
+
+
+def test_pieces_are_found_cut_and_joined() -> None:
+    documents = torch.tensor([[0, 0, 1, -1], [0, 1, 1, 1], [-1, -1, -1, -1], [0, 0, 0, 0]])
+    pieces = Pieces.of(documents)
+    assert pieces.rows.tolist() == [0, 0, 1, 1, 3]
+    assert pieces.starts.tolist() == [0, 2, 0, 1, 0]
+    assert pieces.lengths.tolist() == [2, 1, 1, 3, 4]
+    x = torch.randn(4, 4, 3)
+    back = pieces.join(pieces.cut(x), (4, 4))
+    torch.testing.assert_close(back, x * (documents >= 0)[..., None])
+    others = Pieces.of(torch.tensor([[0, 1, 2], [1, 1, -1], [0, 1, 2], [0, -1, -1]]))
+    which, is_found = pieces.match(others)
+    assert is_found.tolist() == [True, True, False, True, True]
+    assert which[is_found].tolist() == [0, 1, 3, 7]
