@@ -127,9 +127,11 @@ class Watching:
 
     def record(self, record: dict[str, Any], progress: float) -> None:
         """A console line now and then, the bar always."""
+        kind = record["kind"]
+        if "lr" not in record and kind == "train":
+            return  # of a model that is counted, whose notes have said it
         if self._task is None or self._bar.tasks[self._task].description != "training":
             self._begin("training")
-        kind = record["kind"]
         if kind == "train":
             self._train(record, progress)
         elif kind == "heldout":

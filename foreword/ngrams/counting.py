@@ -23,7 +23,8 @@ from foreword.types import Array
 Result = TypeVar("Result")
 
 CHUNK = 1 << 22  # places of the text that are sorted at once
-ABSENT = -1  # no n-gram of this order ends here: the text begins less than n words before
+ABSENT = -1  # no n-gram of this order ends here
+NONE = -2  # where ABSENT means one never seen: the text begins less than n words before
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,11 @@ import numpy as np
 
 from foreword import atomic
 from foreword.errors import UserError
-from foreword.ngrams.counting import ABSENT, Level
+from foreword.ngrams.counting import ABSENT, NONE, Level
 from foreword.ngrams.smooth import Estimate, Smoothing
 from foreword.types import Array
 
 VERSION = 1
-NONE = -2  # where ABSENT is an n-gram never seen: there are not so many words
 
 
 @dataclass(frozen=True)
@@ -105,6 +104,14 @@ class Table:
     def numbers(self) -> int:
         """How many probabilities and back-offs it holds."""
         return sum(array.size for array in (*self.log_probs, *self.log_backoffs))
+
+    def seen_words(self) -> Array:
+        """Which tokens it has seen, as far as it remembers: unigrams alone tell none apart."""
+        is_seen = np.ones(self.about.vocab, dtype=bool)
+        if self.about.order > 1:
+            last = self.keys[1] % self.about.vocab
+            is_seen = np.bincount(last, minlength=self.about.vocab) > 0
+        return is_seen
 
     def bytes_of(self, order: int) -> int:
         """Size of the arrays of one order."""

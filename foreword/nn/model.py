@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, ClassVar, cast
 
 from torch import nn
 
@@ -17,7 +18,11 @@ class Backbone(nn.Module):
     Attributes:
         settings: the kind it was built from.
         embedding: of tokens, which heads may share.
+        first_state: the lowest layer whose states hand on, from place to place, what stands before
+            them: 0 is what enters the first layer.
     """
+
+    first_state: ClassVar[int] = 0
 
     settings: ModelSettings
     embedding: Any
@@ -47,8 +52,18 @@ class Backbone(nn.Module):
 
     @property
     def numbers(self) -> int:
-        """What it has learned beside its parameters: those of a table of counts."""
+        """How many numbers it has learned beside its parameters: those of a table of counts."""
         return 0
+
+    def save(self, folder: Path) -> None:
+        """Writes what it has learned beside its parameters into a folder that is there."""
+
+    def load(self, folder: Path) -> None:
+        """Takes what `save` wrote.
+
+        Raises:
+            UserError: it is damaged, or of another recipe.
+        """
 
 
 class Model(nn.Module):

@@ -1,6 +1,7 @@
 """Checkpoints: atomic, with checksums, safetensors and JSON only.
 
 checkpoints/step-00001000/weights.safetensors    the model, each shared tensor once
+                          keys-2.npy ...         what it has counted; see `foreword.ngrams.table`
                           optimizer.safetensors  its state, by parameter name
                           carried.safetensors    what rows hand on to the next, where they do
                           state.json             step, budget spent, counters
@@ -22,6 +23,7 @@ from torch.optim import Optimizer
 
 from foreword import atomic
 from foreword.errors import UserError
+from foreword.nn.model import Model
 
 VERSION = 1
 
@@ -41,6 +43,8 @@ def save(
     with atomic.folder(folder) as part:
         try:
             save_file(weights_of(model), part / "weights.safetensors")
+            if isinstance(model, Model):
+                model.backbone.save(part)
             if optimizer is not None:
                 save_file(_optimizer_tensors(model, optimizer), part / "optimizer.safetensors")
             if carried:
@@ -105,6 +109,8 @@ def load_weights(folder: Path, model: nn.Module) -> None:
                     f"and the recipe says {tuple(parameter.shape)}"
                 )
             parameter.copy_(stored[name])
+    if isinstance(model, Model):
+        model.backbone.load(folder)
 
 
 def _optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:

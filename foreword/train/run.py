@@ -24,7 +24,7 @@ from foreword.errors import UserError
 from foreword.nn.init import initialise
 from foreword.nn.model import Model
 from foreword.text.tokenizer import Tokenizer
-from foreword.train import checkpoint, log
+from foreword.train import checkpoint, fitting, log
 from foreword.train.continued import Foundation, load_start
 from foreword.train.device import choose_device, choose_precision, describe
 from foreword.train.feed import Feed
@@ -158,10 +158,12 @@ def carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None 
     tokenizer, prepared = corpus(recipe, run, stage)
     if has_begun:
         _require_same_text(run, prepared)
+    if recipe.model.is_counted:
+        return _fit(run, recipe, tokenizer, prepared, watcher, stage, samples)
     ready = make_ready(recipe, tokenizer, prepared)
     if ready.recipe != recipe:
         atomic.write_text(run / "recipe.toml", ready.recipe.dumps())
-    _note_data(run, prepared, ready)
+    _note_data(run, prepared, ready.model, ready.device, ready.recipe.train.precision)
     watcher.note(describe_text(prepared))
     watcher.note(describe_run(ready))
     loop = Loop(
@@ -188,6 +190,38 @@ def carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None 
     if ready.recipe.train.compile == "on":
         compile_blocks(ready.model)
     return loop.train()
+
+
+def _fit(
+    run: Path,
+    recipe: Recipe,
+    tokenizer: Tokenizer,
+    prepared: Prepared,
+    watcher: Watcher,
+    stage: Stage,
+    samples: Samples | None,
+) -> bool:
+    """The same for a model that is fitted to the text at once: it is done, or begins again."""
+    if fitting.is_done(run):
+        return True
+    watcher.note(describe_text(prepared))
+    device, progress = torch.device("cpu"), stage("counting")
+    with fitting.fitting(run, recipe, prepared, tokenizer.vocab, progress) as fitted:
+        _note_data(run, prepared, fitted.model, device, "fp32")
+        for note in fitting.notes(fitted):
+            watcher.note(note)
+        records = fitting.records(fitted, prepared.heldout_bytes_per_token)
+        if samples is not None and prepared.heldout.tokens_total >= recipe.packing.length:
+            heldout = Feed.of(recipe, prepared.heldout, tokenizer.vocab, for_training=False)
+            rows = heldout.packed.rows(torch.arange(3).numpy())
+            shown = samples(fitted.model, recipe, tokenizer, rows, device)
+            records.append({"kind": "samples", "step": fitted.spent.steps, "samples": shown})
+        log.rewind(run, 0)  # of an attempt that was killed before its checkpoint was whole
+        for record in records:
+            log.append(run, record)
+            watcher.record(record, 1.0)
+        fitting.save(run, fitted)
+    return True
 
 
 def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared]:
@@ -358,7 +392,9 @@ def _require_same_text(run: Path, prepared: Prepared) -> None:
         )
 
 
-def _note_data(run: Path, prepared: Prepared, ready: Ready) -> None:
+def _note_data(
+    run: Path, prepared: Prepared, model: Model, device: torch.device, precision: str
+) -> None:
     file = run / "run.json"
     provenance: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     provenance["data"] = {
@@ -367,9 +403,9 @@ def _note_data(run: Path, prepared: Prepared, ready: Ready) -> None:
         "read": prepared.manifest["read"],
         "counts": prepared.manifest["counts"],
     }
-    provenance["parameters"] = ready.model.count_parameters()
-    provenance["computed_on"] = describe(ready.device)
-    provenance["precision"] = ready.recipe.train.precision
+    provenance["parameters"] = model.count_parameters()
+    provenance["computed_on"] = describe(device)
+    provenance["precision"] = precision
     atomic.write_text(file, json.dumps(provenance, indent=1) + "\n")
 
 
