@@ -1,0 +1,30 @@
+"""What `foreword export` writes is scored by lm-eval as by us; where lm-eval is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import foreword
+from foreword.text.tokenizers.bpe import Bpe
+
+from .test_pipelines import SMALL, exported
+
+pytest.importorskip("transformers")
+pytest.importorskip("lm_eval")
+
+TEXTS = ["The cat sat on the mat, and the dog on the cat.", "A dog."]
+
+
+def test_a_text_is_worth_the_same(tmp_path: Path) -> None:
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    run, folder = exported(tmp_path, "gpt2_tiny", Bpe(vocab=380), SMALL)
+    theirs = HFLM(pretrained=str(folder), device="cpu", dtype="float32", batch_size=2)
+    asked = [Instance("loglikelihood_rolling", {}, (text,), n) for n, text in enumerate(TEXTS)]
+    found = theirs.loglikelihood_rolling(asked)
+    ours = foreword.load(run, "cpu")
+    for text, logarithm in zip(TEXTS, found, strict=True):
+        assert -logarithm == pytest.approx(-ours.score(text).log_probs.sum(), rel=1e-5)
