@@ -78,6 +78,8 @@ class Rows:
         segments: 0 in the first text of a pair, 1 in the second, (batch, length) int64; or None.
         labels: the class of the pair that begins here, -1 where none does, (batch, length) int64;
             or None.
+        following: the token after each row, for the row's last place to predict, (batch,) int64;
+            or None.
     """
 
     ids: Array
@@ -86,6 +88,7 @@ class Rows:
     numbers: Array
     segments: Array | None = None
     labels: Array | None = None
+    following: Array | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -119,6 +122,7 @@ class Example:
             no micro-batch.
         order: of prediction, where it is not from left to right: a place sees those of lower
             order, -1 is seen by all and predicted nowhere, (batch, length) int64; or None.
+        following: as in `Rows`, where the row's last place predicts it; or None.
     """
 
     source: Tokens | None
@@ -128,6 +132,7 @@ class Example:
     labels: Array | None = None
     noise: Array | None = None
     order: Array | None = None
+    following: Array | None = None
 
 
 class Mask(Protocol):

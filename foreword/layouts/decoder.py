@@ -28,7 +28,8 @@ class Decoder:
     def arrange(self, example: Example, vocab: Vocab) -> Batch:
         """The batch: ids, and as targets the ids one place further on."""
         joined, weights, _ = join(example)
-        return next_token(joined, weights, Causal() & within(joined.documents, joined.documents))
+        mask = Causal() & within(joined.documents, joined.documents)
+        return next_token(joined, weights, mask, example.following)
 
 
 def join(example: Example) -> tuple[Tokens, Array, Array]:
@@ -63,11 +64,16 @@ def join(example: Example) -> tuple[Tokens, Array, Array]:
     return Tokens(ids, documents, positions_within(documents)), weights, is_source
 
 
-def next_token(tokens: Tokens, weights: Array, mask: Mask) -> Batch:
-    """Each place predicts the next place's token, where both are of one document."""
+def next_token(tokens: Tokens, weights: Array, mask: Mask, following: Array | None = None) -> Batch:
+    """Each place predicts the next place's token, where both are of one document.
+
+    The last place predicts `following`, (batch,), where that is known.
+    """
     targets = np.zeros_like(tokens.ids)
     targets[:, :-1] = tokens.ids[:, 1:]
     counts = np.zeros_like(weights)
     same = tokens.documents[:, 1:] == tokens.documents[:, :-1]
     counts[:, :-1] = weights[:, 1:] * same
+    if following is not None:
+        targets[:, -1], counts[:, -1] = following, weights[:, -1]
     return Batch(tokens.ids, tokens.positions, mask, targets, counts)

@@ -21,7 +21,8 @@ class Causal:
         targets  [ 8  9  4  2  .]          . is not scored
 
     With layout `decoder`. The first token of a document is not predicted unless the packing puts
-    a token `before` it.
+    a token `before` it. The last place of a row predicts something where the packing says what
+    follows (`stream`).
 
     Reference: Radford et al. 2018, section 3.1.
     """
@@ -29,7 +30,8 @@ class Causal:
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Nothing is hidden: the target is the row; all but padding counts."""
         weights = (rows.documents >= 0).astype(np.float32)
-        return Example(None, Tokens(rows.ids, rows.documents, rows.positions), weights)
+        tokens = Tokens(rows.ids, rows.documents, rows.positions)
+        return Example(None, tokens, weights, following=rows.following)
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
         """The output layer, without transform and bias as in GPT-2."""

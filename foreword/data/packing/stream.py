@@ -18,7 +18,8 @@ class Stream:
 
     The text, each document followed by `after`, is cut into as many equal parts as the batch has
     lanes; lane b reads part b, step by step, and begins it again at its end. Row number p is step
-    p // batch of lane p % batch. Rows are not shuffled and documents not kept apart.
+    p // batch of lane p % batch. Rows are not shuffled and documents not kept apart. The last place
+    of a row predicts the first token of the lane's next one, so that every token is predicted.
 
         text   1 2 3 4 5 6 7 8 9 10 11 12     batch 2, length 3
         step 0   [1 2 3] [7  8  9]
@@ -78,6 +79,8 @@ class PackedStream:
         spans = np.stack([start + place, start], axis=1)
         sizes = np.stack([first, self._length - first], axis=1)
         pieces = self._stream.read(spans.ravel(), sizes.ravel())
+        following = self._stream.read(start + (place + self._length) % size, np.ones_like(place))
         shape = (len(numbers), self._length)
         positions = np.broadcast_to(np.arange(self._length), shape).copy()
-        return Rows(pieces.ids.reshape(shape), np.zeros(shape, np.int64), positions, numbers)
+        ids, documents = pieces.ids.reshape(shape), np.zeros(shape, np.int64)
+        return Rows(ids, documents, positions, numbers, following=following.ids)

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from foreword.data.packing.stream import Stream
+from foreword.data.rng import RowRng
 from foreword.errors import UserError
+from foreword.layouts.decoder import Decoder
+from foreword.objectives.causal import Causal
 from tests.data.packing import corpora
 
 
@@ -30,6 +33,17 @@ def test_no_token_is_lost_where_the_lanes_are_unequal(tmp_path: Path) -> None:
     packed = Stream(4, after="").open(shards, corpora.vocab(), 1, 3)
     rows = packed.rows(np.arange(3 * 9))
     assert set(rows.ids.ravel().tolist()) == set(range(10, 111))
+
+
+def test_every_token_of_a_lane_is_predicted_from_the_one_before(tmp_path: Path) -> None:
+    packed = Stream(4).open(corpora.shards(tmp_path, [29, 33]), corpora.vocab(), 1, 2)
+    rows = packed.rows(np.arange(2 * 8))  # a whole lane of 32 tokens each
+    example = Causal().corrupt(rows, RowRng(1, rows.numbers), corpora.vocab())
+    batch = Decoder().arrange(example, corpora.vocab())
+    assert (batch.weights == 1).all()
+    for lane in (0, 1):
+        read, predicted = (x[lane::2].ravel() for x in (batch.ids, batch.targets))
+        assert predicted.tolist() == np.roll(read, -1).tolist()
 
 
 def test_every_lane_needs_a_row(tmp_path: Path) -> None:
