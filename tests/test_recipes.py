@@ -195,6 +195,8 @@ def test_settings_can_be_set_over_a_recipe() -> None:
         ("xlnet_tiny", ["model.two_streams=false"], "model.two_streams=true go together"),
         ("bert_tiny", ["model.two_streams=true"], "model.two_streams=true go together"),
         ("bert_tiny", ["layout.kind=two_streams"], "model.two_streams=true go together"),
+        ("bert_tiny", ["model.is_causal=true", "model.position=relative"], "model.is_causal: true"),
+        ("t5_grid_decoder_lm", ["layout.kind=prefix"], "set it to false or use layout 'decoder'"),
     ],
 )
 def test_parts_that_do_not_go_together_are_refused(

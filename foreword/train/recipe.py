@@ -22,13 +22,14 @@ from foreword.types import Vocab
 class TrainSettings:
     """How long and how.
 
-    The budget is the first that is given of `hours`, `flops`, `tokens`, `steps`.
+    The budget is the first that is given of `hours`, `flops`, `tokens`, `epochs`, `steps`.
 
     Attributes:
         batch: sequences per step, over all micro-batches.
         batch_tokens: tokens per step instead, rounded to whole rows; 0 for `batch`.
         micro_batch: sequences computed at once; 0 chooses as many as the memory bears.
         steps: budget in steps.
+        epochs: budget in readings of the whole text.
         tokens: budget in tokens read.
         flops: budget in floating-point operations.
         hours: budget in hours of wall-clock time, evaluation included.
@@ -48,6 +49,7 @@ class TrainSettings:
     batch_tokens: int = 0
     micro_batch: int = 0
     steps: int = 10_000
+    epochs: float | None = None
     tokens: int | None = None
     flops: float | None = None
     hours: float | None = None
@@ -77,7 +79,7 @@ class TrainSettings:
         for name in ("batch_tokens", "micro_batch", "clip"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: must not be negative, got {getattr(self, name)}")
-        for name in ("tokens", "flops", "hours"):
+        for name in ("epochs", "tokens", "flops", "hours"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ValueError(f"{name}: must be positive, got {value}")
@@ -153,6 +155,11 @@ class Recipe:
             )
         if not self.model.reads_ahead and not getattr(self.layout, "is_causal", False):
             raise UserError("layout.kind: this model reads from left to right alone; use 'decoder'")
+        if getattr(self.model, "is_causal", False) and not getattr(self.layout, "is_causal", False):
+            raise UserError(
+                "model.is_causal: true counts on a layout that lets no place see later ones, and "
+                "this one does not; set it to false or use layout 'decoder'"
+            )
 
     def build(self, vocab: Vocab) -> Model:
         """The model, its weights not yet initialised; on torch's meta device it costs nothing."""
