@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
 
@@ -16,6 +17,9 @@ from foreword.nn.positions.none import None_
 from foreword.nn.recurrent import State, recur
 from foreword.nn.settings import ModelSettings
 from foreword.types import Batch, Hidden, Vocab
+
+# A word on which kernel computes, once a process, and nothing to be done about it.
+warnings.filterwarnings("ignore", "LSTM with projections is not supported with oneDNN")
 
 
 @dataclass(frozen=True)

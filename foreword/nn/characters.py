@@ -132,7 +132,7 @@ class Characters(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """(batch, length) -> (batch, length, width)."""
-        distinct, where = ids.unique(return_inverse=True)
+        distinct, where = torch.unique(ids, return_inverse=True)
         x = self.character(self.table[distinct].long()).transpose(1, 2)  # (tokens, width, length)
         found = torch.cat([F.relu(find(x).amax(-1)) for find in self.filters], dim=-1)
         vectors = cast(Tensor, self.project(self.highways(found)))

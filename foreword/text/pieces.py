@@ -63,6 +63,16 @@ class Pieces:
         rule = rules[self.style]
         return np.fromiter(map(rule, self.text), dtype=bool, count=len(self.text))
 
+    def spellings(self) -> tuple[bytes, ...]:
+        """The text of each piece in UTF-8, a space before it included where it holds one."""
+        rules: dict[str, Callable[[str], bytes]] = {
+            "prefix": lambda piece: piece.removeprefix(self.prefix).encode(),
+            "bytes": lambda piece: raw if (raw := _raw(piece)) is not None else piece.encode(),
+            "metaspace": lambda piece: piece.replace("▁", " ").encode(),
+            "whole": str.encode,
+        }
+        return tuple(map(rules[self.style], self.text))
+
     def readable(self, i: int) -> str:
         """Piece `i` for people: real characters, `·` a space, `\\xe2` part of a character."""
         piece = self.text[i]

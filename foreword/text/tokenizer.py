@@ -141,7 +141,8 @@ class Tokenizer:
         is_special[sentinels] = True
         is_special[[not piece for piece in self._pieces.text]] = True  # ids that no token has
         starts_word = self._pieces.starts_word() | is_special
-        return Vocab(size, dict(self._special), sentinels, is_special, starts_word)
+        spellings = self._pieces.spellings()
+        return Vocab(size, dict(self._special), sentinels, is_special, starts_word, spellings)
 
     @property
     def pieces(self) -> list[str]:

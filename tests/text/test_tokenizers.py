@@ -127,6 +127,14 @@ def test_which_pieces_start_a_word(trained: dict[str, Tokenizer]) -> None:
     assert all(starts("char", "the house."))
 
 
+def test_spellings_are_the_text(tokenizer: Tokenizer) -> None:
+    text = "the lowest house stands by the road"
+    spelt = b"".join(tokenizer.vocab.spellings[i] for i in tokenizer.encode(text)).decode()
+    assert spelt.replace(" ", "") == text.replace(" ", "")
+    assert [s.decode() for s in tokenizer.vocab.spellings[:7]] == list(special.NAMES)
+    assert len(tokenizer.vocab.spellings) == tokenizer.vocab.size
+
+
 def test_words_between_spaces(tmp_path) -> None:
     """A corpus that comes as tokens: its `<unk>` and its marks are words like any other."""
     load = kinds.load("text/tokenizers", "word")

@@ -1,0 +1,109 @@
+"""The language model of both directions: who predicts what, and how the two add up."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from foreword.nn.model import Model
+from foreword.types import Batch
+from tests.contracts.cases import CASES, FIRST, SIZE, Case, rows
+
+TWO_WAYS = [case for case in CASES if case.batch(rows([[12]])).backward is not None]
+every_case = pytest.mark.parametrize("case", TWO_WAYS, ids=str)
+
+
+@torch.no_grad()
+def scores(model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Logits of the token behind each place and of the one before it."""
+    ahead, back = model.backbone(batch).states.chunk(2, -1)
+    return model.token_head(ahead), model.token_head(back)
+
+
+def test_there_is_one() -> None:
+    assert [str(case) for case in TWO_WAYS] == ["bidirectional-bidirectional-elmo"]
+
+
+@every_case
+def test_no_prediction_sees_its_target(case: Case) -> None:
+    """A direction sees what it has read of the document, and nothing else."""
+    given = rows([[10, 14], [24]])
+    model, batch = case.build(), case.batch(given)
+    before = scores(model, batch)
+    for row, column in np.ndindex(given.ids.shape):
+        ids = given.ids.copy()
+        ids[row, column] = FIRST + (ids[row, column] - FIRST + 2) % (SIZE - FIRST)
+        after = scores(model, case.batch(replace(given, ids=ids)))
+        inside = given.documents == given.documents[row, column]
+        inside[np.arange(len(ids)) != row] = False
+        place = np.arange(ids.shape[1])
+        for one, other, seen in zip(before, after, (place >= column, place <= column), strict=True):
+            assert np.array_equal((one != other).any(-1).numpy(), inside & seen)
+
+
+@every_case
+def test_every_token_is_predicted_from_either_side(case: Case) -> None:
+    given = rows([[10, 14], [20]])
+    batch = case.batch(given)
+    assert batch.backward is not None
+    is_first = given.positions == 0
+    is_text = given.documents >= 0
+    is_last = np.roll(is_first | ~is_text, -1, axis=1)
+    is_last[:, -1] = True
+    assert np.array_equal(np.asarray(batch.weights) > 0, is_text & ~is_last)
+    assert np.array_equal(np.asarray(batch.backward.weights) > 0, is_text & ~is_first)
+    assert np.array_equal(
+        np.asarray(batch.targets)[is_text & ~is_last], given.ids[~is_first & is_text]
+    )
+    before = np.asarray(batch.backward.targets)[is_text & ~is_first]
+    assert np.array_equal(before, given.ids[is_text & ~is_last])
+
+
+@every_case
+def test_the_loss_is_the_sum_of_both(case: Case) -> None:
+    model, batch = case.build(), case.batch(rows([[10, 14], [20]]))
+    loss = case.loss(model, batch)
+    assert batch.backward is not None
+    asked = [(batch.targets, batch.weights), (batch.backward.targets, batch.backward.weights)]
+    wanted = [
+        -(logits.log_softmax(-1).gather(-1, targets[..., None])[..., 0] * weights).sum()
+        for logits, (targets, weights) in zip(scores(model, batch), asked, strict=True)
+    ]
+    torch.testing.assert_close(loss.total, sum(wanted))
+    for name, total, (_, weights) in zip(("forward", "backward"), wanted, asked, strict=True):
+        torch.testing.assert_close(loss.parts[name][0], total)
+        assert loss.parts[name][1] == weights.sum()
+    assert loss.weight == sum(weights.sum() for _, weights in asked)
+
+
+@every_case
+def test_a_batch_may_ask_for_one_direction(case: Case) -> None:
+    model, batch = case.build(), case.batch(rows([[10, 14]]))
+    both = case.loss(model, batch)
+    one = case.loss(model, replace(batch, backward=None))
+    torch.testing.assert_close(one.total, both.parts["forward"][0])
+    assert not one.parts
+
+
+@every_case
+def test_each_direction_learns_on_its_own_side(case: Case) -> None:
+    """A text that counts up is foretold from either side, but for its beginnings."""
+    torch.manual_seed(1)
+    model = case.build()
+    texts = rows([[12]] * 6)
+    up = FIRST + (np.arange(12) + 3 * np.arange(6)[:, None]) % (SIZE - FIRST)
+    batch = case.batch(replace(texts, ids=up))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(60):
+        loss = case.loss(model, batch)
+        optimizer.zero_grad()
+        (loss.total / loss.weight).backward()
+        optimizer.step()
+    for name in ("forward", "backward"):
+        total, weight = loss.parts[name]
+        assert float(total.detach() / weight) < 0.2 * math.log(SIZE)
