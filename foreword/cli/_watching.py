@@ -28,18 +28,23 @@ def with_budget(
     tokens: float | None,
     steps: int | None,
     flops: float | None,
+    epochs: float | None = None,
 ) -> Recipe:
     """The recipe with the budget that the options name, in the place of its own.
 
     Raises:
         UserError: more than one is given, or it is no amount.
     """
-    budget = budget_of(hours, tokens, steps, flops)
+    budget = budget_of(hours, tokens, steps, flops, epochs)
     return recipe if budget is None else replace(recipe, train=budget.put_on(recipe.train))
 
 
 def budget_of(
-    hours: float | None, tokens: float | None, steps: int | None, flops: float | None
+    hours: float | None,
+    tokens: float | None,
+    steps: int | None,
+    flops: float | None,
+    epochs: float | None = None,
 ) -> Budget | None:
     """The budget that the options name, if any.
 
@@ -48,7 +53,13 @@ def budget_of(
     """
     from foreword.train.budget import Budget
 
-    options = {"hours": hours, "tokens": tokens, "steps": steps, "flops": flops}
+    options = {
+        "hours": hours,
+        "tokens": tokens,
+        "epochs": epochs,
+        "steps": steps,
+        "flops": flops,
+    }
     given = {name: value for name, value in options.items() if value is not None}
     if len(given) > 1:
         raise UserError(f"give one budget, not {len(given)}: {', '.join('--' + n for n in given)}")

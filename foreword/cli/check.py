@@ -68,6 +68,7 @@ def check(
     ] = None,
     hours: Annotated[float | None, typer.Option(help="Budget in hours.")] = None,
     tokens: Annotated[float | None, typer.Option(help="Budget in tokens.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Budget in epochs.")] = None,
     steps: Annotated[int | None, typer.Option(help="Budget in steps.")] = None,
     flops: Annotated[float | None, typer.Option(help="Budget in FLOPs.")] = None,
     rows: Annotated[int, typer.Option(min=0, help="Rows of the first batch to show.")] = 2,
@@ -81,7 +82,7 @@ def check(
     from foreword.cli._watching import Watching, with_budget
     from foreword.train.recipe import load_recipe
 
-    resolved = with_budget(load_recipe(recipe, assign or []), hours, tokens, steps, flops)
+    resolved = with_budget(load_recipe(recipe, assign or []), hours, tokens, steps, flops, epochs)
     with console.progress("checking") as bar, tempfile.TemporaryDirectory() as folder:
         watching = Watching(bar)
         found = _check(

@@ -36,6 +36,7 @@ def compare(
     ] = None,
     hours: Annotated[float | None, typer.Option(help="Budget of each cell in hours.")] = None,
     tokens: Annotated[float | None, typer.Option(help="Budget of each cell in tokens.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Budget of each cell in epochs.")] = None,
     steps: Annotated[int | None, typer.Option(help="Budget of each cell in steps.")] = None,
     flops: Annotated[float | None, typer.Option(help="Budget of each cell in FLOPs.")] = None,
     dry_run: Annotated[
@@ -52,7 +53,7 @@ def compare(
     from foreword.compare.grid import load_grid
     from foreword.compare.run import Comparison
 
-    budget = budget_of(hours, tokens, steps, flops)
+    budget = budget_of(hours, tokens, steps, flops, epochs)
     loaded = load_grid(grid, data or [], tasks, budget, heldout or [])
     try:
         with terminated(), console.progress("comparing") as bar:

@@ -43,6 +43,7 @@ def pretrain(
     ] = None,
     hours: Annotated[float | None, typer.Option(help="Budget in hours.")] = None,
     tokens: Annotated[float | None, typer.Option(help="Budget in tokens.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Budget in epochs.")] = None,
     steps: Annotated[int | None, typer.Option(help="Budget in steps.")] = None,
     flops: Annotated[float | None, typer.Option(help="Budget in FLOPs.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -58,7 +59,7 @@ def pretrain(
     from foreword.train import run as running
     from foreword.train.recipe import load_recipe
 
-    resolved = with_budget(load_recipe(recipe, assign or []), hours, tokens, steps, flops)
+    resolved = with_budget(load_recipe(recipe, assign or []), hours, tokens, steps, flops, epochs)
     was_there = out.exists()
     running.require_free(out)
     texts = (*data, *(more or []))

@@ -192,8 +192,8 @@ def load_grid(
     )
     if grid.budget is None:
         raise UserError(
-            f"{path}: budget: the same for all cells, so it is needed: --flops, --tokens, --steps "
-            "or --hours, or budget = { unit = ..., amount = ... } in the grid"
+            f"{path}: budget: the same for all cells, so it is needed: --flops, --tokens, "
+            "--epochs, --steps or --hours, or budget = { unit = ..., amount = ... } in the grid"
         )
     if not grid.data:
         raise UserError(f"{path}: data: name the text with --data, or in the grid")

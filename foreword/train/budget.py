@@ -1,4 +1,4 @@
-"""How long a run is: in steps, tokens, FLOPs or hours, whichever is given."""
+"""How long a run is: in steps, epochs, tokens, FLOPs or hours, whichever is given."""
 
 from __future__ import annotations
 
@@ -8,17 +8,26 @@ from typing import Any, Literal
 
 from foreword.train.recipe import TrainSettings
 
-Unit = Literal["steps", "tokens", "flops", "hours"]
+Unit = Literal["steps", "epochs", "tokens", "flops", "hours"]
 
 
 @dataclass
 class Spent:
-    """What a run has used so far; it is stored in every checkpoint."""
+    """What a run has used so far; it is stored in every checkpoint.
+
+    Attributes:
+        steps: taken.
+        tokens: read.
+        flops: computed.
+        seconds: of wall-clock time.
+        epochs: how often the text was read: rows, of as many as show every token once.
+    """
 
     steps: int = 0
     tokens: int = 0
     flops: float = 0.0
     seconds: float = 0.0
+    epochs: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -39,25 +48,28 @@ class Budget:
 
     @classmethod
     def of(cls, settings: TrainSettings) -> Budget:
-        """The first given of hours, flops, tokens, steps."""
+        """The first given of hours, flops, tokens, epochs, steps."""
         if settings.hours is not None:
             return cls("hours", settings.hours)
         if settings.flops is not None:
             return cls("flops", settings.flops)
         if settings.tokens is not None:
             return cls("tokens", settings.tokens)
+        if settings.epochs is not None:
+            return cls("epochs", settings.epochs)
         return cls("steps", settings.steps)
 
     def put_on(self, settings: TrainSettings) -> TrainSettings:
         """The settings with this budget in the place of their own."""
         amount = math.ceil(self.amount) if self.unit in ("tokens", "steps") else self.amount
-        none: dict[str, Any] = dict.fromkeys(("hours", "tokens", "flops"))
+        none: dict[str, Any] = dict.fromkeys(("hours", "tokens", "flops", "epochs"))
         return replace(settings, **{**none, self.unit: amount})
 
     def progress(self, spent: Spent) -> float:
         """The share that is spent, 0 to 1; the schedule goes by it, so it ends on time."""
         used = {
             "steps": float(spent.steps),
+            "epochs": spent.epochs,
             "tokens": float(spent.tokens),
             "flops": spent.flops,
             "hours": spent.seconds / 3600,

@@ -120,8 +120,10 @@ def estimate(ready: Ready, share: float = 1.0) -> Estimate:
         there_is=memory_of(ready.device),
     )
     tokens_per_step = count_tokens(batch) * scale
-    steps = steps_of(Budget.of(recipe.train), tokens_per_step, flops_per_step, seconds)
-    rows_per_epoch = ready.feed.packed.rows_per_epoch / share
+    epochs_per_step = share * ready.feed.epochs(1)
+    steps = steps_of(
+        Budget.of(recipe.train), tokens_per_step, flops_per_step, seconds, epochs_per_step
+    )
     return Estimate(
         parameters,
         memory,
@@ -131,7 +133,7 @@ def estimate(ready: Ready, share: float = 1.0) -> Estimate:
         seconds,
         rows,
         steps,
-        steps * recipe.rows_per_step / rows_per_epoch,
+        steps * epochs_per_step,
     )
 
 
@@ -147,9 +149,17 @@ def count_by_part(model: nn.Module) -> dict[str, int]:
     return counts
 
 
-def steps_of(budget: Budget, tokens: float, operations: float, seconds: float) -> int:
-    """How many steps a budget pays for, at so many tokens, FLOPs and seconds each."""
-    price = {"steps": 1.0, "tokens": tokens, "flops": operations, "hours": seconds / 3600}
+def steps_of(
+    budget: Budget, tokens: float, operations: float, seconds: float, epochs: float
+) -> int:
+    """How many steps a budget pays for, at so many tokens, FLOPs, seconds and epochs each."""
+    price = {
+        "steps": 1.0,
+        "epochs": epochs,
+        "tokens": tokens,
+        "flops": operations,
+        "hours": seconds / 3600,
+    }
     return max(1, math.ceil(budget.amount / price[budget.unit] - 1e-9))
 
 

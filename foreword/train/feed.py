@@ -65,6 +65,10 @@ class Feed:
         """The batch of the rows with these places in the order of training."""
         return self.recipe.layout.arrange(self._example(numbers, seed), self.vocab)
 
+    def epochs(self, steps: int) -> float:
+        """How often the text has been read after so many steps."""
+        return steps * self.recipe.rows_per_step / self.packed.rows_per_epoch
+
     @property
     def predicts_all(self) -> bool:
         """Whether the text is all there is, and every token of it is predicted from those before.

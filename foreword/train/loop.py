@@ -182,6 +182,7 @@ class Loop:
         )
         spent.steps += 1
         spent.tokens += sum(map(count_tokens, batches))
+        spent.epochs = self.feed.epochs(spent.steps)
         spent.flops += self._step_flops
         spent.seconds = time.monotonic() - self._began
         self._check(result)

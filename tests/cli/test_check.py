@@ -75,7 +75,8 @@ def test_activations_grow_with_the_micro_batch(
 
 
 def test_a_budget_in_any_unit_becomes_steps() -> None:
-    prices = {"tokens": 100.0, "operations": 1e6, "seconds": 0.5}
+    prices = {"tokens": 100.0, "operations": 1e6, "seconds": 0.5, "epochs": 0.03}
+    assert steps_of(Budget("epochs", 2), **prices) == 67
     assert steps_of(Budget("steps", 7), **prices) == 7
     assert steps_of(Budget("tokens", 1001), **prices) == 11
     assert steps_of(Budget("flops", 3e6), **prices) == 3

@@ -116,6 +116,8 @@ def test_an_options_budget_wins_over_the_recipes() -> None:
     assert (train.steps, train.tokens, train.flops, train.hours) == (7, None, None, None)
     train = with_budget(made, None, 1e3, None, None).train
     assert (train.tokens, train.hours) == (1000, None)
+    train = with_budget(made, None, None, None, None, 2.5).train
+    assert (train.epochs, train.tokens, train.hours) == (2.5, None, None)
     for wrong in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(UserError, match="--hours: must be positive"):
             with_budget(made, wrong, None, None, None)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from foreword.train import checkpoint, log, loop
+from foreword.train import run as running
 from foreword.train.budget import Budget, Spent
 from foreword.train.recipe import TrainSettings
 from tests.train import runs
@@ -78,9 +80,33 @@ def test_hours(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_first_that_is_given_counts() -> None:
     assert Budget.of(TrainSettings(steps=5)) == Budget("steps", 5)
-    assert Budget.of(TrainSettings(steps=5, tokens=7)) == Budget("tokens", 7)
+    assert Budget.of(TrainSettings(steps=5, epochs=2)) == Budget("epochs", 2)
+    assert Budget.of(TrainSettings(epochs=2, tokens=7)) == Budget("tokens", 7)
+    assert Budget("epochs", 0.5).put_on(TrainSettings(hours=3)) == TrainSettings(epochs=0.5)
     assert Budget.of(TrainSettings(tokens=7, flops=2e3)) == Budget("flops", 2e3)
     assert Budget.of(TrainSettings(flops=2e3, hours=0.5)) == Budget("hours", 0.5)
+
+
+def test_epochs_are_counted_in_rows(text: Path, tmp_path: Path) -> None:
+    """So many times all rows, however often the run is killed; each epoch has its own rate."""
+    table = runs.table("transformer_xl", epochs=3, evaluations=3)
+    table["schedule"] = {"kind": "epochs", "epochs": 3, "full": 1}
+    made = runs.build(table)
+    run = runs.begin(made, text, tmp_path / "run")
+    runs.die_at(run, 1)
+    assert runs.carry_on(run)
+    ready = running.make_ready(made, *running.corpus(made, run, runs.stage))
+    steps = math.ceil(3 * ready.feed.packed.rows_per_epoch / 4)
+    state = checkpoint.read_state(checkpoint.newest(run))
+    assert state["step"] == steps
+    assert state["spent"]["epochs"] == ready.feed.epochs(steps) >= 3 > ready.feed.epochs(steps - 1)
+    rates = [(record["step"], record["lr"]) for record in runs.logged(run, "train")]
+    for step, rate in rates:
+        epoch = int(ready.feed.epochs(step - 1))
+        assert rate == pytest.approx(made.optimizer.lr * 0.5**epoch)
+    assert len({rate for _, rate in rates}) == 3
+    ends = [record["step"] for record in runs.logged(run, "heldout")]
+    assert ends == [math.ceil(n * ready.feed.packed.rows_per_epoch / 4) for n in (1, 2, 3)]
 
 
 def test_steps_in_all_are_judged_by_the_pace() -> None:
