@@ -67,7 +67,8 @@ def _row(rows: Rows, n: int) -> Rows:
     where = documents == (numbers[counts.argmax()] if len(numbers) else 0)
     ids = rows.ids[n][where][None]
     places = np.arange(ids.shape[1])[None]
-    return Rows(ids, np.zeros_like(ids), places, rows.numbers[n : n + 1])
+    segments = None if rows.segments is None else rows.segments[n][where][None]
+    return Rows(ids, np.zeros_like(ids), places, rows.numbers[n : n + 1], segments)
 
 
 def _plain(subject: Subject, rows: Rows) -> Array:
@@ -108,6 +109,8 @@ def _answered(subject: Subject, rows: Rows) -> dict[str, str] | None:
         return None
     places = np.arange(ids.shape[1])[None]
     piece = Rows(ids, np.zeros_like(ids), places, rows.numbers)
+    if rows.segments is not None:  # a pair, of which all is shown
+        piece = rows
     rng = RowRng(SEED, rows.numbers)
     example = subject.recipe.objective.corrupt(piece, rng, subject.vocab)
     assert example.source is not None
