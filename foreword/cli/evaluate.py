@@ -6,7 +6,7 @@ import json as jsons
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,7 +35,6 @@ def evaluate(
 
     The result is kept in RUN/evaluations, and `foreword report` shows it.
     """
-    from foreword import atomic
     from foreword.errors import UserError
     from foreword.evaluate import context, heldout
 
@@ -55,22 +54,55 @@ def evaluate(
     name = f"evaluate-{Path(file[0]).name if file else 'heldout'}"
     if memory is not None:
         name += "-memory"
-    result = {
+    result: dict[str, Any] = {
         "name": name,
         "task": "held-out loss" if memory is None else "held-out loss by memory",
         "checkpoint": loaded.opened.checkpoint.name,
         "rows": [one.as_row() for one in found],
         "command": " ".join(["foreword", *sys.argv[1:]]),
     }
-    path = folder / "evaluations" / f"{name}.json"
-    atomic.write_text(path, jsons.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    results = [_keep(folder, result)]
+    if loaded.subject.is_counted and memory is None:
+        orders = _by_order(loaded.subject, folder, file)
+        what = {"name": f"{name}-by-order", "task": "n-grams seen and never seen", "rows": orders}
+        results.append(_keep(folder, result | what))
     if json:
-        console.emit(result)
+        console.emit(results[0] | ({"by_order": results[1]["rows"]} if results[1:] else {}))
         return
-    cells = [list(one.as_row().values()) for one in found]
-    shown = [["-" if cell is None else cell for cell in row] for row in cells]
-    console.table("", [name.replace("_", " ") for name in found[0].as_row()], shown)
-    console.say(f"kept in {path}")
+    for kept in results:
+        shown = [[_cell(key, value) for key, value in row.items()] for row in kept["rows"]]
+        console.table("", [key.replace("_", " ") for key in kept["rows"][0]], shown)
+        console.say(f"kept in {folder / 'evaluations' / kept['name']}.json")
+    if any(row.get("loss", 0.0) is None for row in results[0]["rows"]):
+        console.say("some of the text is impossible by the model: its loss has no bound")
+
+
+def _cell(name: str, value: Any) -> Any:
+    """A value of a table; perplexities are published with two decimals."""
+    if value is None:
+        return "-"
+    return f"{value:,.2f}" if name == "perplexity" else value
+
+
+def _keep(run: Path, result: dict[str, Any]) -> dict[str, Any]:
+    """Writes a result into the run's `evaluations`."""
+    from foreword import atomic
+
+    path = run / "evaluations" / f"{result['name']}.json"
+    atomic.write_text(path, jsons.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    return result
+
+
+def _by_order(subject: Subject, run: Path, file: list[str] | None) -> list[dict[str, Any]]:
+    """What of the run's held-out text, or another, a model of counts has seen."""
+    from foreword.evaluate import heldout, sparsity
+
+    if file:
+        with heldout.shards_of_texts(subject, file) as (shards, _):
+            found = sparsity.by_order(subject, shards)
+    else:
+        found = sparsity.by_order(subject, heldout.shards_of(subject, run).heldout)
+    return [one.as_row() for one in found]
 
 
 def _by_memory(

@@ -69,7 +69,8 @@ def _show_recipes(*, as_json: bool) -> None:
         console.emit(found)
         return
     columns = ("recipe", "parameters", "layers", "d_model", "description")
-    console.table("", columns, [[recipe[column] for column in columns] for recipe in found])
+    rows = [[recipe[column] for column in columns] for recipe in found]
+    console.table("", columns, [["–" if cell is None else cell for cell in row] for row in rows])
 
 
 def _show_families(*, as_json: bool) -> None:
@@ -196,9 +197,9 @@ def _size(name: str, assignments: list[str] | None = None) -> dict[str, Any]:
         parameters = recipe.build(vocab).count_parameters()
     return {
         "recipe": name,
-        "parameters": parameters,
-        "layers": recipe.model.layers,
-        "d_model": recipe.model.d_model,
+        "parameters": None if recipe.model.is_counted else parameters,  # what the text makes it
+        "layers": getattr(recipe.model, "layers", None),
+        "d_model": getattr(recipe.model, "d_model", None),
         "vocab": size,
         "description": recipe.description,
     }
@@ -212,5 +213,6 @@ def _show_recipe(name: str, assignments: list[str], *, as_json: bool) -> None:
     if as_json:
         console.emit({**facts, "settings": config.to_table(recipe)})
         return
-    console.say(f"{facts['parameters']:,} parameters with a vocabulary of {facts['vocab']:,}")
+    if facts["parameters"] is not None:
+        console.say(f"{facts['parameters']:,} parameters with a vocabulary of {facts['vocab']:,}")
     console.out.print(recipe.dumps(), markup=False, end="")

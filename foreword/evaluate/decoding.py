@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -82,24 +82,33 @@ def generate(
     Raises:
         UserError: the model fills blanks, or a prompt is empty or too long.
     """
+    starts = starts_of(subject, prompts)
+    wanted = [replace(start, number=n) for start in starts for n in range(samples)]
+    written = write(subject, wanted, sampling, stops_of(subject))
+    return [
+        generation(subject, prompts[n // samples], start, new)
+        for n, (start, new) in enumerate(zip(wanted, written, strict=True))
+    ]
+
+
+def generation(subject: Subject, prompt: str, start: Start, new: Written) -> Generation:
+    """What was written after a prompt, as text."""
+    return Generation(prompt, text_of(subject, start, new.ids), len(new.ids), new.stopped)
+
+
+def starts_of(subject: Subject, prompts: Sequence[str]) -> list[Start]:
+    """Where the text for each prompt begins, see `generate`.
+
+    Raises:
+        UserError: the model fills blanks, or a prompt is empty.
+    """
     subject.require_token_head()
     if subject.fills_in_place:
         raise UserError(
             f"{subject.name}: this {subject.family} does not write; it fills blanks: "
             'foreword fill RUN "The [MASK] sat on the mat."'
         )
-    starts = [start_of(subject, prompt) for prompt in prompts]
-    wanted = [replace(start, number=n) for start in starts for n in range(samples)]
-    written = write(subject, wanted, sampling, stops_of(subject))
-    return [
-        Generation(
-            prompts[n // samples],
-            text_of(subject, start, new.ids),
-            len(new.ids),
-            new.stopped,
-        )
-        for n, (start, new) in enumerate(zip(wanted, written, strict=True))
-    ]
+    return [start_of(subject, prompt) for prompt in prompts]
 
 
 def start_of(subject: Subject, prompt: str) -> Start:
@@ -155,17 +164,22 @@ def write(
     Raises:
         UserError: a start is empty, or longer than the model can read.
     """
+    written: dict[int, Written] = {}
+    for chunk in alike(starts, 64):
+        rows = _write_group(subject, [starts[n] for n in chunk], sampling, stops, least)
+        written.update(zip(chunk, rows, strict=True))
+    return [written[n] for n in range(len(starts))]
+
+
+def alike(starts: Sequence[Start], most: int) -> Iterator[list[int]]:
+    """The numbers of starts of equal length, at most so many at a time."""
     groups: dict[tuple[int, int], list[int]] = {}
     for n, start in enumerate(starts):
         key = (-1 if start.source is None else len(start.source), len(start.target))
         groups.setdefault(key, []).append(n)
-    written: dict[int, Written] = {}
     for members in groups.values():
-        for at in range(0, len(members), 64):
-            chunk = members[at : at + 64]
-            rows = _write_group(subject, [starts[n] for n in chunk], sampling, stops, least)
-            written.update(zip(chunk, rows, strict=True))
-    return [written[n] for n in range(len(starts))]
+        for at in range(0, len(members), most):
+            yield members[at : at + most]
 
 
 def _write_group(
@@ -174,7 +188,7 @@ def _write_group(
     """The same for starts of one length."""
     batch = next_token_batch(subject, starts).to(subject.device)
     rows, length = batch.ids.shape
-    forbidden = _never_written(subject, starts, stops)
+    forbidden = never_written(subject, starts, stops)
     stop_ids = torch.from_numpy(stops).to(subject.device)
     rng = RowRng(sampling.seed, np.array([start.number for start in starts], dtype=np.int64))
     positions = batch.positions[:, -1:]
@@ -190,6 +204,8 @@ def _write_group(
         allowed = logits.masked_fill(forbidden, float("-inf"))
         if n < least:
             allowed[:, stop_ids] = float("-inf")
+        if subject.is_counted and allowed.isneginf().all(-1).any():
+            raise UserError(f"{subject.name}: nothing but unknown words can follow by its counts")
         draws = torch.from_numpy(rng.uniform(1)[:, 0]).to(subject.device)
         new = choose(allowed, sampling, draws)
         ids.append(new)
@@ -207,7 +223,7 @@ def _write_group(
     return _cut(torch.stack(ids, 1).cpu().numpy(), torch.stack(log_probs, 1), stops, stopped)
 
 
-def _never_written(subject: Subject, starts: Sequence[Start], stops: Array) -> Tensor:
+def never_written(subject: Subject, starts: Sequence[Start], stops: Array) -> Tensor:
     """Special tokens but stops, and but sentinels that name blanks, (starts, vocab) bool."""
     forbidden = np.tile(subject.vocab.is_special, (len(starts), 1))
     forbidden[:, stops] = False

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from foreword.data.prepare import Prepared, PrepareSettings, prepare
@@ -14,7 +14,9 @@ from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.evaluate import entropy
 from foreword.evaluate.subject import Subject
+from foreword.train import fitting
 from foreword.train.feed import Feed
+from foreword.train.fitting import counted
 from foreword.train.opened import read_state
 from foreword.train.step import evaluate
 from foreword.types import Batch, Loss
@@ -31,28 +33,34 @@ class HeldOut:
         loss: nats per prediction.
         predictions: how many; a masked language model predicts a share of the tokens.
         bits_per_byte: where every token of the text is predicted, else None.
-        is_sum: whether it is the sum of several losses, and so of no perplexity.
+        has_perplexity: whether it is the logarithm of one; a sum of several losses is not, nor are
+            scores that are no probabilities.
+        parts: nats per prediction of each term of a sum, and the means beside them; None in counts.
     """
 
     what: str
     loss: float
     predictions: int
     bits_per_byte: float | None
-    is_sum: bool = False
+    has_perplexity: bool = True
+    parts: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
     def perplexity(self) -> float | None:
-        """exp of the loss; None of a sum of losses."""
-        return None if self.is_sum else math.exp(min(self.loss, 700.0))
+        """exp of the loss, where it has a meaning; infinite of a text that is impossible."""
+        if not self.has_perplexity:
+            return None
+        return math.inf if math.isinf(self.loss) else math.exp(min(self.loss, 700.0))
 
     def as_row(self) -> dict[str, float | int | str | None]:
         """Flat, for tables and JSON."""
         return {
             "what": self.what,
-            "loss": self.loss,
-            "perplexity": self.perplexity,
-            "bits_per_byte": self.bits_per_byte,
+            "loss": _finite(self.loss),
+            "perplexity": _finite(self.perplexity),
+            "bits_per_byte": _finite(self.bits_per_byte),
             "predictions": self.predictions,
+            **self.parts,
         }
 
 
@@ -66,7 +74,7 @@ def run_shards(run: Path) -> Prepared:
     is_given = len(texts) == 1 and (Path(texts[0]) / "prepared.json").is_file()
     folder = Path(texts[0]) if is_given else run / "shards"
     if not (folder / "prepared.json").is_file():
-        raise UserError(f"{folder}: the run's token shards are not there; name a text with --file")
+        raise UserError(f"{folder}: the run's token shards are not there; name another text")
     return Prepared.load(folder, verify=False)
 
 
@@ -105,7 +113,8 @@ def on_run(subject: Subject, run: Path, rows: int = ALL) -> list[HeldOut]:
             levels.insert(0, ("bigram counts", counts.bigram))
         for what, nats in levels:
             bits = entropy.bits_per_byte(nats, per_token)
-            found.append(HeldOut(what, nats, counts.tokens, bits))
+            none = dict.fromkeys(found[0].parts)
+            found.append(HeldOut(what, nats, counts.tokens, bits, parts=none))
     return found
 
 
@@ -141,6 +150,8 @@ def shards_of_texts(subject: Subject, texts: Sequence[str]) -> Iterator[tuple[Sh
 
 def _measure(subject: Subject, shards: Shards, bytes_per_token: float, rows: int) -> HeldOut:
     recipe, model = subject.recipe, subject.model
+    if subject.is_counted:
+        return _measure_counts(subject, shards, bytes_per_token)
     if shards.tokens_total < recipe.packing.length:
         raise UserError(
             f"{shards.tokens_total} tokens of held-out text do not fill one row of "
@@ -153,4 +164,23 @@ def _measure(subject: Subject, shards: Shards, bytes_per_token: float, rows: int
 
     found = evaluate(model, feed.heldout(rows), loss_of, subject.dtype)
     bits = entropy.bits_per_byte(found.loss, bytes_per_token) if feed.predicts_all else None
-    return HeldOut(subject.family, found.loss, int(found.weight), bits, bool(found.parts))
+    predictions, parts = int(found.weight), found.parts
+    return HeldOut(subject.family, found.loss, predictions, bits, not parts, parts)
+
+
+def _measure_counts(subject: Subject, shards: Shards, bytes_per_token: float) -> HeldOut:
+    """The same of a model that is counted, which reads every document whole."""
+    table = counted(subject.model).table
+    found = fitting.measure(table, fitting.Texts.of(subject.recipe, shards, subject.vocab))
+    if not found.tokens:
+        raise UserError("there is no held-out text; name a text with --file")
+    bits = entropy.bits_per_byte(found.loss, bytes_per_token)
+    is_normalised = table.about.is_normalised
+    return HeldOut(
+        subject.family, found.loss, found.tokens, bits if is_normalised else None, is_normalised
+    )
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no other numbers."""
+    return value if value is not None and math.isfinite(value) else None

@@ -12,6 +12,7 @@ import torch
 
 from foreword.errors import UserError
 from foreword.evaluate.subject import Subject
+from foreword.train.fitting import counted
 from foreword.types import Array, Batch, Example, Tokens
 
 TOKENS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 16}
@@ -85,11 +86,26 @@ def log_probs(subject: Subject, items: Iterable[Item]) -> Iterator[Array]:
     iterator = iter(items)
     while chunk := list(islice(iterator, CHUNK)):
         found: dict[int, Array] = {}
+        if subject.is_counted:  # no batch: one look-up for all of them
+            yield from _look_up(subject, chunk)
+            continue
         for members in _batches(chunk, TOKENS_AT_ONCE.get(subject.device.type, 1 << 12)):
             group = [chunk[n] for n in members]
             counts = np.cumsum([int(item.is_scored.sum()) for item in group])[:-1]
             found.update(zip(members, np.split(_score(subject, group), counts), strict=True))
         yield from (found[n] for n in range(len(chunk)))
+
+
+def _look_up(subject: Subject, items: Sequence[Item]) -> list[Array]:
+    """The same by a table of counts."""
+    stream = np.concatenate([item.target for item in items])
+    is_scored = np.concatenate([item.is_scored for item in items])
+    lengths = np.array([len(item.target) for item in items])
+    ends = np.cumsum(lengths)
+    is_first = np.zeros(len(stream), dtype=bool)
+    is_first[(ends - lengths)[lengths > 0]] = True
+    found = counted(subject.model).table.log_probs_of(stream, is_first=is_first)[is_scored]
+    return np.split(found, np.cumsum(is_scored)[ends[:-1] - 1])
 
 
 def _batches(items: Sequence[Item], tokens: int) -> Iterator[list[int]]:

@@ -137,8 +137,16 @@ class Subject:
         return np.concatenate([mode, self.before, text, self.end])
 
     @property
+    def is_counted(self) -> bool:
+        """It was fitted to the text at once; it has neither hidden states nor gradients."""
+        return self.recipe.model.is_counted
+
+    @property
     def family(self) -> str:
         """One phrase for people."""
+        if self.is_counted:
+            order, smoothing = (getattr(self.recipe.model, key) for key in ("order", "smoothing"))
+            return f"{order}-gram model ({kinds.name_of(smoothing)})"
         layout = kinds.name_of(self.recipe.layout).replace("_", "-")
         return f"{layout} model (objective {kinds.name_of(self.recipe.objective)})"
 
@@ -178,7 +186,12 @@ class Subject:
 
     @property
     def reach(self) -> int:
-        """The most tokens that it saw at once in training: a row and what it looks back at."""
+        """The most tokens that it saw at once in training: a row and what it looks back at.
+
+        One that is counted reads texts whole.
+        """
+        if self.is_counted:
+            return 1 << 62
         memory: int = getattr(self.recipe.model, "memory", 0)
         return self.recipe.packing.length + memory
 
@@ -279,8 +292,10 @@ class Subject:
             (batch, length, d_model) float32.
 
         Raises:
-            UserError: an empty text.
+            UserError: an empty text, or a model that has no states.
         """
+        if self.is_counted:
+            raise UserError(f"{self.name}: this {self.family} has no hidden states")
         batch = self.reading(texts)
         if batch.source is not None:
             return self._encode_source(batch.source)

@@ -158,7 +158,8 @@ class NgramBackbone(Backbone):
         words = ids.cpu().numpy()
         is_first = (positions.cpu().numpy() == 0) | (words == self.table.about.start)
         is_first[:, 0] = True
-        found = self.table.find(words.ravel(), is_first.ravel())[: self.table.about.order - 1]
+        below = self.table.about.order - 1
+        found = self.table.find(words.ravel(), is_first.ravel(), below)[:below]
         shape = (*words.shape, len(found))
         contexts = np.stack(found, axis=1) if found else np.empty(shape, dtype=np.int64)
         states = torch.from_numpy(contexts.reshape(shape)[:, before:]).to(ids.device)

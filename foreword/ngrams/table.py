@@ -113,6 +113,12 @@ class Table:
             is_seen = np.bincount(last, minlength=self.about.vocab) > 0
         return is_seen
 
+    def size_of(self, order: int) -> int:
+        """How many n-grams of one order it holds; of order 1, those that can be."""
+        if order > 1:
+            return self.about.sizes[order - 1]
+        return int(np.isfinite(self.log_probs[0]).sum())
+
     def bytes_of(self, order: int) -> int:
         """Size of the arrays of one order."""
         keys = self.keys[order - 1].nbytes if order > 1 else 0
@@ -158,12 +164,15 @@ class Table:
                 raise UserError(f"{folder}: a damaged n-gram table: it has not {size} n-grams")
         return cls(about, tuple(keys), tuple(probs), tuple(backoffs))
 
-    def find(self, stream: Array, is_first: Array | None = None) -> list[Array]:
+    def find(
+        self, stream: Array, is_first: Array | None = None, order: int | None = None
+    ) -> list[Array]:
         """Which n-gram ends at each place of texts, by order, order 1 first.
 
         Args:
             stream: texts one after the other, (tokens,).
             is_first: where they begin, (tokens,) bool; at start tokens if unsaid.
+            order: the greatest that is asked for; the table's if unsaid.
 
         Returns:
             Of each order, the n-gram's number; ABSENT where it was never seen, NONE where the text
@@ -172,30 +181,37 @@ class Table:
         words = np.asarray(stream, dtype=np.int64)
         is_first = words == self.about.start if is_first is None else is_first
         found = [words]
-        for n in range(2, self.about.order + 1):
+        for n in range(2, (order or self.about.order) + 1):
             found.append(self._longer(n, _moved(found[-1], is_first), words))
         return found
 
     def _longer(self, n: int, before: Array, words: Array) -> Array:
         """The number of each n-gram of `before` and one of `words`, as in `find`."""
         keys = self.keys[n - 1]
-        if not len(keys):
-            return np.where(before == NONE, NONE, ABSENT)
-        wanted = before * self.about.vocab + words
+        found = np.minimum(before, ABSENT)
+        asked = np.flatnonzero(before >= 0) if len(keys) else np.empty(0, dtype=np.int64)
+        wanted = before[asked] * self.about.vocab + words[asked]
+        order = np.argsort(wanted)  # neighbours are near each other in memory
+        asked, wanted = asked[order], wanted[order]
         at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        is_there = (before >= 0) & (keys[at] == wanted)
-        return np.where(is_there, at, np.minimum(before, ABSENT))
+        is_there = keys[at] == wanted
+        found[asked[is_there]] = at[is_there]
+        return found
 
-    def log_probs_of(self, stream: Array, found: Sequence[Array] | None = None) -> Array:
+    def log_probs_of(
+        self, stream: Array, found: Sequence[Array] | None = None, is_first: Array | None = None
+    ) -> Array:
         """Of each token under those before it in its text, (tokens,) float64 nats.
 
         Args:
-            stream: texts one after the other, each beginning with the start token, (tokens,).
+            stream: texts one after the other, (tokens,).
             found: what `find` gave, if it is known already.
+            is_first: where texts begin, (tokens,) bool; at start tokens if unsaid. What begins a
+                text is given and gets 0.
         """
         words = np.asarray(stream, dtype=np.int64)
-        found = self.find(words) if found is None else found
-        is_first = words == self.about.start
+        is_first = words == self.about.start if is_first is None else is_first
+        found = self.find(words, is_first) if found is None else found
         total = self.log_probs[0][words].astype(np.float64)
         for n in range(2, self.about.order + 1):
             context = _moved(found[n - 2], is_first)

@@ -85,15 +85,26 @@ def sentence(run: RunFolder) -> str:
     kinds = {part: str(_table(run.recipe, part).get("kind", "?")) for part in ("layout", "model")}
     what = rest or f"{kinds['model']} with layout {kinds['layout']}".replace("_", "-")
     parameters = number(run.provenance, "parameters")
-    size = f", {quantity(parameters)} parameters" if parameters == parameters else ""
+    noun = "numbers" if is_counted(run) else "parameters"
+    size = f", {quantity(parameters)} {noun}" if parameters == parameters else ""
     text = f"{what[:1].upper()}{what[1:]}{size}."
     if not run.train:
         return f"{text} Nothing has been measured yet."
     last = run.train[-1]
+    if is_counted(run):
+        return (
+            f"{text} Counted on {quantity(number(last, 'tokens'))} tokens in "
+            f"{duration(number(last, 'seconds'))}."
+        )
     return (
         f"{text} Trained for {quantity(number(last, 'step'))} steps on "
         f"{quantity(number(last, 'tokens'))} tokens in {duration(number(last, 'seconds'))}."
     )
+
+
+def is_counted(run: RunFolder) -> bool:
+    """Whether the text was counted at once: there was no step, and no learning rate."""
+    return bool(run.train) and "lr" not in run.train[-1]
 
 
 def tiles(run: RunFolder) -> str:
@@ -129,7 +140,9 @@ _SHARE = "share_of_matmul"
 
 
 def curves(run: RunFolder) -> str:
-    """Training and held-out loss, learning rate, speed."""
+    """Training and held-out loss, learning rate, speed; nothing of what took no steps."""
+    if is_counted(run):
+        return ""
     steps = [number(r, "step") for r in run.train]
     lines: list[Line] = []
     if run.train:

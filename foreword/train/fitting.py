@@ -228,8 +228,9 @@ def save(run: Path, fitted: Fitted) -> None:
 def notes(fitted: Fitted) -> list[str]:
     """What was counted, in how long, and what is worth knowing of it; a line each."""
     table, seconds = counted(fitted.model).table, fitted.spent.seconds
-    sizes = ", ".join(f"{size:,} {n}-grams" for n, size in enumerate(table.about.sizes, start=1))
-    size = sum(table.bytes_of(n) for n in range(1, table.about.order + 1))
+    orders = range(1, table.about.order + 1)
+    sizes = ", ".join(f"{table.size_of(n):,} {n}-grams" for n in orders)
+    size = sum(map(table.bytes_of, orders))
     rate = fitted.spent.tokens / max(seconds, 1e-9)
     said = f"{sizes}: {size / 1e6:,.1f} MB, in {seconds:.1f} s ({rate:,.0f} tokens/s)"
     return [said, *table.about.notes]

@@ -1,0 +1,54 @@
+"""What the lecture complains of: most long word sequences of a new text were never seen before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from foreword.data.shards import Shards
+from foreword.evaluate.subject import Subject
+from foreword.train.fitting import Texts, counted, measure
+
+
+@dataclass(frozen=True)
+class Order:
+    """The n-grams of one order, in a model of counts and in a text.
+
+    Attributes:
+        order: n.
+        ngrams: how many different ones the model holds.
+        bytes: that they take.
+        tested: how many the text has, repeated ones too.
+        unseen: of these, the share that the model does not hold; nan where the text has none.
+    """
+
+    order: int
+    ngrams: int
+    bytes: int
+    tested: int
+    unseen: float
+
+    def as_row(self) -> dict[str, float | int | str | None]:
+        """Flat, for tables and JSON."""
+        return {
+            "order": self.order,
+            "n-grams in the model": self.ngrams,
+            "megabytes": self.bytes / 1e6,
+            "n-grams in the text": self.tested,
+            "never seen": self.unseen if self.tested else None,
+        }
+
+
+def by_order(subject: Subject, shards: Shards) -> list[Order]:
+    """How much of a text a model of counts has seen, and how large it is, by order.
+
+    Args:
+        subject: a model of counts.
+        shards: the text.
+    """
+    table = counted(subject.model).table
+    found = measure(table, Texts.of(subject.recipe, shards, subject.vocab))
+    pairs = zip(found.ngrams.tolist(), found.unseen.tolist(), strict=True)
+    return [
+        Order(n, table.size_of(n), table.bytes_of(n), tested, unseen / max(1, tested))
+        for n, (tested, unseen) in enumerate(pairs, start=1)
+    ]
