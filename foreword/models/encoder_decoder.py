@@ -82,3 +82,7 @@ class EncoderDecoderBackbone(Backbone):
         x = self.embedding(batch, self.decoder.position)
         read = self.decoder(x, batch.mask, memory, source=source, cross_mask=batch.cross_mask)
         return Hidden(read.states, read.memory, layers=layers)
+
+    def traced(self, batch: Batch) -> Hidden:
+        """The same, for gradients."""
+        return self.by_layer(batch)

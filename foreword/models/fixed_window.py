@@ -90,6 +90,10 @@ class FixedWindowBackbone(Backbone):
         states = torch.cat([h, seen], dim=-1) if settings.direct else h
         return Hidden(states, words[:, words.shape[1] - kept :], layers=tuple(layers))
 
+    def traced(self, batch: Batch) -> Hidden:
+        """The same, for gradients."""
+        return self.by_layer(batch)
+
     def _apart(self, seen: Tensor, positions: Tensor) -> Tensor:
         """Zeros in the place of words before a document's first one."""
         back = torch.arange(seen.shape[2] - 1, -1, -1, device=seen.device)

@@ -88,6 +88,10 @@ class TransformerBackbone(Backbone):
         carried = read.carried if self.stack.carries else None
         return Hidden(states, read.memory, carried, read.layers)
 
+    def traced(self, batch: Batch) -> Hidden:
+        """The same, for gradients."""
+        return self.by_layer(batch)
+
     def _second(self, batch: Batch, queries: Queries) -> Second:
         """The start of the second stream: where each query stands, and nothing of its token."""
         if self.unread is None:

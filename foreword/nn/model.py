@@ -39,12 +39,13 @@ class Backbone(nn.Module):
         return self(batch, memory)  # type: ignore[no-any-return]
 
     def traced(self, batch: Batch) -> Hidden:
-        """As `by_layer`, with `layers` to take gradients of and not to be read.
+        """As `by_layer`, with `layers` for gradients alone, not to be read; None if it has none.
 
         The gradient with respect to `layers[n][b, t]` is that with respect to the state of layer n
-        at place t, along every way that leads from it to later states.
+        at place t, along every way that leads from it to later states. Where layers are made of
+        one another and of nothing else, `by_layer` gives such states.
         """
-        return self.by_layer(batch)
+        return self(batch)  # type: ignore[no-any-return]
 
     def build_token_head(self) -> nn.Module:
         """A head that predicts the next token from the states."""

@@ -52,6 +52,8 @@ class RecurrentSettings(ModelSettings):
 class RecurrentBackbone(Backbone):
     """Embedding, then recurrent layers."""
 
+    first_state: ClassVar[int] = 1
+
     def __init__(self, settings: RecurrentSettings, vocab: int) -> None:
         super().__init__()
         self.settings = settings

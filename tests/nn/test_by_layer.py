@@ -55,7 +55,7 @@ def test_a_gradient_is_the_change_that_a_nudge_makes(name: str) -> None:
     """The gradient with respect to what enters the first layer, against finite differences."""
     case = case_of(name)
     model, batch = case.build("rotary"), case.batch(rows([[10]]))
-    if batch.source is not None or model.backbone.by_layer(batch).layers is None:
+    if batch.source is not None or model.backbone.traced(batch).layers is None:
         pytest.skip("what is read is not what is predicted from")
     model = model.double()
     token, place, small = 5, 3, 1e-6

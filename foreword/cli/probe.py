@@ -1,0 +1,131 @@
+"""`foreword probe`: what goes on inside models, side by side."""
+
+from __future__ import annotations
+
+import json as jsons
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foreword.cli import console
+from foreword.cli._looking import Device, Json, open_model
+
+if TYPE_CHECKING:
+    from foreword.probes._contract import Finding, Specimen
+
+
+def probe(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")],
+    kind: Annotated[str, typer.Option(help="gradient_reach, word_in_context, ...")],
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of the probe: layer=0.")
+    ] = None,
+    data: Annotated[
+        list[str] | None, typer.Option(help="Other text than each run's held-out one.")
+    ] = None,
+    untrained: Annotated[
+        bool, typer.Option("--untrained", help="Beside each run the same with random weights.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="A folder for the result; RUN/evaluations if unsaid.")
+    ] = None,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Look into one model or several with a probe: one table and one plot of all.
+
+    The figures are kept as probe-KIND.json, and the plot as probe-KIND.png.
+    """
+    from foreword import config
+    from foreword.errors import UserError
+    from foreword.kinds import Part
+
+    table = {"kind": kind, **config.assign({}, settings or [])}
+    asked = config.build_kind(Part("probes"), table, "probe")
+    if data and not asked.reads_text:
+        raise UserError(f"--data: '{kind}' brings its own sentences; see its settings")
+    specimens = _specimens(runs, tuple(data or ()), device, untrained=untrained)
+    with console.progress("looking") as bar:
+        bar.add_task("looking", total=None, note=", ".join(s.name for s in specimens))
+        found = asked.measure(specimens)
+    result = _result(kind, found, specimens)
+    folders = [out] if out else list(dict.fromkeys(s.run / "evaluations" for s in specimens))
+    for folder in folders:
+        _keep(folder, result, found)
+    if json:
+        console.emit(result)
+        return
+    _show(found)
+    for note in found.notes:
+        console.say(note)
+    for folder in folders:
+        console.say(f"kept in {folder / result['name']}.json and .png")
+
+
+def _specimens(
+    runs: Sequence[Path], texts: tuple[str, ...], device: str, *, untrained: bool
+) -> list[Specimen]:
+    """The models, each with a name of its own."""
+    from foreword.nn.init import initialise
+    from foreword.probes._contract import Specimen
+
+    names = [run.resolve().name for run in runs]
+    specimens = []
+    for run, name in zip(runs, names, strict=True):
+        loaded = open_model(run, device)
+        opened, subject = loaded.opened, loaded.subject
+        name = name if names.count(name) == 1 else str(run)
+        specimens.append(Specimen(name, subject, opened.run, texts))
+        if untrained:
+            model = opened.recipe.build(opened.vocab)
+            initialise(model, opened.recipe.train.seed)
+            fresh = replace(subject, model=model.to(opened.device).eval())
+            specimens.append(Specimen(f"{name}, untrained", fresh, opened.run, texts))
+    return specimens
+
+
+def _result(kind: str, found: Finding, specimens: Sequence[Specimen]) -> dict[str, Any]:
+    return {
+        "name": f"probe-{kind}",
+        "task": found.title,
+        "runs": {s.name: str(s.run) for s in specimens},
+        "rows": list(found.rows),
+        "details": list(found.details),
+        "notes": list(found.notes),
+        "command": " ".join(["foreword", *sys.argv[1:]]),
+    }
+
+
+def _keep(folder: Path, result: dict[str, Any], found: Finding) -> None:
+    """Writes the figures and the plot."""
+    from matplotlib.figure import Figure
+
+    from foreword import atomic
+
+    text = jsons.dumps(result, indent=1, ensure_ascii=False) + "\n"
+    atomic.write_text(folder / f"{result['name']}.json", text)
+    figure = Figure(layout="constrained")
+    found.draw(figure)
+    path = folder / f"{result['name']}.png"
+    with atomic.explained(path):
+        beside = path.with_name(f".{path.name}.part")
+        figure.savefig(beside, format="png", dpi=150, metadata={"Software": None})
+        beside.replace(path)
+
+
+def _show(found: Finding) -> None:
+    from rich.markup import escape
+
+    def cell(value: Any) -> Any:
+        if isinstance(value, str):
+            return escape(value)
+        if isinstance(value, float):  # four digits, of small numbers two
+            return float(f"{value:.4f}") if abs(value) >= 0.01 else float(f"{value:.2g}")
+        return "-" if value is None else value
+
+    rows = [[cell(value) for value in row.values()] for row in found.rows]
+    console.table("", list(found.rows[0]), rows)

@@ -1,0 +1,90 @@
+"""The vectors that a model has for a word in its sentence, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from foreword.errors import UserError
+from foreword.evaluate.perplexity import side_by_side
+from foreword.evaluate.subject import Subject
+from foreword.train.device import autocast
+from foreword.types import Array
+
+AT_ONCE = 32
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A word in its sentence.
+
+    Attributes:
+        text: the sentence.
+        start: the word's first character.
+        stop: the one behind its last.
+    """
+
+    text: str
+    start: int
+    stop: int
+
+    @property
+    def word(self) -> str:
+        """The word itself."""
+        return self.text[self.start : self.stop]
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """What a model has for a word in its sentence, each the mean over the word's pieces.
+
+    Attributes:
+        pieces: ids of the tokens that the word is cut into, (pieces,) int64.
+        alone: of their embeddings, which know no context; (d_embedding,) float32.
+        layers: of what enters the first layer and of what leaves each, (width,) float32; none of a
+            model without layers.
+    """
+
+    pieces: Array
+    alone: Array
+    layers: tuple[Array, ...]
+
+
+def vectors(subject: Subject, words: Sequence[Placed]) -> Iterator[Vectors | None]:
+    """The vectors of each word; None where a piece of it is unknown to the tokenizer.
+
+    Raises:
+        UserError: a sentence is longer than the model can read, or the model embeds no tokens.
+    """
+    table = getattr(getattr(subject.model.backbone, "embedding", None), "token", None)
+    if table is None:
+        raise UserError(f"{subject.name}: this {subject.family} has no vectors for tokens")
+    unknown = subject.vocab.special.get("[UNK]", -1)
+    for first in range(0, len(words), AT_ONCE):
+        rows, spots = [], []
+        for placed in words[first : first + AT_ONCE]:
+            ids, places = subject.tokenizer.located(placed.text)
+            is_piece = (places[:, 0] < placed.stop) & (places[:, 1] > placed.start)
+            rows.append(subject.framed(ids))
+            spots.append(len(subject.head) + np.flatnonzero(is_piece))
+        layers = _by_layer(subject, rows)
+        for n, (row, where) in enumerate(zip(rows, spots, strict=True)):
+            pieces = row[where]
+            if not len(pieces) or (pieces == unknown).any():
+                yield None
+                continue
+            with torch.no_grad():
+                alone = table(torch.from_numpy(pieces).to(subject.device)).float().mean(0)
+            means = tuple(layer[n, where].mean(0) for layer in layers)
+            yield Vectors(pieces, alone.cpu().numpy(), means)
+
+
+def _by_layer(subject: Subject, rows: Sequence[Array]) -> list[Array]:
+    """The states of texts by layer, (texts, length, width) float32 each."""
+    batch = subject.reading(side_by_side(rows)).to(subject.device)
+    with torch.no_grad(), autocast(subject.device, subject.dtype):
+        hidden = subject.model.backbone.by_layer(batch)
+    return [layer.float().cpu().numpy() for layer in hidden.layers or ()]

@@ -1,0 +1,108 @@
+"""Gradients of single predictions with respect to states, and how far back these lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foreword import kinds
+from foreword.nn.model import Model
+from foreword.types import Array, Batch
+
+
+@dataclass(frozen=True)
+class Norms:
+    """Norms of gradients, one for each prediction and state that it depends on.
+
+    Attributes:
+        distance: from the prediction back to the state, in places; (pairs,) int64.
+        norm: of the gradient of the prediction's nats, (pairs,) float64.
+        ahead: states behind the prediction that it may look at; they are left out.
+        broken: norms that are not finite; they are left out.
+    """
+
+    distance: Array
+    norm: Array
+    ahead: int
+    broken: int
+
+
+def norms(model: Model, batch: Batch, layer: int, places: int) -> Norms:
+    """Measures up to `places` predictions of each row.
+
+    Args:
+        model: in evaluation mode.
+        batch: tensors on the model's device, with targets.
+        layer: whose states; 0 is what enters the first layer.
+        places: predictions of a row, spread evenly over the last half of them.
+
+    Raises:
+        ValueError: it has no such layer, or shows none.
+    """
+    hidden = model.reader.traced(batch)
+    if hidden.layers is None:
+        kind = kinds.name_of(model.reader.settings)
+        raise ValueError(f"shows no states by layer (model kind '{kind}')")
+    if layer >= len(hidden.layers):
+        raise ValueError(f"has layers 0 to {len(hidden.layers) - 1}, and layer {layer} is asked")
+    states = hidden.layers[layer]
+    found, distances, ahead = [], [], 0
+    for column in _chosen(batch.weights.cpu().numpy() > 0, places).T:
+        which = np.flatnonzero(column >= 0)
+        weights = torch.zeros_like(batch.weights)
+        weights[which, column[which]] = 1.0
+        total = model.token_head.loss(hidden, replace(batch, weights=weights)).total
+        (gradient,) = torch.autograd.grad(total, [states], retain_graph=True, allow_unused=True)
+        size = torch.zeros(states.shape[:2]) if gradient is None else gradient.norm(dim=-1)
+        rows = torch.from_numpy(which).to(states.device)
+        back, sees = _back(batch, rows, torch.from_numpy(column[which]).to(states.device))
+        ahead += int((sees & (back < 0)).sum())
+        kept = (sees & (back >= 0)).cpu().numpy()
+        distances.append(back.cpu().numpy()[kept])
+        found.append(size.double().cpu().numpy()[which][kept])
+    norm, distance = np.concatenate(found), np.concatenate(distances)
+    is_finite = np.isfinite(norm)
+    return Norms(distance[is_finite], norm[is_finite], ahead, int((~is_finite).sum()))
+
+
+def _chosen(is_scored: Array, places: int) -> Array:
+    """Which predictions of each row are measured, (rows, at most places) int64; -1 for none."""
+    chosen = np.full((len(is_scored), places), -1, dtype=np.int64)
+    for n, row in enumerate(is_scored):
+        scored = np.flatnonzero(row)
+        last = scored[len(scored) // 2 :][::-1]
+        count = min(places, len(last))
+        chosen[n, :count] = last[np.linspace(0, len(last) - 1, count).round().astype(np.int64)]
+    return chosen[:, (chosen >= 0).any(0)]
+
+
+def _back(batch: Batch, rows: Tensor, column: Tensor) -> tuple[Tensor, Tensor]:
+    """How far back from predictions the states stand, and which of them these may look at.
+
+    Args:
+        batch: as the model reads it.
+        rows: of each prediction, (predictions,) int64.
+        column: of each prediction in the batch's targets, (predictions,) int64.
+
+    Returns:
+        (predictions, states) int64, and the same in bool.
+    """
+    at = column if batch.queries is None else batch.queries.at[rows, column]
+    if batch.source is None:
+        there = torch.arange(batch.ids.shape[1], device=at.device)
+        return at[:, None] - there, _allowed(batch.mask, rows, at, batch.ids.shape[1])
+    positions = batch.source.positions[rows]
+    sees = _allowed(batch.cross_mask, rows, at, positions.shape[1])
+    length = sees.sum(1, keepdim=True)  # of the source: its own document's
+    return batch.positions[rows, at][:, None] + length - positions, sees
+
+
+def _allowed(mask: Any, rows: Tensor, at: Tensor, keys: int) -> Tensor:
+    """What the mask lets each prediction look at, (predictions, keys) bool."""
+    j = torch.arange(keys, device=at.device)[None]
+    allowed: Tensor = mask.allows(rows[:, None], 0, at[:, None], j)
+    return allowed.expand(len(at), keys)

@@ -1,0 +1,84 @@
+"""Lists of words with several senses, each in sentences of its own."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foreword.errors import UserError, nearest
+from foreword.evaluate.states import Placed
+
+DATA = Path(__file__).parent / "data"
+MARKED = re.compile(r"\[([^\[\]]+)\]")
+
+
+@dataclass(frozen=True)
+class Ambiguous:
+    """A word, in sentences for each of its senses.
+
+    Attributes:
+        word: as it is written.
+        senses: at least two sentences for each of at least two senses.
+    """
+
+    word: str
+    senses: tuple[tuple[Placed, ...], ...]
+
+
+def shipped() -> list[str]:
+    """The names of the lists that come with Foreword."""
+    return sorted(path.stem for path in DATA.glob("*.toml"))
+
+
+def read_words(name: str) -> list[Ambiguous]:
+    """The words of a list, a shipped one by its name or a TOML file of the same form.
+
+    Raises:
+        UserError: there is no such list, or something is missing in it.
+    """
+    path = DATA / f"{name}.toml"
+    if name not in shipped():
+        path = Path(name)
+        if path.suffix != ".toml" or not path.is_file():
+            raise UserError(
+                f"probe.words: no list '{name}', neither a .toml file nor shipped"
+                f"{nearest(name, shipped())}"
+            )
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from error
+    entries = table.get("words")
+    if not isinstance(entries, list) or not entries:
+        raise UserError(f"{path}: no [[words]] in it")
+    return [_word(entry, f"{path}: word {n}") for n, entry in enumerate(entries, 1)]
+
+
+def _word(entry: Any, where: str) -> Ambiguous:
+    word = entry.get("word") if isinstance(entry, Mapping) else None
+    senses = entry.get("senses") if isinstance(entry, Mapping) else None
+    if not isinstance(word, str) or not isinstance(senses, Mapping):
+        raise UserError(f"{where}: expected a word, and its senses with sentences for each")
+    where = f"{where} ({word})"
+    if len(senses) < 2:
+        raise UserError(f"{where}: needs at least two senses, has {len(senses)}")
+    found = []
+    for sense, sentences in senses.items():
+        if not isinstance(sentences, list) or len(sentences) < 2:
+            raise UserError(f"{where}: sense '{sense}' needs at least two sentences")
+        found.append(tuple(_placed(sentence, word, where) for sentence in sentences))
+    return Ambiguous(word, tuple(found))
+
+
+def _placed(sentence: Any, word: str, where: str) -> Placed:
+    """`The [bank] was steep.` as text and place."""
+    marked = MARKED.findall(sentence) if isinstance(sentence, str) else []
+    if marked != [word]:
+        raise UserError(f"{where}: expected a sentence with one [{word}] in it, got {sentence!r}")
+    start = sentence.index("[")
+    text = sentence.replace(f"[{word}]", word)
+    return Placed(text, start, start + len(word))

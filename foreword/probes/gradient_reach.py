@@ -1,0 +1,198 @@
+"""How far back the loss reaches: the gradient with respect to the states before it."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from foreword.errors import UserError
+from foreword.evaluate.subject import Subject
+from foreword.nn.model import Model
+from foreword.probes._contract import Finding, Row, Specimen
+from foreword.probes._reach import Norms, norms
+from foreword.train.feed import HELDOUT_SEED, Feed
+from foreword.types import Batch
+
+SHOWN = (0, 1, 4, 16, 64, 256, 1024)
+SHARE = 0.01  # of the norm one step back, below which a gradient counts as gone
+BAND = (0.1, 0.9)
+
+
+@dataclass(frozen=True)
+class GradientReach:
+    """The norm of d loss_t / d h_(t-k): of the loss at place t, to the state k steps before it.
+
+    The loss is that of the single prediction made at place t, in nats; h_s is the state of one
+    layer at place s, and the derivative runs along every way from it to the loss: steps to come,
+    layers above, attention. It tells how much a small push of that state would move the loss.
+
+    Layer 0 is what enters the first layer, layer n what leaves the n-th. Without a choice it is
+    the lowest layer whose states hand on, from place to place, what stands before them: of a
+    recurrent model the hidden state of its first layer (for an LSTM h, the cell being one of the
+    ways from it to the loss), of all others what enters the first layer at that place. In both
+    cases all that the token at t-k can do to later places goes through this state, and so the
+    curves compare; their levels also depend on the scale of the states, their fall does not.
+
+    Of a model with a source the states are its encoder's, and k goes back through the target to its
+    beginning and then through the source from its end: the way that a model without attention must
+    carry everything.
+
+    Computed in double precision, on a copy, on rows of the run's held-out text as training makes
+    them, each row begun without a state carried over. The mean is geometric, over places and rows.
+    In a linear network, h_t = W h_(t-1) + U x_t, the norm is that of (W')^k g, with g the gradient
+    at t itself.
+
+    Attributes:
+        layer: whose states; see above.
+        rows: of text.
+        places: in each row, spread evenly over the last half of its predictions.
+
+    Reference: Hochreiter 1991; Bengio et al. 1994; Pascanu et al. 2013, section 2.
+    Differs from the papers: they bound the norm of the matrix d h_t / d h_(t-k); here it is that
+    of a vector, the loss's gradient, which is what training sees.
+    """
+
+    reads_text: ClassVar[bool] = True
+
+    layer: int | None = None
+    rows: int = 8
+    places: int = 16
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "places"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
+        if self.layer is not None and self.layer < 0:
+            raise ValueError(f"layer: must not be negative, got {self.layer}")
+
+    def measure(self, specimens: Sequence[Specimen]) -> Finding:
+        """The norm at each distance, for each model.
+
+        Raises:
+            UserError: a model predicts no tokens or shows no states, or there is too little text.
+        """
+        details: list[Row] = []
+        rows: list[Row] = []
+        notes: list[str] = []
+        for specimen in specimens:
+            found, layer = self._look(specimen)
+            curve = _summary(found)
+            details += [{"run": specimen.name, "layer": layer, **point} for point in curve]
+            rows.append({"run": specimen.name, "layer": layer, **_in_short(curve)})
+            notes += _remarks(specimen.name, curve, found)
+        notes.append(
+            f"geometric means of |d loss / d state k steps back|; reach: the first k from which on "
+            f"it stays below {SHARE:.0%} of that at k = 1; per step: the factor of its fall there"
+        )
+        title = "the gradient of the loss with respect to the state k steps back"
+        rows = _same_keys(rows)
+        return Finding(title, rows, details, notes, lambda figure: _draw(figure, details))
+
+    def _look(self, specimen: Specimen) -> tuple[Norms, int]:
+        subject = specimen.subject
+        subject.require_token_head()
+        model = in_double(subject)
+        layer = model.reader.first_state if self.layer is None else self.layer
+        with specimen.shards() as shards:
+            recipe = subject.recipe
+            if shards.tokens_total < recipe.packing.length:
+                raise UserError(
+                    f"{subject.name}: {shards.tokens_total} tokens of held-out text do not fill "
+                    f"one row of {recipe.packing.length}; name a longer text with --data"
+                )
+            feed = Feed.of(recipe, shards, subject.vocab, for_training=False)
+            count = min(self.rows, feed.packed.rows_per_epoch)
+            batch: Batch = feed.batch(np.arange(count), HELDOUT_SEED)
+        try:
+            found = norms(model, batch.to(next(model.parameters()).device), layer, self.places)
+        except ValueError as error:
+            raise UserError(f"{subject.name}: this {subject.family} {error}") from error
+        return found, layer
+
+
+def in_double(subject: Subject) -> Model:
+    """A copy of the model in double precision, where vanishing gradients do not become 0."""
+    model = copy.deepcopy(subject.model).eval()
+    device = torch.device("cpu") if subject.device.type == "mps" else subject.device
+    return model.to(device, torch.float64)
+
+
+def _summary(found: Norms) -> list[dict[str, Any]]:
+    """A record for each distance that occurs: geometric mean, quantiles, count."""
+    curve = []
+    for k in np.unique(found.distance):
+        values = found.norm[found.distance == k]
+        positive = values[values > 0]
+        mean = float(np.exp(np.log(positive).mean())) if len(positive) else 0.0
+        low, high = (float(q) for q in np.quantile(values, BAND))
+        zero = 1 - len(positive) / len(values)
+        curve.append(
+            {"k": int(k), "mean": mean, "low": low, "high": high}
+            | {"zero": zero, "count": len(values)}
+        )
+    return curve
+
+
+def _in_short(curve: Sequence[Row]) -> dict[str, Any]:
+    """How far it reaches, how fast it falls, and its mean at a few distances."""
+    means = {point["k"]: point["mean"] for point in curve}
+    after = [(k, mean) for k, mean in means.items() if k >= 1]
+    reach: int | None = None
+    factor: float | None = None
+    if after and after[0][1] > 0:
+        start, first = after[0]
+        last = max(k for k, mean in after if mean >= SHARE * first)
+        reach = last + 1 if last < after[-1][0] else None
+        end = min(last + 1, after[-1][0])
+        if end > start and means.get(end, 0.0) > 0:
+            factor = (means[end] / first) ** (1 / (end - start))
+    far = f"{after[-1][0]} or more" if after and after[0][1] > 0 else "0"
+    shown = {f"k={k}": means[k] for k in SHOWN if k in means}
+    return {"reach": str(reach) if reach is not None else far, "per step": factor, **shown}
+
+
+def _remarks(name: str, curve: Sequence[Row], found: Norms) -> list[str]:
+    remarks = []
+    gone = [point["k"] for point in curve if point["zero"] == 1]
+    if gone and all(point["zero"] == 1 for point in curve if point["k"] >= gone[0]):
+        remarks.append(f"{name}: from k = {gone[0]} on the gradient is exactly 0")
+    if found.ahead:
+        remarks.append(f"{name}: it also reads what stands behind a place; that is not shown")
+    if found.broken:
+        remarks.append(f"{name}: {found.broken:,} norms are not finite and left out")
+    return remarks
+
+
+def _same_keys(rows: Sequence[Row]) -> list[Row]:
+    """Each row with the keys of all, None where it has none."""
+    keys = dict.fromkeys(["run", "layer", "reach", "per step"])
+    keys |= {f"k={k}": None for k in SHOWN if any(f"k={k}" in row for row in rows)}
+    return [keys | dict(row) for row in rows]
+
+
+def _draw(figure: Any, details: Sequence[Row]) -> None:
+    """Distances against norms, a line and a band for each run."""
+    figure.set_size_inches(7.6, 4.6)
+    axes: Any = figure.add_subplot()
+    for number, name in enumerate(dict.fromkeys(row["run"] for row in details)):
+        points = [row for row in details if row["run"] == name and row["mean"] > 0]
+        k = [row["k"] for row in points]
+        colour = f"C{number % 10}"
+        label = f"{name} (layer {points[0]['layer']})" if points else f"{name} (0)"
+        axes.plot(k, [row["mean"] for row in points], color=colour, label=label)
+        low = [row["low"] if row["low"] > 0 else math.nan for row in points]
+        axes.fill_between(k, low, [row["high"] for row in points], color=colour, alpha=0.15, lw=0)
+    axes.set(
+        xlabel="k: steps back",
+        ylabel="|d loss / d state k steps back|",
+        yscale="log",
+        title="How far back the loss reaches",
+    )
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from foreword.cli.main import run as command
+
+from ..probes.conftest import make_run, refused, text, tokenizer  # noqa: F401 - fixtures
+
+Make = Callable[[str], Path]
+Refuse = Callable[..., str]
+
+
+def test_several_runs_stand_in_one_table(
+    make_run: Make,  # noqa: F811
+    text: Path,  # noqa: F811
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    runs = [str(make_run(family)) for family in ("decoder", "lstm", "encoder_decoder")]
+    words = ["probe", *runs, "--kind", "gradient_reach", "--set", "places=4", "--data", str(text)]
+    out = tmp_path / "out"
+    assert command([*words, "--out", str(out), "--untrained", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    names = ["decoder", "lstm", "encoder_decoder"]
+    expected = [shown for name in names for shown in (name, f"{name}, untrained")]
+    assert [row["run"] for row in told["rows"]] == expected
+    assert json.loads((out / "probe-gradient_reach.json").read_text("utf-8")) == told
+    assert (out / "probe-gradient_reach.png").read_bytes().startswith(b"\x89PNG")
+    layers = {row["run"]: row["layer"] for row in told["rows"]}
+    assert layers["lstm"] == 1 and layers["decoder"] == 0
+    assert not (Path(runs[0]) / "evaluations").exists()
+
+
+def test_the_result_is_kept_in_the_run_and_shown_in_its_report(
+    make_run: Make,  # noqa: F811
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = make_run("encoder")
+    assert command(["probe", str(run), "--kind", "word_in_context"]) == 0
+    captured = capsys.readouterr()
+    assert "apart" in captured.out and "kept in" in captured.err
+    assert (run / "evaluations" / "probe-word_in_context.png").is_file()
+    assert command(["report", str(run)]) == 0
+    assert "apart" in (run / "report.html").read_text("utf-8")
+
+
+def test_mistakes_are_told_in_one_line(
+    make_run: Make,  # noqa: F811
+    refused: Refuse,  # noqa: F811
+    text: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    run = make_run("decoder")
+    assert "did you mean 'gradient_reach'" in refused("probe", run, "--kind", "gradient_reech")
+    reach = ("probe", run, "--kind", "gradient_reach")
+    assert "no such setting" in refused(*reach, "--set", "layr=1")
+    assert "rows: must be at least 1" in refused(*reach, "--set", "rows=0")
+    assert "name another text" in refused(*reach)
+    assert "has layers 0 to 2" in refused(*reach, "--data", text, "--set", "layer=7")
+    short = tmp_path / "short.txt"
+    short.write_text("the bank", encoding="utf-8")
+    assert "do not fill one row of 24" in refused(*reach, "--data", short)
+    words = ("probe", run, "--kind", "word_in_context")
+    assert "brings its own sentences" in refused(*words, "--data", text)
+    assert "knows none of the 17 words" in refused(*words, "--set", "words=korean")
+    assert "no such folder" in refused("probe", tmp_path / "none", "--kind", "gradient_reach")

@@ -1,0 +1,90 @@
+"""Tiny models with random weights, as specimens of probes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foreword import config
+from foreword.nn.init import initialise
+from foreword.probes._words import read_words
+from foreword.text.tokenizer import Tokenizer
+from foreword.text.tokenizers.word import Word
+from foreword.train import checkpoint
+from foreword.train.recipe import Recipe
+
+FAMILIES: dict[str, dict[str, Any]] = {
+    "encoder": {"model": "transformer", "objective": "masked", "layout": "encoder"},
+    "decoder": {"model": "transformer", "objective": "causal", "layout": "decoder"},
+    "encoder_decoder": {
+        "model": "encoder_decoder",
+        "objective": "span_corruption",
+        "layout": "encoder_decoder",
+    },
+    "lstm": {"model": "lstm", "objective": "causal", "layout": "decoder"},
+    "fixed_window": {"model": "fixed_window", "objective": "causal", "layout": "decoder"},
+}
+SIZES = {"d_model": 16, "layers": 2}
+
+
+def sentences() -> list[str]:
+    """Of the English list, as text to train a tokenizer on and to look at."""
+    return [p.text for word in read_words("english") for sense in word.senses for p in sense]
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Tokenizer:
+    return Word(min_count=1).train(sentences())
+
+
+@pytest.fixture(scope="session")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text("\n\n".join(sentences()), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def make_run(tmp_path: Path, tokenizer: Tokenizer) -> Callable[[str], Path]:
+    """Writes the run folder of a family, its weights random."""
+
+    def make(family: str) -> Path:
+        kinds = FAMILIES[family]
+        heads = {} if family in ("lstm", "fixed_window") else {"heads": 2}
+        recipe = config.build(
+            Recipe,
+            {
+                "model": {"kind": kinds["model"], **SIZES, **heads, "init_std": 0.2},
+                "objective": kinds["objective"],
+                "layout": kinds["layout"],
+                "packing": {"kind": "stream", "length": 24},
+                "train": {"batch": 4, "device": "cpu"},
+            },
+        )
+        model = recipe.build(tokenizer.vocab)
+        initialise(model, 1)
+        run = tmp_path / family
+        checkpoint.save(run / "checkpoints" / checkpoint.name_of(1), model, None, {"step": 1})
+        (run / "recipe.toml").write_text(recipe.dumps(), encoding="utf-8")
+        (run / "run.json").write_text('{"texts": []}', encoding="utf-8")
+        tokenizer.save(run / "tokenizer")
+        return run
+
+    return make
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a command that must be refused in one line, and gives back the line."""
+    from foreword.cli.main import run as command
+
+    def refuse(*words: object) -> str:
+        assert command([str(word) for word in words]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == "" and captured.err.count("\n") == 1
+        return captured.err
+
+    return refuse

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from foreword.models.fixed_window import FixedWindow
+from foreword.models.lstm import Lstm
+from foreword.models.rnn import Rnn
+from foreword.models.transformer import Transformer
+from foreword.nn.heads import TokenHead
+from foreword.nn.init import initialise
+from foreword.nn.masks import Causal, SameDocument
+from foreword.nn.model import Backbone, Model
+from foreword.nn.settings import ModelSettings
+from foreword.nn.unrolled import unroll
+from foreword.probes._reach import Norms, norms
+from foreword.probes.gradient_reach import GradientReach, _in_short, _summary
+from foreword.types import Batch, Hidden
+
+WIDTH, LENGTH, VOCAB = 6, 20, 11
+
+
+class LinearCore(nn.Module):
+    """h' = W h + U x: a recurrent layer as torch has them, without its tanh."""
+
+    hidden_size = WIDTH
+
+    def __init__(self, recurrent: Tensor) -> None:
+        super().__init__()
+        self.recurrent = nn.Parameter(recurrent)
+        self.enters = nn.Parameter(torch.eye(WIDTH, dtype=torch.float64))
+
+    def forward(self, x: Tensor, h: Tensor | None) -> tuple[Tensor, Tensor]:
+        before = torch.zeros_like(x[:, 0])[None] if h is None else h
+        after = before @ self.recurrent.T + x[:, 0][None] @ self.enters.T
+        return after.transpose(0, 1), after
+
+
+class LinearBackbone(Backbone):
+    def __init__(self, recurrent: Tensor) -> None:
+        super().__init__()
+        self.settings: ModelSettings = Rnn(d_model=WIDTH, layers=1)
+        self.embedding = nn.Module()
+        self.embedding.token = nn.Embedding(VOCAB, WIDTH, dtype=torch.float64)
+        self.core = LinearCore(recurrent)
+
+    def traced(self, batch: Batch) -> Hidden:
+        cores: Any = [self.core]
+        x = self.embedding.token(batch.ids)
+        states, nudges = unroll(cores, x, batch.positions == 0, None)
+        return Hidden(states, layers=nudges)
+
+
+def linear(recurrent: Tensor) -> Model:
+    torch.manual_seed(1)
+    backbone = LinearBackbone(recurrent)
+    return Model(
+        backbone, nn.ModuleDict({"token": TokenHead(backbone.settings, backbone.embedding)})
+    )
+
+
+def batch_of(rows: int = 3, length: int = LENGTH) -> Batch:
+    rng = np.random.default_rng(1)
+    ids, targets = rng.integers(0, VOCAB, (2, rows, length))
+    places = np.broadcast_to(np.arange(length), ids.shape).copy()
+    weights = np.ones(ids.shape, np.float32)
+    return Batch(ids, places, Causal(), targets, weights).to("cpu")
+
+
+def mean(found: Norms, k: int) -> float:
+    return float(np.exp(np.log(found.norm[found.distance == k]).mean()))
+
+
+def test_of_a_linear_network_it_is_the_norm_of_powers_of_the_recurrent_matrix() -> None:
+    recurrent = torch.randn(WIDTH, WIDTH, dtype=torch.float64) / math.sqrt(WIDTH)
+    model, batch = linear(recurrent), batch_of()
+    found = norms(model, batch, layer=1, places=1)
+    states = model.backbone.traced(batch).states[:, -1]
+    head = model.token_head
+    logits = states @ head.weight.T
+    error = torch.softmax(logits, -1) - nn.functional.one_hot(batch.targets[:, -1], VOCAB)
+    g = (error @ head.weight).T  # the gradient at t itself, (d_model, rows)
+    for k in range(LENGTH):
+        wanted = (torch.linalg.matrix_power(recurrent.T, k) @ g).norm(dim=0)
+        got = torch.from_numpy(found.norm[found.distance == k])
+        # The head's softmax is fused, and its gradient right to single precision.
+        torch.testing.assert_close(got, wanted.detach(), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("size", [0.5, 1.0, 1.1])
+def test_of_a_scaled_rotation_it_falls_or_grows_by_the_scale(size: float) -> None:
+    rotation, _ = torch.linalg.qr(torch.randn(WIDTH, WIDTH, dtype=torch.float64))
+    found = norms(linear(size * rotation), batch_of(), layer=1, places=4)
+    for k in range(LENGTH // 2):
+        assert mean(found, k) == pytest.approx(mean(found, 0) * size**k)
+    short = _in_short(_summary(norms(linear(size * rotation), batch_of(), layer=1, places=1)))
+    assert short["per step"] == pytest.approx(size)
+    assert short["reach"] == ("8" if size < 1 else f"{LENGTH - 1} or more")
+
+
+def built(settings: Any, seed: int = 1) -> Model:
+    backbone = settings.build(VOCAB)
+    model = Model(backbone, nn.ModuleDict({"token": TokenHead(settings, backbone.embedding)}))
+    initialise(model, seed)
+    return model.double().eval()
+
+
+def test_a_gated_cell_reaches_further_than_a_plain_one() -> None:
+    wanted = {"d_model": 16, "layers": 1}
+    plain, gated = built(Rnn(**wanted)), built(Lstm(**wanted))
+    with torch.no_grad():
+        for model in (plain, gated):
+            model.backbone.core.weight_hh_l0 *= 0.5
+        gated.backbone.core.bias_ih_l0[16:32] = 3.0  # it forgets a twentieth a step
+    falls = []
+    for model in (plain, gated):
+        found = norms(model, batch_of(length=40), 1, 4)
+        falls.append(mean(found, 20) / mean(found, 1))
+    assert falls[1] > 1e3 * falls[0]
+
+
+def test_a_window_ends_where_it_ends() -> None:
+    found = norms(built(FixedWindow(d_model=8, window=3)), batch_of(), 0, 4)
+    assert (found.norm[found.distance >= 3] == 0).all()
+    assert (found.norm[found.distance < 3] > 0).all()
+
+
+def test_states_that_no_later_place_reads_have_no_gradient() -> None:
+    model = built(Transformer(d_model=8, layers=2, heads=2, is_causal=True))
+    batch = batch_of()
+    top, first = norms(model, batch, 2, 4), norms(model, batch, 0, 4)
+    assert (top.norm[top.distance > 0] == 0).all()
+    assert (first.norm > 0).all()
+    with pytest.raises(ValueError, match="layers 0 to 2"):
+        norms(model, batch, 3, 4)
+
+
+def test_vanishing_is_not_underflow() -> None:
+    identity = torch.eye(WIDTH, dtype=torch.float64)
+    found = norms(linear(1e-3 * identity), batch_of(), 1, 1)
+    assert 0 < mean(found, LENGTH - 1) < 1e-45  # beneath single precision
+
+
+def test_documents_of_a_row_are_apart() -> None:
+    batch = batch_of()
+    positions = batch.positions.clone()
+    positions[:, 12:] -= 12
+    documents = (torch.arange(LENGTH) >= 12).long().expand(3, -1)
+    mask = Causal() & SameDocument(documents, documents)
+    found = norms(built(Rnn(d_model=8)), replace(batch, positions=positions, mask=mask), 1, 4)
+    assert found.distance.max() <= 11
+    assert (found.norm > 0).all()
+
+
+def test_settings_are_checked() -> None:
+    for wrong in ({"rows": 0}, {"places": 0}, {"layer": -1}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            GradientReach(**wrong)

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import mannwhitneyu
+
+from foreword.errors import UserError
+from foreword.evaluate.loaded import load
+from foreword.evaluate.states import Placed, vectors
+from foreword.evaluate.subject import Subject
+from foreword.probes._contract import Specimen
+from foreword.probes._words import read_words, shipped
+from foreword.probes.word_in_context import Pair, WordInContext, _figures
+from foreword.text.tokenizer import Tokenizer
+from foreword.text.tokenizers.bpe import Bpe
+from foreword.train.opened import open_run
+
+from .conftest import FAMILIES, SIZES, sentences
+
+Make = Callable[[str], Path]
+
+
+def opened(make_run: Make, family: str) -> Subject:
+    return Subject.of(open_run(make_run(family), "cpu"))
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_the_lists_are_well_formed(name: str) -> None:
+    words = read_words(name)
+    assert len(words) >= {"english": 24, "korean": 12}[name]
+    assert len({word.word for word in words}) == len(words)
+    texts = [p.text for word in words for sense in word.senses for p in sense]
+    assert len(set(texts)) >= len(texts) - 1  # "We record the record" stands for both
+    for word in words:
+        assert len(word.senses) == 2 and all(len(sense) == 2 for sense in word.senses)
+        forms = set()
+        for placed in (p for sense in word.senses for p in sense):
+            assert placed.word == word.word
+            assert placed.text[placed.start - 1] == " "
+            forms.add(re.split(r"\s", placed.text[placed.start :])[0])
+            assert re.match(r"\w*\s", placed.text[placed.start :]), placed
+        assert len(forms) == 1  # a Korean word with its particle
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_alone_a_word_is_the_same_everywhere_and_in_its_layers_it_is_not(
+    family: str, make_run: Make
+) -> None:
+    subject = opened(make_run, family)
+    found = WordInContext().measure([Specimen("x", subject, Path())])
+    layers = [row["layer"] for row in found.rows]
+    assert layers == ["alone", *map(str, range(SIZES["layers"] + 1))]
+    alone, *_, last = found.rows
+    assert alone["same"] == alone["other"] == 1 and alone["AUC"] == 0.5
+    assert alone["apart"] == alone["low"] == alone["high"] == 0
+    assert last["same"] < 0.9999
+    assert last["words"] == len(read_words("english"))
+
+
+def test_the_states_are_those_that_encoding_gives(make_run: Make) -> None:
+    subject = opened(make_run, "lstm")
+    text = "We record the record in a single day."
+    (first, second) = vectors(subject, [Placed(text, 3, 9), Placed(text, 14, 20)])
+    states = load(make_run("lstm"), "cpu").encode(text)
+    assert first is not None and second is not None
+    head = len(subject.head)
+    np.testing.assert_allclose(first.layers[-1], states[head + 1], atol=1e-6)
+    np.testing.assert_allclose(second.layers[-1], states[head + 3], atol=1e-6)
+    assert np.array_equal(first.alone, second.alone)
+
+
+def test_a_word_in_pieces_is_the_mean_of_its_pieces(make_run: Make) -> None:
+    bpe: Tokenizer = Bpe(vocab=400).train(sentences())
+    kept = opened(make_run, "decoder")
+    recipe = kept.recipe
+    model = recipe.build(bpe.vocab).eval()
+    subject = dataclasses.replace(kept, tokenizer=bpe, model=model)
+    placed = Placed("On the ice a crane stood.", 13, 18)
+    (found,) = vectors(subject, [placed])
+    assert found is not None and len(found.pieces) > 1
+    assert bpe.decode(found.pieces).strip() == "crane"
+    table = model.backbone.embedding.token.weight.detach().numpy()
+    np.testing.assert_allclose(found.alone, table[found.pieces].mean(0), rtol=1e-5)
+
+
+def test_unknown_words_are_counted_and_named(make_run: Make, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    senses = '[words.senses]\na = ["The {0} sat.", "A {0} sat."]\nb = ["My {0} sat.", "{0} sat."]\n'
+    entry = '[[words]]\nword = "{0}"\n' + senses.replace("{0}", "[{0}]")
+    file.write_text(entry.format("bank") + entry.format("xylophone"), encoding="utf-8")
+    one = Specimen("x", opened(make_run, "decoder"), Path())
+    found = WordInContext(str(file)).measure([one])
+    assert {row["words"] for row in found.rows} == {1}
+    assert "x: 1 of 2 words are unknown: xylophone" in found.notes
+    file.write_text(entry.format("xylophone"), encoding="utf-8")
+    with pytest.raises(UserError, match="knows none of the 1 words"):
+        WordInContext(str(file)).measure([one])
+
+
+def test_the_area_under_the_curve_is_that_of_mann_and_whitney() -> None:
+    rng = np.random.default_rng(1)
+    found = {
+        str(n): [Pair(float(x), bool(i % 3)) for i, x in enumerate(rng.normal(size=6))]
+        for n in range(9)
+    }
+    every = [pair for pairs in found.values() for pair in pairs]
+    same, other = ([p.cosine for p in every if p.is_same == kind] for kind in (True, False))
+    wanted = mannwhitneyu(same, other).statistic / len(same) / len(other)
+    figures = _figures(found)
+    assert figures["AUC"] == pytest.approx(wanted)
+    assert figures["low"] < figures["apart"] < figures["high"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no \\[\\[words\\]\\]"),
+        ("words = 3", "no \\[\\[words\\]\\]"),
+        ("[[words]]\nword = 'a'", "expected a word, and its senses"),
+        ("[[words]]\nword = 'a'\n[words.senses]\nx = ['[a]', '[a]']", "two senses, has 1"),
+        ("[[words]]\nword = 'a'\n[words.senses]\nx = ['[a]']\ny = []", "'x' needs at least two"),
+        (
+            "[[words]]\nword = 'a'\n[words.senses]\nx = ['[a]', 'a']\ny = ['[a]', '[a]']",
+            "one \\[a\\] in it, got 'a'",
+        ),
+        ("[[words]", "cannot be read"),
+    ],
+)
+def test_a_list_that_is_wrong_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "words.toml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match=message):
+        read_words(str(file))
+
+
+def test_a_list_that_is_not_there_is_refused() -> None:
+    with pytest.raises(UserError, match="did you mean 'english'"):
+        read_words("englisch")
