@@ -26,19 +26,31 @@ def generate(
     top_p: Annotated[float, typer.Option(help="Draw from the likeliest tokens up to p.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Equal seeds, equal texts.")] = 1,
     samples: Annotated[int, typer.Option(help="How many texts.")] = 1,
+    beams: Annotated[
+        int, typer.Option(help="Search for the likeliest text instead, with so many beams.")
+    ] = 0,
+    length_penalty: Annotated[
+        float, typer.Option(help="With --beams: 0 prefers short texts, 1 ranks by the mean.")
+    ] = 1.0,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Write how a text goes on, or the answer to a source."""
     from foreword.errors import UserError
-    from foreword.evaluate import decoding
+    from foreword.evaluate import beam, decoding
     from foreword.evaluate.sampling import Sampling
 
     if samples < 1:
         raise UserError(f"--samples: must be at least 1, got {samples}")
-    sampling = Sampling(tokens, temperature, top_k, top_p, seed)
+    if beams < 0:
+        raise UserError(f"--beams: must be at least 1, or 0 to draw, got {beams}")
     subject = open_model(run, device).subject
-    found = decoding.generate(subject, [prompt], sampling, samples)
+    if beams:
+        how = beam.Beams(beams, length_penalty, tokens)
+        found = beam.generate(subject, [prompt], how, samples)
+    else:
+        sampling = Sampling(tokens, temperature, top_k, top_p, seed)
+        found = decoding.generate(subject, [prompt], sampling, samples)
     if json:
         console.emit([asdict(generation) for generation in found])
         return

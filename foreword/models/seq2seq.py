@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -13,6 +13,7 @@ from foreword.kinds import part
 from foreword.nn.align import Alignment
 from foreword.nn.dropout import Dropout
 from foreword.nn.embedding import Embedding
+from foreword.nn.memory import take
 from foreword.nn.model import Backbone
 from foreword.nn.pieces import Pieces
 from foreword.nn.positions.none import None_
@@ -39,9 +40,9 @@ class Seq2seq(ModelSettings):
     `dropout` is of embeddings, between layers and of what words are predicted from.
 
     Reference: Sutskever et al. 2014; Bahdanau et al. 2015; Luong et al. 2015 (sections 3, 3.3).
-    Differs from the papers: an LSTM where Bahdanau et al. have gated units without a cell, and their
-    decoder looks before its step where ours looks after it, as Luong's; one embedding for both
-    sides; the source is not reversed, as in Sutskever et al., but may be read in both directions.
+    Differs from the papers: an LSTM where Bahdanau et al. have gated units without a cell; and
+    their decoder looks before its step where ours looks after it, as Luong's. One embedding for
+    both sides. The source is not reversed, as in Sutskever et al., but may be read both ways.
     """
 
     reads_source: ClassVar[bool] = True
@@ -115,9 +116,20 @@ class Seq2seqBackbone(Backbone):
             states, memory = self._decode(x, None, memory)
             return Hidden(self.dropout(states), memory)
         assert batch.source is not None
+        return self._translate(batch, x, self.embedding(batch.source, self.position))
+
+    def traced(self, batch: Batch) -> Hidden:
+        """The same, for gradients; `layers` is what enters the encoder alone."""
+        assert batch.source is not None
+        source = self.embedding(batch.source, self.position)
+        hidden = self._translate(batch, self.embedding(batch, self.position), source)
+        return replace(hidden, layers=(source,))
+
+    def _translate(self, batch: Batch, x: Tensor, source: Tensor) -> Hidden:
+        """The decoder's states and memory from the embeddings of both sides."""
         source_pieces = _pieces(batch.source)
         pieces = _pieces(batch)
-        encoded, state = self._encode(batch.source, source_pieces)
+        encoded, state = self._encode(source, source_pieces)
         which, is_found = pieces.match(source_pieces)
         encoded = encoded[which]
         begin = Memory(
@@ -135,13 +147,12 @@ class Seq2seqBackbone(Backbone):
     def encode(self, source: Batch) -> Tensor:
         """The encoder's states of a source, (batch, length, d_model)."""
         pieces = _pieces(source)
-        states, _ = self._encode(source, pieces)
+        states, _ = self._encode(self.embedding(source, self.position), pieces)
         return pieces.join(states, (source.ids.shape[0], source.ids.shape[1]))
 
-    def _encode(self, source: Batch, pieces: Pieces) -> tuple[Tensor, State]:
+    def _encode(self, source: Tensor, pieces: Pieces) -> tuple[Tensor, State]:
         """States (pieces, longest, d_model), and the state that each layer ends with."""
-        x = pieces.cut(self.embedding(source, self.position))
-        states, after = _run(self.encoder, x, pieces.lengths, None)
+        states, after = _run(self.encoder, pieces.cut(source), pieces.lengths, None)
         # Layers and directions, one after the other, become layers of both directions side by side.
         h, c = (part.reshape(len(pieces), self.settings.layers, -1) for part in after)
         return states, (h, c)
@@ -185,18 +196,6 @@ class Seq2seqBackbone(Backbone):
         return torch.tanh(self.merge(torch.cat([context.to(states.dtype), states], -1)))
 
 
-def take(memory: Memory, which: Tensor | slice) -> Memory:
-    """The memory of some of the pieces."""
-    h, c = memory.state
-    return Memory(
-        memory.source[which],
-        memory.prepared[which],
-        memory.is_there[which],
-        (h[which], c[which]),
-        memory.fed[which],
-    )
-
-
 def _lstm(settings: Seq2seq, entering: int, width: int, *, both: bool) -> nn.LSTM:
     return nn.LSTM(
         entering,
@@ -220,16 +219,17 @@ def _run(
     """States of the last layer (pieces, longest, width) in x's dtype, and the state at each end.
 
     Products within a recurrence are small, and errors would add up from step to step: so the
-    recurrence itself is in float32.
+    recurrence itself is in float32 at the least.
     """
+    dtype = torch.promote_types(x.dtype, torch.float32)
     given = None
     if state is not None:
-        given = tuple(part.float().transpose(0, 1).contiguous() for part in state)
+        given = tuple(part.to(dtype).transpose(0, 1).contiguous() for part in state)
     with torch.autocast(x.device.type, enabled=False):
-        entering: Tensor | PackedSequence = x.float()
+        entering: Tensor | PackedSequence = x.to(dtype)
         if lengths is not None:
             entering = pack_padded_sequence(
-                x.float(), lengths.cpu(), batch_first=True, enforce_sorted=False
+                x.to(dtype), lengths.cpu(), batch_first=True, enforce_sorted=False
             )
         found, (h, c) = core(entering, given)
         states = found if lengths is None else pad_packed_sequence(found, batch_first=True)[0]

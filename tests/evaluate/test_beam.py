@@ -1,0 +1,177 @@
+"""Beam search, against greedy search and against all texts there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from foreword import config
+from foreword.errors import UserError
+from foreword.evaluate import beam, decoding
+from foreword.evaluate.beam import Beams
+from foreword.evaluate.decoding import Start, Written, stops_of, write
+from foreword.evaluate.sampling import Sampling
+from foreword.evaluate.subject import Subject
+from foreword.nn.init import initialise
+from foreword.text.tokenizer import Tokenizer
+from foreword.train.recipe import Recipe
+from foreword.types import Array, Example
+
+TEXTS = ["the cat sat on the mat", "a bird sang", "one day the sun shone on the mat"]
+Makes = Callable[[str], Subject]
+
+
+@pytest.fixture
+def make(make_subject: Callable[..., Subject], tokenizer: Tokenizer) -> Makes:
+    """A subject with random weights, by what it is."""
+
+    def recurrent(table: dict[str, object]) -> Subject:
+        recipe = config.build(Recipe, {"description": "tiny", "tokenizer": "word", **table})
+        model = recipe.build(tokenizer.vocab)
+        initialise(model, 1)
+        return Subject(model.eval(), recipe, tokenizer, torch.device("cpu"))
+
+    def made(family: str) -> Subject:
+        sizes = {"d_model": 16, "layers": 2, "init": "uniform", "init_std": 1.0}
+        if family == "lstm":
+            packing = {"kind": "stream", "length": 32}
+            table = {"model": {"kind": "lstm", **sizes}, "objective": "causal", "layout": "decoder"}
+            return recurrent({**table, "packing": packing})
+        if family.startswith("seq2seq"):
+            feeds = {"input_feeding": family.endswith("feeds")}
+            return recurrent(
+                {
+                    "model": {"kind": "seq2seq", **sizes, **feeds},
+                    "objective": "translate",
+                    "layout": {"kind": "encoder_decoder", "start": "<s>"},
+                    "packing": {"kind": "parallel", "length": 32},
+                }
+            )
+        return make_subject(family)
+
+    return made
+
+
+every_family = pytest.mark.parametrize(
+    "family", ["decoder", "transformer_xl", "lstm", "goes_on", "seq2seq", "seq2seq_feeds"]
+)
+
+
+def starts_for(subject: Subject, texts: list[str]) -> list[Start]:
+    return decoding.starts_of(subject, texts)
+
+
+def same(one: Written, other: Written) -> None:
+    assert one.ids.tolist() == other.ids.tolist()
+    assert one.stopped == other.stopped
+    np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-5)
+
+
+@every_family
+def test_one_beam_is_greedy(make: Makes, family: str) -> None:
+    subject = make(family)
+    starts, stops = starts_for(subject, TEXTS), stops_of(subject)
+    wanted = write(subject, starts, Sampling(tokens=12, temperature=0.0), stops)
+    for penalty in (0.0, 1.0):
+        found = beam.search(subject, starts, Beams(1, penalty, tokens=12), stops)
+        for one, best in zip(wanted, found, strict=True):
+            assert len(best) == 1
+            same(best[0], one)
+
+
+def log_probs_of(subject: Subject, start: Start, texts: list[Array]) -> Array:
+    """Of each token of texts of one length after a start, all read at once."""
+    rows = [np.concatenate([start.target, text]) for text in texts]
+    target = decoding._tokens(np.stack(rows))
+    weights = np.zeros(target.ids.shape, np.float32)
+    weights[:, len(start.target) :] = 1
+    sources = np.tile(start.source, (len(texts), 1)) if start.source is not None else None
+    source = None if sources is None else decoding._tokens(sources)
+    batch = subject.recipe.layout.arrange(Example(source, target, weights), subject.vocab)
+    logits = subject.logits(subject.read(batch).states).double().log_softmax(-1).numpy()
+    at = batch.weights > 0
+    chosen = np.take_along_axis(logits, batch.targets[..., None], 2)[..., 0]
+    return np.asarray(chosen[at].reshape(len(texts), -1))
+
+
+def everything(subject: Subject, start: Start, tokens: int) -> list[tuple[list[int], Array]]:
+    """All texts of at most so many tokens, those cut there too, and the log-probabilities."""
+    vocab, stops = subject.vocab, stops_of(subject)
+    words = np.flatnonzero(~vocab.is_special)
+    found: list[tuple[list[int], Array]] = []
+    for length in range(1, tokens + 1):
+        last = [*stops, *words] if length == tokens else stops
+        texts = [np.array(text) for text in product(*[words] * (length - 1), last)]
+        nats = log_probs_of(subject, start, texts)
+        found += [
+            (text[~np.isin(text, stops)].tolist(), row)
+            for text, row in zip(texts, nats, strict=True)
+        ]
+    return found
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0])
+@pytest.mark.parametrize("family", ["decoder", "goes_on", "seq2seq", "seq2seq_feeds"])
+def test_enough_beams_find_the_likeliest_of_all_texts(
+    make: Makes, family: str, penalty: float
+) -> None:
+    subject = make(family)
+    start = starts_for(subject, TEXTS[1:2])[0]
+    beams = Beams(64, penalty, tokens=2)  # more than there are words
+    found = beam.search(subject, [start], beams, stops_of(subject))[0]
+    every = everything(subject, start, 2)
+    every.sort(key=lambda one: -one[1].sum() / len(one[1]) ** penalty)
+    assert len(every) > 900
+    assert len(found) == 64
+    for one, (ids, nats) in zip(found[:20], every, strict=False):
+        assert one.ids.tolist() == ids
+        np.testing.assert_allclose(one.log_probs, nats, atol=1e-5)
+
+
+@every_family
+def test_the_texts_beside_it_change_nothing(make: Makes, family: str) -> None:
+    subject = make(family)
+    starts, stops = starts_for(subject, [*TEXTS, *TEXTS[:1]]), stops_of(subject)
+    beams = Beams(3, tokens=8)
+    together = beam.search(subject, starts, beams, stops)
+    for start, best in zip(starts, together, strict=True):
+        alone = beam.search(subject, [start], beams, stops)[0]
+        assert len(best) == len(alone) == 3
+        for one, other in zip(best, alone, strict=True):
+            same(one, other)
+        scores = [beams.score(one) for one in best]
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_it_ends_where_the_positions_do(make: Makes) -> None:
+    subject = make("decoder")
+    long = replace(starts_for(subject, TEXTS[:1])[0], target=np.full(60, 110))
+    found = beam.search(subject, [long], Beams(2, tokens=50), np.array([3]))[0]
+    assert {one.stopped for one in found} <= {"places", "end"}
+    assert max(len(one.ids) for one in found) <= 5
+
+
+def test_generate_gives_the_best(make: Makes) -> None:
+    subject = make("seq2seq")
+    found = beam.generate(subject, TEXTS[:2], Beams(4, tokens=6), samples=2)
+    assert [one.prompt for one in found] == [TEXTS[0]] * 2 + [TEXTS[1]] * 2
+    assert found[0].text != found[1].text
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [({"size": 0}, "beams"), ({"length_penalty": -1.0}, "length-pen"), ({"tokens": 0}, "tokens")],
+)
+def test_impossible_searches(changes: dict[str, int], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        Beams(**changes)  # type: ignore[arg-type]
+
+
+def test_more_samples_than_beams(make: Makes) -> None:
+    with pytest.raises(UserError, match="--samples: 2 beams give 1 to 2, got 3"):
+        beam.generate(make("decoder"), TEXTS[:1], Beams(2), samples=3)
