@@ -1,4 +1,4 @@
-"""Results as a picture: held-out losses against FLOPs, and scores with their intervals."""
+"""Results as a picture: held-out losses against what was spent, and scores with intervals."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from foreword import atomic
 from foreword.compare.results import Results
 
 WIDTH = 0.38  # of a bar; two stand beside each other
+MANY = 6  # curves whose names would hide some of them
+APART = 100  # times the least that is spent, and the axis is logarithmic
 
 
 def write_plot(results: Results) -> None:
@@ -42,16 +44,23 @@ def _losses(axis: Any, results: Results) -> None:
         label = cell.name
         for run in results.runs:
             if run.cell == cell.name and run.curve:
-                flops, losses = zip(*run.curve, strict=True)
-                axis.plot(flops, losses, "o-", color=_colour(number), label=label, markersize=3)
+                spent, losses = zip(*run.curve, strict=True)
+                axis.plot(spent, losses, "o-", color=_colour(number), label=label, markersize=3)
                 label = "_"
+    is_one = results.is_one_objective
     axis.set(
-        xlabel="FLOPs",
-        ylabel="held-out loss, nats per prediction",
-        title="Pretraining; each its own objective",
+        xlabel=results.axis.label,
+        ylabel=f"held-out loss, nats per {'token' if is_one else 'prediction'}",
+        title="Pretraining" if is_one else "Pretraining; each its own objective",
     )
+    places = [spent for run in results.runs for spent, _ in run.curve if spent > 0]
+    if places and max(places) > APART * min(places):
+        axis.set_xscale("log")
     axis.grid(alpha=0.3)
-    axis.legend(frameon=False)
+    if len(results.comparison.grid.cells) > MANY:
+        axis.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize="small")
+    else:
+        axis.legend(frameon=False)
 
 
 def _scores(axis: Any, results: Results, task: Any) -> None:
@@ -84,4 +93,4 @@ def _scores(axis: Any, results: Results, task: Any) -> None:
 
 
 def _colour(number: int) -> Any:
-    return colormaps["tab10"](number % 10)
+    return colormaps["tab20"]((2 * number + number // 10) % 20)  # the ten strong ones first

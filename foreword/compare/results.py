@@ -15,9 +15,33 @@ from foreword.compare.interval import Interval, interval
 from foreword.compare.run import Comparison, Work
 from foreword.train import checkpoint, log
 from foreword.train.opened import read_state
-from foreword.tune.result import PLAIN
+from foreword.tune.result import is_score
 
 KEPT_FOR_TRAINING = ("optimizer.safetensors", "carried.safetensors")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What curves are drawn against: the budget that the cells have alike.
+
+    Attributes:
+        label: for people.
+        key: in the records of a run.
+        unit: how much of `key` is 1.
+    """
+
+    label: str
+    key: str
+    unit: float = 1.0
+
+
+AXES = {
+    "flops": Axis("FLOPs", "flops"),
+    "tokens": Axis("tokens", "tokens"),
+    "epochs": Axis("tokens", "tokens"),
+    "steps": Axis("steps", "step"),
+    "hours": Axis("minutes", "seconds", 60.0),
+}
 
 
 @dataclass(frozen=True)
@@ -36,8 +60,9 @@ class RunFacts:
         seconds: of training, evaluation included.
         tokens_per_second: the middle one of those logged.
         heldout_loss: nats per prediction of the cell's own objective, at the end.
-        bits_per_byte: where the model predicts all of the text.
-        curve: (FLOPs, held-out loss) at each evaluation.
+        perplexity: per token, where the model predicts all of the text.
+        bits_per_byte: where it does.
+        curve: (what was spent, held-out loss) at each evaluation; see `Axis`.
         samples: what the model said at the end, `{"prompt": ..., "text": ...}` each.
     """
 
@@ -52,9 +77,23 @@ class RunFacts:
     seconds: float
     tokens_per_second: float | None
     heldout_loss: float | None
+    perplexity: float | None
     bits_per_byte: float | None
     curve: tuple[tuple[float, float], ...]
     samples: tuple[dict[str, str], ...]
+
+
+NUMBERS = (
+    "parameters",
+    "bytes",
+    "tokens",
+    "flops",
+    "seconds",
+    "tokens_per_second",
+    "heldout_loss",
+    "perplexity",
+    "bits_per_byte",
+)
 
 
 @dataclass(frozen=True)
@@ -92,6 +131,17 @@ class Results:
     runs: Sequence[RunFacts]
     scores: Sequence[Score]
 
+    @property
+    def axis(self) -> Axis:
+        """What curves are drawn against."""
+        assert self.comparison.grid.budget is not None
+        return AXES[self.comparison.grid.budget.unit]
+
+    @property
+    def is_one_objective(self) -> bool:
+        """Whether all predict all of the text, so that their losses compare."""
+        return all(run.bits_per_byte is not None for run in self.runs)
+
     def of_cell(self, cell: Cell, key: str) -> Interval | None:
         """A number of a cell's runs, over the seeds that have it."""
         found = [getattr(run, key) for run in self.runs if run.cell == cell.name]
@@ -128,6 +178,8 @@ class Results:
         ]
         return {
             "grid": config.to_table(self.comparison.grid),
+            "axis": self.axis.label,
+            "is_one_objective": self.is_one_objective,
             "metrics": {task.name: self.metric(task) for task in self.comparison.grid.tasks},
             "cells": [self._cell(cell) for cell in self.comparison.grid.cells],
             "runs": [asdict(run) for run in self.runs],
@@ -136,8 +188,7 @@ class Results:
         }
 
     def _cell(self, cell: Cell) -> dict[str, Any]:
-        keys = ("parameters", "tokens", "flops", "seconds", "heldout_loss", "bits_per_byte")
-        found = {key: _table(self.of_cell(cell, key)) for key in keys}
+        found = {key: _table(self.of_cell(cell, key)) for key in NUMBERS}
         tasks = {
             task.name: {
                 start: _table(self.of_task(cell.name, task, start))
@@ -151,11 +202,12 @@ class Results:
 def gather(comparison: Comparison) -> Results:
     """Reads what there is of a comparison's results."""
     runs, scores, guessed = [], [], set()
+    assert comparison.grid.budget is not None
     for piece in comparison.work():
         if piece.task is None:
             run = comparison.run_of(piece.cell, piece.seed)
             if run is not None and comparison.seconds(piece) is not None:
-                runs.append(_facts(piece, run))
+                runs.append(_facts(piece, run, AXES[comparison.grid.budget.unit]))
             continue
         done = comparison.tuning_of(piece)
         if done is None:
@@ -171,7 +223,7 @@ def gather(comparison: Comparison) -> Results:
     return Results(comparison, runs, scores)
 
 
-def _facts(piece: Work, run: Path) -> RunFacts:
+def _facts(piece: Work, run: Path, axis: Axis) -> RunFacts:
     folder = checkpoint.newest(run, [])
     spent = checkpoint.read_state(folder)["spent"]
     records: dict[str, list[dict[str, Any]]] = {"train": [], "heldout": [], "samples": []}
@@ -179,6 +231,8 @@ def _facts(piece: Work, run: Path) -> RunFacts:
         records[record["kind"]].append(record)
     rates = [record["tokens_per_second"] for record in records["train"]]
     heldout = records["heldout"]
+    last = heldout[-1] if heldout else dict.fromkeys(("loss", "perplexity", "bits_per_byte"))
+    is_all = last["bits_per_byte"] is not None
     files = [file for file in folder.iterdir() if file.name not in KEPT_FOR_TRAINING]
     return RunFacts(
         cell=piece.cell.name,
@@ -191,9 +245,10 @@ def _facts(piece: Work, run: Path) -> RunFacts:
         flops=spent["flops"],
         seconds=spent["seconds"],
         tokens_per_second=median(rates) if rates else None,
-        heldout_loss=heldout[-1]["loss"] if heldout else None,
-        bits_per_byte=heldout[-1]["bits_per_byte"] if heldout else None,
-        curve=tuple((r["flops"], r["loss"]) for r in heldout if r["loss"] is not None),
+        heldout_loss=last["loss"],
+        perplexity=last["perplexity"] if is_all else None,
+        bits_per_byte=last["bits_per_byte"],
+        curve=tuple((r[axis.key] / axis.unit, r["loss"]) for r in heldout if r["loss"] is not None),
         samples=tuple(records["samples"][-1]["samples"]) if records["samples"] else (),
     )
 
@@ -210,7 +265,7 @@ def _scores(piece: Work, task: GridTask, epochs: Sequence[dict[str, Any]]) -> li
 
 
 def _metrics(row: dict[str, Any]) -> dict[str, float]:
-    return {key: v for key, v in row.items() if key not in PLAIN and not key.endswith("_std")}
+    return {key: v for key, v in row.items() if is_score(key) and not key.endswith("_std")}
 
 
 def _table(found: Interval | None) -> dict[str, float | int | None] | None:

@@ -11,7 +11,7 @@ from typing import Any
 from foreword import atomic
 from foreword.compare.grid import Cell
 from foreword.compare.interval import LEVEL
-from foreword.compare.results import Results
+from foreword.compare.results import NUMBERS, Results
 from foreword.words import duration, power, quantity
 
 NOTHING = "–"
@@ -50,10 +50,14 @@ def notes(results: Results) -> list[str]:
     assert grid.budget is not None
     percent = f"{LEVEL:.0%}"
     said = [f"Each cell: {grid.budget.describe()}."]
-    said.append(
-        "Held-out losses are nats per prediction of each cell's own objective: between objectives "
-        "they do not compare. Bits per byte do, and are given where all of the text is predicted."
-    )
+    if results.is_one_objective:
+        said.append("Held-out losses are nats per token, and all cells predict all of the text.")
+    else:
+        said.append(
+            "Held-out losses are nats per prediction of each cell's own objective: between "
+            "objectives they do not compare. Bits per byte do, and are given where all of the text "
+            "is predicted."
+        )
     if grid.seeds > 1:
         said.append(
             f"± is half the {percent} interval (Student's t) over {grid.seeds} seeds of "
@@ -107,11 +111,12 @@ def _pretraining(results: Results) -> Table:
         "time",
         "tokens/s",
         "held-out loss",
+        "perplexity",
         "bits per byte",
     )
     rows = []
     for cell in results.comparison.grid.cells:
-        mean = {key: results.of_cell(cell, key) for key in _NUMBERS}
+        mean = {key: results.of_cell(cell, key) for key in NUMBERS}
         if mean["parameters"] is None:
             continue
         number = {key: value.mean if value else float("nan") for key, value in mean.items()}
@@ -126,22 +131,11 @@ def _pretraining(results: Results) -> Table:
                 duration(number["seconds"]),
                 quantity(number["tokens_per_second"]),
                 str(mean["heldout_loss"] or NOTHING),
+                str(mean["perplexity"] or NOTHING),
                 str(mean["bits_per_byte"] or NOTHING),
             )
         )
     return Table("Pretraining", columns, tuple(rows))
-
-
-_NUMBERS = (
-    "parameters",
-    "bytes",
-    "tokens",
-    "flops",
-    "seconds",
-    "tokens_per_second",
-    "heldout_loss",
-    "bits_per_byte",
-)
 
 
 def _tuning(results: Results) -> Table:
@@ -186,7 +180,7 @@ def _csv(results: Results) -> str:
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(("cell", "seed", "task", "start", "tuning_seed", "metric", "value"))
     for run in results.runs:
-        for key in _NUMBERS:
+        for key in NUMBERS:
             value = getattr(run, key)
             if value is not None:
                 lines.writerow((run.cell, run.seed, "pretraining", "", "", key, value))

@@ -17,6 +17,7 @@ from foreword.report.page import page
 
 FILE = "results.json"
 STARTS = ("pretrained", "from scratch")
+APART = 100  # times the least that is spent, and the axis is logarithmic
 
 
 def is_comparison(folder: str | Path) -> bool:
@@ -88,11 +89,12 @@ def _table(table: Mapping[str, Any]) -> str:
 
 
 def _losses(results: Mapping[str, Any]) -> str:
-    """Held-out losses against FLOPs, a colour per cell."""
-    flops = [point[0] for run in results["runs"] for point in run["curve"]]
-    if not flops:
+    """Held-out losses against what was spent, a colour per cell."""
+    spent = [point[0] for run in results["runs"] for point in run["curve"] if point[0] > 0]
+    if not spent:
         return ""
-    power = 3 * (math.floor(math.log10(max(flops))) // 3)
+    is_log = max(spent) > APART * min(spent)
+    power = 0 if is_log else max(0, 3 * (math.floor(math.log10(max(spent))) // 3))
     lines, named = [], set()
     cells = [cell["cell"] for cell in results["cells"]]
     for run in results["runs"]:
@@ -104,8 +106,12 @@ def _losses(results: Mapping[str, Any]) -> str:
             lines.append(Line(label, [x / 10**power for x in places], losses, colour, "dots"))
     raised = str(power).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
     caption = "Held-out loss, nats per prediction of each cell's own objective"
-    label, title = f"10{raised} FLOPs", "Held-out loss against FLOPs"
-    small, broad = draw(lines, label, title), draw(lines, label, title, tall=True)
+    if results["is_one_objective"]:
+        caption = "Held-out loss, nats per token"
+    axis = results["axis"]
+    label, title = f"10{raised} {axis}" if power else axis, f"Held-out loss against {axis}"
+    small = draw(lines, label, title, is_log=is_log)
+    broad = draw(lines, label, title, tall=True, is_log=is_log)
     return (
         f'<h2>Learning</h2><figure class="card"><figcaption>{caption}</figcaption>'
         f'<div class="broad">{broad}</div><div class="narrow">{small}</div></figure>'

@@ -22,9 +22,10 @@ STAND_INS = {
     "grid": "#070809",
     "accent": "#0a0b0c",
     "second": "#0d0e0f",
-    **{f"cell{n}": f"#1{n}1{n}1{n}" for n in range(8)},
+    **{f"cell{n}": f"#1{n:x}1{n:x}1{n:x}" for n in range(12)},
 }
-CELLS = 8  # colours for what is compared; then they begin again
+CELLS = 12  # colours for what is compared; then they begin again
+MANY = 6  # curves whose names would hide some of them
 STYLE = {
     "svg.fonttype": "none",
     "font.size": 9.5,
@@ -48,7 +49,7 @@ class Line:
         label: for the legend, or beside a level.
         x: places; a level has none.
         y: values; nan is left out. A level has one.
-        colour: `ink`, `muted`, `accent`, `second`, or `cell0` to `cell7`.
+        colour: `ink`, `muted`, `accent`, `second`, or `cell0` to `cell11`.
         style: `line`, `faint`, `dots` (a line with its points) or `level`.
     """
 
@@ -71,7 +72,9 @@ def smoothed(values: Sequence[float], keep: float = 0.8) -> list[float]:
     return found
 
 
-def draw(lines: Sequence[Line], x_label: str, title: str, *, tall: bool = False) -> str:
+def draw(
+    lines: Sequence[Line], x_label: str, title: str, *, tall: bool = False, is_log: bool = False
+) -> str:
     """An `<svg>` of these curves, ready to stand in a page.
 
     Args:
@@ -79,6 +82,7 @@ def draw(lines: Sequence[Line], x_label: str, title: str, *, tall: bool = False)
         x_label: under the axis.
         title: said to those who cannot see it.
         tall: of a large figure.
+        is_log: whether places are spread by their logarithm.
     """
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": f"{title} {tall}"}):
         figure = Figure(figsize=(7.6, 3.5) if tall else (3.8, 2.3), layout="constrained")
@@ -90,15 +94,26 @@ def draw(lines: Sequence[Line], x_label: str, title: str, *, tall: bool = False)
         axes.grid(axis="y", linewidth=0.8)
         axes.tick_params(length=0)
         axes.set_xlabel(x_label)
-        axes.xaxis.set_major_locator(MaxNLocator(6 if tall else 4, integer=True))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: quantity(value)))
+        if is_log:
+            axes.set_xscale("log")
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(6 if tall else 4, integer=True))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: _spent(value)))
         if axes.get_ylim()[1] >= 1000:
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, place: quantity(value)))
-        if sum(bool(line.label) and line.style != "level" for line in lines) > 1:
+        names = sum(bool(line.label) and line.style != "level" for line in lines)
+        if names > MANY:
+            where, columns = ("outside right upper", 1) if tall else ("outside lower center", 3)
+            figure.legend(frameon=False, loc=where, ncols=columns)
+        elif names > 1:
             axes.legend(frameon=False, loc="upper right")
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     return inline(text.getvalue(), title)
+
+
+def _spent(value: float) -> str:
+    return f"{value:g}" if 0 < value < 1 else quantity(value)
 
 
 def _add(axes: Any, line: Line) -> None:

@@ -6,6 +6,7 @@ CSS = """
   --accent: #2458c5; --second: #c4561a; --mark: #fdeeb5;
   --cell0: #2458c5; --cell1: #c4561a; --cell2: #1f8a4c; --cell3: #8a3fb5;
   --cell4: #b8860b; --cell5: #0f8b8d; --cell6: #c2306b; --cell7: #6b6f76;
+  --cell8: #7a5230; --cell9: #5f7d0e; --cell10: #4b3fd1; --cell11: #a3423c;
   color-scheme: light dark;
 }
 @media (prefers-color-scheme: dark) {
@@ -14,6 +15,7 @@ CSS = """
     --accent: #84aaff; --second: #f3a067; --mark: #57470f;
     --cell0: #84aaff; --cell1: #f3a067; --cell2: #6fd39a; --cell3: #cf9bf0;
     --cell4: #e6c35c; --cell5: #63d0d2; --cell6: #f58ab4; --cell7: #aab0b8;
+    --cell8: #cfa27c; --cell9: #b5d45c; --cell10: #a9a2ff; --cell11: #ee9a94;
   }
 }
 * { box-sizing: border-box; }

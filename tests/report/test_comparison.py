@@ -32,6 +32,8 @@ def results(**more: Any) -> dict[str, Any]:
     said = {"title": "What they say", "columns": ["cell", "text"], "rows": [["x", "<script>"]]}
     return {
         "grid": {"description": "Which <b>objective</b>?", "cells": CELLS},
+        "axis": "FLOPs",
+        "is_one_objective": False,
         "metrics": {"CoLA": "matthews"},
         "cells": cells,
         "runs": runs,
@@ -59,6 +61,20 @@ def test_the_page_shows_tables_curves_scores_and_notes(tmp_path: Path) -> None:
     assert "var(--cell7)" in html
     assert "&lt;script&gt;" in html
     assert "Losses do not compare." in html
+
+
+def test_what_is_spent_unequally_is_spread_by_its_logarithm(tmp_path: Path) -> None:
+    runs = [
+        {"cell": CELLS[0], "curve": [[0.02, 3.0]]},
+        {"cell": CELLS[1], "curve": [[1.0, 3.0], [6.0, 2.0]]},
+    ]
+    write(tmp_path, runs=runs, axis="minutes", is_one_objective=True)
+    html = write_comparison(tmp_path).read_text(encoding="utf-8")
+    assert "Held-out loss against minutes" in html
+    assert "nats per token" in html
+    assert "each cell's own objective" not in html
+    assert "FLOPs" not in html
+    assert ">0.1</text>" in html
 
 
 def test_without_tasks_or_runs_there_are_no_figures_of_them(tmp_path: Path) -> None:
