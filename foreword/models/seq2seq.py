@@ -127,6 +127,7 @@ class Seq2seqBackbone(Backbone):
 
     def _translate(self, batch: Batch, x: Tensor, source: Tensor) -> Hidden:
         """The decoder's states and memory from the embeddings of both sides."""
+        assert batch.source is not None
         source_pieces = _pieces(batch.source)
         pieces = _pieces(batch)
         encoded, state = self._encode(source, source_pieces)

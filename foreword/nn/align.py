@@ -43,7 +43,8 @@ class Aligner(nn.Module, ABC):
             The means, (batch, length, d_model), zeros where there is no source; and the weights,
             (batch, length, source length).
         """
-        scores = self.scores(x, prepared).float()
+        scores = self.scores(x, prepared)
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         is_there = is_there[:, None]
         # Half the least number rather than -inf: without a source there must be no NaN.
         scores = scores.masked_fill(~is_there, torch.finfo(scores.dtype).min / 2)

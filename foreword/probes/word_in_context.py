@@ -79,7 +79,8 @@ class WordInContext:
                     {**here, "word": word, "same": _mean(of, True), "other": _mean(of, False)}
                     for word, of in found.items()
                 ]
-            notes += _remarks(specimen.name, len(words), unknown, cut)
+            has_layers = len(pairs) > 1
+            notes += _remarks(specimen.name, len(words), unknown, cut, has_layers=has_layers)
         interval = f"{LEVEL:.0%} of {DRAWS:,} bootstrap draws over words"
         notes.append(
             "mean cosines within a sense (same) and between senses (other), and what sets them "
@@ -167,8 +168,12 @@ def _figures(found: Found) -> dict[str, Any]:
     }
 
 
-def _remarks(name: str, words: int, unknown: Sequence[str], cut: Sequence[str]) -> list[str]:
+def _remarks(
+    name: str, words: int, unknown: Sequence[str], cut: Sequence[str], *, has_layers: bool
+) -> list[str]:
     remarks = []
+    if not has_layers:
+        remarks.append(f"{name}: shows no states by layer, only what knows no context")
     if unknown:
         shown = ", ".join(unknown[:NAMED]) + (", ..." if len(unknown) > NAMED else "")
         remarks.append(f"{name}: {len(unknown)} of {words} words are unknown: {shown}")

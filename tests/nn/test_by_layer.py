@@ -24,7 +24,7 @@ def test_the_states_by_layer_are_those_of_the_model(name: str, documents: list[l
     torch.testing.assert_close(found.states, plain.states)
     if found.layers is None:
         pytest.skip("it has no states by layer")
-    assert len(found.layers) == tiny(name).layers + 1
+    assert len(found.layers) in (1, tiny(name).layers + 1)  # a table of vectors has the first alone
     read = batch if batch.source is None else batch.source
     assert all(layer.shape[:2] == read.ids.shape for layer in found.layers)
     if batch.source is None:
@@ -55,12 +55,13 @@ def test_a_gradient_is_the_change_that_a_nudge_makes(name: str) -> None:
     """The gradient with respect to what enters the first layer, against finite differences."""
     case = case_of(name)
     model, batch = case.build("rotary"), case.batch(rows([[10]]))
-    if batch.source is not None or model.backbone.traced(batch).layers is None:
-        pytest.skip("what is read is not what is predicted from")
+    if model.backbone.traced(batch).layers is None:
+        pytest.skip("it has no states for gradients")
     model = model.double()
     token, place, small = 5, 3, 1e-6
-    assert not (batch.ids == token).any()
-    batch.ids[0, place] = token  # of its own, so that its embedding can be moved alone
+    read = batch if batch.source is None else batch.source
+    assert not (batch.ids == token).any() and not (read.ids == token).any()
+    read.ids[0, place] = token  # of its own, so that its embedding can be moved alone
     last = batch.ids.shape[1] - 1 if batch.queries is None else 0
     generator = torch.Generator().manual_seed(1)
     way = torch.randn(tiny(name).state_width, generator=generator, dtype=torch.float64)
