@@ -17,6 +17,7 @@ class Architecture(ABC):
     reads_ahead: ClassVar[bool] = True  # whether a place may depend on what stands behind it
     reads_source: ClassVar[bool] = False  # whether it has an encoder for a source of its own
     is_counted: ClassVar[bool] = False  # fitted to the text at once, without gradients
+    has_own_course: ClassVar[bool] = False  # learns in epochs of its own, not in the loop
 
     @abstractmethod
     def build(self, vocab: int) -> Backbone:

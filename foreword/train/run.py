@@ -24,12 +24,12 @@ from foreword.errors import UserError
 from foreword.nn.init import initialise
 from foreword.nn.model import Model
 from foreword.text.tokenizer import Tokenizer
-from foreword.train import checkpoint, fitting, log
+from foreword.train import checkpoint, fitting, learning, log
 from foreword.train.continued import Foundation, load_start
 from foreword.train.device import choose_device, choose_precision, describe
 from foreword.train.feed import Feed
 from foreword.train.loop import Loop, Watcher
-from foreword.train.opened import read_recipe
+from foreword.train.opened import is_finished, read_recipe
 from foreword.train.origin import origin
 from foreword.train.recipe import Recipe
 from foreword.types import Rows, Vocab
@@ -160,11 +160,24 @@ def carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None 
         _require_same_text(run, prepared)
     if recipe.model.is_counted:
         return _fit(run, recipe, tokenizer, prepared, watcher, stage, samples)
+    if recipe.model.has_own_course:
+        recipe = learning.settle(recipe)
     ready = make_ready(recipe, tokenizer, prepared)
     if ready.recipe != recipe:
         atomic.write_text(run / "recipe.toml", ready.recipe.dumps())
     _note_data(run, prepared, ready.model, ready.device, ready.recipe.train.precision)
     watcher.note(describe_text(prepared))
+    if recipe.model.has_own_course:
+        return is_finished(run) or learning.learn(
+            run,
+            ready.recipe,
+            ready.model,
+            prepared.train,
+            (ready.feed, ready.heldout),
+            _bytes_per_token(ready, prepared),
+            watcher,
+            stage("learning word vectors"),
+        )
     watcher.note(describe_run(ready))
     loop = Loop(
         run,

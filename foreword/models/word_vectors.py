@@ -1,0 +1,201 @@
+"""Word vectors: a vector for each word, learned from the words around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from foreword.errors import UserError
+from foreword.kinds import part
+from foreword.nn.embedding import Embedding
+from foreword.nn.model import Backbone
+from foreword.nn.positions.none import None_
+from foreword.nn.settings import ModelSettings
+from foreword.types import Array, Batch, Hidden, Loss, Vocab
+from foreword.vectors.contract import Architecture, Course, Output, Vectors
+from foreword.vectors.words import Words
+
+COUNTS = "counts.npy"
+_SCORED = 512  # predictions scored at once
+
+
+@dataclass(frozen=True)
+class WordVectors(ModelSettings):
+    """word2vec: a word's vector is what tells its neighbours, or what its neighbours tell it.
+
+    It learns by a course of its own: epochs over the whole text, with `optimizer.lr` for each
+    prediction and not for their mean. There is one vector for a word, whatever stands around it.
+
+    So that it is scored beside language models it predicts the next word too (objective `causal`,
+    layout `decoder`): from the last word (skip-gram) or the mean of the last `window` (CBOW).
+    `layers` and what goes with them do not apply.
+
+    Attributes:
+        architecture: what is predicted from what, `skip_gram` or `cbow`.
+        output: how, without a softmax over all words: `negative_sampling`, `hierarchical_softmax`.
+        window: the most words on each side of a context; each one's is drawn from 1 to this.
+        subsample: words of a greater share of the text are thinned; 0 reads all.
+
+    Reference: Mikolov et al. 2013a, section 3; 2013b, section 2.
+    """
+
+    reads_ahead: ClassVar[bool] = False
+    has_own_course: ClassVar[bool] = True
+
+    d_model: int = 100
+    layers: int = 1
+    dropout: float = 0.0
+    tied: bool = False
+    architecture: Architecture = part("vectors/architectures", "skip_gram")
+    output: Any = part("vectors/outputs", "negative_sampling")
+    window: int = 5
+    subsample: float = 1e-3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.window < 1:
+            raise ValueError(f"window: must be at least 1 word, got {self.window}")
+        if not 0 <= self.subsample < 1:
+            raise ValueError(f"subsample: a share from 0 to below 1, got {self.subsample}")
+
+    def build(self, vocab: int) -> Backbone:
+        """The backbone for a vocabulary of `vocab` ids."""
+        return WordVectorsBackbone(self, vocab)
+
+
+class WordVectorsBackbone(Backbone):
+    """A table of vectors, and one of the output layer.
+
+    Attributes:
+        kind: its settings.
+        outputs: of words, or of the forks of a tree over them.
+        counts: of each token in the text it has learned from, (vocab,) int64.
+    """
+
+    def __init__(self, settings: WordVectors, vocab: int) -> None:
+        super().__init__()
+        self.settings = self.kind = settings
+        self.embedding = Embedding(settings, vocab, widens=False)
+        self.position = None_().build(0, 1, 0, layers=0, is_causal=True)
+        self.outputs = nn.Embedding(vocab, settings.d_model)
+        self.is_word = np.ones(vocab, dtype=bool)
+        self.counts = np.ones(vocab, dtype=np.int64)
+        self._score: Callable[[Tensor, Tensor], Tensor] | None = None
+
+    def spell(self, vocab: Vocab) -> None:
+        """Tells which tokens are no words."""
+        self.is_word = ~vocab.is_special
+
+    def learn(
+        self,
+        tokens: Array,
+        starts: Array,
+        course: Course,
+        progress: Callable[[float, float], None] = lambda done, total: None,
+    ) -> Words:
+        """Learns from texts, from vectors drawn anew.
+
+        Args:
+            tokens: of texts, one text after the other, (tokens,); may be mapped.
+            starts: the first token of each text, and the end; (texts + 1,) int64.
+            course: how long, and how fast.
+            progress: is told how much is done, and of how much.
+
+        Returns:
+            What was read.
+
+        Raises:
+            UserError: a text of fewer than two different words, or gensim is needed and missing.
+        """
+        words = Words.of(tokens, starts, self.is_word)
+        inputs, outputs = self.embedding.token.weight, self.outputs.weight
+        random = torch.Generator().manual_seed(course.seed)
+        with torch.no_grad():
+            inputs.copy_((torch.rand(inputs.shape, generator=random) - 0.5) / inputs.shape[1])
+            outputs.zero_()
+        tables = Vectors(inputs.detach().numpy(), outputs.detach().numpy())
+        output: Output = self.kind.output
+        output.fit(words, tables, course, progress)
+        self.counts, self._score = words.counts, None
+        return words
+
+    def forward(self, batch: Batch, memory: Any = None) -> Hidden:
+        """States (batch, length, d_model); `memory` is the vectors of the last words."""
+        return replace(self.by_layer(batch, memory), layers=None)
+
+    def by_layer(self, batch: Batch, memory: Any = None) -> Hidden:
+        """The same, with the vectors of the words as the only layer."""
+        x = self.embedding(batch, self.position)
+        reach = self.kind.architecture.reach(self.kind.window)
+        if memory is None:
+            memory = x.new_zeros(len(x), reach - 1, x.shape[2])
+        words = torch.cat([memory, x], dim=1)  # (batch, reach - 1 + length, d_model)
+        seen = words.unfold(1, reach, 1)  # (batch, length, d_model, reach)
+        back = torch.arange(reach - 1, -1, -1, device=x.device)
+        inside = (back <= batch.positions[..., None]).to(x)  # (batch, length, reach)
+        states = (seen @ inside[..., None]).squeeze(-1) / inside.sum(-1, keepdim=True)
+        return Hidden(states, words[:, words.shape[1] - reach + 1 :], layers=(x,))
+
+    def build_token_head(self) -> nn.Module:
+        """What the output layer says of the next word."""
+        return WordHead(self)
+
+    def score(self, states: Tensor) -> Tensor:
+        """Of each word, but for what all share; (..., d_model) -> (..., vocab) float32."""
+        if self._score is None:
+            output: Output = self.kind.output
+            self._score = output.scorer(self.counts)
+        return self._score(states, self.outputs.weight).float()
+
+    def save(self, folder: Path) -> None:
+        """Writes the counts."""
+        np.save(folder / COUNTS, self.counts, allow_pickle=False)
+
+    def load(self, folder: Path) -> None:
+        """Takes what `save` wrote.
+
+        Raises:
+            UserError: it is damaged, or of another vocabulary.
+        """
+        try:
+            counts: Array = np.load(folder / COUNTS, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise UserError(f"{folder / COUNTS}: cannot be read: {error}") from error
+        if counts.shape != self.counts.shape:
+            raise UserError(f"{folder / COUNTS}: counts of another vocabulary")
+        self.counts, self._score = counts, None
+
+
+class WordHead(nn.Module):
+    """The output layer of word vectors, as one that predicts the next word.
+
+    Args:
+        backbone: whose output layer it is.
+    """
+
+    def __init__(self, backbone: WordVectorsBackbone) -> None:
+        super().__init__()
+        self._score = backbone.score  # the backbone itself would be a part of the head
+
+    def forward(self, states: Tensor) -> Tensor:
+        """(..., d_model) -> logits (..., vocab) float32."""
+        return self._score(states)
+
+    def loss(self, hidden: Hidden, batch: Batch) -> Loss:
+        """Cross-entropy where the batch's weights are positive."""
+        where = batch.weights.flatten().nonzero().squeeze(1)
+        weights, targets = batch.weights.flatten()[where], batch.targets.flatten()[where]
+        states = hidden.states.flatten(0, 1)[where]
+        total = weights.new_zeros(())
+        for at in range(0, len(where), _SCORED):
+            some = slice(at, at + _SCORED)
+            nats = F.cross_entropy(self(states[some]), targets[some], reduction="none")
+            total = total + (nats * weights[some]).sum()
+        return Loss(total, weights.sum())

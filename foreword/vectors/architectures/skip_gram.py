@@ -1,0 +1,51 @@
+"""Each word predicts the words around it: skip-gram."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from foreword.vectors.contract import Block, Steps
+from foreword.vectors.logistic import error_of
+
+
+@dataclass(frozen=True)
+class SkipGram:
+    """Each pair of a word and one in its window is a prediction of its own.
+
+        the cat [sat] on mat        the, cat, on and mat each predict sat
+
+    Reference: Mikolov et al. 2013a, section 3.2; 2013b, section 2.
+    Differs from the paper: as in the released word2vec, the words of the window are the input and
+    the word in its middle is predicted; over a text the pairs are the same.
+    """
+
+    is_skip_gram: ClassVar[bool] = True
+
+    def reach(self, window: int) -> int:
+        """One word."""
+        return 1
+
+    def steps(self, block: Block) -> Steps:
+        """See `Architecture`; a noise word is compared with every word of the context."""
+        x, words = block.context, block.words.shape[1]
+        y = np.concatenate([block.words, block.noise], axis=1)
+        inside = block.inside.transpose(0, 2, 1)  # (blocks, reach, words)
+        pairs = inside.sum(axis=2)  # (blocks, reach)
+        g = x @ y.transpose(0, 2, 1)  # (blocks, reach, words + noise)
+        error_of(g, words)
+        g[:, :, :words] *= inside
+        g[:, :, words:] *= (pairs * np.float32(block.weight))[:, :, None]
+        step_y = g.transpose(0, 2, 1) @ x
+        noise = block.noise.shape[1]
+        per_noise = pairs.sum(axis=1, keepdims=True) * np.float32(block.weight)
+        return Steps(
+            context=g @ y,
+            words=step_y[:, :words],
+            noise=step_y[:, words:],
+            context_count=pairs * np.float32(1 + block.weight * noise),
+            words_count=inside.sum(axis=1),
+            noise_count=np.repeat(per_noise, noise, axis=1),
+        )
