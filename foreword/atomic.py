@@ -23,6 +23,22 @@ def write_text(path: Path, text: str) -> None:
         file.write(text)
 
 
+def write_bytes(path: Path, data: bytes) -> None:
+    """The same of bytes.
+
+    Raises:
+        UserError: the disk is full or the folder cannot be written.
+    """
+    beside = path.with_name(f".{path.name}.part")
+    with explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with beside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[TextIO]:
     """A text file to write to, which takes the name `path` only when it is whole.

@@ -1,0 +1,137 @@
+"""`foreword translate`: a file, sentence by sentence, and its quality beside a reference."""
+
+from __future__ import annotations
+
+import json as jsons
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foreword.cli import console
+from foreword.cli._looking import Device, Json, Run, open_model
+
+if TYPE_CHECKING:
+    from foreword.evaluate.loaded import Loaded
+
+
+def translate(
+    run: Run,
+    source: Annotated[Path, typer.Option(help="A text a line, plain, .gz or .zst.")],
+    reference: Annotated[
+        Path | None, typer.Option(help="A translation of each, to score by: BLEU and chrF.")
+    ] = None,
+    beams: Annotated[int, typer.Option(help="Beginnings kept side by side; 1 is greedy.")] = 5,
+    length_penalty: Annotated[
+        float, typer.Option(help="0 prefers short texts, 1 ranks by the mean of their tokens.")
+    ] = 1.0,
+    tokens: Annotated[int, typer.Option(help="At most so many tokens in each.")] = 100,
+    alignment: Annotated[
+        list[int] | None,
+        typer.Option(help="Draw where the model looked while it wrote line N, as a PNG."),
+    ] = None,
+    layer: Annotated[
+        int | None, typer.Option(help="With --alignment: of the decoder; the last if unsaid.")
+    ] = None,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Translate a file line by line; with a reference, say how near the result is to it.
+
+    The translations are kept in RUN/evaluations, with the scores and the drawings beside them.
+    """
+    from foreword.errors import UserError
+    from foreword.evaluate import translation
+    from foreword.evaluate.beam import Beams
+
+    how = Beams(beams, length_penalty, tokens)
+    texts = translation.read_lines(source)
+    references = None
+    if reference is not None:
+        references = translation.read_lines(reference)
+        translation.require_as_many(texts, references, [str(source), str(reference)])
+    for number in alignment or []:
+        if not 1 <= number <= len(texts) or not texts[number - 1]:
+            raise UserError(f"--alignment {number}: {source} has no text in such a line")
+    loaded = open_model(run, device)
+    found = []
+    with console.progress("translating") as bar:
+        task = bar.add_task("translating", total=len(texts), note="")
+        for one in translation.translate(loaded.subject, texts, how):
+            found.append(one)
+            bar.update(task, completed=len(found))
+    result = _result(loaded, _plain_name(source), asdict(how))
+    result["rows"] = [{"lines": len(texts), "empty_lines": texts.count("")}]
+    if references is not None:
+        quality = asdict(translation.compare(found, references))
+        result["signatures"] = list(quality.pop("signatures"))
+        result["rows"][0] |= quality
+    kept = _keep(loaded, result, found)
+    kept += [
+        _draw(
+            kept[0].with_suffix(""), loaded, number, (texts[number - 1], found[number - 1]), layer
+        )
+        for number in alignment or []
+    ]
+    if json:
+        console.emit({**result, "translations": found, "kept": [str(path) for path in kept]})
+        return
+    _show(result, found)
+    for path in kept:
+        console.say(f"kept in {path}")
+
+
+def _plain_name(file: Path) -> str:
+    """A file's name without that of a compression."""
+    from foreword.data.sources import COMPRESSIONS
+
+    return file.stem if file.suffix.lower() in COMPRESSIONS else file.name
+
+
+def _result(loaded: Loaded, source: str, beams: dict[str, Any]) -> dict[str, Any]:
+    """What is kept beside the translations, without the scores."""
+    return {
+        "name": f"translate-{source}",
+        "task": "translation",
+        "checkpoint": loaded.opened.checkpoint.name,
+        "beams": beams,
+        "command": " ".join(["foreword", *sys.argv[1:]]),
+    }
+
+
+def _keep(loaded: Loaded, result: dict[str, Any], found: list[str]) -> list[Path]:
+    """Writes the translations and the scores."""
+    from foreword import atomic
+
+    text = jsons.dumps(result, indent=1, ensure_ascii=False) + "\n"
+    path = loaded.opened.run / "evaluations" / f"{result['name']}.txt"
+    atomic.write_text(path, "\n".join(found) + "\n")
+    atomic.write_text(path.with_suffix(".json"), text)
+    return [path]
+
+
+def _draw(
+    stem: Path, loaded: Loaded, number: int, pair: tuple[str, str], layer: int | None
+) -> Path:
+    """Draws where the model looked while it wrote one line."""
+    from foreword import atomic
+    from foreword.evaluate.alignment import align
+    from foreword.report.alignment import draw
+
+    path = stem.with_name(f"{stem.name}-line-{number}.png")
+    atomic.write_bytes(path, draw(align(loaded.subject, *pair, layer)))
+    return path
+
+
+def _show(result: dict[str, Any], found: list[str]) -> None:
+    """The scores, or without them the translations."""
+    if "signatures" not in result:
+        for one in found:
+            console.out.print(one, markup=False)
+        return
+    row = result["rows"][0]
+    cells = [f"{cell:.2f}" if isinstance(cell, float) else cell for cell in row.values()]
+    console.table("", [key.replace("_", " ") for key in row], [cells])
+    console.say("; ".join(result["signatures"]))

@@ -1,0 +1,135 @@
+"""Where a model with a source looks while it writes: the weights of its attention, word by word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from foreword.errors import UserError
+from foreword.evaluate.decoding import starts_of
+from foreword.evaluate.perplexity import side_by_side
+from foreword.evaluate.subject import Subject
+from foreword.nn.align import Aligner
+from foreword.nn.attention import Attention
+from foreword.nn.stack import Block
+from foreword.types import Array, Example
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """A source and a target, and how much of each source word went into each target word.
+
+    Attributes:
+        source: words, the end included.
+        target: words, the end included.
+        weights: a row for each target word, each sums to 1; (target, source) float64.
+        what: whose weights they are.
+    """
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    weights: Array
+    what: str
+
+
+def align(subject: Subject, source: str, target: str, layer: int | None = None) -> Aligned:
+    """The attention to `source` while `target` is written.
+
+    Of a Transformer it is that of one layer's cross-attention, the mean of its heads. The weights
+    of a word's tokens are added up on the source's side; on the target's their mean is taken.
+
+    Args:
+        subject: a model with an encoder and a decoder.
+        source: that is read.
+        target: that is written; what the model writes itself, or another text.
+        layer: of the decoder, from 1 on; the last if unsaid.
+
+    Raises:
+        UserError: the model has no such attention, or no such layer.
+    """
+    read = starts_of(subject, [source])[0].source
+    if read is None or not subject.recipe.model.reads_source:
+        raise UserError(
+            f"{subject.name}: this {subject.family} has no attention to a source of its own; an "
+            "alignment wants a model with an encoder and a decoder"
+        )
+    written = np.concatenate([subject.tokenizer.encode(target), subject.end])
+    example = Example(
+        side_by_side([read]), side_by_side([written]), np.ones((1, len(written)), np.float32)
+    )
+    batch = subject.recipe.layout.arrange(example, subject.vocab)
+    with _watched(subject.model.backbone) as seen:
+        subject.read(batch)
+    if not seen:
+        raise UserError(f"{subject.name}: this model has no attention; there is no alignment")
+    number = len(seen) if layer is None else layer
+    if not 1 <= number <= len(seen):
+        raise UserError(f"--layer {number}: layers 1 to {len(seen)} look at the source")
+    module, parts = list(seen.items())[number - 1]
+    weights = torch.cat(parts).double().cpu().numpy()
+    what = "attention"
+    if isinstance(module, Attention):
+        what = f"cross-attention of layer {number} of {len(seen)}, mean of its heads"
+    rows, columns = (_words(subject, ids) for ids in (written, read))
+    by_word = _summed(_summed(weights, columns[1]).T, rows[1]).T
+    counts = np.bincount(rows[1])[:, None]
+    return Aligned(columns[0], rows[0], by_word / counts, what)
+
+
+@contextmanager
+def _watched(backbone: nn.Module) -> Iterator[dict[nn.Module, list[Tensor]]]:
+    """Within it, the weights of looks at the source are kept, (target, source), by module.
+
+    A module that looks once for each word leaves a row at a time.
+    """
+    seen: dict[nn.Module, list[Tensor]] = {}
+
+    def of_aligner(module: nn.Module, given: Any, found: tuple[Tensor, Tensor]) -> None:
+        seen.setdefault(module, []).append(found[1][0])
+
+    def of_cross(module: Attention, given: Any, found: Tensor) -> None:
+        x, (keys, _), _ = given
+        q = module.query(x).unflatten(-1, (module.heads, module.d_head)).transpose(1, 2)
+        scores = module.scale * (q @ keys.transpose(-2, -1)).float()
+        seen.setdefault(module, []).append(torch.softmax(scores, -1)[0].mean(0))
+
+    hooks = []
+    for module in backbone.modules():
+        if isinstance(module, Aligner):
+            hooks.append(module.register_forward_hook(of_aligner))
+        elif isinstance(module, Block) and module.cross is not None:
+            hooks.append(module.cross.register_forward_hook(of_cross))
+    try:
+        yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _words(subject: Subject, ids: Array) -> tuple[tuple[str, ...], Array]:
+    """The words of a text, and which of them each token is of, (tokens,) int64."""
+    vocab = subject.vocab
+    begins = vocab.starts_word[ids] | vocab.is_special[ids]
+    begins[:1] = True
+    begins[1:] |= vocab.is_special[ids[:-1]]
+    number = np.cumsum(begins) - 1
+    words = []
+    for n in range(int(number[-1]) + 1):
+        inside = ids[number == n]
+        special = vocab.is_special[inside[0]]
+        text = subject.tokenizer.decode(inside, skip_special=False).strip()
+        words.append(subject.tokenizer.token(int(inside[0])) if special else text)
+    return tuple(words), number
+
+
+def _summed(weights: Array, number: Array) -> Array:
+    """The columns of each word added up, (rows, words)."""
+    out = np.zeros((len(weights), int(number[-1]) + 1))
+    np.add.at(out.T, number, weights.T)
+    return out

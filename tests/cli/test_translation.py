@@ -1,0 +1,219 @@
+"""Parallel text through the command line: prepared, checked, learned, looked at and scored."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foreword.cli.main import run as command
+from foreword.train import log
+
+WORDS = {"a": "ein", "dog": "Hund", "cat": "Kater", "man": "Mann", "runs": "rennt", "sees": "sieht"}
+SENTENCES = [f"a {x} {verb} a {y}" for x in WORDS for verb in ("runs", "sees") for y in WORDS]
+
+RECIPE = """
+description = "A tiny translator"
+[tokenizer]
+kind = "word"
+min_count = 1
+[read]
+field = "en"
+target = "de"
+[packing]
+kind = "parallel"
+length = 48
+[model]
+kind = "{model}"
+d_model = 16
+layers = 1
+[objective]
+kind = "translate"
+[layout]
+kind = "encoder_decoder"
+start = "<s>"
+[train]
+batch = 2
+steps = 3
+evaluations = 1
+device = "cpu"
+"""
+
+
+def write(folder: Path, sentences: list[str], name: str = "train") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.en").write_text("\n".join(sentences) + "\n")
+    target = [" ".join(WORDS[word] for word in sentence.split()) for sentence in sentences]
+    (folder / f"{name}.de.gz").write_bytes(gzip.compress(("\n".join(target) + "\n").encode()))
+    return folder / f"{name}.en"
+
+
+def recipe(folder: Path, model: str) -> str:
+    (folder / f"{model}.toml").write_text(RECIPE.format(model=model))
+    return str(folder / f"{model}.toml")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The text, the recipes, and a run of each model."""
+    folder = tmp_path_factory.mktemp("made")
+    train, held = write(folder, SENTENCES), write(folder, SENTENCES[5:17], "valid")
+    for model in ("seq2seq", "encoder_decoder"):
+        words = ["pretrain", recipe(folder, model), "--data", str(train)]
+        out = ["--out", str(folder / model)]
+        assert command([*words, "--heldout", str(held), *out]) == 0
+    return folder
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    capsys.readouterr()
+    assert command([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    capsys.readouterr()
+    assert command(list(words)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1
+    return captured.err
+
+
+@pytest.mark.parametrize("model", ["seq2seq", "encoder_decoder"])
+def test_a_run_of_pairs(made: Path, model: str) -> None:
+    run = made / model
+    counts = json.loads((run / "run.json").read_text())["data"]["counts"]
+    assert (counts["train"]["documents"], counts["heldout"]["documents"]) == (72, 12)
+    last = [record for record in log.read(run) if record["kind"] == "heldout"][-1]
+    assert last["predictions"] == 12 * 6  # five words and the end
+    shown = [record for record in log.read(run) if record["kind"] == "samples"][-1]["samples"]
+    assert {sample["prompt"] for sample in shown} <= set(SENTENCES)
+
+
+@pytest.mark.parametrize("model", ["seq2seq", "encoder_decoder"])
+def test_translate_scores_and_draws(
+    made: Path, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, source = str(made / model), str(made / "valid.en")
+    words = ["translate", run, "--source", source, "--beams", "2", "--tokens", "8"]
+    scored = ["--reference", str(made / "valid.de.gz"), "--alignment", "3"]
+    found = told(capsys, *words, *scored)
+    row = found["rows"][0]
+    assert row["lines"] == len(found["translations"]) == 12
+    assert 0 <= row["bleu"] <= 100 and 0 <= row["chrf"] <= 100
+    assert "tok:13a" in found["signatures"][0]
+    kept = [Path(path) for path in found["kept"]]
+    assert [path.name for path in kept] == [
+        "translate-valid.en.txt",
+        "translate-valid.en-line-3.png",
+    ]
+    assert kept[0].read_text().splitlines() == found["translations"]
+    assert kept[1].read_bytes().startswith(b"\x89PNG")
+    assert json.loads(kept[0].with_suffix(".json").read_text())["rows"] == found["rows"]
+    capsys.readouterr()
+    assert command(words) == 0
+    assert capsys.readouterr().out.splitlines() == found["translations"]
+
+
+def test_what_was_asked_wrongly(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, source = str(made / "seq2seq"), str(made / "valid.en")
+    (made / "short.de").write_text("ein Hund\n")
+    words = ("translate", run, "--source", source)
+    said = refused(capsys, *words, "--reference", str(made / "short.de"))
+    assert f"{source}:2: there is no line 2 in {made / 'short.de'}" in said
+    assert "no text in such a line" in refused(capsys, *words, "--alignment", "99")
+    said = refused(capsys, *words, "--alignment", "1", "--layer", "4")
+    assert "--layer 4: layers 1 to 1 look at the source" in said
+    assert "beams: must be at least 1" in refused(capsys, *words, "--beams", "0")
+    gone = refused(capsys, "translate", run, "--source", str(made / "none.en"))
+    assert "No such file" in gone
+
+
+def test_lines_without_text_stay_in_their_place(
+    made: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (made / "gaps.en").write_text("a dog runs\n\n  \na cat\n")
+    run, source = str(made / "seq2seq"), str(made / "gaps.en")
+    found = told(capsys, "translate", run, "--source", source, "--beams", "2")
+    assert len(found["translations"]) == 4
+    assert found["translations"][1:3] == ["", ""]
+    assert found["rows"][0]["empty_lines"] == 2
+
+
+def test_the_other_verbs_know_pairs(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, data = str(made / "seq2seq"), str(made / "valid.en")
+    found = told(capsys, "evaluate", run, "--file", data)
+    again = told(capsys, "evaluate", run)
+    assert found["rows"][0]["loss"] == pytest.approx(again["rows"][0]["loss"], rel=1e-6)
+    scored = told(capsys, "score", run, "ein Hund rennt", "--source", "a dog runs")
+    assert scored["tokens"] == 4
+    texts = told(capsys, "generate", run, "a dog runs", "--beams", "3", "--samples", "3")
+    assert len({text["text"] for text in texts}) == 3
+    checked = told(capsys, "check", str(made / "seq2seq.toml"), "--data", str(made / "train.en"))
+    assert checked["data"]["tokens"] + checked["data"]["heldout_tokens"] == 10 * len(SENTENCES)
+    shown = checked["batch"][0]
+    assert [piece["text"] for piece in shown["source"]][0] == "a"
+    assert shown["targets"][0]["text"] == "ein"
+
+
+def test_prepared_once_and_used(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = made / "shards"
+    words = ["prepare", str(made / "train.en"), "--field", "en", "--target", "de"]
+    manifest = told(capsys, *words, "--kind", "word", "--heldout", "0.1", "--out", str(out))
+    assert manifest["read"]["target"] == "de"
+    made_run = ["pretrain", str(made / "seq2seq.toml"), "--data", str(out)]
+    assert command([*made_run, "--out", str(made / "of_shards"), "--steps", "1"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (["packing.kind=documents"], "use packing.kind = 'parallel'"),
+        (["model.kind=transformer"], "'encoder_decoder' and a model with an encoder"),
+        (["read.target="], "no reader for such files"),
+    ],
+)
+def test_parts_that_do_not_go_together(
+    made: Path, tmp_path: Path, changes: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["pretrain", str(made / "seq2seq.toml"), "--data", str(made / "train.en")]
+    sets = [word for change in changes for word in ("--set", change)]
+    assert said in refused_last(capsys, *words, *sets, "--out", str(tmp_path / "out"))
+
+
+def refused_last(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The last line of what was said, by a command that had begun to speak."""
+    capsys.readouterr()
+    assert command(list(words)) == 2
+    return capsys.readouterr().err.splitlines()[-1]
+
+
+def test_sides_that_differ_are_refused_in_one_line(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(tmp_path / "text", SENTENCES)
+    with file.open("a") as more:
+        more.write("a dog\n")
+    said = refused_last(
+        capsys,
+        "pretrain",
+        str(made / "seq2seq.toml"),
+        "--data",
+        str(file),
+        "--out",
+        str(tmp_path / "out"),
+    )
+    assert f"{file}:73: there is no line 73 in" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_alignment_by_words() -> None:
+    from foreword.evaluate.alignment import _summed
+
+    weights = np.array([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]])
+    by_word = _summed(weights, np.array([0, 0, 1]))
+    np.testing.assert_allclose(by_word, [[0.3, 0.7], [0.75, 0.25]])
