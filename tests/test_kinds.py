@@ -8,7 +8,7 @@ from foreword import kinds
 from foreword.errors import UserError
 
 FOLDERS = ("objectives", "layouts", "models", "nn/positions", "text/tokenizers", "data/packing")
-FOLDERS += ("train/optim", "train/schedule", "nn/mixing")
+FOLDERS += ("train/optim", "train/schedule", "nn/mixing", "nn/outputs")
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

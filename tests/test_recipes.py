@@ -37,7 +37,7 @@ def vocab(size: int) -> Vocab:
 
 def test_each_family_has_a_tiny_form() -> None:
     wanted = {"bert", "spanbert", "electra", "gpt2", "t5", "modern_encoder", "modern_decoder"}
-    wanted |= {"transformer_xl", "xlnet"}
+    wanted |= {"transformer_xl", "xlnet", "fixed_window", "rnn", "lstm", "gru"}
     assert wanted <= {name.removesuffix("_tiny") for name in RECIPES if name.endswith("_tiny")}
 
 
@@ -61,7 +61,7 @@ def as_pairs(rows: Rows) -> Rows:
 @every_recipe
 def test_its_parts_fit_and_its_special_tokens_exist(name: str) -> None:
     recipe, words = load_recipe(name), vocab(500)
-    around = {getattr(recipe.packing, "before", ""), recipe.packing.after}
+    around = {getattr(recipe.packing, side, "") for side in ("before", "after")}
     assert around <= {"", *special.NAMES}
     length = recipe.packing.length
     ids = np.full((1, length), 300)
@@ -71,7 +71,7 @@ def test_its_parts_fit_and_its_special_tokens_exist(name: str) -> None:
     batch = recipe.layout.arrange(example, words)
     assert batch.weights.sum() > 0
     # What the encoder reads is a round number, where it is not drawn for each row.
-    is_drawn = kinds.name_of(recipe.objective) in ("prefix", "mixture")
+    is_drawn = kinds.name_of(recipe.objective) in ("prefix", "mixture", "translate")
     if batch.source is not None and not is_drawn:
         assert batch.source.ids.shape[1] in (64, 128, 512)
 
@@ -114,6 +114,18 @@ PARAMETERS = {
     "longformer_base": 127.4e6,  # the released 148.7 M less 21.3 M of global maps
     "longformer_mini": 11.2e6,
     "linformer_mini": 11.3e6,  # one matrix of 512 x 128 besides
+    "seq2seq_mini": 3.23e6,
+    "seq2seq_mini_no_attention": 2.97e6,
+    "translator_mini": 3.5e6,  # as many as seq2seq_mini
+    # Vocabularies have the words of Penn Treebank and </s>, 10,000, and 106 tokens besides.
+    "lstm_small_ptb": 4.69e6,
+    "lstm_medium_ptb": 19.9e6,  # 20 M in Merity et al. 2018, table 1
+    "rnn_ptb": 6.25e6,  # 6 M in Merity et al. 2018, table 1
+    "lstm_mini": 9.9e6,
+    "gru_mini": 9.4e6,
+    "rnn_mini": 8.3e6,
+    "fixed_window_mini": 8.1e6,
+    "fixed_window_mini_direct": 8.4e6,
 }
 
 

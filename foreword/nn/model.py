@@ -49,7 +49,7 @@ class Backbone(nn.Module):
 
     def build_token_head(self) -> nn.Module:
         """A head that predicts the next token from the states."""
-        return TokenHead(self.settings, self.embedding)
+        return self.settings.output.build(self.settings, self.embedding)
 
     @property
     def numbers(self) -> int:

@@ -6,6 +6,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from foreword.kinds import part
+from foreword.nn.output import Output
+
 if TYPE_CHECKING:
     from foreword.nn.model import Backbone
 
@@ -51,6 +54,8 @@ class ModelSettings(Architecture):
         dropout: of embeddings and of each part's output.
         tied: the output layer is the embedding.
         scale_logits: divide the states by sqrt(d_model) before a tied output layer (T5).
+        output: the layer that predicts tokens, a kind in `nn/outputs/`, where the objective has
+            none of its own.
         init: how weights start; see `foreword.nn.init`.
         init_std: standard deviation of `bert` and `gpt2` initialisation, bound of `uniform`.
     """
@@ -66,6 +71,7 @@ class ModelSettings(Architecture):
     dropout: float = 0.1
     tied: bool = True
     scale_logits: bool = False
+    output: Output = part("nn/outputs", "softmax")
     init: Literal["bert", "gpt2", "t5", "uniform"] = "bert"
     init_std: float = 0.02
 

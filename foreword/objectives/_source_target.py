@@ -9,7 +9,6 @@ from torch import nn
 
 from foreword.data.rng import RowRng
 from foreword.data.rows import positions_within
-from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone, Model
 from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
 
@@ -22,8 +21,8 @@ class SourceTarget(ABC):
         """The example of these rows: a source and a target, document by document."""
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
-        """The output layer, without transform and bias."""
-        return nn.ModuleDict({"token": TokenHead(backbone.settings, backbone.embedding)})
+        """The model's output layer."""
+        return nn.ModuleDict({"token": backbone.build_token_head()})
 
     def loss(self, model: Model, batch: Batch) -> Loss:
         """Cross-entropy of the target, in nats."""

@@ -34,7 +34,7 @@ class Causal:
         return Example(None, tokens, weights, following=rows.following)
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
-        """The output layer, without transform and bias as in GPT-2."""
+        """The model's output layer."""
         return nn.ModuleDict({"token": backbone.build_token_head()})
 
     def loss(self, model: Model, batch: Batch) -> Loss:

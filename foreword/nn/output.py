@@ -1,0 +1,25 @@
+"""What an output layer promises; a kind in `nn/outputs/` is one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+if TYPE_CHECKING:
+    from foreword.nn.embedding import Embedding
+    from foreword.nn.settings import ModelSettings
+
+
+class Output(ABC):
+    """The settings of an output layer: a kind in `nn/outputs/`."""
+
+    @abstractmethod
+    def build(self, settings: ModelSettings, embedding: Embedding) -> nn.Module:
+        """The head: `forward(states) -> logits (..., vocab)` and `loss(hidden, batch) -> Loss`.
+
+        Args:
+            settings: of the backbone; says whether the output layer is its embedding.
+            embedding: of the backbone.
+        """
