@@ -156,7 +156,7 @@ def test_the_other_verbs_know_pairs(made: Path, capsys: pytest.CaptureFixture[st
     checked = told(capsys, "check", str(made / "seq2seq.toml"), "--data", str(made / "train.en"))
     assert checked["data"]["tokens"] + checked["data"]["heldout_tokens"] == 10 * len(SENTENCES)
     shown = checked["batch"][0]
-    assert [piece["text"] for piece in shown["source"]][0] == "a"
+    assert shown["source"][0]["text"] == "a"
     assert shown["targets"][0]["text"] == "ein"
 
 
