@@ -1,9 +1,9 @@
-"""`foreword export`: a run as a folder that others' software reads."""
+"""`foreword export`: a run in a form that others' software reads."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -13,28 +13,43 @@ from foreword.cli._looking import Json, Run
 
 def export(
     run: Run,
-    out: Annotated[Path, typer.Option("--out", help="The folder to make.")],
-    format: Annotated[Literal["hf"], typer.Option(help="hf: of Hugging Face.")] = "hf",  # noqa: A002
-    family: Annotated[str, typer.Option(help="bert, gpt2, ...; the one that fits if unsaid.")] = "",
+    out: Annotated[Path, typer.Option("--out", help="The folder or file to make.")],
+    format: Annotated[  # noqa: A002
+        str, typer.Option(help="hf: of Hugging Face; arpa: of n-grams; 'foreword show kinds'.")
+    ] = "hf",
+    family: Annotated[
+        str, typer.Option(help="Of hf: bert, gpt2, ...; the one that fits if unsaid.")
+    ] = "",
     json: Json = False,
 ) -> None:
-    """Export a run for Hugging Face's transformers.
+    """Export a run for other software.
 
-    AutoModel and AutoTokenizer read the folder without code of ours; `foreword import` makes the
-    same run of it again.
+    hf is a folder that AutoModel and AutoTokenizer of transformers read without code of ours, and
+    arpa a file of n-grams that KenLM reads; `foreword import` makes the same run of it again.
     """
-    from foreword.train import exported as exporting
     from foreword.train.opened import open_run
 
+    wanted = open_format(format, family=family)
     opened = open_run(run, "cpu")
     for note in opened.notes:
         console.say(note)
-    found = exporting.export(opened, out, family)
-    difference = exporting.check(opened, out, found)
-    facts = {"folder": str(out), "architecture": found.architecture_of(opened.recipe), **difference}
+    found = wanted.write(opened, out)
+    for note in found.notes:
+        console.say(note)
     if json:
-        console.emit(facts)
-        return
-    console.facts({key: value for key, value in facts.items() if value is not None})
-    if difference["logit_difference"] is None:
-        console.say("not checked against transformers, which is not installed")
+        console.emit(found.facts)
+    else:
+        console.facts({key: value for key, value in found.facts.items() if value is not None})
+
+
+def open_format(name: str, **settings: Any) -> Any:
+    """The format of a name, with the settings that were given.
+
+    Raises:
+        UserError: there is none, or it has no such setting.
+    """
+    from foreword import config, kinds
+
+    given = {key: value for key, value in settings.items() if value}
+    part = kinds.Part("train/formats")
+    return config.build_kind(part, {"kind": name, **given}, "--format")

@@ -150,8 +150,9 @@ class _Reader:
 
     def _level(self, lines: Iterator[tuple[int, str]], n: int, size: int, *, is_last: bool) -> str:
         """The n-grams of one order; returns the line that ends them."""
-        keys, probs = np.empty(size, np.int64), np.empty(size, np.float64)
-        backoffs = np.zeros(size)
+        probs, backoffs = np.empty(size), np.zeros(size)
+        at = np.empty(size, np.int64)  # the line that each n-gram stands in
+        words: list[str] = []
         filled = 0
         for number, line in lines:
             text = line.strip()
@@ -161,7 +162,7 @@ class _Reader:
                         f"{self.file}, line {number}: has {filled} {n}-grams, but its head says "
                         f"{size}; it is cut short or was changed"
                     )
-                self._store(n, keys, probs, backoffs)
+                self._store(n, self._keys(n, words, at), probs, backoffs)
                 return text
             if not text:
                 continue
@@ -180,32 +181,41 @@ class _Reader:
                 backoffs[filled] = float(fields[n + 1]) if len(fields) == n + 2 else 0.0
             except ValueError as error:
                 raise UserError(f"{self.file}, line {number}: {error}") from error
-            keys[filled] = self._key(number, fields[1 : n + 1])
+            words += fields[1 : n + 1]
+            at[filled] = number
             filled += 1
         raise UserError(f"{self.file}: ends within its {n}-grams; it is cut short")
 
-    def _key(self, number: int, words: list[str]) -> int:
-        if len(words) == 1:
-            if words[0] in self.words:
-                raise UserError(f"{self.file}, line {number}: the word {words[0]!r} again")
-            return self.words.setdefault(words[0], len(self.words))
-        unknown = [word for word in words if word not in self.words]
-        if unknown:
+    def _keys(self, n: int, words: list[str], at: Array) -> Array:
+        """The keys of n-grams, given their words one after the other and the lines they are in."""
+        if n == 1:
+            for word, number in zip(words, at, strict=True):
+                if word in self.words:
+                    raise UserError(f"{self.file}, line {number}: the word {word!r} again")
+                self.words[word] = len(self.words)
+            return np.arange(len(words))
+        flat = np.fromiter((self.words.get(word, -1) for word in words), np.int64, len(words))
+        if (flat < 0).any():
+            first = int(np.argmax(flat < 0))
             raise UserError(
-                f"{self.file}, line {number}: the word {unknown[0]!r} is not among its 1-grams"
+                f"{self.file}, line {at[first // n]}: the word {words[first]!r} is not among its "
+                "1-grams"
             )
-        ids = [self.words[word] for word in words]
-        found = ids[0]
-        for n, word in enumerate(ids[1:-1], start=2):
-            wanted = found * len(self.words) + word
-            found = int(np.searchsorted(self.keys[n - 1], wanted))
-            keys = self.keys[n - 1]
-            if found == len(keys) or keys[found] != wanted:
+        ids = flat.reshape(-1, n)
+        found = ids[:, 0]
+        for length in range(2, n):
+            keys, wanted = self.keys[length - 1], found * len(self.words) + ids[:, length - 1]
+            found = np.searchsorted(keys, wanted)
+            is_there = found < len(keys)
+            is_there[is_there] = keys[found[is_there]] == wanted[is_there]
+            if not is_there.all():
+                first = int(np.argmin(is_there))
+                whole = words[first * n : first * n + n]
                 raise UserError(
-                    f"{self.file}, line {number}: {' '.join(words)!r} is there, but its beginning "
-                    f"{' '.join(words[:n])!r} is not among the {n}-grams"
+                    f"{self.file}, line {at[first]}: {' '.join(whole)!r} is there, but its "
+                    f"beginning {' '.join(whole[:length])!r} is not among the {length}-grams"
                 )
-        return found * len(self.words) + ids[-1]
+        return np.asarray(found * len(self.words) + ids[:, -1])
 
     def _store(self, n: int, keys: Array, probs: Array, backoffs: Array) -> None:
         order = np.argsort(keys, kind="stable") if n > 1 else np.arange(len(keys))

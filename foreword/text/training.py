@@ -65,7 +65,7 @@ def assemble(
     return engine
 
 
-def finish(engine: Engine, settings: Any, sample: TrainingSample) -> Tokenizer:
+def finish(engine: Engine, settings: Any, sample: TrainingSample | None) -> Tokenizer:
     """The tokenizer around a trained `engine`, with the record of its making.
 
     Raises:

@@ -148,23 +148,34 @@ def _tokenizer_table(tokenizer: Tokenizer) -> Table:
 
 
 def save(imported: Imported, run: Path) -> None:
-    """Writes the run folder: a run of no steps.
+    """Writes the run folder.
 
     Raises:
         UserError: the folder cannot be written.
     """
-    imported.tokenizer.save(run / "tokenizer")
+    write_run(run, imported.recipe, imported.tokenizer, imported.model, provenance(imported))
+
+
+def write_run(run: Path, recipe: Recipe, tokenizer: Tokenizer, model: Model, found: Table) -> None:
+    """Writes the run folder of a model that was made elsewhere: a run of no steps.
+
+    Args:
+        run: the folder.
+        recipe: whose `build` gives the model.
+        tokenizer: the model's.
+        model: filled.
+        found: where it came from, for `run.json`.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    tokenizer.save(run / "tokenizer")
     step = run / "checkpoints" / checkpoint.name_of(0)
-    checkpoint.save(step, imported.model, None, Progress().dump())
-    facts = {
-        **origin(),
-        "texts": [],
-        "tokenizer": None,
-        **provenance(imported),
-        "parameters": imported.model.count_parameters(),
-    }
+    checkpoint.save(step, model, None, Progress().dump())
+    parameters = {"parameters": model.count_parameters()}
+    facts = {**origin(), "texts": [], "tokenizer": None, **found, **parameters}
     atomic.write_text(run / "run.json", json.dumps(facts, indent=1) + "\n")
-    atomic.write_text(run / "recipe.toml", imported.recipe.dumps())
+    atomic.write_text(run / "recipe.toml", recipe.dumps())
 
 
 def provenance(imported: Imported) -> Table:

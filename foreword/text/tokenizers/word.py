@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from foreword.text import special, training
@@ -51,16 +52,7 @@ class Word:
             UserError: there is no text.
         """
         sample = draw(texts, self.sample_bytes)
-        cleaned = [normalizers.NFC()] + [normalizers.Lowercase()] * self.lowercase
-        is_split = self.split == "punctuation"
-        engine = training.assemble(
-            models.WordLevel(unk_token=special.UNK),
-            normalizers.Sequence(cleaned),
-            pre_tokenizers.BertPreTokenizer() if is_split else pre_tokenizers.WhitespaceSplit(),
-            # Joins words with spaces but not punctuation; no word has the prefix. Without a
-            # decoder all are joined with spaces.
-            decoders.WordPiece(prefix="##") if is_split else None,
-        )
+        engine = self._engine(models.WordLevel(unk_token=special.UNK))
         trainer = trainers.WordLevelTrainer(
             vocab_size=self.vocab,
             min_frequency=self.min_count,
@@ -69,3 +61,23 @@ class Word:
         )
         engine.train_from_iterator(sample.texts(), trainer)
         return training.finish(engine, self, sample.counts)
+
+    def of(self, words: Sequence[str]) -> Tokenizer:
+        """The tokenizer that has these words, in their order, after the special tokens."""
+        ids = {word: n for n, word in enumerate((*special.ALL, *words))}
+        engine = self._engine(models.WordLevel(ids, unk_token=special.UNK))
+        engine.add_special_tokens(training.special_tokens())
+        return training.finish(engine, self, None)
+
+    def _engine(self, model: models.WordLevel) -> Engine:
+        """Where words end, and how they are joined."""
+        cleaned = [normalizers.NFC()] + [normalizers.Lowercase()] * self.lowercase
+        is_split = self.split == "punctuation"
+        return training.assemble(
+            model,
+            normalizers.Sequence(cleaned),
+            pre_tokenizers.BertPreTokenizer() if is_split else pre_tokenizers.WhitespaceSplit(),
+            # Joins words with spaces but not punctuation; no word has the prefix. Without a
+            # decoder all are joined with spaces.
+            decoders.WordPiece(prefix="##") if is_split else None,
+        )

@@ -1,0 +1,105 @@
+"""ARPA files: n-gram models that KenLM, SRILM and speech recognisers read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from foreword import atomic, config
+from foreword.errors import UserError
+from foreword.ngrams import arpa
+from foreword.ngrams.counting import ABSENT
+from foreword.text.special import ALL, BOS, EOS, UNK
+from foreword.text.tokenizers.word import Word
+from foreword.train import imported
+from foreword.train.fitting import counted
+from foreword.train.interchange import Exchanged
+from foreword.train.opened import Opened
+from foreword.train.recipe import Recipe
+from foreword.types import Array, Vocab
+
+UNKNOWN = "<unk>"  # as others write what we call [UNK]
+
+
+@dataclass(frozen=True)
+class Arpa:
+    """A text file of n-grams with logarithms to the base 10.
+
+    The token that begins a text is written `<s>`, the one that ends it `</s>`, and [UNK] `<unk>`;
+    where the text itself has a word `<unk>`, this keeps its name and [UNK] stays `[UNK]`.
+    """
+
+    def write(self, opened: Opened, out: Path) -> Exchanged:
+        """See `Format`."""
+        if not opened.recipe.model.is_counted:
+            raise UserError(f"{opened.run}: ARPA files hold n-grams, and this is another model")
+        if out.exists():
+            raise UserError(f"{out}: is there already; choose another --out")
+        table = counted(opened.model).table
+        names = _names(opened)
+        # Other special tokens are no words, and the file does not name them.
+        is_there = np.isfinite(table.log_probs[0])
+        is_there[table.about.start] = True
+        ids = np.where(is_there, np.cumsum(is_there) - 1, ABSENT)
+        shown = table.renumbered(ids, int(is_there.sum()))
+        arpa.write(shown, [names[n] for n in np.flatnonzero(is_there)], out)
+        sizes = {f"{n}-grams": size for n, size in enumerate(shown.about.sizes, start=1)}
+        return Exchanged({"file": str(out), **sizes, "bytes": out.stat().st_size})
+
+    def read(self, source: str, run: Path) -> Exchanged:
+        """See `Format`."""
+        file = Path(source)
+        table, words = arpa.read(file)
+        if table.about.order > 1 and EOS not in words:
+            raise UserError(f"{file}: has no word {EOS}, which ends each text")
+        own = [word for word in words if word not in (*ALL, *_spelt(words))]
+        tokenizer = Word("whitespace", vocab=len(ALL) + len(own), min_count=1).of(own)
+        ids = _ids(words, tokenizer.vocab, own)
+        recipe = config.build(
+            Recipe,
+            {
+                "description": f"{table.about.order}-gram, imported",
+                "family": "n-gram",
+                "tokenizer": {"kind": "word", "split": "whitespace", "min_count": 1},
+                "read": {"documents": "line"},
+                "packing": {"kind": "documents", "before": BOS, "after": EOS},
+                "model": {"kind": "ngram", "order": table.about.order},
+                "objective": "causal",
+                "layout": "decoder",
+            },
+        )
+        model = recipe.build(tokenizer.vocab)
+        counted(model).table = table.renumbered(ids, tokenizer.vocab.size)
+        files = {file.name: atomic.checksum(file)}
+        came_from = {"format": "arpa", "file": str(file.resolve()), "files": files}
+        imported.write_run(run, recipe, tokenizer, model, {"imported": came_from})
+        is_open = UNKNOWN in words or UNK in words
+        notes = () if is_open else ("no <unk>: words that it does not have are impossible",)
+        sizes = {f"{n}-grams": size for n, size in enumerate(table.about.sizes, start=1)}
+        return Exchanged({"run": str(run), **sizes, "vocabulary": tokenizer.vocab.size}, notes)
+
+
+def _names(opened: Opened) -> list[str]:
+    """What each id is called in the file."""
+    names = opened.tokenizer.pieces
+    packing, vocab = opened.recipe.packing, opened.vocab
+    called = {getattr(packing, "before", ""): BOS, getattr(packing, "after", ""): EOS}
+    called |= {} if UNKNOWN in names else {UNK: UNKNOWN}
+    for special, name in called.items():
+        if special in vocab.special:
+            names[vocab.special[special]] = name
+    return names
+
+
+def _spelt(words: list[str]) -> tuple[str, ...]:
+    """The word that stands for [UNK], where [UNK] itself is not there."""
+    return () if UNK in words else (UNKNOWN,)
+
+
+def _ids(words: list[str], vocab: Vocab, own: list[str]) -> Array:
+    """The tokenizer's id of each word of a file."""
+    numbers = {**vocab.special, **{word: len(ALL) + n for n, word in enumerate(own)}}
+    numbers |= dict.fromkeys(_spelt(words), vocab.id(UNK))
+    return np.array([numbers.get(word, ABSENT) for word in words])
