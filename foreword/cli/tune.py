@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -196,11 +196,10 @@ def _ways(table: dict[str, Any], *, compare: bool) -> list[TuneSettings]:
 
 def _show(result: TuneResult, title: str) -> None:
     from foreword.cli import console
-    from foreword.tune.result import PLAIN
+    from foreword.tune.result import is_score
 
     rows = result.rows
-    plain = (*PLAIN, "seeds", "epochs")
-    metrics = [key for key in rows[0] if key not in plain and not key.endswith("_std")]
+    metrics = [key for key in rows[0] if is_score(key) and not key.endswith("_std")]
     cells = []
     for row in rows:
         is_run = "lr" in row
@@ -208,6 +207,9 @@ def _show(result: TuneResult, title: str) -> None:
         scores = [_with_deviation(row[m], row[f"{m}_std"]) for m in metrics]
         cells.append([name, *scores, f"{row['lr']:.2g}" if is_run else ""])
     console.table(title, ["", *metrics, "lr"], cells)
+    for row in rows:
+        if said := _layers(row):
+            console.say(f"{row['start']}, {row['strategy']}: {said}")
     count = result.examples
     first = rows[0]
     console.say(
@@ -219,6 +221,16 @@ def _show(result: TuneResult, title: str) -> None:
     )
     if skipped := sum(row.get("skipped_steps", 0) for row in rows):
         console.say(f"{skipped:,} steps were not finite and skipped")
+
+
+def _layers(row: Mapping[str, Any]) -> str:
+    """What was learned of the layers, where they are mixed."""
+    learned = {k: v for k, v in row.items() if k.startswith("layer_") and not k.endswith("_std")}
+    gamma = learned.pop("layer_gamma", None)
+    if gamma is None:
+        return ""
+    shares = ", ".join(f"{share:.3f}" for share in learned.values())
+    return f"shares of the layers, from what enters the first: {shares}; gamma {gamma:.3f}"
 
 
 def _with_deviation(mean: float, deviation: float | None) -> str:

@@ -13,7 +13,8 @@ from foreword.nn.model import Backbone
 from foreword.nn.settings import ModelSettings
 from foreword.text.tokenizer import Tokenizer
 from foreword.tune.framing import Frame
-from foreword.types import Array, Loss
+from foreword.tune.layers import LayerMix, require_layers
+from foreword.types import Array, Batch, Hidden, Loss
 
 
 class Labelled(NamedTuple):
@@ -62,15 +63,38 @@ class Network(nn.Module):
         backbone: reads rows of tokens.
         head: turns states (spots, d_model) into outputs (spots, outputs).
         token_head: pretraining's own, for a loss of language modelling beside the task's; or None.
+        mix: makes the states that the head reads of those of all layers; None for the last one's.
     """
 
     def __init__(
-        self, backbone: Backbone, head: nn.Module, token_head: TokenHead | None = None
+        self,
+        backbone: Backbone,
+        head: nn.Module,
+        token_head: TokenHead | None = None,
+        mix: LayerMix | None = None,
     ) -> None:
         super().__init__()
         self.backbone = backbone
         self.head = head
         self.token_head = token_head
+        self.mix = mix
+
+    def body(self, batch: Batch) -> Hidden:
+        """The body's states; with those of each layer, where these are mixed."""
+        hidden: Hidden = self.backbone(batch) if self.mix is None else self.backbone.by_layer(batch)
+        return hidden
+
+    def states_at(self, hidden: Hidden, rows: Tensor, columns: Tensor) -> Tensor:
+        """What the head reads at each spot, (spots, d_model) float32.
+
+        Raises:
+            UserError: the layers are to be mixed and cannot be.
+        """
+        if self.mix is None:
+            return hidden.states[rows, columns].float()
+        layers = require_layers(hidden.layers)
+        mixed: Tensor = self.mix([states[rows, columns].float() for states in layers])
+        return mixed
 
 
 class Task(Protocol):

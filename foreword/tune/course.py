@@ -24,6 +24,7 @@ from foreword.train.step import take
 from foreword.train.warmup import Warmup
 from foreword.tune.answers import Answers, Words
 from foreword.tune.contracts import Network, Strategy, Task
+from foreword.tune.layers import layer_mix
 from foreword.tune.result import Row
 from foreword.tune.rows import Examples, SpotBatch
 from foreword.types import Array, Hidden, Loss
@@ -98,7 +99,7 @@ class Course:
         self.network = build_network(opened, task, data.labels, body_seed)
         start_head(self.network, seed)
         settings.strategy.prepare(self.network)
-        trains_body = self.network.backbone.embedding.token.weight.requires_grad
+        trains_body = any(p.requires_grad for p in self.network.backbone.parameters())
         if trains_body:
             start_tokens(self.network, data.train.frame.fresh, seed)
         if not (trains_body and data.train.auxiliary):
@@ -160,7 +161,7 @@ class Course:
 
     def _loss(self, batch: Any) -> Loss:
         network = self.network
-        hidden = network.backbone(batch.batch)
+        hidden = network.body(batch.batch)
         loss = self.task.loss(read(network, hidden, batch), batch.targets)
         if network.token_head is None:
             return loss
@@ -182,6 +183,7 @@ class Course:
             "train_loss": train_loss,
             "skipped_steps": self.skipped,
             **self.task.scores(outputs, self.data.dev.targets),
+            **(self.network.mix.learned() if self.network.mix is not None else {}),
         }
 
 
@@ -200,10 +202,11 @@ def build_network(
         model = opened.recipe.build(opened.vocab)
         initialise(model, scratch_seed)
     token_head = model.token_head if "token" in model.heads else None
-    head = task.head(model.backbone.settings.state_width, labels)
+    settings = model.backbone.settings
+    head = task.head(settings.state_width, labels)
     if head is None:
         return Network(model.backbone, Words(model.token_head))
-    return Network(model.backbone, head, token_head)
+    return Network(model.backbone, head, token_head, layer_mix(task, settings))
 
 
 def start_head(network: Network, seed: int) -> None:
@@ -222,9 +225,9 @@ def start_head(network: Network, seed: int) -> None:
 def start_tokens(network: Network, ids: Sequence[int], seed: int) -> None:
     """New embeddings, normal with `init_std`, for tokens that pretraining never showed."""
     random = torch.Generator().manual_seed(seed)
-    weight = network.backbone.embedding.token.weight
     with torch.no_grad():
         for number in ids:
+            weight = network.backbone.embedding.token.weight
             drawn = torch.randn(weight.shape[1], generator=random)
             weight[number] = drawn * network.backbone.settings.init_std
 
@@ -237,13 +240,13 @@ def order_of(count: int, batch: int, seed: int, epoch: int) -> list[Array]:
 
 def outputs_of(network: Network, batch: SpotBatch) -> Tensor:
     """The head's outputs, (outputs, labels) float32, whatever the body computes in."""
-    return read(network, network.backbone(batch.batch), batch)
+    return read(network, network.body(batch.batch), batch)
 
 
 def read(network: Network, hidden: Hidden, batch: SpotBatch) -> Tensor:
     """The same from the body's states: at each spot, or at the mean of several."""
-    states = hidden.states[batch.rows, batch.columns].float()
-    with torch.autocast(states.device.type, enabled=False):
+    with torch.autocast(hidden.states.device.type, enabled=False):
+        states = network.states_at(hidden, batch.rows, batch.columns)
         if batch.lengths is not None:
             states = torch.segment_reduce(states, "mean", lengths=batch.lengths)
         outputs: Tensor = network.head(states)

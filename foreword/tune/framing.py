@@ -4,6 +4,7 @@ The layout of pretraining decides. `before` and `after` are the packing's specia
 
     encoder          before a after                read: the mean of a; before, if pairs trained it
     two_streams      before a after                read: the mean of a; all sees all
+    bidirectional    before a after                read: the mean of a, of both directions
     decoder          before a extract              read: extract, which has seen all
     prefix           before a after                read: the last token; all of it is prefix
     encoder_decoder  before a after -> start       read: the start token, which sees the source
@@ -158,7 +159,14 @@ def frame_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> Frame:
         UserError: the length is impossible, or the layout is none that can be fine-tuned.
     """
     layout = kinds.name_of(recipe.layout)
-    if layout not in ("encoder", "two_streams", "decoder", "prefix", "encoder_decoder"):
+    if layout not in (
+        "encoder",
+        "two_streams",
+        "bidirectional",
+        "decoder",
+        "prefix",
+        "encoder_decoder",
+    ):
         raise UserError(f"layout '{layout}': fine-tuning does not know where to read such a model")
     packing: Any = recipe.packing
     limit = recipe.model.limit

@@ -20,6 +20,7 @@ from foreword.train.opened import read_recipe
 from foreword.tune.contracts import Labelled, Network, Task
 from foreword.tune.course import predict
 from foreword.tune.framing import Frame
+from foreword.tune.layers import layer_mix
 from foreword.tune.rows import Examples
 from foreword.types import Array
 
@@ -116,7 +117,7 @@ def load_classifier(
     head = task.head(backbone.settings.state_width, labels)
     if head is None:
         raise UserError(f"{folder}: answers in text; use 'foreword generate {folder}'")
-    network = Network(backbone, head)
+    network = Network(backbone, head, mix=layer_mix(task, backbone.settings))
     load_weights(folder, network)
     where = choose_device(device)
     return Classifier(

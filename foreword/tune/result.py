@@ -64,6 +64,11 @@ class TuneResult:
     examples: dict[str, int]
 
 
+def is_score(name: str) -> bool:
+    """Whether a column of a row says how well it went; `layer_...` says what was learned."""
+    return name not in (*PLAIN, "seeds", "epochs") and not name.startswith("layer_")
+
+
 def summarise(finals: Sequence[Row]) -> Row:
     """One row of the last epochs of all seeds: means, and sample standard deviations `_std`.
 

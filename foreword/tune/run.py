@@ -109,6 +109,11 @@ def _read(
     train, dev = _named(train, "training"), _named(dev, "dev")
     if not dev:
         raise UserError("there is no dev example to score")
+    if getattr(task, "mix_layers", False) and frame.start is not None:
+        raise UserError(
+            "task.mix_layers: is for models of one stack; an encoder-decoder is read at the "
+            "decoder's first token"
+        )
     labels = task.labels(train)
     train_targets, dev_targets = task.targets(train, labels), task.targets(dev, labels)
     read, score = (task.encode(part, opened.tokenizer, frame) for part in (train, dev))

@@ -16,7 +16,7 @@ GOOD = ["lovely", "fine", "warm", "bright"]
 BAD = ["awful", "cold", "dull", "grim"]
 OTHER = ["the", "film", "was", "and", "a", "day", "in", "town", "we", "saw"]
 
-LAYOUTS = ("encoder", "two_streams", "decoder", "prefix", "encoder_decoder")
+LAYOUTS = ("encoder", "two_streams", "bidirectional", "decoder", "prefix", "encoder_decoder")
 
 MODEL = {"d_model": 32, "layers": 2, "heads": 2, "dropout": 0.0, "attention_dropout": 0.0}
 PARTS = {
@@ -33,6 +33,11 @@ PARTS = {
         "model": {"kind": "transformer", "two_streams": True, "position": {"kind": "relative"}},
         "objective": {"kind": "permutation"},
         "packing": {"kind": "documents", "length": 32, "after": "[SEP]"},
+    },
+    "bidirectional": {
+        "model": {"kind": "elmo", "init": "t5"},
+        "objective": {"kind": "bidirectional"},
+        "packing": {"kind": "documents", "length": 32, "before": "[CLS]", "after": "[SEP]"},
     },
     "decoder": {
         "model": {"kind": "transformer", "is_causal": True, "position": {"kind": "rotary"}},

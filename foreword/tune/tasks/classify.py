@@ -35,8 +35,11 @@ class Classify:
         auxiliary: in decoders, weight of the language-model loss of the same texts beside, a mean
             over each text's tokens; 0 for none. GPT-1 has 0.5, which helps with much data alone and
             not on average (table 5 there).
+        mix_layers: what is read is a mean of the states of all layers, by weights that are learned
+            (ELMo); else those of the last one. With strategy `frozen` the layers are features.
 
-    Reference: Devlin et al. 2019, section 4.1; Radford et al. 2018, sections 3.2 and 3.3.
+    Reference: Devlin et al. 2019, section 4.1; Radford et al. 2018, sections 3.2 and 3.3; Peters
+    et al. 2018, section 3.2.
     Differs from the paper: without BERT's pooler, a dense layer that its next-sentence prediction
     trained; models without that objective have none. A pair is read in one order, where GPT-1
     reads those without an order (similarity) in both and adds the states.
@@ -45,6 +48,7 @@ class Classify:
     dropout: float = 0.1
     pooling: Pooling | None = None
     auxiliary: float = 0.0
+    mix_layers: bool = False
 
     def __post_init__(self) -> None:
         check_shares(self.dropout, self.auxiliary)

@@ -29,6 +29,7 @@ class Regress:
         dropout: share of that state dropped in training.
         pooling: which state, as in `classify`; by the family if unsaid.
         auxiliary: as in `classify`.
+        mix_layers: as in `classify`.
 
     Reference: Devlin et al. 2019, section 4.1, for STS-B (Cer et al. 2017).
     """
@@ -36,6 +37,7 @@ class Regress:
     dropout: float = 0.1
     pooling: Pooling | None = None
     auxiliary: float = 0.0
+    mix_layers: bool = False
 
     def __post_init__(self) -> None:
         check_shares(self.dropout, self.auxiliary)
