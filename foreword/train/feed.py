@@ -37,20 +37,34 @@ class Feed:
     micro_batch: int
 
     @classmethod
-    def of(cls, recipe: Recipe, shards: Shards, vocab: Vocab, *, for_training: bool = True) -> Feed:
+    def of(
+        cls,
+        recipe: Recipe,
+        shards: Shards,
+        vocab: Vocab,
+        *,
+        for_training: bool = True,
+        lanes: int = 0,
+    ) -> Feed:
         """The feed of a recipe over shards.
 
         Held-out text is read once, in as many lanes as are computed at once or as it fills.
 
+        Args:
+            recipe: says batch size, objective, layout, seed.
+            shards: the documents.
+            vocab: of the tokenizer.
+            for_training: whether the text is trained on, or held out.
+            lanes: of held-out text, at most; 0 for as many as are computed at once.
+
         Raises:
             UserError: the text is shorter than a row, or the tokenizer lacks a special token.
         """
-        lanes, micro_batch = recipe.rows_per_step, recipe.train.micro_batch or recipe.rows_per_step
+        rows, micro_batch = recipe.rows_per_step, recipe.train.micro_batch or recipe.rows_per_step
         if not for_training:
-            lanes = micro_batch = max(
-                1, min(micro_batch, shards.tokens_total // recipe.packing.length)
-            )
-        packed = recipe.packing.open(shards, vocab, recipe.train.seed, lanes)
+            most = min(lanes or micro_batch, shards.tokens_total // recipe.packing.length)
+            rows = micro_batch = max(1, most)
+        packed = recipe.packing.open(shards, vocab, recipe.train.seed, rows)
         return cls(recipe, packed, vocab, micro_batch)
 
     def micro_batches(self, step: int) -> list[Batch]:
