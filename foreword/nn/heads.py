@@ -34,6 +34,8 @@ class TokenHead(nn.Module):
         bias: bool = False,
     ) -> None:
         super().__init__()
+        if not settings.output.is_full:
+            raise ValueError("output: the objective has a layer of its own here; use 'softmax'")
         vocab, width = embedding.token.num_embeddings, embedding.token.embedding_dim
         d_model = settings.token_width
         if not settings.tied and not transform:
@@ -69,7 +71,7 @@ class TokenHead(nn.Module):
             hidden: states of the places that the batch has targets for.
             batch: with targets and weights.
         """
-        where = _scored(batch)
+        where = scored(batch)
         weights = batch.weights.flatten()[where]
         chosen = self._states(hidden.states.flatten(0, 1)[where])
         total = cross_entropy(
@@ -88,12 +90,12 @@ class TokenHead(nn.Module):
         Returns:
             (predictions,) int64, in the order of rows and places.
         """
-        where = _scored(batch)
+        where = scored(batch)
         chosen = self._states(hidden.states.flatten(0, 1)[where])
         return draw(chosen, self.weight, self.bias, batch.noise.flatten()[where])
 
 
-def _scored(batch: Batch) -> Tensor:
+def scored(batch: Batch) -> Tensor:
     """Which places have weight, in the flattened batch; (predictions,) int64."""
     where: Tensor = batch.weights.flatten().nonzero().squeeze(1)
     return where

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import nn
 
@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
 
 class Output(ABC):
-    """The settings of an output layer: a kind in `nn/outputs/`."""
+    """The settings of an output layer: a kind in `nn/outputs/`.
+
+    Attributes:
+        is_full: whether it has a row as wide as the states for every token, as heads of
+            objectives have that bring their own.
+    """
+
+    is_full: ClassVar[bool] = False
 
     @abstractmethod
     def build(self, settings: ModelSettings, embedding: Embedding) -> nn.Module:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import nn
 
@@ -19,6 +20,8 @@ class Softmax(Output):
     Attributes:
         bias: a bias per token.
     """
+
+    is_full: ClassVar[bool] = True
 
     bias: bool = False
 
