@@ -1,0 +1,77 @@
+"""The vectors that a model, of whatever family, gives to words before it has read their context."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foreword.nn.model import Model
+from foreword.text.pieces import SPACE
+from foreword.text.special import UNK
+from foreword.text.tokenizer import Tokenizer
+from foreword.types import Array
+from foreword.vectors.table import WordTable
+
+_AT_ONCE = 4096  # tokens whose vectors are made at once
+
+
+def word_table(model: Model, tokenizer: Tokenizer) -> WordTable:
+    """The words of a model's vocabulary: pieces that begin a word, with their input embeddings.
+
+    A word that is cut into several pieces has the mean of theirs; one with an unknown piece has
+    none. Tokens that were never met in training, where the model knows it, are left out.
+
+    Raises:
+        UserError: the model has no vectors.
+    """
+    vectors, vocab = input_vectors(model, tokenizer.vocab.size), tokenizer.vocab
+    counts: Array | None = getattr(model.backbone, "counts", None)  # of what learns from counts
+    is_known = vocab.starts_word & ~vocab.is_special
+    if counts is not None:
+        is_known &= counts > 0
+    ids = np.flatnonzero(is_known)
+    if counts is not None:
+        ids = ids[np.argsort(-counts[ids], kind="stable")]
+    by_word: dict[str, int] = {}
+    for i in ids:
+        by_word.setdefault(tokenizer.token(int(i)).strip(SPACE), int(i))
+    by_word.pop("", None)
+    unknown = vocab.special.get(UNK)
+
+    def pieces(word: str) -> list[int]:
+        found = tokenizer.encode(f" {word}").tolist()
+        return [i for i in found if tokenizer.token(i).strip(SPACE)]
+
+    def spell(word: str) -> Array | None:
+        found = pieces(word)
+        if not found or unknown in found or (counts is not None and not counts[found].all()):
+            return None
+        mean: Array = vectors[found].mean(axis=0)
+        return mean
+
+    def simplify(word: str) -> str:
+        found = pieces(word)
+        is_one = len(found) == 1 and found[0] != unknown
+        return tokenizer.token(found[0]).strip(SPACE) if is_one else word
+
+    return WordTable(tuple(by_word), vectors[list(by_word.values())], spell, simplify)
+
+
+def input_vectors(model: Model, size: int) -> Array:
+    """A vector for each of `size` tokens, from a table or from its characters; float32.
+
+    Raises:
+        UserError: the model has none.
+    """
+    table = model.backbone.embedding.token
+    weight = getattr(table, "weight", None)
+    if isinstance(weight, Tensor):
+        return np.asarray(weight.detach().float().cpu().numpy())
+    device = next(table.parameters()).device
+    with torch.inference_mode():
+        parts = [
+            table(torch.arange(at, min(at + _AT_ONCE, size), device=device)[None]).squeeze(0)
+            for at in range(0, size, _AT_ONCE)
+        ]
+    return np.asarray(torch.cat(parts).float().cpu().numpy())

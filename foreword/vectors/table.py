@@ -1,0 +1,120 @@
+"""Words and their vectors, to be asked for neighbours and analogies."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from foreword.errors import UserError
+from foreword.types import Array
+
+_ASKED = 512  # vectors compared with all words at once
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A word and the cosine of its vector with the one asked for."""
+
+    word: str
+    cosine: float
+
+
+@dataclass(frozen=True)
+class WordTable:
+    """The vectors of words, the most frequent first.
+
+    Attributes:
+        words: as they are shown, each once.
+        vectors: of each, (words, d_model) float32.
+        spell: the vector of a text that is none of the words, (d_model,); None where there is none.
+        simplify: a word as the tokenizer would have it, lower-cased or not.
+    """
+
+    words: Sequence[str]
+    vectors: Array
+    spell: Callable[[str], Array | None]
+    simplify: Callable[[str], str]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Each word's place."""
+        return {word: n for n, word in enumerate(self.words)}
+
+    @cached_property
+    def unit(self) -> Array:
+        """The vectors with length 1, those of length 0 as they are; (words, d_model) float32."""
+        return normalised(self.vectors)
+
+    def place(self, word: str) -> int | None:
+        """Where a word stands in the table; None where it does not."""
+        return self.index.get(word, self.index.get(self.simplify(word)))
+
+    def vector(self, word: str) -> Array | None:
+        """A word's vector, (d_model,); None where it has none."""
+        place = self.place(word)
+        if place is not None:
+            found: Array = self.vectors[place]
+            return found
+        return self.spell(word)
+
+    def nearest(self, word: str, top: int = 10) -> list[Neighbour]:
+        """The words whose vectors have the greatest cosine with that of `word`, itself left out.
+
+        Raises:
+            UserError: it has no vector; the nearest spellings are named.
+        """
+        vector = self.vector(word)
+        if vector is None:
+            raise UserError(f"'{word}' is not in the vocabulary{self._nearly(word)}")
+        cosines = self.unit @ normalised(vector)
+        itself = self.place(word)
+        if itself is not None:
+            cosines[itself] = -np.inf
+        order = np.argsort(-cosines, kind="stable")[: min(top, len(self) - (itself is not None))]
+        return [Neighbour(self.words[n], float(cosines[n])) for n in order]
+
+    def _nearly(self, word: str) -> str:
+        close = difflib.get_close_matches(self.simplify(word), self.words, n=3, cutoff=0.6)
+        return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+    def similarity(self, one: str, other: str) -> float | None:
+        """The cosine of two words; None where one of them has no vector."""
+        pair = [self.vector(word) for word in (one, other)]
+        if any(vector is None for vector in pair):
+            return None
+        a, b = (normalised(np.asarray(vector)) for vector in pair)
+        return float(a @ b)
+
+    def complete(self, questions: Array, most: int) -> Array:
+        """What a is to b, c is to which? The word nearest to b - a + c, none of the three.
+
+        Args:
+            questions: places of a, b and c, (questions, 3) int64.
+            most: of the most frequent words one is chosen.
+
+        Returns:
+            Its place, (questions,) int64.
+        """
+        found = [np.empty(0, dtype=np.int64)]
+        for at in range(0, len(questions), _ASKED):
+            some = questions[at : at + _ASKED]
+            a, b, c = (self.unit[some[:, n]] for n in range(3))
+            cosines = (b - a + c) @ self.unit[:most].T
+            rows, columns = np.nonzero(some < most)
+            cosines[rows, some[rows, columns]] = -np.inf
+            found.append(cosines.argmax(axis=1))
+        return np.concatenate(found)
+
+
+def normalised(vectors: Array) -> Array:
+    """Vectors divided by their length, those of length 0 as they are; (..., d_model)."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    unit: Array = vectors / np.where(lengths > 0, lengths, 1)
+    return unit
