@@ -16,6 +16,7 @@ from rich.progress import Progress, TaskID
 from foreword import config
 from foreword.cli import console
 from foreword.errors import UserError
+from foreword.train.log import parts
 
 if TYPE_CHECKING:
     from foreword.train.budget import Budget
@@ -151,6 +152,10 @@ class Watching:
                 f"step {record['step']:>7,}  held-out loss {record['loss']:.4f}"
                 + (f"  perplexity {perplexity:,.2f}" if perplexity is not None else "")
                 + (f"  {bits:.3f} bits per byte" if bits is not None else "")
+                + "".join(
+                    f"  {name.replace('_', ' ')} {value:.4f}"
+                    for name, value in parts(record).items()
+                )
             )
         else:
             for sample in record["samples"]:

@@ -24,6 +24,9 @@ def evaluate(
         list[str] | None, typer.Option(help="Other text than the run's held-out one.")
     ] = None,
     rows: Annotated[int | None, typer.Option(help="At most so many rows; all if unsaid.")] = None,
+    lanes: Annotated[
+        int, typer.Option(min=0, help="Of models with a memory: 1 reads the text as one stream.")
+    ] = 0,
     memory: Annotated[
         str | None,
         typer.Option(help="Of causal models: the loss by the tokens seen before: 0,64,128."),
@@ -48,9 +51,9 @@ def evaluate(
         if memory is not None:
             found = _by_memory(loaded.subject, folder, file, _numbers(memory), most)
         elif file:
-            found = heldout.on_texts(loaded.subject, file, most)
+            found = heldout.on_texts(loaded.subject, file, most, lanes)
         else:
-            found = heldout.on_run(loaded.subject, folder, most)
+            found = heldout.on_run(loaded.subject, folder, most, lanes)
     name = f"evaluate-{Path(file[0]).name if file else 'heldout'}"
     if memory is not None:
         name += "-memory"
@@ -61,6 +64,9 @@ def evaluate(
         "rows": [one.as_row() for one in found],
         "command": " ".join(["foreword", *sys.argv[1:]]),
     }
+    parts = getattr(found[0], "parts", {})
+    if parts:
+        result["parts"] = parts
     results = [_keep(folder, result)]
     if loaded.subject.is_counted and memory is None:
         orders = _by_order(loaded.subject, folder, file)
@@ -73,6 +79,8 @@ def evaluate(
         shown = [[_cell(key, value) for key, value in row.items()] for row in kept["rows"]]
         console.table("", [key.replace("_", " ") for key in kept["rows"][0]], shown)
         console.say(f"kept in {folder / 'evaluations' / kept['name']}.json")
+    if parts:
+        console.say(", ".join(f"{key.replace('_', ' ')} {parts[key]:.4f}" for key in parts))
     if any(row.get("loss", 0.0) is None for row in results[0]["rows"]):
         console.say("some of the text is impossible by the model: its loss has no bound")
 

@@ -35,7 +35,7 @@ class HeldOut:
         bits_per_byte: where every token of the text is predicted, else None.
         has_perplexity: whether it is the logarithm of one; a sum of several losses is not, nor are
             scores that are no probabilities.
-        parts: nats per prediction of each term of a sum, and the means beside them; None in counts.
+        parts: nats per prediction of each term of a sum, and the means beside them.
     """
 
     what: str
@@ -43,7 +43,7 @@ class HeldOut:
     predictions: int
     bits_per_byte: float | None
     has_perplexity: bool = True
-    parts: Mapping[str, float | None] = field(default_factory=dict)
+    parts: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def perplexity(self) -> float | None:
@@ -60,7 +60,6 @@ class HeldOut:
             "perplexity": _finite(self.perplexity),
             "bits_per_byte": _finite(self.bits_per_byte),
             "predictions": self.predictions,
-            **self.parts,
         }
 
 
@@ -90,7 +89,7 @@ def shards_of(subject: Subject, run: Path) -> Prepared:
     return prepared
 
 
-def on_run(subject: Subject, run: Path, rows: int = ALL) -> list[HeldOut]:
+def on_run(subject: Subject, run: Path, rows: int = ALL, lanes: int = 0) -> list[HeldOut]:
     """The loss on a run's held-out text, and that of counts of its training text.
 
     The rows and what is hidden in them are those that training measures itself by.
@@ -99,13 +98,15 @@ def on_run(subject: Subject, run: Path, rows: int = ALL) -> list[HeldOut]:
         subject: the run's model.
         run: its folder.
         rows: at most so many.
+        lanes: parts that the text of a model with a memory is read in, side by side: 1 reads it as
+            one stream; 0 for as many as training measures itself by.
 
     Raises:
         UserError: the shards are gone, or hold out too little.
     """
     prepared = shards_of(subject, run)
     per_token = prepared.heldout_bytes_per_token
-    found = [_measure(subject, prepared.heldout, per_token, rows)]
+    found = [_measure(subject, prepared.heldout, per_token, rows, lanes)]
     if prepared.heldout.tokens_total and prepared.train.tokens_total:
         counts = entropy.baselines(prepared.train, prepared.heldout, subject.vocab.size)
         levels = [("unigram counts", counts.unigram)]
@@ -113,24 +114,26 @@ def on_run(subject: Subject, run: Path, rows: int = ALL) -> list[HeldOut]:
             levels.insert(0, ("bigram counts", counts.bigram))
         for what, nats in levels:
             bits = entropy.bits_per_byte(nats, per_token)
-            none = dict.fromkeys(found[0].parts)
-            found.append(HeldOut(what, nats, counts.tokens, bits, parts=none))
+            found.append(HeldOut(what, nats, counts.tokens, bits))
     return found
 
 
-def on_texts(subject: Subject, texts: Sequence[str], rows: int = ALL) -> list[HeldOut]:
+def on_texts(
+    subject: Subject, texts: Sequence[str], rows: int = ALL, lanes: int = 0
+) -> list[HeldOut]:
     """The same loss on other text.
 
     Args:
         subject: the model.
         texts: files, folders, globs.
         rows: at most so many.
+        lanes: as in `on_run`.
 
     Raises:
         UserError: the text cannot be read, or is shorter than a row.
     """
     with shards_of_texts(subject, texts) as (shards, per_token):
-        return [_measure(subject, shards, per_token, rows)]
+        return [_measure(subject, shards, per_token, rows, lanes)]
 
 
 @contextmanager
@@ -148,7 +151,9 @@ def shards_of_texts(subject: Subject, texts: Sequence[str]) -> Iterator[tuple[Sh
         yield prepared.train, size / tokens
 
 
-def _measure(subject: Subject, shards: Shards, bytes_per_token: float, rows: int) -> HeldOut:
+def _measure(
+    subject: Subject, shards: Shards, bytes_per_token: float, rows: int, lanes: int
+) -> HeldOut:
     recipe, model = subject.recipe, subject.model
     if subject.is_counted:
         return _measure_counts(subject, shards, bytes_per_token)
@@ -157,7 +162,7 @@ def _measure(subject: Subject, shards: Shards, bytes_per_token: float, rows: int
             f"{shards.tokens_total} tokens of held-out text do not fill one row of "
             f"{recipe.packing.length}; name a longer text with --file"
         )
-    feed = Feed.of(recipe, shards, subject.vocab, for_training=False)
+    feed = Feed.of(recipe, shards, subject.vocab, for_training=False, lanes=lanes)
 
     def loss_of(batch: Batch) -> Loss:
         return recipe.objective.loss(model, batch)

@@ -259,6 +259,10 @@ class Family(ABC):
         """Whether a tensor is no parameter, or one that nothing reads."""
         return False
 
+    def notes(self, design: Design) -> tuple[str, ...]:
+        """Where transformers computes something else all the same, a line each."""
+        return ()
+
     def left(self, names: Iterable[str]) -> list[str]:
         """Tensors of a head that is not taken over."""
         return []

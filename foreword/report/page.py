@@ -17,6 +17,7 @@ from foreword.report import folder as folders
 from foreword.report.curves import Line, draw, smoothed
 from foreword.report.folder import Evaluation, Record, RunFolder, number
 from foreword.report.style import CSS
+from foreword.train import log
 from foreword.words import cell, duration, figure, power, quantity
 
 
@@ -116,6 +117,7 @@ def tiles(run: RunFolder) -> str:
             ("held-out loss, nats", figure(number(best, "loss"))),
             ("perplexity", figure(number(best, "perplexity"))),
             ("bits per byte", figure(number(best, "bits_per_byte"))),
+            *((f"held-out {_spaced(name)}", figure(v)) for name, v in log.parts(best).items()),
         ]
     if run.train:
         last = run.train[-1]
@@ -168,7 +170,24 @@ def curves(run: RunFolder) -> str:
             if key != "lr":  # a rate is noisy, and a schedule is not
                 line = [Line("", steps, values, style="faint"), Line("", steps, smoothed(values))]
             small.append(_figure(caption, line))
+    small += [_part(run, name) for name in log.parts(run.train[-1] if run.train else {})]
     return "\n".join([*parts, f'<div class="pair">{"".join(small)}</div>' if small else ""])
+
+
+def _part(run: RunFolder, name: str) -> str:
+    """One term of a loss that is a sum, or a mean beside it."""
+    values = [number(r, name) for r in run.train]
+    steps = [number(r, "step") for r in run.train]
+    lines = [Line("", steps, values, style="faint"), Line("training", steps, smoothed(values))]
+    found = [number(r, name) for r in run.heldout]
+    if any(map(math.isfinite, found)):
+        at = [number(r, "step") for r in run.heldout]
+        lines.append(Line("held-out", at, found, "second", "dots"))
+    return _figure(_spaced(name).capitalize(), lines)
+
+
+def _spaced(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _levels(run: RunFolder) -> list[Line]:
@@ -266,9 +285,9 @@ def _table(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def _figure(caption: str, lines: Sequence[Line], *, is_large: bool = False) -> str:
     """Curves in a frame; a large figure has a second form for narrow screens."""
     label = f"{caption} against steps"
-    plot = draw(lines, "step", label)
+    plot = draw(lines, "step", escape(label))
     if is_large:
-        broad = draw(lines, "step", label, tall=True)
+        broad = draw(lines, "step", escape(label), tall=True)
         plot = f'<div class="broad">{broad}</div><div class="narrow">{plot}</div>'
     return f'<figure class="card"><figcaption>{escape(caption)}</figcaption>{plot}</figure>'
 

@@ -86,6 +86,7 @@ def read(folder: Path) -> Imported:
     notes = [f"not taken over: {', '.join(_folded(left))}"] if left else []
     if others := sorted({str(t.dtype) for t in weights.values()} - {"torch.float32"}):
         notes.append(f"stored as {', '.join(others)}, kept as torch.float32 from here on")
+    notes += family.notes(recipe)
     return Imported(folder, family, recipe, tokenizer, model, tuple(notes))
 
 

@@ -11,6 +11,23 @@ from typing import Any
 from foreword import atomic
 
 FILE = "metrics.jsonl"
+# What every record of a loss may have; all else is a part of the loss, or a mean beside it.
+OWN = (
+    "kind",
+    "step",
+    "loss",
+    "perplexity",
+    "bits_per_byte",
+    "predictions",
+    "lr",
+    "grad_norm",
+    "tokens",
+    "flops",
+    "seconds",
+    "tokens_per_second",
+    "share_of_matmul",
+    "skipped",
+)
 
 
 def append(run: Path, record: Mapping[str, Any]) -> None:
@@ -37,6 +54,12 @@ def read(run: Path) -> list[dict[str, Any]]:
         except ValueError:
             continue
     return records
+
+
+def parts(record: Mapping[str, Any]) -> dict[str, float]:
+    """The terms of a record's loss, where it is a sum, and the means beside them, by name."""
+    found = {name: value for name, value in record.items() if name not in OWN}
+    return {name: value for name, value in found.items() if isinstance(value, int | float)}
 
 
 def rewind(run: Path, step: int) -> None:

@@ -48,6 +48,26 @@ def test_one_command_makes_a_run(
     assert "[MASK]" in samples[-1]["samples"][0]["prompt"]
 
 
+def test_the_parts_of_a_sum_are_reported_apart(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tmp_path / "tiny.toml", tmp_path / "run"
+    table = runs.table("encoder", steps=2) | {"objective": {"kind": "span_masked"}}
+    file.write_text(runs.build(table).dumps())
+    assert run(["pretrain", str(file), "--data", str(text), "--out", str(out)]) == 0
+    last = [record for record in log.read(out) if record["kind"] == "heldout"][-1]
+    parts = log.parts(last)
+    assert list(parts) == ["masked", "boundary"]
+    assert sum(parts.values()) == pytest.approx(last["loss"])
+    line = f"  masked {parts['masked']:.4f}  boundary {parts['boundary']:.4f}\n"
+    assert line in capsys.readouterr().err
+    words = ["evaluate", str(out), "--rows", "6", "--device", "cpu"]
+    assert run(words) == 0
+    assert f"masked {parts['masked']:.4f}, boundary" in capsys.readouterr().err
+    assert run([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parts"] == pytest.approx(parts)
+
+
 def test_scripts_get_json(
     text: Path, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

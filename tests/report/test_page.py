@@ -112,6 +112,21 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert html.count("<table") == 2
 
 
+def test_the_parts_of_a_sum_are_shown(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    records = [
+        {"kind": kind, "step": step, "lr": 1e-3, "masked": 8.25, "next_<b>_accuracy": 0.5}
+        for step in (1, 2)
+        for kind in ("train", "heldout")
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    html = write_page(run).read_text(encoding="utf-8")
+    check(html)
+    assert "<b>8.250</b><span>held-out masked</span>" in html
+    assert "<figcaption>Masked</figcaption>" in html
+    assert "<figcaption>Next &lt;b&gt; accuracy</figcaption>" in html
+
+
 def test_a_page_is_the_same_twice(tmp_path: Path) -> None:
     run = full_run(tmp_path / "run")
     one, other = (write_page(run, tmp_path / f"{n}.html").read_bytes() for n in (1, 2))

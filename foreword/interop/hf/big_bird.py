@@ -91,6 +91,17 @@ class BigBird(Family):
         """The numbers 0, 1, 2, ..."""
         return name == "bert.embeddings.position_ids"
 
+    def notes(self, design: Design) -> tuple[str, ...]:
+        """What it does with random blocks."""
+        mixing = design.model.mixing
+        if not getattr(mixing, "random", 0):
+            return ()
+        full = mixing.least_blocks * mixing.block
+        return (
+            f"in texts of more than {full:,} tokens transformers looks at the first block in the "
+            "place of random ones when it does not train, and so gives other numbers",
+        )
+
     def left(self, names: Iterable[str]) -> list[str]:
         """The pooler and the second head."""
         return [n for n in names if n.startswith(("bert.pooler.", "cls.seq_relationship."))]
