@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -13,6 +13,7 @@ from rich.table import Table
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
+LONGEST, BETWEEN = 24, 3  # characters that stay on one line, and of a column's border
 
 
 def say(text: str) -> None:
@@ -26,14 +27,40 @@ def emit(value: Any) -> None:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A table on the output stream; numbers are set to the right."""
-    grid = Table(title=title or None, title_justify="left", header_style="bold")
-    for n, column in enumerate(columns):
-        is_number = bool(rows) and all(isinstance(row[n], int | float) for row in rows)
-        grid.add_column(column, justify="right" if is_number else "left", overflow="fold")
-    for row in rows:
-        grid.add_row(*(_cell(value) for value in row))
-    out.print(grid, soft_wrap=False)  # cells too wide for the window go on below
+    """A table on the output stream; numbers are set to the right.
+
+    One too wide for the window goes on below, with its first column once more.
+    """
+    texts = [[_cell(value) for value in row] for row in rows]
+    widths = [max(map(_least_width, of)) + BETWEEN for of in zip(columns, *texts, strict=True)]
+    for which in _side_by_side(widths, out.width - 1):
+        grid = Table(title=title or None, title_justify="left", header_style="bold")
+        for n in which:
+            is_number = bool(rows) and all(isinstance(row[n], int | float) for row in rows)
+            justify: Literal["right", "left"] = "right" if is_number else "left"
+            is_whole = n == 0 and all(len(row[n]) <= LONGEST for row in texts)
+            grid.add_column(columns[n], justify=justify, overflow="fold", no_wrap=is_whole)
+        for row in texts:
+            grid.add_row(*(row[n] for n in which))
+        out.print(grid, soft_wrap=False)  # cells too wide for the window go on below
+        title = ""
+
+
+def _least_width(text: str) -> int:
+    """What a cell needs: all of a short text, the longest word of one that may go on below."""
+    words = text.split() if len(text) > LONGEST else [text]
+    return min(LONGEST, max(map(len, words)))
+
+
+def _side_by_side(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Which columns stand side by side: the first, and as many others as there is room for."""
+    groups: list[list[int]] = [[0]]
+    for n in range(1, len(widths)):
+        is_begun = len(groups[-1]) > 1
+        if is_begun and sum(widths[m] for m in [*groups[-1], n]) > room:
+            groups.append([0])
+        groups[-1].append(n)
+    return groups
 
 
 def facts(pairs: Mapping[str, Any]) -> None:

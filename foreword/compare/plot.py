@@ -47,6 +47,8 @@ def _losses(axis: Any, results: Results) -> None:
                 spent, losses = zip(*run.curve, strict=True)
                 axis.plot(spent, losses, "o-", color=_colour(number), label=label, markersize=3)
                 label = "_"
+                if len(run.curve) == 1:  # counts: there is nothing more to come
+                    axis.axhline(losses[0], color=_colour(number), linestyle=":", linewidth=1)
     is_one = results.is_one_objective
     axis.set(
         xlabel=results.axis.label,

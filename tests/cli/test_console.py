@@ -1,0 +1,43 @@
+"""Tables for people fit their window."""
+
+from __future__ import annotations
+
+import pytest
+
+from foreword.cli import console
+
+COLUMNS = ["cell", "recipe", *(f"number {n}" for n in range(9))]
+ROW = ["Transformer-XL", "transformer_xl_mini", *(f"{n}2,345 MB" for n in range(9))]
+
+
+def test_a_table_too_wide_goes_on_below(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console.out, "width", 80)
+    console.table("Cells", COLUMNS, [ROW])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert sum("Cells" in line for line in lines) == 1
+    text = "\n".join(lines)
+    assert text.count("Transformer-XL") > 1
+    for name in ("transformer_xl_mini", *(f"{n}2,345" for n in range(9))):
+        assert text.count(name) == 1, name
+
+
+def test_a_table_that_fits_is_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console.out, "width", 200)
+    console.table("", COLUMNS, [ROW])
+    assert capsys.readouterr().out.count("Transformer-XL") == 1
+
+
+def test_long_texts_fold_and_do_not_part_a_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console.out, "width", 60)
+    console.table("", ["cell", "text", "score"], [["a", "many words " * 30, 0.25]])
+    said = capsys.readouterr().out
+    assert said.count("score") == 1
+    assert "0.25" in said
+    assert max(map(len, said.splitlines())) <= 60
