@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -184,7 +185,8 @@ class NgramHead(nn.Module):
             UserError: nothing can follow, by a smoothing that gives nothing to what is unseen.
         """
         table = self.backbone.table
-        contexts = states.reshape(-1, states.shape[-1]).cpu().numpy()
+        shape = states.shape[:-1]
+        contexts = states.reshape(math.prod(shape), states.shape[-1]).cpu().numpy()
         found = table.distribution(contexts)
         if np.isneginf(found.max(axis=1, initial=-np.inf)).any() and len(found):
             raise UserError(
@@ -192,7 +194,7 @@ class NgramHead(nn.Module):
                 "fit one with model.smoothing=modified_kneser_ney"
             )
         scores = torch.from_numpy(found.astype(np.float32))
-        return scores.reshape(*states.shape[:-1], table.about.vocab).to(states.device)
+        return scores.reshape(*shape, table.about.vocab).to(states.device)
 
     def log_probs(self, states: Tensor, targets: Tensor) -> Tensor:
         """Of each target after its context, nats; (n, order - 1), (n,) -> (n,) float64."""

@@ -19,6 +19,7 @@ import numpy as np
 from foreword import atomic
 from foreword.data.packing._wrapped import Wrapped
 from foreword.data.prepare import Prepared
+from foreword.data.rng import RowRng
 from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.ngrams.counting import CHUNK, NONE
@@ -30,7 +31,7 @@ from foreword.train.budget import Spent
 from foreword.train.continued import START
 from foreword.train.loop import Progress
 from foreword.train.recipe import Recipe
-from foreword.types import Array, Vocab
+from foreword.types import Array, Rows, Vocab
 
 FOLDER = ".counting"  # in a run folder: counts while they are needed
 MEASURED = 1 << 20  # tokens of the training text that its loss is measured on
@@ -187,6 +188,7 @@ def fitting(
     shutil.rmtree(folder, ignore_errors=True)  # of one that was killed
     began = time.monotonic()
     model = recipe.build(vocab)
+    _require_plain(recipe, vocab)
     texts = Texts.of(recipe, prepared.train, vocab)
     _require_words(prepared.train, vocab)
     with atomic.explained(folder):
@@ -239,7 +241,8 @@ def notes(fitted: Fitted) -> list[str]:
 def records(fitted: Fitted, bytes_per_token: float) -> list[dict[str, Any]]:
     """What `metrics.jsonl` says of it."""
     is_normalised = counted(fitted.model).table.about.is_normalised
-    spent = {**asdict(fitted.spent), "step": fitted.spent.steps}
+    spent = asdict(fitted.spent)
+    spent["step"] = spent.pop("steps")
     rate = fitted.spent.tokens / max(fitted.spent.seconds, 1e-9)
     found: list[dict[str, Any]] = [
         {"kind": "train", **spent, "loss": fitted.train.loss, "tokens_per_second": rate}
@@ -253,6 +256,21 @@ def records(fitted: Fitted, bytes_per_token: float) -> list[dict[str, Any]]:
         predictions = {"predictions": fitted.heldout.tokens}
         found.append({"kind": "heldout", **spent, "loss": loss, **figures, **predictions})
     return found
+
+
+def _require_plain(recipe: Recipe, vocab: Vocab) -> None:
+    """Makes sure that the objective is to go on with the text as it is.
+
+    Raises:
+        UserError: it is another.
+    """
+    ids = np.flatnonzero(~vocab.is_special)[None, : recipe.packing.length]
+    rows = Rows(ids, np.zeros_like(ids), np.arange(ids.size)[None], np.zeros(1, np.int64))
+    example = recipe.objective.corrupt(rows, RowRng(0, rows.numbers), vocab)
+    if example.source is not None or example.is_aligned:
+        raise UserError(
+            "objective.kind: a model of counts predicts each token from those before; use 'causal'"
+        )
 
 
 def _require_words(shards: Shards, vocab: Vocab) -> None:

@@ -1,0 +1,144 @@
+"""The model of counts as one of the road's models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from foreword import kinds
+from foreword.errors import UserError
+from foreword.models.ngram import Ngram, NgramBackbone, NgramHead
+from foreword.nn.masks import Causal as Mask
+from foreword.nn.model import Model
+from foreword.objectives.causal import Causal
+from foreword.types import Array, Batch, Vocab
+from tests.ngrams.texts import START, VOCAB, stream
+
+IS_WORD = np.arange(VOCAB) != START
+
+
+def fitted(folder: Path, order: int = 3) -> NgramBackbone:
+    backbone = Ngram(order=order).build(VOCAB)
+    assert isinstance(backbone, NgramBackbone)
+    backbone.fit(stream(), START, IS_WORD, folder)
+    return backbone
+
+
+def vocab() -> Vocab:
+    return Vocab(VOCAB, {"<s>": START}, np.empty(0), ~IS_WORD, IS_WORD)
+
+
+def batch(ids: Array, positions: Array | None = None) -> Batch:
+    """Rows, each place predicting the next."""
+    places = np.tile(np.arange(ids.shape[1]), (len(ids), 1)) if positions is None else positions
+    weights = np.ones(ids.shape, np.float32)
+    weights[:, -1] = 0
+    weights[:, :-1] *= places[:, 1:] > 0
+    return Batch(ids, places, Mask(), np.roll(ids, -1, axis=1), weights).to("cpu")
+
+
+def rows() -> Array:
+    """Texts in rows of 12, cut anywhere."""
+    words = stream(20, seed=2)
+    return words[: len(words) // 12 * 12].reshape(-1, 12)
+
+
+def starts(ids: Array) -> Array:
+    """Places within texts, of rows that hold several."""
+    places = np.tile(np.arange(ids.shape[1]), (len(ids), 1))
+    return places - np.maximum.accumulate(np.where(ids == START, places, 0), axis=1)
+
+
+@pytest.mark.parametrize("order", [1, 2, 4])
+def test_its_loss_is_what_the_table_says(tmp_path: Path, order: int) -> None:
+    backbone = fitted(tmp_path, order)
+    model = Model(backbone, Causal().heads(backbone, vocab()))
+    ids = rows()
+    of = batch(ids, starts(ids))
+    loss = Causal().loss(model, of)
+    is_first = (np.arange(ids.size) % 12 == 0) | (ids.ravel() == START)
+    known = backbone.table.log_probs_of(ids.ravel(), is_first=is_first)
+    assert loss.total.item() == pytest.approx(-known.sum())
+    assert loss.weight.item() == (~is_first).sum()
+
+
+@pytest.mark.parametrize("order", [1, 2, 4])
+def test_scores_over_all_words_hold_the_targets(tmp_path: Path, order: int) -> None:
+    backbone = fitted(tmp_path, order)
+    head = backbone.build_token_head()
+    assert isinstance(head, NgramHead)
+    of = batch(rows())
+    states = backbone(of).states
+    scores = head(states)
+    assert torch.allclose(scores.exp().sum(-1), torch.ones(states.shape[:2]), atol=1e-5)
+    wanted = scores.gather(-1, of.targets[..., None]).flatten()
+    found = head.log_probs(states.flatten(0, 1), of.targets.flatten())
+    torch.testing.assert_close(found.float(), wanted, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("order", [1, 2, 4])
+def test_word_by_word_is_all_at_once(tmp_path: Path, order: int) -> None:
+    backbone, of = fitted(tmp_path, order), batch(rows())
+    wanted, memory = backbone(of).states, None
+    for n in range(of.ids.shape[1]):
+        one = Batch(of.ids[:, n : n + 1], of.positions[:, n : n + 1], Mask())
+        hidden = backbone(one, memory)
+        memory = hidden.memory
+        assert torch.equal(hidden.states[:, 0], wanted[:, n])
+
+
+def test_it_says_how_much_it_has_counted(tmp_path: Path) -> None:
+    backbone = fitted(tmp_path, 2)
+    model = Model(backbone, Causal().heads(backbone, vocab()))
+    pairs = backbone.table.about.sizes[1]
+    assert model.count_parameters() == 2 * VOCAB + pairs  # a back-off for each word
+    assert not list(model.parameters())
+
+
+def test_what_was_saved_is_the_same(tmp_path: Path) -> None:
+    for name in ("counts", "saved"):
+        (tmp_path / name).mkdir()
+    backbone = fitted(tmp_path / "counts")
+    backbone.save(tmp_path / "saved")
+    other = Ngram(order=3).build(VOCAB)
+    other.load(tmp_path / "saved")
+    of = batch(rows())
+    assert torch.equal(other(of).states, backbone(of).states)
+    with pytest.raises(UserError, match=r"up to 3 of 14 tokens, and the recipe says 4"):
+        Ngram(order=4).build(VOCAB).load(tmp_path / "saved")
+
+
+def test_an_order_beyond_all_texts_is_refused(tmp_path: Path) -> None:
+    backbone = Ngram(order=7).build(5)
+    assert isinstance(backbone, NgramBackbone)
+    words = np.array([START, 2, 3, 1, START, 2, 1])
+    with pytest.raises(UserError, match=r"model\.order: 7 words, but no text has more than 4"):
+        backbone.fit(words, START, np.arange(5) != START, tmp_path)
+
+
+def test_it_has_neither_states_nor_embedding_for_other_heads() -> None:
+    backbone = Ngram().build(200)
+    with pytest.raises(UserError, match="no gradients"):
+        kinds.load("objectives", "masked")().heads(backbone, vocab())
+    with pytest.raises(UserError, match="use 'causal'"):
+        _ = backbone.embedding
+
+
+def test_nothing_follows_what_was_never_seen_without_smoothing(tmp_path: Path) -> None:
+    smoothing = kinds.load("ngrams/smoothing", "maximum_likelihood")()
+    backbone = Ngram(order=3, smoothing=smoothing).build(VOCAB + 1)
+    assert isinstance(backbone, NgramBackbone)
+    backbone.fit(stream(), START, np.arange(VOCAB + 1) != START, tmp_path)
+    head = backbone.build_token_head()
+    never = batch(np.array([[START, VOCAB, VOCAB]]))
+    with pytest.raises(UserError, match="nothing is possible"):
+        head(backbone(never).states[:, -1])
+
+
+@pytest.mark.parametrize("settings", [{"order": 0}, {"chunk": 0}])
+def test_impossible_settings_are_refused(settings: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="must be at least 1"):
+        Ngram(**settings)
