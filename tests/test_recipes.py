@@ -37,7 +37,7 @@ def vocab(size: int) -> Vocab:
 
 def test_each_family_has_a_tiny_form() -> None:
     wanted = {"bert", "spanbert", "electra", "gpt2", "t5", "modern_encoder", "modern_decoder"}
-    wanted |= {"transformer_xl", "xlnet", "fixed_window", "rnn", "lstm", "gru"}
+    wanted |= {"elmo", "transformer_xl", "xlnet", "fixed_window", "rnn", "lstm", "gru"}
     assert wanted <= {name.removesuffix("_tiny") for name in RECIPES if name.endswith("_tiny")}
 
 
@@ -87,7 +87,7 @@ PARAMETERS = {
     "albert_base": 11.8e6,  # Lan et al. 2020, table 1: 12 M
     "albert_large": 17.8e6,  # 18 M there
     "albert_xlarge": 59e6,  # 60 M there
-    "albert_xxlarge": 223e6,  # 235 M there; the released weights have 222.6 M
+    "albert_xxlarge": 223e6,  # 235 M there, which its widths do not give; released: 222.6 M
     "roberta_mini": 11.1e6,
     "albert_mini": 4.8e6,
     "spanbert_base": 110.3e6,  # Joshi et al. 2020: as BERT's, cased; 1.9 M read the edges of spans
@@ -100,6 +100,9 @@ PARAMETERS = {
     "modern_decoder": 124e6,  # as GPT-2
     "gpt2_mini": 11e6,
     "t5_mini": 15.2e6,
+    "elmo": 500.6e6,  # 93.6 M (see tests/models/test_elmo.py) and 407 M of the output layer
+    "elmo_mini": 12.8e6,
+    "elmo_mini_tokens": 20.4e6,
     "transformer_xl_base": 151e6,  # Dai et al. 2019, table 1
     "transformer_xl_large": 520e6,  # 257 M there, with an embedding narrower for rarer words
     "transformer_xl_mini": 11.2e6,
