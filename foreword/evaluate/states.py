@@ -59,9 +59,12 @@ def vectors(subject: Subject, words: Sequence[Placed]) -> Iterator[Vectors | Non
     Raises:
         UserError: a sentence is longer than the model can read, or the model embeds no tokens.
     """
-    table = getattr(getattr(subject.model.backbone, "embedding", None), "token", None)
-    if table is None:
-        raise UserError(f"{subject.name}: this {subject.family} has no vectors for tokens")
+    try:
+        table = subject.model.backbone.embedding.token
+    except (AttributeError, UserError) as error:  # a model of counts, of characters
+        raise UserError(
+            f"{subject.name}: this {subject.family} has no vectors for tokens"
+        ) from error
     unknown = subject.vocab.special.get("[UNK]", -1)
     for first in range(0, len(words), AT_ONCE):
         rows, spots = [], []

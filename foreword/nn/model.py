@@ -7,6 +7,8 @@ from typing import Any, ClassVar, cast
 
 from torch import nn
 
+from foreword import kinds
+from foreword.errors import UserError
 from foreword.nn.heads import TokenHead
 from foreword.nn.settings import ModelSettings
 from foreword.types import Batch, Hidden, Vocab
@@ -39,13 +41,17 @@ class Backbone(nn.Module):
         return self(batch, memory)  # type: ignore[no-any-return]
 
     def traced(self, batch: Batch) -> Hidden:
-        """As `by_layer`, with `layers` for gradients alone, not to be read; None if it has none.
+        """As `by_layer`, with `layers` for gradients alone, not to be read.
 
         The gradient with respect to `layers[n][b, t]` is that with respect to the state of layer n
         at place t, along every way that leads from it to later states. Where layers are made of
         one another and of nothing else, `by_layer` gives such states.
+
+        Raises:
+            UserError: it shows no such states.
         """
-        return self(batch)  # type: ignore[no-any-return]
+        kind = kinds.name_of(self.settings)
+        raise UserError(f"gradients with respect to the states of '{kind}' are not to be had")
 
     def build_token_head(self) -> nn.Module:
         """A head that predicts the next token from the states."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foreword import kinds
+from foreword.errors import UserError
 from foreword.nn.model import Model
 from foreword.types import Array, Batch
 
@@ -41,14 +41,14 @@ def norms(model: Model, batch: Batch, layer: int, places: int) -> Norms:
         places: predictions of a row, spread evenly over the last half of them.
 
     Raises:
-        ValueError: it has no such layer, or shows none.
+        UserError: it has no such layer, or shows none.
     """
     hidden = model.reader.traced(batch)
-    if hidden.layers is None:
-        kind = kinds.name_of(model.reader.settings)
-        raise ValueError(f"shows no states by layer (model kind '{kind}')")
+    assert hidden.layers is not None
     if layer >= len(hidden.layers):
-        raise ValueError(f"has layers 0 to {len(hidden.layers) - 1}, and layer {layer} is asked")
+        last = len(hidden.layers) - 1
+        shown = f"layers 0 to {last}" if last else "layer 0 alone"
+        raise UserError(f"layer {layer} is asked, and it shows {shown}")
     states = hidden.layers[layer]
     found, distances, ahead = [], [], 0
     for column in _chosen(batch.weights.cpu().numpy() > 0, places).T:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,14 +13,14 @@ import torch
 
 from foreword.errors import UserError
 from foreword.evaluate.subject import Subject
-from foreword.nn.model import Model
 from foreword.probes._contract import Finding, Row, Specimen
 from foreword.probes._reach import Norms, norms
 from foreword.train.feed import HELDOUT_SEED, Feed
+from foreword.train.recipe import Recipe
 from foreword.types import Batch
 
 SHOWN = (0, 1, 4, 16, 64, 256, 1024)
-SHARE = 0.01  # of the norm one step back, below which a gradient counts as gone
+SHARE = 0.01  # of the greatest norm, below which a gradient counts as gone
 BAND = (0.1, 0.9)
 
 
@@ -51,6 +51,7 @@ class GradientReach:
     Attributes:
         layer: whose states; see above.
         rows: of text.
+        length: tokens of a row; as in training if unsaid.
         places: in each row, spread evenly over the last half of its predictions.
 
     Reference: Hochreiter 1991; Bengio et al. 1994; Pascanu et al. 2013, section 2.
@@ -62,12 +63,15 @@ class GradientReach:
 
     layer: int | None = None
     rows: int = 8
+    length: int | None = None
     places: int = 16
 
     def __post_init__(self) -> None:
         for name in ("rows", "places"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
+        if self.length is not None and self.length < 2:
+            raise ValueError(f"length: must be at least 2 tokens, got {self.length}")
         if self.layer is not None and self.layer < 0:
             raise ValueError(f"layer: must not be negative, got {self.layer}")
 
@@ -88,7 +92,7 @@ class GradientReach:
             notes += _remarks(specimen.name, curve, found)
         notes.append(
             f"geometric means of |d loss / d state k steps back|; reach: the first k from which on "
-            f"it stays below {SHARE:.0%} of that at k = 1; per step: the factor of its fall there"
+            f"it stays below {SHARE:.0%} of its greatest; per step: the factor of its fall to there"
         )
         title = "the gradient of the loss with respect to the state k steps back"
         rows = _same_keys(rows)
@@ -97,10 +101,12 @@ class GradientReach:
     def _look(self, specimen: Specimen) -> tuple[Norms, int]:
         subject = specimen.subject
         subject.require_token_head()
-        model = in_double(subject)
+        # Not on a device that knows no double precision; in single, small gradients become 0.
+        device = torch.device("cpu") if subject.device.type == "mps" else subject.device
+        model = copy.deepcopy(subject.model).eval().to(device, torch.float64)
         layer = model.reader.first_state if self.layer is None else self.layer
         with specimen.shards() as shards:
-            recipe = subject.recipe
+            recipe = self._recipe(subject)
             if shards.tokens_total < recipe.packing.length:
                 raise UserError(
                     f"{subject.name}: {shards.tokens_total} tokens of held-out text do not fill "
@@ -110,17 +116,17 @@ class GradientReach:
             count = min(self.rows, feed.packed.rows_per_epoch)
             batch: Batch = feed.batch(np.arange(count), HELDOUT_SEED)
         try:
-            found = norms(model, batch.to(next(model.parameters()).device), layer, self.places)
-        except ValueError as error:
-            raise UserError(f"{subject.name}: this {subject.family} {error}") from error
+            found = norms(model, batch.to(device), layer, self.places)
+        except UserError as error:
+            raise UserError(f"{subject.name}: {error}") from error
         return found, layer
 
-
-def in_double(subject: Subject) -> Model:
-    """A copy of the model in double precision, where vanishing gradients do not become 0."""
-    model = copy.deepcopy(subject.model).eval()
-    device = torch.device("cpu") if subject.device.type == "mps" else subject.device
-    return model.to(device, torch.float64)
+    def _recipe(self, subject: Subject) -> Recipe:
+        """The model's recipe, with rows as long as asked."""
+        packing: Any = subject.recipe.packing
+        return replace(
+            subject.recipe, packing=replace(packing, length=self.length or packing.length)
+        )
 
 
 def _summary(found: Norms) -> list[dict[str, Any]]:
@@ -142,19 +148,18 @@ def _summary(found: Norms) -> list[dict[str, Any]]:
 def _in_short(curve: Sequence[Row]) -> dict[str, Any]:
     """How far it reaches, how fast it falls, and its mean at a few distances."""
     means = {point["k"]: point["mean"] for point in curve}
-    after = [(k, mean) for k, mean in means.items() if k >= 1]
-    reach: int | None = None
-    factor: float | None = None
-    if after and after[0][1] > 0:
-        start, first = after[0]
-        last = max(k for k, mean in after if mean >= SHARE * first)
-        reach = last + 1 if last < after[-1][0] else None
-        end = min(last + 1, after[-1][0])
-        if end > start and means.get(end, 0.0) > 0:
-            factor = (means[end] / first) ** (1 / (end - start))
-    far = f"{after[-1][0]} or more" if after and after[0][1] > 0 else "0"
-    shown = {f"k={k}": means[k] for k in SHOWN if k in means}
-    return {"reach": str(reach) if reach is not None else far, "per step": factor, **shown}
+    back = [k for k in means if k >= 1]
+    top = max(back, key=means.__getitem__, default=0)
+    reach, factor = "0", None
+    if back and means[top] > 0:
+        end = max(k for k in back if means[k] >= SHARE * means[top])
+        gone = [k for k in back if k > end]
+        reach = str(gone[0]) if gone else f"{end} or more"
+        end = gone[0] if gone and means[gone[0]] > 0 else end
+        start = top if top < end else back[0]
+        if end > start:
+            factor = (means[end] / means[start]) ** (1 / (end - start))
+    return {"reach": reach, "per step": factor, **{f"k={k}": means[k] for k in SHOWN if k in means}}
 
 
 def _remarks(name: str, curve: Sequence[Row], found: Norms) -> list[str]:

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from foreword import kinds
+from foreword.errors import UserError
 from foreword.nn.unrolled import layers_of
 from foreword.types import Hidden
 
@@ -55,8 +56,10 @@ def test_a_gradient_is_the_change_that_a_nudge_makes(name: str) -> None:
     """The gradient with respect to what enters the first layer, against finite differences."""
     case = case_of(name)
     model, batch = case.build("rotary"), case.batch(rows([[10]]))
-    if model.backbone.traced(batch).layers is None:
-        pytest.skip("it has no states for gradients")
+    try:
+        model.backbone.traced(batch)
+    except UserError:
+        pytest.skip("it shows no states for gradients")
     model = model.double()
     token, place, small = 5, 3, 1e-6
     read = batch if batch.source is None else batch.source

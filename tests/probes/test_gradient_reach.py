@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from foreword.errors import UserError
 from foreword.models.fixed_window import FixedWindow
 from foreword.models.lstm import Lstm
 from foreword.models.rnn import Rnn
@@ -137,7 +138,7 @@ def test_states_that_no_later_place_reads_have_no_gradient() -> None:
     top, first = norms(model, batch, 2, 4), norms(model, batch, 0, 4)
     assert (top.norm[top.distance > 0] == 0).all()
     assert (first.norm > 0).all()
-    with pytest.raises(ValueError, match="layers 0 to 2"):
+    with pytest.raises(UserError, match="layers 0 to 2"):
         norms(model, batch, 3, 4)
 
 
@@ -159,6 +160,6 @@ def test_documents_of_a_row_are_apart() -> None:
 
 
 def test_settings_are_checked() -> None:
-    for wrong in ({"rows": 0}, {"places": 0}, {"layer": -1}):
+    for wrong in ({"rows": 0}, {"places": 0}, {"layer": -1}, {"length": 1}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             GradientReach(**wrong)
