@@ -1,0 +1,151 @@
+"""A model of counts from the command line: the same verbs as for any other."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import foreword
+from foreword.cli.main import run as command
+from foreword.errors import UserError
+from foreword.train.fitting import counted
+
+TEXT = """\
+the price of oil rose
+the price of <unk> fell N %
+today the price of oil fell
+oil and <unk> rose today
+the cat sat on the mat
+"""
+TEST = "today the price of <unk> rose\nthe mat fell\n"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ngrams")
+    (folder / "text.txt").write_text(TEXT, encoding="utf-8")
+    (folder / "test.txt").write_text(TEST, encoding="utf-8")
+    text, test, run = (str(folder / name) for name in ("text.txt", "test.txt", "run"))
+    words = ["pretrain", "ngram_ptb", "--set", "model.order=3", "--data", text, "--heldout", test]
+    assert command([*words, "--out", run]) == 0
+    return folder / "run"
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    capsys.readouterr()
+    assert command([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    capsys.readouterr()
+    assert command(list(words)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1
+    return captured.err
+
+
+def test_evaluate_counts_the_end_of_each_line(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = told(capsys, "evaluate", str(run), "--file", str(run.parent / "test.txt"))
+    lines = TEST.splitlines()
+    assert found["rows"][0]["predictions"] == len(TEST.split()) + len(lines)
+    loaded = foreword.load(run)
+    vocab, table = loaded.tokenizer.vocab, counted(loaded.module).table
+    ends = [[vocab.id("<s>")], [vocab.id("</s>")]]
+    texts = [np.concatenate([ends[0], loaded.tokenizer.encode(line), ends[1]]) for line in lines]
+    nats = -table.log_probs_of(np.concatenate(texts)).sum()
+    wanted = math.exp(nats / found["rows"][0]["predictions"])
+    assert found["rows"][0]["perplexity"] == pytest.approx(wanted)
+    orders = found["by_order"]
+    assert [row["order"] for row in orders] == [1, 2, 3]
+    assert orders[0]["n-grams in the model"] == len(set(TEXT.split())) + 2  # </s> and [UNK]
+    pairs = {pair for line in TEXT.splitlines() for pair in neighbours(line)}
+    asked = [pair for line in lines for pair in neighbours(line)]
+    unseen = sum(pair not in pairs for pair in asked)
+    assert orders[1]["never seen"] == pytest.approx(unseen / len(asked))
+
+
+def neighbours(line: str) -> list[tuple[str, str]]:
+    words = ["<s>", *line.split(), "</s>"]
+    return list(zip(words, words[1:], strict=False))
+
+
+def test_score_generate_report_resume(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = told(capsys, "score", str(run), "the price of oil rose")
+    assert found["tokens"] == 5
+    whole = told(capsys, "score", str(run), "--file", str(run.parent / "test.txt"))
+    assert whole["tokens"] == len(TEST.split())
+    written = told(capsys, "generate", str(run), "today the price of", "--temperature", "0")
+    assert set(written[0]["text"].split()) <= set(TEXT.split())
+    assert foreword.load(run).generate("today the price of")
+    assert command(["resume", str(run)]) == 0
+    assert command(["report", str(run)]) == 0
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "Counted on" in page and "never seen" in page
+
+
+def test_there_and_back_as_an_arpa_file(
+    run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file, again, test = tmp_path / "lm.arpa", tmp_path / "again", run.parent / "test.txt"
+    assert command(["export", str(run), "--format", "arpa", "--out", str(file)]) == 0
+    head = file.read_text(encoding="utf-8").split("\\2-grams:")[0]
+    names = [line.split("\t")[1] for line in head.splitlines() if "\t" in line]
+    assert sorted(names) == sorted({*TEXT.split(), "[UNK]", "<s>", "</s>"})
+    assert command(["import", str(file), "--format", "arpa", "--out", str(again)]) == 0
+    one, other = (
+        told(capsys, "evaluate", str(path), "--file", str(test))["rows"][0] for path in (run, again)
+    )
+    assert other["perplexity"] == pytest.approx(one["perplexity"], rel=1e-5)
+    assert "is there already" in refused(
+        capsys, "export", str(run), "--format", "arpa", "--out", str(file)
+    )
+
+
+def test_an_arpa_file_of_others(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """By hand, its `<unk>` what KenLM gives unknown words."""
+    file = tmp_path / "theirs.arpa"
+    file.write_text(
+        "\\data\\\nngram 1=4\nngram 2=2\n\n\\1-grams:\n-1\t<unk>\n-99\t<s>\t-0.5\n-0.5\t</s>\n"
+        "-0.3\ta\t-0.2\n\n\\2-grams:\n-0.1\t<s> a\n-0.4\ta </s>\n\n\\end\\\n",
+        encoding="utf-8",
+    )
+    run = tmp_path / "run"
+    assert command(["import", str(file), "--format", "arpa", "--out", str(run)]) == 0
+    (tmp_path / "text.txt").write_text("a\nnever a\n", encoding="utf-8")
+    found = told(capsys, "evaluate", str(run), "--file", str(tmp_path / "text.txt"))
+    wanted = (-0.1 - 0.4) + (-0.5 - 1 - 0.3 - 0.4)  # `never` backs off from <s>
+    assert found["rows"][0]["loss"] == pytest.approx(-wanted * math.log(10) / 5)
+    broken = tmp_path / "broken.arpa"
+    broken.write_text(file.read_text(encoding="utf-8")[:-7], encoding="utf-8")
+    message = refused(capsys, "import", str(broken), "--format", "arpa", "--out", f"{run}2")
+    assert "cut short" in message
+    assert not Path(f"{run}2").exists()
+
+
+def test_mistakes_are_said_in_one_line(
+    run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = str(tmp_path / "out")
+    assert "did you mean 'arpa'" in refused(
+        capsys, "export", str(run), "--format", "arpb", "--out", out
+    )
+    assert "no hidden states" in refused_to_encode(run)
+    text = str(run.parent / "text.txt")
+    words = ["pretrain", "ngram_ptb", "--set", "model.order=40", "--data", text, "--out", out]
+    assert command(words) == 2
+    assert "model.order: 40 words, but" in capsys.readouterr().err.splitlines()[-1]
+    assert not Path(out).exists()
+
+
+def refused_to_encode(run: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        foreword.load(run).encode("the price")
+    return str(caught.value)
