@@ -15,21 +15,25 @@ def export(
     run: Run,
     out: Annotated[Path, typer.Option("--out", help="The folder or file to make.")],
     format: Annotated[  # noqa: A002
-        str, typer.Option(help="hf: of Hugging Face; arpa: of n-grams; 'foreword show kinds'.")
+        str, typer.Option(help="hf (Hugging Face), arpa (n-grams), word2vec (vectors of words).")
     ] = "hf",
     family: Annotated[
         str, typer.Option(help="Of hf: bert, gpt2, ...; the one that fits if unsaid.")
     ] = "",
+    binary: Annotated[
+        bool, typer.Option("--binary", help="Of word2vec: numbers in binary, not in text.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Export a run for other software.
 
     hf is a folder that AutoModel and AutoTokenizer of transformers read without code of ours, and
     arpa a file of n-grams that KenLM reads; `foreword import` makes the same run of it again.
+    word2vec is a file of vectors that gensim reads, of any model that has embeddings.
     """
     from foreword.train.opened import open_run
 
-    wanted = open_format(format, family=family)
+    wanted = open_format(format, family=family, binary=binary)
     opened = open_run(run, "cpu")
     for note in opened.notes:
         console.say(note)

@@ -18,7 +18,7 @@ def import_(
     ],
     out: Annotated[Path, typer.Option("--out", help="The run folder to make.")],
     format: Annotated[  # noqa: A002
-        str, typer.Option(help="hf: of Hugging Face; arpa: of n-grams; 'foreword show kinds'.")
+        str, typer.Option(help="hf (Hugging Face), arpa (n-grams), word2vec (vectors of words).")
     ] = "hf",
     download: Annotated[
         bool, typer.Option("--download", help="Of hf: fetch the model from the hub.")

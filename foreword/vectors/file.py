@@ -1,0 +1,121 @@
+"""Files of word vectors as word2vec writes them, in text or binary; gensim and others read them.
+
+<words> <d_model>\\n
+<word> <d_model numbers>\\n       in text, between spaces
+<word> <d_model x 4 bytes>\\n     in binary, float32, little-endian
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from foreword import atomic
+from foreword.errors import UserError
+from foreword.types import Array
+
+
+def write(path: Path, words: Sequence[str], vectors: Array, *, binary: bool = False) -> None:
+    """Writes a file of vectors; a space within a word becomes `_`.
+
+    Args:
+        path: the file.
+        words: in the order to write them.
+        vectors: of each, (words, d_model).
+        binary: the form.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    names = [word.replace(" ", "_") for word in words]
+    head = f"{len(names)} {vectors.shape[1]}\n"
+    rows = np.ascontiguousarray(vectors, dtype="<f4")
+    if binary:
+        cells = [
+            name.encode() + b" " + row.tobytes() + b"\n"
+            for name, row in zip(names, rows, strict=True)
+        ]
+        atomic.write_bytes(path, head.encode() + b"".join(cells))
+        return
+    lines = [
+        f"{name} {' '.join(np.char.mod('%.8g', row))}\n"
+        for name, row in zip(names, rows, strict=True)
+    ]
+    atomic.write_text(path, head + "".join(lines))
+
+
+def read(path: Path) -> tuple[list[str], Array]:
+    """The words of a file and their vectors, (words, d_model) float32; it shows its form itself.
+
+    Raises:
+        UserError: it is not there, cut short, or of another form; the message says where.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    head, _, body = data.partition(b"\n")
+    try:
+        count, width = (int(cell) for cell in head.split())
+    except ValueError:
+        raise UserError(
+            f"{path}:1: expected the numbers of words and of their values, got {_shown(head)}"
+        ) from None
+    words, vectors = (_read_text if _is_text(body, width) else _read_binary)(
+        path, body, count, width
+    )
+    if not np.isfinite(vectors).all():
+        raise UserError(f"{path}: holds values that are no numbers")
+    return words, vectors
+
+
+def _is_text(body: bytes, width: int) -> bool:
+    """Whether the first line holds numbers in letters."""
+    cells = body.partition(b"\n")[0].split()[1:]
+    try:
+        return len([float(cell) for cell in cells]) == width
+    except ValueError:
+        return len(cells) == width and not _has_control(body[: 8 * width])
+
+
+def _has_control(data: bytes) -> bool:
+    return any(byte < 32 and byte not in b"\t\r\n" for byte in data)
+
+
+def _read_text(path: Path, body: bytes, count: int, width: int) -> tuple[list[str], Array]:
+    lines = body.splitlines()
+    if len(lines) != count:
+        raise UserError(f"{path}: has {len(lines):,} words and says {count:,}; is it cut short?")
+    words, vectors = [], np.empty((count, width), dtype=np.float32)
+    for n, line in enumerate(lines):
+        word, _, values = line.partition(b" ")
+        try:
+            words.append(word.decode())
+            vectors[n] = np.array(values.split(), dtype=np.float32)
+        except ValueError:
+            raise UserError(
+                f"{path}:{n + 2}: expected a word and {width} numbers, got {_shown(line)}"
+            ) from None
+    return words, vectors
+
+
+def _read_binary(path: Path, body: bytes, count: int, width: int) -> tuple[list[str], Array]:
+    words, vectors = [], np.empty((count, width), dtype=np.float32)
+    at, size = 0, 4 * width
+    for n in range(count):
+        end = body.find(b" ", at)
+        if end < 0 or len(body) < end + 1 + size:
+            raise UserError(f"{path}: ends in word {n + 1:,} of {count:,}; it is cut short")
+        try:
+            words.append(body[at:end].lstrip(b"\n").decode())
+        except UnicodeDecodeError:
+            raise UserError(f"{path}: word {n + 1:,} is not UTF-8") from None
+        vectors[n] = np.frombuffer(body, "<f4", width, end + 1)
+        at = end + 1 + size
+    return words, vectors
+
+
+def _shown(line: bytes) -> str:
+    return repr(line[:40].decode(errors="replace"))
