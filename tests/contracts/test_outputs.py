@@ -92,7 +92,6 @@ def test_tied_or_not_as_the_model_says(kind: str, settings: dict[str, Any], is_t
 def theirs_of(head: AdaptiveHead, cutoffs: tuple[int, ...], factor: float) -> nn.Module:
     """PyTorch's, with our weights."""
     theirs = nn.AdaptiveLogSoftmaxWithLoss(D_MODEL, VOCAB, list(cutoffs), div_value=factor)
-    assert head.own is not None
     weights = [torch.cat([head.own[0].weight, head.clusters.weight])]
     for narrow, wide in zip(head.narrow, head.own[1:], strict=True):
         weights += [narrow.weight, wide.weight]

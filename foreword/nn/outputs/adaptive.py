@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -84,10 +85,8 @@ class AdaptiveHead(nn.Module):
         self.clusters = nn.Linear(width, len(widths), bias=False)
         self.narrow = nn.ModuleList(nn.Linear(width, narrow, bias=False) for narrow in widths)
         self.tied = embedding.token.weight if settings.tied else None
-        self.own = None
-        if not settings.tied:
-            each = zip([width, *widths], sizes, strict=True)
-            self.own = nn.ModuleList(nn.Linear(wide, size, bias=False) for wide, size in each)
+        each = [] if settings.tied else zip([width, *widths], sizes, strict=True)
+        self.own = nn.ModuleList(nn.Linear(wide, size, bias=False) for wide, size in each)
 
     def forward(self, states: Tensor) -> Tensor:
         """(..., d_model) -> log-probabilities (..., vocab)."""
@@ -128,11 +127,10 @@ class AdaptiveHead(nn.Module):
 
     def _rows(self, part: int) -> Tensor:
         """The output layer of the frequent tokens (part 0) or of a cluster, (tokens, width)."""
-        if self.own is not None:
-            weight: Tensor = self.own[part].weight  # type: ignore[assignment]
-            return weight
-        assert self.tied is not None
-        return self.tied[self.bounds[part] : self.bounds[part + 1]]
+        if self.tied is None:
+            return cast(nn.Linear, self.own[part]).weight
+        rows: Tensor = self.tied[self.bounds[part] : self.bounds[part + 1]]
+        return rows
 
     def _first(self) -> Tensor:
         return torch.cat([self._rows(0), self.clusters.weight])
