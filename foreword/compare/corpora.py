@@ -5,7 +5,7 @@ folder/  tokenizer-KIND.json tokenizer-KIND/   shards-KIND.json shards-KIND/
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,17 +27,23 @@ class Corpora:
         folder: where to make tokenizers and shards.
         stage: told what is being made.
         heldout: files, folders, patterns to hold out; without them a share of `texts` is.
+        read: how the cells read files.
 
     Raises:
         UserError: there are no such texts to hold out, or they are among `texts`.
     """
 
     def __init__(
-        self, texts: Sequence[str], folder: Path, stage: Stage, heldout: Sequence[str] = ()
+        self,
+        texts: Sequence[str],
+        folder: Path,
+        stage: Stage,
+        heldout: Sequence[str] = (),
+        read: Iterable[ReadSettings] = (),
     ) -> None:
         self._texts, self._folder, self._stage, self._heldout = texts, folder, stage, heldout
-        if heldout:
-            require_texts(texts, heldout)
+        for way in set(read) if heldout else ():
+            require_texts(texts, heldout, way)
         self._fingerprints: dict[tuple[ReadSettings, bool], str] = {}
         self._found: dict[Path, Prepared] = {}
 

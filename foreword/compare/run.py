@@ -132,7 +132,8 @@ class Comparison:
         seeds = range(1, grid.seeds + 1)
         self.recipes = {(c.name, seed): grid.recipe(c, seed) for c in grid.cells for seed in seeds}
         self.examples = {task.name: read_examples(task) for task in grid.tasks}
-        self.corpora = Corpora(grid.data, out / "data", look.stage, grid.heldout)
+        ways = [recipe.read for recipe in self.recipes.values()]
+        self.corpora = Corpora(grid.data, out / "data", look.stage, grid.heldout, ways)
         self.failures: list[Failure] = []
         if out.exists() and not (out / MARK).is_file() and (out.is_file() or any(out.iterdir())):
             raise UserError(f"{out}: holds something else than a comparison; choose another --out")
