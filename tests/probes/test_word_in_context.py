@@ -45,6 +45,9 @@ def test_the_lists_are_well_formed(name: str) -> None:
             forms.add(re.split(r"\s", placed.text[placed.start :])[0])
             assert re.match(r"\w*\s", placed.text[placed.start :]), placed
         assert len(forms) == 1  # a Korean word with its particle
+        before = {p.text[: p.start].split()[-1] for sense in word.senses for p in sense}
+        if word.word != "record":  # "We record the record": a verb and a noun
+            assert len(before) in (1, 4), "the word before it tells the sense"
 
 
 @pytest.mark.parametrize("family", FAMILIES)
