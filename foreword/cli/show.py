@@ -150,8 +150,8 @@ def _carried() -> dict[str, str]:
     folder = "interop/hf"
     found: dict[str, str] = {}
     for name in kinds.names(folder):
-        family = _first_line(folder, name).partition(" (")[0]
-        found |= {_letters(name): name, _letters(family): name}
+        families = _first_line(folder, name).partition(" (")[0].split(" and ")
+        found |= {_letters(word): name for word in (name, *families)}
     return found
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
+from torch import nn
 
 from foreword import atomic, config, kinds
 from foreword.errors import UserError, nearest
@@ -15,6 +17,7 @@ from foreword.interop.described import FILE as CONFIG
 from foreword.interop.described import Described
 from foreword.interop.family import Design, Family, Table, differences, resolved
 from foreword.nn.model import Model
+from foreword.objectives.masked import Masked
 from foreword.text.special import ROLES
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.imported import FAMILIES, RECIPE
@@ -48,6 +51,20 @@ def export(opened: Opened, out: Path, wanted: str = "") -> Family:
             _export_part(family, model, design, opened.tokenizer, made / name)
         (made / RECIPE).write_text(opened.recipe.dumps(), encoding="utf-8")
     return family
+
+
+def plain(opened: Opened) -> tuple[Opened, tuple[str, ...]]:
+    """The run without the head that serves SpanBERT's training alone, and what there is to say."""
+    heads = dict(opened.model.heads.items())
+    if heads.pop("boundary", None) is None:
+        return opened, ()
+    recipe = replace(opened.recipe, objective=Masked())
+    model = Model(opened.model.backbone, nn.ModuleDict(heads))
+    note = (
+        "the head that tells a span from its edges is not written: transformers has no place for "
+        "it; import the folder again and it is a model of masked tokens alone"
+    )
+    return replace(opened, recipe=recipe, model=model.eval()), (note,)
 
 
 def _export_part(

@@ -56,6 +56,21 @@ def test_without_segments_it_is_a_roberta(tmp_path: Path) -> None:
     assert command(["import", str(folder), "--out", str(tmp_path / "again")]) == 0
 
 
+def test_spanbert_is_a_bert(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The head that reads spans from their edges serves training alone."""
+    settings = [*SMALL, "objective={kind='span_masked'}", MASKED[1]]
+    run, folder = exported(tmp_path, "bert_tiny", Wordpiece(vocab=180), settings)
+    said = capsys.readouterr()
+    assert "BertForMaskedLM" in said.out
+    assert "the head that tells a span from its edges is not written" in said.err
+    assert command(["import", str(folder), "--out", str(tmp_path / "again")]) == 0
+    again, before = (foreword.load(where, "cpu") for where in (tmp_path / "again", run))
+    text = "the [MASK] sat on the mat."
+    assert again.fill(text).blanks[0][0].probability == pytest.approx(
+        before.fill(text).blanks[0][0].probability, abs=1e-6
+    )
+
+
 def test_two_texts_are_segments(tmp_path: Path) -> None:
     run, folder = exported(tmp_path, "bert_tiny", Wordpiece(vocab=180), [*SMALL, *MASKED])
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)

@@ -16,9 +16,10 @@ POOLER, OUTPUT = "bert.pooler.dense.weight", "cls.seq_relationship.weight"
 
 @dataclass(frozen=True)
 class Bert(Family):
-    """BERT (Devlin et al. 2019): an encoder with a head for hidden tokens, and perhaps for pairs.
+    """BERT and SpanBERT (Devlin et al. 2019; Joshi et al. 2020): an encoder with one head or two.
 
-    A pooler without the head for the next sentence is not taken over.
+    They are for hidden tokens and for pairs. A pooler without the head for the next sentence is
+    not taken over.
     """
 
     architecture = "BertForMaskedLM"

@@ -31,10 +31,11 @@ class Hf:
 
     def write(self, opened: Opened, out: Path) -> Exchanged:
         """See `Format`."""
+        opened, left = exported.plain(opened)
         found = exported.export(opened, out, self.family)
         difference = exported.check(opened, out, found)
         facts = {"folder": str(out), "architecture": found.architecture_of(opened.recipe)}
-        notes = found.notes(opened.recipe)
+        notes = left + found.notes(opened.recipe)
         return Exchanged(facts | difference, (*notes, *_unchecked(difference)))
 
     def read(self, source: str, run: Path) -> Exchanged:
