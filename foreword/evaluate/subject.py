@@ -19,7 +19,6 @@ from foreword import kinds
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
 from foreword.nn.model import Backbone, Model
-from foreword.nn.stack import Stack
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.device import autocast
 from foreword.train.opened import Opened
@@ -320,13 +319,10 @@ class Subject:
         return replace(self.recipe.layout.arrange(example, self.vocab), queries=None)
 
     def _encode_source(self, source: Batch) -> Array:
-        backbone = self.model.backbone
-        encoder = backbone.encoder
-        assert isinstance(encoder, Stack)
+        backbone: Any = self.model.backbone  # of a model that reads a source
         with torch.no_grad(), autocast(self.device, self.dtype):
-            source = source.to(self.device)
-            read = encoder(backbone.embedding(source, encoder.position), source.mask)
-        found: Array = read.states.float().cpu().numpy()
+            states: Tensor = backbone.encode(source.to(self.device))
+        found: Array = states.float().cpu().numpy()
         return found
 
     def logits(self, states: Tensor) -> Tensor:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
+
+from torch import Tensor
 
 from foreword.nn.embedding import Embedding
 from foreword.nn.model import Backbone
-from foreword.nn.stack import Stack, StackSettings
+from foreword.nn.stack import Read, Stack, StackSettings
 from foreword.types import Batch, Hidden
 
 
@@ -76,8 +78,7 @@ class EncoderDecoderBackbone(Backbone):
         source = layers = None
         if memory is None:
             assert batch.source is not None
-            x = self.embedding(batch.source, self.encoder.position)
-            encoded = self.encoder(x, batch.source.mask)
+            encoded = self._encode(batch.source)
             source, layers = encoded.states, encoded.layers
         x = self.embedding(batch, self.decoder.position)
         read = self.decoder(x, batch.mask, memory, source=source, cross_mask=batch.cross_mask)
@@ -86,3 +87,10 @@ class EncoderDecoderBackbone(Backbone):
     def traced(self, batch: Batch) -> Hidden:
         """The same, for gradients."""
         return self.by_layer(batch)
+
+    def encode(self, source: Batch) -> Tensor:
+        """The encoder's states of a source, (batch, length, d_model)."""
+        return self._encode(source).states
+
+    def _encode(self, source: Batch) -> Read:
+        return cast(Read, self.encoder(self.embedding(source, self.encoder.position), source.mask))
