@@ -22,7 +22,9 @@ from foreword.types import Array
 
 Result = TypeVar("Result")
 
+CORES = os.cpu_count() or 1
 CHUNK = 1 << 22  # places of the text that are sorted at once
+LEAST = 1 << 16  # places that are worth a core of their own
 ABSENT = -1  # no n-gram of this order ends here
 NONE = -2  # where ABSENT means one never seen: the text begins less than n words before
 
@@ -72,7 +74,8 @@ def count(
         The levels, order 1 first; their arrays are mapped from `folder`.
     """
     tokens, size = len(stream), chunk or CHUNK
-    bounds = [slice(at, min(at + size, tokens)) for at in range(0, tokens, size)]
+    step = min(size, max(LEAST, -(-tokens // CORES)))
+    bounds = [slice(at, min(at + step, tokens)) for at in range(0, tokens, step)]
     counts = np.zeros(vocab, dtype=np.int64)
     for part in bounds:
         counts += np.bincount(stream[part], minlength=vocab)
@@ -139,8 +142,8 @@ def _unique(
         first = np.flatnonzero(np.diff(keys, prepend=ABSENT))
         return keys[first], np.diff(first, append=len(keys))
 
-    if len(bounds) == 1:
-        return run(bounds[0])
+    if bounds[-1].stop <= size:
+        return _joined(_each(run, bounds))
 
     def spill(part: slice) -> tuple[Array, Array]:
         name = f"run-{n}-{part.start}"
@@ -164,20 +167,27 @@ def _merge(
     with keys_file.open("wb") as keys_out, counts_file.open("wb") as counts_out:
         for low, high in itertools.pairwise(edges):
             cuts = [slice(*np.searchsorted(keys, [low, high])) for keys, _ in runs]
-            keys = np.concatenate([run[0][cut] for run, cut in zip(runs, cuts, strict=True)])
-            counts = np.concatenate([run[1][cut] for run, cut in zip(runs, cuts, strict=True)])
-            order = np.argsort(keys, kind="stable")
-            keys, counts = keys[order], counts[order]
-            first = np.flatnonzero(np.diff(keys, prepend=ABSENT))
-            keys[first].tofile(keys_out)
-            if len(first):
-                np.add.reduceat(counts, first).tofile(counts_out)
+            pairs = zip(runs, cuts, strict=True)
+            keys, counts = _joined([(keys[cut], counts[cut]) for (keys, counts), cut in pairs])
+            keys.tofile(keys_out)
+            counts.tofile(counts_out)
     return np.memmap(keys_file, np.int64, "r"), np.memmap(counts_file, np.int64, "r")
+
+
+def _joined(runs: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Sorted runs as one, in memory."""
+    if len(runs) == 1:
+        return runs[0]
+    keys, counts = (np.concatenate(sides) for sides in zip(*runs, strict=True))
+    order = np.argsort(keys, kind="stable")  # which merges what is sorted already
+    keys, counts = keys[order], counts[order]
+    first = np.flatnonzero(np.diff(keys, prepend=ABSENT))
+    return keys[first], np.add.reduceat(counts, first) if len(first) else counts[:0]
 
 
 def _each(work: Callable[[slice], Result], parts: list[slice]) -> list[Result]:
     """`work` on every part, on all cores: numpy's sorts and look-ups run beside each other."""
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with ThreadPoolExecutor(CORES) as pool:
         return list(pool.map(work, parts))
 
 

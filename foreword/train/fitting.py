@@ -10,7 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -241,9 +241,9 @@ def notes(fitted: Fitted) -> list[str]:
 def records(fitted: Fitted, bytes_per_token: float) -> list[dict[str, Any]]:
     """What `metrics.jsonl` says of it."""
     is_normalised = counted(fitted.model).table.about.is_normalised
-    spent = asdict(fitted.spent)
-    spent["step"] = spent.pop("steps")
-    rate = fitted.spent.tokens / max(fitted.spent.seconds, 1e-9)
+    took = fitted.spent
+    spent = {"step": took.steps, "tokens": took.tokens, "flops": 0.0, "seconds": took.seconds}
+    rate = took.tokens / max(took.seconds, 1e-9)
     found: list[dict[str, Any]] = [
         {"kind": "train", **spent, "loss": fitted.train.loss, "tokens_per_second": rate}
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -74,7 +75,7 @@ def test_evaluate_counts_the_end_of_each_line(
 
 def neighbours(line: str) -> list[tuple[str, str]]:
     words = ["<s>", *line.split(), "</s>"]
-    return list(zip(words, words[1:], strict=False))
+    return list(itertools.pairwise(words))
 
 
 def test_score_generate_report_resume(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

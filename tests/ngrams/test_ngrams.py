@@ -45,11 +45,14 @@ def contexts(words: Array, at: int) -> list[int]:
     return found
 
 
-@pytest.fixture(params=[1 << 22, 7], ids=["at once", "in chunks"])
+@pytest.fixture(params=[(1 << 22, 1), (7, 1), (1 << 22, 3)], ids=["once", "chunks", "cores"])
 def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    places, cores = request.param
     for module in (counting, smooth):
-        monkeypatch.setattr(module, "CHUNK", request.param)
-    return int(request.param)
+        monkeypatch.setattr(module, "CHUNK", places)
+    monkeypatch.setattr(counting, "LEAST", 1)
+    monkeypatch.setattr(counting, "CORES", cores)
+    return int(places)
 
 
 @pytest.mark.usefixtures("chunk")
@@ -105,6 +108,26 @@ def test_a_saved_table_is_the_same(tmp_path: Path, name: str) -> None:
     loaded = Table.load(tmp_path / "saved")
     assert loaded.about == made.about
     assert np.array_equal(loaded.log_probs_of(unseen), made.log_probs_of(unseen))
+
+
+def test_discounts_that_the_text_cannot_say_are_those_given(tmp_path: Path) -> None:
+    """Two-word pairs twice each: none once, so nothing can be learned of rarer ones."""
+    words = np.array([START, 2, 3, END] * 2 + [START, 4, 5, END] * 2)
+    levels = count(words, 2, 6, START, tmp_path)
+    for name, discount in (("modified_kneser_ney", 1.0), ("kneser_ney", 0.75)):
+        made = Table.of(levels, START, smoothing(name), np.arange(6) != START)
+        assert any("too few 2-grams" in note for note in made.about.notes)
+        totals = np.exp(distribution(made, np.array([[2], [4]]))).sum(1)
+        assert totals == pytest.approx(1.0, abs=1e-6)
+        # After 2 came 3 twice, of which the discount goes to the unigrams.
+        left = np.exp(made.log_backoffs[0][2])
+        assert left == pytest.approx(discount / 2)
+
+
+@pytest.mark.parametrize("fallback", [(-0.1, 1, 1), (0.5, 2.5, 3), (0.5, 1, 4)])
+def test_impossible_discounts_are_refused(fallback: tuple[float, float, float]) -> None:
+    with pytest.raises(ValueError, match="fallback: "):
+        kinds.load("ngrams/smoothing", "modified_kneser_ney")(fallback=fallback)
 
 
 def test_add_one_by_hand(tmp_path: Path) -> None:

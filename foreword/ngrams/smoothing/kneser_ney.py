@@ -25,6 +25,10 @@ class KneserNey:
 
     fallback: float = 0.75
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.fallback <= 1:
+            raise ValueError(f"fallback: must be in [0, 1], got {self.fallback}")
+
     @property
     def is_normalised(self) -> bool:
         """True."""

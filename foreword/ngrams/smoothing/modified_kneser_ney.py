@@ -26,6 +26,13 @@ class ModifiedKneserNey:
 
     fallback: tuple[float, float, float] = (0.5, 1.0, 1.5)
 
+    def __post_init__(self) -> None:
+        for count, discount in enumerate(self.fallback, start=1):
+            if not 0 <= discount <= count:
+                raise ValueError(
+                    f"fallback: that of count {count} must be in [0, {count}], got {discount}"
+                )
+
     @property
     def is_normalised(self) -> bool:
         """True."""
