@@ -53,7 +53,8 @@ class WordInContext:
 
     Reference: Peters et al. 2018, section 5.3; Ethayarajh 2019; Pilehvar & Camacho-Collados 2019.
     Differs from the papers: the sentences are written for Foreword and few; they show the effect
-    and rank no models.
+    and rank no models. In the English ones the word right before it is the same each time, so that
+    a network with random weights is near chance; see it beside the trained one.
     """
 
     reads_text: ClassVar[bool] = False
@@ -184,7 +185,7 @@ def _remarks(
 
 def _draw(figure: Any, rows: Sequence[Row]) -> None:
     """Layers against the cosines within and between senses, and against the AUC."""
-    figure.set_size_inches(9.6, 4.2)
+    figure.set_size_inches(9.6, 4.6)
     left, right = figure.subplots(1, 2)
     for number, name in enumerate(dict.fromkeys(row["run"] for row in rows)):
         of = [row for row in rows if row["run"] == name]
@@ -202,7 +203,9 @@ def _draw(figure: Any, rows: Sequence[Row]) -> None:
         ylabel="mean cosine", title="One word in two sentences\nline: same sense, dashed: other"
     )
     right.set(ylabel="AUC", title="How well the cosine tells\nthe sense; dotted: chance")
-    left.legend(frameon=False)
+    figure.legend(
+        *left.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False
+    )
 
 
 def _place(layer: str) -> int:
