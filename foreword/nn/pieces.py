@@ -60,8 +60,12 @@ class Pieces:
 
     def join(self, states: Tensor, shape: tuple[int, int]) -> Tensor:
         """(pieces, longest, width) -> (*shape, width), zeros where no piece stands."""
+        is_there = self.is_there()
+        if int(self.lengths.sum()) == shape[0] * shape[1]:
+            # Pieces stand in the order of rows and places, so their tokens, joined, are the rows.
+            return states[is_there].view(*shape, states.shape[2])
         out = states.new_zeros(*shape, states.shape[2])
-        piece, step = self.is_there().nonzero(as_tuple=True)
+        piece, step = is_there.nonzero(as_tuple=True)
         return out.index_put((self.rows[piece], self.starts[piece] + step), states[piece, step])
 
     def match(self, others: Pieces) -> tuple[Tensor, Tensor]:

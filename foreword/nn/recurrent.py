@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from foreword.nn.dropout import Dropout
 from foreword.nn.embedding import Embedding
 from foreword.nn.model import Backbone
+from foreword.nn.pieces import Pieces
 from foreword.nn.positions.none import None_
 from foreword.nn.settings import ModelSettings
 from foreword.nn.unrolled import layers_of, unroll
@@ -130,9 +131,9 @@ def recur(
         given = None if before is None else _inside(before)
         states, after = core(x, given)
         return states, _outside(after)
-    pieces = _pieces(is_new)
+    pieces = Pieces.of(is_new.cumsum(1))
     padded = pack_padded_sequence(
-        _cut(x, pieces), pieces.lengths.cpu(), batch_first=True, enforce_sorted=False
+        pieces.cut(x), pieces.lengths.cpu(), batch_first=True, enforce_sorted=False
     )
     given = None
     if before is not None:  # only a row's first document goes on
@@ -141,7 +142,7 @@ def recur(
             tuple(part[pieces.rows] * begins[:, None, None].to(part.dtype) for part in before)
         )
     found, after = core(padded, given)
-    states = _join(found, pieces, x.shape[1])
+    states = pieces.join(pad_packed_sequence(found, batch_first=True)[0], (len(x), x.shape[1]))
     is_last = pieces.starts + pieces.lengths == x.shape[1]
     order = pieces.rows[is_last].argsort()
     return states, tuple(part[is_last][order] for part in _outside(after))
@@ -156,43 +157,3 @@ def _inside(state: State) -> Any:
 def _outside(state: Any) -> State:
     parts: Sequence[Tensor] = state if isinstance(state, tuple) else (state,)
     return tuple(part.transpose(0, 1) for part in parts)
-
-
-@dataclass(frozen=True)
-class _Pieces:
-    """The documents of a batch's rows, one after the other.
-
-    Attributes:
-        rows: the row of each, (pieces,).
-        starts: its first place, (pieces,).
-        lengths: tokens, (pieces,).
-    """
-
-    rows: Tensor
-    starts: Tensor
-    lengths: Tensor
-
-
-def _pieces(is_new: Tensor) -> _Pieces:
-    is_new = is_new.clone()
-    is_new[:, 0] = True
-    rows, starts = is_new.nonzero(as_tuple=True)
-    flat = rows * is_new.shape[1] + starts
-    ends = torch.cat([flat[1:], flat.new_tensor([is_new.numel()])])
-    return _Pieces(rows, starts, ends - flat)
-
-
-def _cut(x: Tensor, pieces: _Pieces) -> Tensor:
-    """(batch, length, width) -> (pieces, longest, width), padded with whatever stands there."""
-    steps = torch.arange(int(pieces.lengths.max()), device=x.device)
-    at = (pieces.starts[:, None] + steps).clamp(max=x.shape[1] - 1)
-    return x[pieces.rows[:, None], at]
-
-
-def _join(found: PackedSequence, pieces: _Pieces, length: int) -> Tensor:
-    """The states of the pieces back in their rows, (batch, length, width)."""
-    states, _ = pad_packed_sequence(found, batch_first=True)  # (pieces, longest, width)
-    steps = torch.arange(states.shape[1], device=states.device)
-    inside = steps < pieces.lengths[:, None]
-    # Pieces stand in the order of rows and places, so their tokens, joined, are the rows.
-    return states[inside].view(-1, length, states.shape[2])
