@@ -128,6 +128,12 @@ class Recipe:
                 f"packing.length: rows of {length} tokens, but model.{where} has {limit} places; "
                 f"set model.{where}.length={length}"
             )
+        exact = getattr(getattr(self.model, "mixing", None), "exact", length)
+        if exact != length:
+            raise UserError(
+                f"packing.length: rows of {length} tokens, but model.mixing projects rows of "
+                f"exactly {exact}; set model.mixing.length={length}"
+            )
 
         if self.model.carries and not getattr(self.packing, "is_contiguous", False):
             raise UserError(

@@ -24,7 +24,7 @@ ATTENTION = {"query": "q", "key_value": "k v", "output": "o"}
 
 @dataclass(frozen=True)
 class T5(Family):
-    """T5 (Raffel et al. 2020): an encoder-decoder that writes out hidden spans.
+    """T5 and UL2 (Raffel et al. 2020; Tay et al. 2022): an encoder-decoder for hidden spans.
 
     Version 1.0 has one matrix for embedding and output, and divides the states before it by
     sqrt(d_model); version 1.1 does neither, and its feed-forward layers are gated.

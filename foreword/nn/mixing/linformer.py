@@ -44,6 +44,11 @@ class Linformer:
         """The rows' length."""
         return self.length
 
+    @property
+    def exact(self) -> int:
+        """The same: shorter rows are none."""
+        return self.length
+
     def prepare(
         self,
         mask: Mask,
