@@ -332,7 +332,7 @@ class _Making:
         )
         for place, (side, document) in enumerate(documents):
             text = document.text.encode()
-            number = holdout.draw(text)
+            number = holdout.draw(text) if text else 2.0  # a blank line is never held out alone
             self.lowest.see(number, text, place)
             name = HELDOUT if number < self.settings.heldout else side
             pending[name].append(text)

@@ -32,6 +32,8 @@ class ReadSettings:
             where `field` is `en` and this is `de`. "" for text that is not parallel.
         documents: what a document is in a plain text file: the file, a paragraph (paragraphs are
             parted by blank lines), or a line.
+        blank_lines: whether a blank line is a document too, one of no words, where documents are
+            lines. WikiText's published figures count its end.
         errors: what to do about bytes that are not UTF-8: `strict` stops and says where, `replace`
             puts U+FFFD in their place and counts them.
     """
@@ -40,6 +42,7 @@ class ReadSettings:
     documents: Literal["file", "paragraph", "line"] = "file"
     errors: Literal["strict", "replace"] = "strict"
     target: str = ""
+    blank_lines: bool = False
 
     def __post_init__(self) -> None:
         if self.documents not in ("file", "paragraph", "line"):
@@ -48,6 +51,8 @@ class ReadSettings:
             raise ValueError(f"errors: strict or replace, got {self.errors!r}")
         if self.target and self.target == self.field:
             raise ValueError(f"target: must be another than field, {self.field!r}")
+        if self.blank_lines and self.documents != "line":
+            raise ValueError(f"blank_lines: wants documents=line, got {self.documents!r}")
 
 
 @dataclass
@@ -154,7 +159,7 @@ class Source:
         return text
 
     def document(self, text: str, place: int | None = None) -> Iterator[Document]:
-        """The document of `text`, or none and a count where there is nothing in it.
+        """The document of `text`; where there is nothing in it an empty one if asked, else a count.
 
         Line ends become `\\n`, and those around the text go.
         """
@@ -162,8 +167,10 @@ class Source:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         text = text.strip("\n")
         if not text or text.isspace():
-            self.counts.empty_documents += 1
-            return
+            if not self.settings.blank_lines:
+                self.counts.empty_documents += 1
+                return
+            text = ""
         self.counts.documents += 1
         self.counts.bytes += len(text) if text.isascii() else len(text.encode())
         yield Document(text, str(self.path) if place is None else f"{self.path}:{place}")

@@ -10,9 +10,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from foreword.data import prepare as preparing
+from foreword.data.packing.stream import Stream
 from foreword.data.prepare import Prepared, PrepareSettings, prepare
 from foreword.data.shards import Shards
 from foreword.data.sources import ReadSettings
@@ -20,6 +22,7 @@ from foreword.errors import UserError
 from foreword.text import sentences
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.char import Char
+from foreword.text.tokenizers.word import Word
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -208,6 +211,28 @@ def test_held_out_text_that_is_given(tmp_path: Path, tokenizer: Tokenizer) -> No
     changed = prepare([data], tokenizer, out, heldout=[held])
     assert len({*fingerprints, changed.fingerprint}) == 3
     assert changed.manifest["text"] == found.manifest["text"]
+
+
+@pytest.mark.parametrize("in_sentences", [True, False])
+def test_blank_lines_are_documents_where_asked(tmp_path: Path, in_sentences: bool) -> None:
+    """As published figures of WikiText count them: an end to each line."""
+    text, held = tmp_path / "wiki.train.tokens", tmp_path / "wiki.valid.tokens"
+    text.write_text(" \n = Title = \n \n one two \n")
+    held.write_text("\n three\n")
+    read = ReadSettings(documents="line", blank_lines=True)
+    settings = PrepareSettings(sentences=in_sentences)
+    words = Word(split="whitespace", min_count=1).train(["= Title = one two three"])
+    found = prepare([text], words, tmp_path / "out", settings, read, heldout=[held])
+    assert decoded(found.train, words) == ["", "= Title =", "", "one two"]
+    assert decoded(found.heldout, words) == ["", "three"]
+    assert found.manifest["read"]["counts"]["empty_documents"] == 0
+    packed = Stream(3).open(found.train, words.vocab, 1, 1)
+    assert packed.tokens_per_epoch == 5 + 4
+    assert packed.rows(np.arange(1)).ids[0, 0] == words.vocab.id("</s>")
+    counts = prepare([text], words, tmp_path / "by_chance", settings, read).counts
+    assert counts["heldout"].tokens > 0, "a blank line alone holds nothing out"
+    with pytest.raises(ValueError, match="blank_lines: wants documents=line"):
+        ReadSettings(blank_lines=True)
 
 
 def test_held_out_text_that_cannot_be(tmp_path: Path, tokenizer: Tokenizer) -> None:

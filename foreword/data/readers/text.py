@@ -15,7 +15,8 @@ class Text:
     """Plain text, where a document is the whole file, a paragraph, or a line.
 
     A file that is one document is held in memory whole; paragraphs and lines are streamed. Blank
-    lines between paragraphs are no documents; with `documents = "line"` they are empty ones.
+    lines between paragraphs are no documents; with `documents = "line"` they are empty ones, which
+    are skipped and counted unless `blank_lines` asks for them.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = (".txt", ".md", ".tokens")
