@@ -80,9 +80,15 @@ def check(
     Nothing is trained or kept. Of large texts the first 20 MB are read.
     """
     from foreword.cli._watching import Watching, with_budget
+    from foreword.errors import UserError
     from foreword.train.recipe import load_recipe
 
     resolved = with_budget(load_recipe(recipe, assign or []), hours, tokens, steps, flops, epochs)
+    if resolved.model.is_counted:
+        raise UserError(
+            f"{recipe}: a model of counts reads the text once and has no steps to judge by; "
+            "'foreword pretrain' counts it"
+        )
     with console.progress("checking") as bar, tempfile.TemporaryDirectory() as folder:
         watching = Watching(bar)
         found = _check(

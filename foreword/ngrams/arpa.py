@@ -121,6 +121,7 @@ class _Reader:
         about = About(
             order=len(sizes),
             vocab=len(self.words),
+            words=len(self.words) - 1,
             start=self.words[self.start],
             unseen=1.0,
             is_normalised=True,

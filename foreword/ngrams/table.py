@@ -32,6 +32,7 @@ class About:
     Attributes:
         order: the greatest n.
         vocab: number of ids, `start` among them.
+        words: how many of them may be predicted.
         start: the id that begins each text.
         unseen: what a context never seen leaves; see `Smoothing.unseen`.
         is_normalised: whether it is a distribution.
@@ -42,6 +43,7 @@ class About:
 
     order: int
     vocab: int
+    words: int
     start: int
     unseen: float
     is_normalised: bool
@@ -80,6 +82,7 @@ class Table:
         about = About(
             order=len(levels),
             vocab=len(is_word),
+            words=int(is_word.sum()),
             start=start,
             unseen=smoothing.unseen,
             is_normalised=smoothing.is_normalised,
@@ -96,8 +99,9 @@ class Table:
     @classmethod
     def uniform(cls, is_word: Array, start: int) -> Table:
         """The table that knows nothing: every word is as likely as any other."""
-        about = About(1, len(is_word), start, 1.0, True, (len(is_word),))
-        log_probs = np.where(is_word, -math.log(is_word.sum()), -np.inf).astype(np.float32)
+        vocab, words = len(is_word), int(is_word.sum())
+        about = About(1, vocab, words, start, 1.0, True, sizes=(vocab,))
+        log_probs = np.where(is_word, -math.log(words), -np.inf).astype(np.float32)
         return cls(about, (np.arange(len(is_word)),), (log_probs,), ())
 
     @property
@@ -114,10 +118,8 @@ class Table:
         return is_seen
 
     def size_of(self, order: int) -> int:
-        """How many n-grams of one order it holds; of order 1, those that can be."""
-        if order > 1:
-            return self.about.sizes[order - 1]
-        return int(np.isfinite(self.log_probs[0]).sum())
+        """How many n-grams of one order it holds; of order 1, the words."""
+        return self.about.sizes[order - 1] if order > 1 else self.about.words
 
     def bytes_of(self, order: int) -> int:
         """Size of the arrays of one order."""
@@ -299,6 +301,7 @@ class Table:
         about = replace(
             self.about,
             vocab=vocab,
+            words=int((ids >= 0).sum()) - 1,
             start=int(ids[self.about.start]),
             sizes=tuple(map(len, keys)),
         )

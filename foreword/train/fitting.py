@@ -58,6 +58,17 @@ def counted(model: Model) -> Counted:
     return cast(Counted, model.backbone)
 
 
+def words_of(recipe: Recipe, vocab: Vocab) -> Array:
+    """What may be predicted: all but special tokens, with [UNK] and what ends a document.
+
+    These are the words over which KenLM spreads what unigrams leave. Returns (vocab,) bool.
+    """
+    is_word = ~vocab.is_special
+    ends = (UNK, getattr(recipe.packing, "after", ""))
+    is_word[[vocab.id(name) for name in ends if name in vocab.special]] = True
+    return is_word
+
+
 @dataclass(frozen=True)
 class Texts:
     """Documents one after the other, wrapped as the packing does.
@@ -65,8 +76,7 @@ class Texts:
     Attributes:
         stream: of their tokens.
         start: the token before each document.
-        is_word: what may be predicted: all but special tokens, with [UNK] and what ends a document;
-            (vocab,) bool.
+        is_word: see `words_of`.
     """
 
     stream: Wrapped
@@ -86,9 +96,8 @@ class Texts:
                 "packing.before: a model of counts is given a token that begins each text, and "
                 'nothing else; use packing.before="<s>" with packing.kind=documents'
             )
-        is_word = ~vocab.is_special
-        is_word[[vocab.id(name) for name in (UNK, after) if name in vocab.special]] = True
-        return cls(Wrapped(shards, vocab, before, after), vocab.id(before), is_word)
+        stream = Wrapped(shards, vocab, before, after)
+        return cls(stream, vocab.id(before), words_of(recipe, vocab))
 
     def __len__(self) -> int:
         """Tokens, with those that begin and end documents."""

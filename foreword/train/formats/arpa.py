@@ -14,7 +14,7 @@ from foreword.ngrams.counting import ABSENT
 from foreword.text.special import ALL, BOS, EOS, UNK
 from foreword.text.tokenizers.word import Word
 from foreword.train import imported
-from foreword.train.fitting import counted
+from foreword.train.fitting import counted, words_of
 from foreword.train.interchange import Exchanged
 from foreword.train.opened import Opened
 from foreword.train.recipe import Recipe
@@ -40,7 +40,7 @@ class Arpa:
         table = counted(opened.model).table
         names = _names(opened)
         # Other special tokens are no words, and the file does not name them.
-        is_there = np.isfinite(table.log_probs[0])
+        is_there = words_of(opened.recipe, opened.vocab)
         is_there[table.about.start] = True
         ids = np.where(is_there, np.cumsum(is_there) - 1, ABSENT)
         shown = table.renumbered(ids, int(is_there.sum()))
