@@ -73,7 +73,8 @@ def _specimens(
     from foreword.nn.init import initialise
     from foreword.probes._contract import Specimen
 
-    names = [run.resolve().name for run in runs]
+    runs = list(dict.fromkeys(runs))
+    names = [run.absolute().name for run in runs]
     specimens = []
     for run, name in zip(runs, names, strict=True):
         loaded = open_model(run, device)
