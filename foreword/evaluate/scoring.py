@@ -96,14 +96,18 @@ def score_texts(
 ) -> Iterator[Totals]:
     """The sums of each text, computed many texts at once.
 
+    A model of parallel text scores the second line of each as the answer to the first.
+
     Raises:
         UserError: as `score` does.
     """
     waiting: deque[Plan] = deque()
+    is_pair = subject.answers and bool(subject.recipe.read.target)
 
     def items() -> Iterator[Item]:
         for text in texts:
-            plan = _plan(subject, text, None, stride)
+            source, text = text.split("\n") if is_pair else (None, text)
+            plan = _plan(subject, text, source, stride)
             waiting.append(plan)
             yield from plan.items
 

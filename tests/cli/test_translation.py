@@ -151,6 +151,9 @@ def test_the_other_verbs_know_pairs(made: Path, capsys: pytest.CaptureFixture[st
     assert found["rows"][0]["loss"] == pytest.approx(again["rows"][0]["loss"], rel=1e-6)
     scored = told(capsys, "score", run, "ein Hund rennt", "--source", "a dog runs")
     assert scored["tokens"] == 4
+    both = told(capsys, "score", run, "--file", data)
+    assert (both["documents"], both["tokens"]) == (12, 12 * 6)
+    assert both["nats"] / both["tokens"] == pytest.approx(again["rows"][0]["loss"], rel=1e-5)
     texts = told(capsys, "generate", run, "a dog runs", "--beams", "3", "--samples", "3")
     assert len({text["text"] for text in texts}) == 3
     checked = told(capsys, "check", str(made / "seq2seq.toml"), "--data", str(made / "train.en"))
