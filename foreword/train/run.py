@@ -179,6 +179,8 @@ def carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None 
             stage("learning word vectors"),
         )
     watcher.note(describe_run(ready))
+    for note in getattr(ready.feed.packed, "notes", ()):
+        watcher.note(note)
     loop = Loop(
         run,
         ready.recipe,

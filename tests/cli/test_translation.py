@@ -220,3 +220,14 @@ def test_an_alignment_by_words() -> None:
     weights = np.array([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]])
     by_word = _summed(weights, np.array([0, 0, 1]))
     np.testing.assert_allclose(by_word, [[0.3, 0.7], [0.75, 0.25]])
+
+
+def test_pairs_that_are_cut_are_counted(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["pretrain", str(made / "seq2seq.toml"), "--data", str(made / "train.en")]
+    out = ["--out", str(tmp_path / "out"), "--steps", "1", "--set", "packing.length=8"]
+    assert command([*words, *out]) == 0
+    documents = json.loads((tmp_path / "out" / "run.json").read_text())["data"]["counts"]["train"]
+    said = f"{documents['documents']:,} pairs longer than a row are cut"
+    assert said in capsys.readouterr().err
