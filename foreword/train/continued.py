@@ -118,7 +118,7 @@ def open_foundation(path: str) -> Foundation:
     """A run, one of its checkpoints, or a Hugging Face folder.
 
     Raises:
-        UserError: it is none of these, or is broken.
+        UserError: it is none of these, is broken, or has nothing to train further.
     """
     folder = Path(path)
     if imported.is_foreign(folder):
@@ -126,6 +126,7 @@ def open_foundation(path: str) -> Foundation:
         said = {"from": str(folder.resolve()), **imported.provenance(found)}
         return Foundation(folder, found.recipe, found.tokenizer, found.model, said, found.notes)
     opened = open_run(folder, "cpu")
+    opened.require_gradients()
     said = {"from": str(opened.checkpoint.resolve())}
     if (made := read_state(opened.run).get("imported")) is not None:
         said |= {"imported": made}

@@ -48,6 +48,17 @@ class Opened:
     state: dict[str, Any]
     notes: tuple[str, ...] = ()
 
+    def require_gradients(self) -> None:
+        """Makes sure that the model can be trained further.
+
+        Raises:
+            UserError: it is one of counts.
+        """
+        if self.recipe.model.is_counted:
+            raise UserError(
+                f"{self.run}: a model of counts has no weights to train further; take another run"
+            )
+
 
 def read_recipe(run: Path) -> Recipe:
     """The resolved recipe of a run.

@@ -50,9 +50,10 @@ def tune(
         A row for each of the settings, and one for the best guess that reads nothing.
 
     Raises:
-        UserError: the examples do not fit the task or each other.
+        UserError: the examples do not fit the task or each other, or the model has no gradients.
         TrainingStoppedError: the loss is no longer finite.
     """
+    opened.require_gradients()
     ways = [settings] if isinstance(settings, TuneSettings) else list(settings or [TuneSettings()])
     frame = frame_of(opened.recipe, opened.vocab, ways[0].max_length)
     data = _read(opened, task, train, dev, frame)

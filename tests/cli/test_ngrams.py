@@ -139,6 +139,14 @@ def test_mistakes_are_said_in_one_line(
         capsys, "export", str(run), "--format", "arpb", "--out", out
     )
     assert "no hidden states" in refused_to_encode(run)
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("text\tlabel\n" + "a b\tx\nb a\ty\n" * 4, encoding="utf-8")
+    tune = ["tune", str(run), "--task", "classify", "--train", str(pairs), "--dev", str(pairs)]
+    assert "no weights to train further" in refused(capsys, *tune)
+    start = ["pretrain", "gpt2_tiny", "--from", str(run), "--data", str(run.parent / "text.txt")]
+    assert "no weights to train further" in refused(capsys, *start, "--out", out)
+    check = ["check", "ngram_tiny", "--data", str(run.parent / "text.txt")]
+    assert "has no steps to judge by" in refused(capsys, *check)
     text = str(run.parent / "text.txt")
     words = ["pretrain", "ngram_ptb", "--set", "model.order=40", "--data", text, "--out", out]
     assert command(words) == 2
