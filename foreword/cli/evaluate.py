@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def evaluate(
     run: Run,
     file: Annotated[
-        list[str] | None, typer.Option(help="Other text than the run's held-out one.")
+        list[str] | None,
+        typer.Option("--file", "--data", help="Other text than the run's held-out one."),
     ] = None,
     rows: Annotated[int | None, typer.Option(help="At most so many rows; all if unsaid.")] = None,
     lanes: Annotated[
