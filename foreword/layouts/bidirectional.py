@@ -44,7 +44,7 @@ class Bidirectional:
         documents = example.target.documents
         # Padding is a document of its own here: who reads from the right begins anew behind it.
         read = replace(example.target, positions=positions_within(documents))
-        batch = next_token(read, example.weights, within(documents, documents))
+        batch = next_token(read, example.weights, within(documents, documents), example.following)
         return replace(batch, backward=_previous_token(read, example))
 
 

@@ -37,11 +37,15 @@ class Bidirectional:
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Nothing is hidden: the target is the row; all but padding counts."""
         weights = (rows.documents >= 0).astype(np.float32)
-        return Example(None, Tokens(rows.ids, rows.documents, rows.positions), weights)
+        tokens = Tokens(rows.ids, rows.documents, rows.positions)
+        return Example(None, tokens, weights, following=rows.following)
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
-        """The output layer of both directions, with a bias per token."""
-        return nn.ModuleDict({"token": TokenHead(backbone.settings, backbone.embedding, bias=True)})
+        """The output layer of both directions; a full one has a bias per token."""
+        settings = backbone.settings
+        if not settings.output.is_full:
+            return nn.ModuleDict({"token": backbone.build_token_head()})
+        return nn.ModuleDict({"token": TokenHead(settings, backbone.embedding, bias=True)})
 
     def loss(self, model: Model, batch: Batch) -> Loss:
         """Cross-entropy of the next token and of the one before, in nats."""

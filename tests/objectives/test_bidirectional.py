@@ -10,9 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from foreword.nn.init import initialise
 from foreword.nn.model import Model
+from foreword.nn.outputs.adaptive import Adaptive
+from foreword.objectives.bidirectional import Bidirectional
 from foreword.types import Batch
-from tests.contracts.cases import CASES, FIRST, SIZE, Case, rows
+from tests.contracts.cases import CASES, FIRST, SIZE, Case, rows, vocab
 
 TWO_WAYS = [case for case in CASES if case.batch(rows([[12]])).backward is not None]
 every_case = pytest.mark.parametrize("case", TWO_WAYS, ids=str)
@@ -88,6 +91,23 @@ def test_a_batch_may_ask_for_one_direction(case: Case) -> None:
     one = case.loss(model, replace(batch, backward=None))
     torch.testing.assert_close(one.total, both.parts["forward"][0])
     assert not one.parts
+
+
+def test_rare_tokens_may_stand_in_clusters() -> None:
+    case = TWO_WAYS[0]
+    settings = replace(case.settings(), output=Adaptive(cutoffs=(110, 130), factor=2.0))
+    backbone = settings.build(SIZE)
+    model = Model(backbone, Bidirectional().heads(backbone, vocab()))
+    initialise(model, 1)
+    batch = case.batch(rows([[10, 14], [20]]))
+    loss = case.loss(model, batch)
+    assert batch.backward is not None
+    asked = [(batch.targets, batch.weights), (batch.backward.targets, batch.backward.weights)]
+    wanted = [
+        -(nats.gather(-1, targets[..., None])[..., 0] * weights).sum()
+        for nats, (targets, weights) in zip(scores(model, batch), asked, strict=True)
+    ]
+    torch.testing.assert_close(loss.total, sum(wanted))
 
 
 @every_case
