@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,14 @@ import pytest
 import torch
 
 import foreword
+from foreword import kinds
 from foreword.cli.main import run as command
 from foreword.evaluate.sampling import Sampling
 from foreword.text.tokenizers.bpe import Bpe
 from foreword.text.tokenizers.unigram import Unigram
 from foreword.text.tokenizers.wordpiece import Wordpiece
+from foreword.train import exported as exporting
+from foreword.train.opened import open_run
 from foreword.train.recipe import load_recipe
 from tests.evaluate.conftest import TEXTS, write_run
 
@@ -121,6 +125,39 @@ def test_spans(tmp_path: Path) -> None:
     assert found["input_ids"][0].tolist() == np.array(wanted).tolist()
     with torch.no_grad():
         assert model.generate(**found, max_new_tokens=4).shape[1] > 1
+
+
+CARRIED = {
+    "albert": "albert",
+    "bert": "bert",
+    "bigbird": "big_bird",
+    "electra": "electra",
+    "gpt1": "openai_gpt",
+    "gpt2": "gpt2",
+    "longformer": "longformer",
+    "modern_encoder": "modernbert",
+    "modernbert": "modernbert",
+    "roberta": "roberta",
+    "spanbert": "bert",
+    "t5": "t5",
+    "ul2": "t5",
+    "xlnet": "xlnet",
+}
+
+
+@pytest.mark.parametrize("name", CARRIED)
+def test_recipes_are_of_their_family(name: str, tmp_path: Path) -> None:
+    tokenizer = Wordpiece(vocab=180).train(TEXTS * 4)
+    run = write_run(tmp_path / "run", load_recipe(f"{name}_tiny"), tokenizer)
+    opened, _ = exporting.plain(open_run(run, "cpu"))
+    assert kinds.name_of(exporting.find_family(opened)) == CARRIED[name]
+
+
+def test_that_is_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["show", "families", "--json"]) == 0
+    said = {one["family"]: one["hugging_face"] for one in json.loads(capsys.readouterr().out)}
+    found = {load_recipe(f"{name}_tiny").family: family for name, family in CARRIED.items()}
+    assert found == {name: family for name, family in said.items() if family}
 
 
 def test_a_model_like_none_of_theirs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
