@@ -63,8 +63,12 @@ class HeldOut:
         }
 
 
-def run_shards(run: Path) -> Prepared:
+def run_shards(run: Path, option: str = "--file") -> Prepared:
     """The token shards that a run was trained on.
+
+    Args:
+        run: its folder.
+        option: of the command line, that names a text instead.
 
     Raises:
         UserError: they are gone.
@@ -73,17 +77,19 @@ def run_shards(run: Path) -> Prepared:
     is_given = len(texts) == 1 and (Path(texts[0]) / "prepared.json").is_file()
     folder = Path(texts[0]) if is_given else run / "shards"
     if not (folder / "prepared.json").is_file():
-        raise UserError(f"{folder}: the run's token shards are not there; name another text")
+        raise UserError(
+            f"{folder}: the run's token shards are not there; name a text with {option}"
+        )
     return Prepared.load(folder, verify=False)
 
 
-def shards_of(subject: Subject, run: Path) -> Prepared:
+def shards_of(subject: Subject, run: Path, option: str = "--file") -> Prepared:
     """The same, of the tokenizer that the model has.
 
     Raises:
         UserError: they are gone, or of another.
     """
-    prepared = run_shards(run)
+    prepared = run_shards(run, option)
     if prepared.manifest["tokenizer"]["fingerprint"] != subject.tokenizer.fingerprint:
         raise UserError(f"{prepared.folder}: these shards were made with another tokenizer")
     return prepared
@@ -156,7 +162,7 @@ def _measure(
 ) -> HeldOut:
     recipe, model = subject.recipe, subject.model
     if subject.is_counted:
-        return _measure_counts(subject, shards, bytes_per_token)
+        return _measure_counts(subject, shards, bytes_per_token, rows)
     if shards.tokens_total < recipe.packing.length:
         raise UserError(
             f"{shards.tokens_total} tokens of held-out text do not fill one row of "
@@ -173,10 +179,11 @@ def _measure(
     return HeldOut(subject.family, found.loss, predictions, bits, not parts, parts)
 
 
-def _measure_counts(subject: Subject, shards: Shards, bytes_per_token: float) -> HeldOut:
+def _measure_counts(subject: Subject, shards: Shards, bytes_per_token: float, rows: int) -> HeldOut:
     """The same of a model that is counted, which reads every document whole."""
     table = counted(subject.model).table
-    found = fitting.measure(table, fitting.Texts.of(subject.recipe, shards, subject.vocab))
+    texts = fitting.Texts.of(subject.recipe, shards, subject.vocab)
+    found = fitting.measure(table, texts, rows * subject.recipe.packing.length)
     if not found.tokens:
         raise UserError("there is no held-out text; name a text with --file")
     bits = entropy.bits_per_byte(found.loss, bytes_per_token)

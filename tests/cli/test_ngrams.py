@@ -14,6 +14,8 @@ import pytest
 import foreword
 from foreword.cli.main import run as command
 from foreword.errors import UserError
+from foreword.evaluate.sampling import Sampling
+from foreword.evaluate.scorer import ModelScorer
 from foreword.train.fitting import counted
 
 TEXT = """\
@@ -90,6 +92,17 @@ def test_score_generate_report_resume(run: Path, capsys: pytest.CaptureFixture[s
     assert command(["report", str(run)]) == 0
     page = (run / "report.html").read_text(encoding="utf-8")
     assert "Counted on" in page and "never seen" in page
+
+
+def test_any_measurement_can_ask_it(run: Path) -> None:
+    loaded = foreword.load(run)
+    scorer = ModelScorer(loaded.subject)
+    start = loaded.tokenizer.vocab.id("<s>")
+    ids = np.concatenate([[start], loaded.tokenizer.encode("the price of oil rose")])
+    table = counted(loaded.module).table
+    assert scorer.log_probs(ids) == pytest.approx(table.log_probs_of(ids)[1:])
+    assert scorer.log_probs(ids) == pytest.approx(loaded.score("the price of oil rose").log_probs)
+    assert len(scorer.generate(ids[:4], Sampling(tokens=2)))
 
 
 def test_there_and_back_as_an_arpa_file(
