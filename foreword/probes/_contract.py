@@ -42,7 +42,7 @@ class Specimen:
             with heldout.shards_of_texts(self.subject, self.texts) as (shards, _):
                 yield shards
         else:
-            yield heldout.shards_of(self.subject, self.run).heldout
+            yield heldout.shards_of(self.subject, self.run, "--data").heldout
 
 
 @dataclass(frozen=True)

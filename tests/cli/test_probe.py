@@ -59,7 +59,7 @@ def test_mistakes_are_told_in_one_line(
     reach = ("probe", run, "--kind", "gradient_reach")
     assert "no such setting" in refused(*reach, "--set", "layr=1")
     assert "rows: must be at least 1" in refused(*reach, "--set", "rows=0")
-    assert "name another text" in refused(*reach)
+    assert "name a text with --data" in refused(*reach)
     assert "it shows layers 0 to 2" in refused(*reach, "--data", text, "--set", "layer=7")
     short = tmp_path / "short.txt"
     short.write_text("the bank", encoding="utf-8")
