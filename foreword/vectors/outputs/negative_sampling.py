@@ -34,8 +34,8 @@ class NegativeSampling:
         batch: words in a step; vectors stay as they are until its end.
         block: words that share their noise.
         noise: noise words drawn for a block.
-        most: a vector moves in a step by at most so many predictions; if it has a part in more, by
-            so many times their mean. Frequent words would overshoot otherwise.
+        most: a vector's learning rate over all its predictions in a step; where they come to more
+            they are scaled to it. Frequent words would overshoot otherwise.
 
     Reference: Mikolov et al. 2013b, section 2.2.
     Differs from the paper: noise is shared and steps are taken together (Ji et al. 2016, section
@@ -47,12 +47,14 @@ class NegativeSampling:
     batch: int = 1024
     block: int = 32
     noise: int = 32
-    most: int = 400
+    most: float = 4.0
 
     def __post_init__(self) -> None:
-        for name in ("negatives", "batch", "block", "noise", "most"):
+        for name in ("negatives", "batch", "block", "noise"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
+        if self.most <= 0:
+            raise ValueError(f"most: must be positive, got {self.most}")
 
     def fit(self, words: Words, vectors: Vectors, course: Course, progress: Progress) -> None:
         """See `Output`; the same seed gives the same vectors on any number of threads."""
@@ -165,7 +167,7 @@ class _Step:
             move: the rows; their steps, (rows, d_model); how many predictions each sums up.
         """
         ids, steps, counts = move
-        sums = np.bincount(ids, counts, minlength=len(table))[ids]
+        sums = np.bincount(ids, counts, minlength=len(table))[ids] * lr
         long = np.flatnonzero(sums > self.settings.most)
         steps[long] *= (self.settings.most / sums[long]).astype(np.float32)[:, None]
         table.index_add_(0, torch.from_numpy(ids), torch.from_numpy(steps), alpha=lr)

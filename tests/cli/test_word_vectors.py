@@ -1,0 +1,172 @@
+"""The road of word vectors: pretrain, neighbours, probes, export and import, and mistakes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foreword.cli.main import run as command
+from foreword.models.word_vectors import WordVectorsBackbone
+from foreword.train.opened import open_run
+
+Refused = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two topics, a word that comes once, and a document of its own for each sentence."""
+    rng = np.random.default_rng(1)
+    topics = (
+        ["river", "lake", "water", "boat", "fish", "shore"],
+        ["king", "queen", "crown", "court", "throne", "duke"],
+    )
+    lines = [" ".join(rng.choice(topics[n % 2], 12)) for n in range(300)]
+    path = tmp_path_factory.mktemp("text") / "text.jsonl"
+    path.write_text("".join(json.dumps({"text": line}) + "\n" for line in [*lines, "once"]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "vectors"
+    words = ["pretrain", "word2vec_tiny", "--data", str(text), "--out", str(out)]
+    sets = ["model.subsample=0", "optimizer.lr=0.1", "prepare.heldout=0.1", "train.epochs=8"]
+    assert command([*words, *(w for s in sets for w in ("--set", s))]) == 0
+    return out
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
+    """Runs a command that must be refused in one line, and gives back the line."""
+
+    def refuse(*words: object) -> str:
+        capsys.readouterr()
+        assert command([str(word) for word in words]) == 2
+        lines = capsys.readouterr().err.splitlines()
+        assert lines[-1].startswith("foreword: ")
+        return lines[-1]
+
+    return refuse
+
+
+def asked(capsys: pytest.CaptureFixture[str], *words: object) -> Any:
+    capsys.readouterr()
+    assert command([*map(str, words), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_run_is_done_with_one_checkpoint(run: Path) -> None:
+    (folder,) = (run / "checkpoints").iterdir()
+    assert {"weights.safetensors", "counts.npy"} <= {file.name for file in folder.iterdir()}
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [record["kind"] for record in records] == ["train", "heldout"]
+    assert records[1]["loss"] < 3  # it has not learned where texts end
+    before = (folder / "weights.safetensors").stat().st_mtime_ns
+    assert command(["resume", str(run)]) == 0
+    assert (folder / "weights.safetensors").stat().st_mtime_ns == before
+
+
+def test_words_never_met_are_counted(run: Path) -> None:
+    shards = json.loads((run / "run.json").read_text())["data"]["counts"]
+    assert sum(split["unknown"] for split in shards.values()) == 1
+    backbone = open_run(run, "cpu").model.backbone
+    assert isinstance(backbone, WordVectorsBackbone)
+    assert (backbone.counts > 0).sum() == 12
+
+
+def test_neighbours_are_of_the_topic(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = asked(capsys, "neighbours", run, "River", "queen", "--top", "5")
+    assert {near["word"] for near in found["River"]} == {"lake", "water", "boat", "fish", "shore"}
+    assert {near["word"] for near in found["queen"]} == {"king", "crown", "court", "throne", "duke"}
+
+
+def test_a_word_outside_the_vocabulary(run: Path, refused: Refused) -> None:
+    line = refused("neighbours", run, "rivers")
+    assert line == "foreword: 'rivers' is not in the vocabulary; did you mean 'river'?"
+    assert "--top: must be at least 1" in refused("neighbours", run, "river", "--top", "0")
+
+
+def test_it_is_scored_and_writes_like_a_language_model(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    near, far = (
+        asked(capsys, "score", run, f"king queen {word}")["perplexity"]
+        for word in ("crown", "boat")
+    )
+    assert near < far
+    assert command(["generate", str(run), "river", "--tokens", "3"]) == 0
+
+
+def test_it_travels_as_a_file(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], refused: Refused
+) -> None:
+    path, back = tmp_path / "vectors.bin", tmp_path / "back"
+    facts = asked(capsys, "export", run, "--format", "word2vec", "--binary", "--out", path)
+    assert (facts["words"], facts["width"]) == (12, 16)
+    asked(capsys, "import", path, "--format", "word2vec", "--out", back)
+    wanted = asked(capsys, "neighbours", run, "boat")
+    assert asked(capsys, "neighbours", back, "boat") == wanted
+    assert "is there already" in refused("export", run, "--format", "word2vec", "--out", path)
+    path.write_bytes(path.read_bytes()[:100])
+    assert "cut short" in refused("import", path, "--format", "word2vec", "--out", tmp_path / "x")
+
+
+def test_probes_take_lists_of_questions(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs, questions = tmp_path / "pairs.txt", tmp_path / "questions.txt"
+    pairs.write_text("river lake 9\nriver king 1\nqueen throne 8\nboat pear 5\n")
+    found = asked(capsys, "probe", run, "--kind", "similarity", "--set", f"file={pairs}")
+    (row,) = found["rows"]
+    assert row["spearman"] > 0.8 and (row["pairs"], row["left_out"]) == (3, 1)
+    questions.write_text(": gram1\nriver lake king queen\nriver pear king queen\n")
+    found = asked(capsys, "probe", run, "--kind", "analogies", "--set", f"file={questions}")
+    assert [row["section"] for row in found["rows"]] == ["semantic", "syntactic", "all"]
+    assert [row["left_out"] for row in found["rows"]] == [0, 1, 1]
+    assert found["rows"][0]["accuracy"] is None
+
+
+def test_what_was_killed_begins_again(text: Path, run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "again"
+    words = ["pretrain", "word2vec_tiny", "--data", str(text), "--out", str(out)]
+    assert command([*words, "--set", "train.epochs=1"]) == 0
+    (folder,) = (out / "checkpoints").iterdir()
+    wanted = (folder / "weights.safetensors").read_bytes()
+    for file in folder.iterdir():  # as a kill before the checkpoint leaves it
+        file.unlink()
+    folder.rmdir()
+    assert command(["resume", str(out)]) == 0
+    assert (folder / "weights.safetensors").read_bytes() == wanted
+    assert len((out / "metrics.jsonl").read_text().splitlines()) == len(
+        (run / "metrics.jsonl").read_text().splitlines()
+    )
+
+
+def pretrain(text: Path, out: Path, *more: str) -> list[str]:
+    words = ["pretrain", "word2vec_tiny", "--data", str(text), "--out", str(out)]
+    return [*words, *(word for one in more for word in ("--set", one))]
+
+
+def test_mistakes(text: Path, tmp_path: Path, refused: Refused) -> None:
+    one = tmp_path / "one.txt"
+    one.write_text("word word word word\n\n" * 50)
+    out = tmp_path / "run"
+    assert "fewer than two different words" in refused(*pretrain(one, out))
+    assert not out.exists()
+    assert "use --set train.epochs=5" in refused(*pretrain(text, out), "--steps", "3")
+    assert "use --set train.epochs=5" in refused(*pretrain(text, out, "train.epochs=1.5"))
+    assert "window: must be at least 1 word" in refused(*pretrain(text, out, "model.window=0"))
+
+
+def test_without_gensim_one_line_says_what_to_install(
+    text: Path, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "gensim.models", None)
+    line = refused(*pretrain(text, tmp_path / "run", "model.output=hierarchical_softmax"))
+    assert "pip install 'foreword[vectors]'" in line
