@@ -21,7 +21,9 @@ def draw(aligned: Aligned) -> bytes:
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.add_subplot()
         axes.imshow(aligned.weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
-        axes.set_xticks(range(columns), aligned.source, rotation=60, ha="left")
+        axes.set_xticks(
+            range(columns), aligned.source, rotation=60, ha="left", rotation_mode="anchor"
+        )
         axes.set_yticks(range(rows), aligned.target)
         axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
         axes.set_xticks([n - 0.5 for n in range(1, columns)], minor=True)
