@@ -1,0 +1,179 @@
+"""Word vectors: ours against gensim's with equal settings, in words a second and in quality.
+
+    python benchmarks/word_vectors.py TEXT... --megabytes 20 --epochs 5 --threads 2 \\
+        --analogies questions-words.txt --similarity wordsim353.txt
+
+Both learn from the same token shards, with the same vocabulary, one after the other, and are asked
+the same questions. A ratio above 1 is in our favour. Processor time is shown beside the clock's:
+where other work shares the machine it is the fairer of the two. Words are those of the text,
+thinned ones included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from foreword.data.prepare import PrepareSettings, prepare
+from foreword.data.reading import read_documents
+from foreword.data.shards import Shards
+from foreword.evaluate.subject import Subject
+from foreword.models.word_vectors import WordVectorsBackbone
+from foreword.nn.model import Model
+from foreword.probes._contract import Specimen
+from foreword.probes.analogies import Analogies
+from foreword.probes.similarity import Similarity
+from foreword.text.tokenizer import Tokenizer
+from foreword.train.learning import course_of
+from foreword.train.recipe import Recipe, load_recipe
+from foreword.vectors.contract import Course
+from foreword.vectors.outputs.hierarchical_softmax import LONGEST
+from foreword.vectors.words import Words
+
+RECIPES = ("word2vec_skip_gram", "word2vec_cbow")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What learning took, and what came of it."""
+
+    seconds: float
+    processor: float
+    spearman: float | None
+    semantic: float | None
+    syntactic: float | None
+
+
+def main() -> None:
+    """Measures, and prints a table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("texts", nargs="+", help="files or folders")
+    parser.add_argument("--megabytes", type=float, default=20.0, help="of text to read")
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--recipes", nargs="+", default=RECIPES)
+    parser.add_argument("--analogies", default="", help="like questions-words.txt")
+    parser.add_argument("--similarity", default="", help="like wordsim353.txt")
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        texts = Path(folder) / "text.jsonl"
+        _cut(given.texts, texts, given.megabytes * 1e6)
+        recipes = [load_recipe(name, [f"train.epochs={given.epochs}"]) for name in given.recipes]
+        documents = (document.text for document in read_documents([texts]))
+        tokenizer = recipes[0].tokenizer.train(documents)
+        settings = PrepareSettings(heldout=0.0)
+        shards = prepare([texts], tokenizer, Path(folder) / "shards", settings).train
+        heads = ("seconds", "processor", "spearman", "semantic", "syntactic")
+        print(" " * 26 + "".join(f"{head:>11}" for head in heads))
+        for recipe, name in zip(recipes, given.recipes, strict=True):
+            compare(recipe, name, tokenizer, shards, given)
+
+
+def compare(
+    recipe: Recipe, name: str, tokenizer: Tokenizer, shards: Shards, given: argparse.Namespace
+) -> None:
+    """Both on one recipe."""
+    found, read = {}, 0
+    for who, learn in (("gensim", by_gensim), ("ours", by_us)):
+        model = recipe.build(tokenizer.vocab)
+        backbone = model.backbone
+        assert isinstance(backbone, WordVectorsBackbone)
+        words = Words.of(shards.tokens, shards.document_starts, backbone.is_word)
+        read = words.total * given.epochs
+        took = learn(backbone, words, course_of(recipe))
+        found[who] = measured(took, model, recipe, tokenizer, given)
+        _print(f"{name} {who}", found[who])
+    for what in ("seconds", "processor"):
+        theirs, ours = (getattr(found[who], what) for who in ("gensim", "ours"))
+        rates = f"{read / ours:,.0f} words/s to gensim's {read / theirs:,.0f}"
+        print(f"  by {what}: {rates}: ratio {theirs / ours:.2f}", flush=True)
+
+
+def by_us(backbone: WordVectorsBackbone, words: Words, course: Course) -> tuple[float, float]:
+    """Seconds and processor seconds of ours."""
+    return _timed(lambda: backbone.learn(words.tokens, words.starts, course))
+
+
+def by_gensim(backbone: WordVectorsBackbone, words: Words, course: Course) -> tuple[float, float]:
+    """The same of gensim, from lists of words in memory; its vectors are put into the backbone."""
+    from gensim.models import Word2Vec
+
+    names = np.array([str(n) for n in range(len(words.counts))], dtype=object)
+    texts = [
+        names[text[at : at + LONGEST]].tolist()
+        for text in words.texts()
+        for at in range(0, len(text), LONGEST)
+    ]
+    model = Word2Vec(
+        vector_size=backbone.kind.d_model,
+        alpha=course.lr(0.0),
+        window=course.window,
+        sample=course.subsample,
+        seed=course.seed,
+        workers=course.threads,
+        sg=int(course.architecture.is_skip_gram),
+        negative=backbone.kind.output.negatives,
+        min_count=1,
+        epochs=course.epochs,
+    )
+    model.build_vocab(texts)
+    took = _timed(lambda: model.train(texts, total_examples=len(texts), epochs=course.epochs))
+    ids = np.array([int(name) for name in model.wv.index_to_key])
+    backbone.counts = words.counts
+    with torch.no_grad():
+        backbone.embedding.token.weight[torch.from_numpy(ids)] = torch.from_numpy(model.wv.vectors)
+    return took
+
+
+def _timed(work: Callable[[], object]) -> tuple[float, float]:
+    began, used = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - began, time.process_time() - used
+
+
+def measured(
+    took: tuple[float, float],
+    model: Model,
+    recipe: Recipe,
+    tokenizer: Tokenizer,
+    given: argparse.Namespace,
+) -> Measured:
+    """What came of it."""
+    subject = Subject(model.eval(), recipe, tokenizer, torch.device("cpu"))
+    specimens = [Specimen("it", subject, Path())]
+    near = Similarity(given.similarity).measure(specimens).rows[0]["spearman"]
+    rows = Analogies(given.analogies).measure(specimens).rows
+    accuracy = {row["section"]: row["accuracy"] for row in rows}
+    return Measured(*took, near, accuracy["semantic"], accuracy["syntactic"])
+
+
+def _print(name: str, found: Measured) -> None:
+    shares = (found.spearman, found.semantic, found.syntactic)
+    shown = ["-" if value is None else f"{value:.4f}" for value in shares]
+    cells = [f"{found.seconds:.1f}", f"{found.processor:.1f}", *shown]
+    print(f"{name:26}" + "".join(f"{cell:>11}" for cell in cells), flush=True)
+
+
+def _cut(texts: list[str], path: Path, most: float) -> None:
+    """The first documents, as many as fill `most` bytes."""
+    size = 0
+    with path.open("w", encoding="utf-8") as file:
+        for document in read_documents(texts):
+            file.write(json.dumps({"text": document.text}) + "\n")
+            size += len(document.text.encode())
+            if size > most:
+                return
+
+
+if __name__ == "__main__":
+    main()
