@@ -1,6 +1,6 @@
 """Pretraining speed next to Hugging Face's Trainer: both sides in one run, ratio printed.
 
-    python benchmarks/pretrain.py [--family masked causal t5 t5_deshuffle] [--steps 20] [--dropout 0.1]
+    python benchmarks/pretrain.py [--family masked causal t5 t5_deshuffle] [--dropout 0.1]
 
 Same sizes, same rows of tokens, same batch, same dropout, same number of CPU cores. The Trainer
 runs in bf16 and in fp32, and the better counts. Both sides read their rows, corrupt them, and take
