@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from foreword import kinds
+from foreword.nn.init import initialise
 from foreword.nn.model import Model
 
 from .cases import CASES, SIZE, TRAINED, Case, is_scored, logits, rows, take, tiny, vocab
@@ -89,6 +90,7 @@ def test_evaluation_draws_no_dropout(case: Case) -> None:
     backbone = settings.build(SIZE)
     heads = kinds.load("objectives", case.objective)().heads(backbone, vocab())
     model, batch = Model(backbone, heads), case.batch(rows([[20]] * 2))
+    initialise(model, 1)
 
     def run() -> Tensor:
         return logits(model, batch)
