@@ -33,8 +33,8 @@ from foreword.nn.init import initialise
 from foreword.train import flops
 from foreword.train.device import choose_device, choose_precision, matmul_flops_per_second
 from foreword.train.feed import Feed
+from foreword.train.ready import compile_blocks
 from foreword.train.recipe import Recipe
-from foreword.train.run import compile_blocks
 from foreword.train.step import take
 from foreword.types import Array, Rows, Vocab
 

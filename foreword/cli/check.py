@@ -15,10 +15,11 @@ from foreword.cli._looking import Json
 
 if TYPE_CHECKING:
     from foreword.data.prepare import Prepared
+    from foreword.train.corpus import Stage
     from foreword.train.estimate import Estimate
     from foreword.train.preview import Piece, Shown
+    from foreword.train.ready import Ready
     from foreword.train.recipe import Recipe
-    from foreword.train.run import Ready, Stage
 
 SAMPLE_BYTES = 20_000_000  # of text: enough for a tokenizer and a batch, and read in seconds
 COLOURS = {
@@ -115,11 +116,13 @@ def _check(
 ) -> Checked:
     from foreword.errors import UserError
     from foreword.train import run as running
+    from foreword.train.corpus import corpus, is_prepared
     from foreword.train.estimate import estimate
     from foreword.train.preview import preview
+    from foreword.train.ready import make_ready
 
     share, counts = 1.0, None
-    if not running.is_prepared(texts):
+    if not is_prepared(texts):
         stage("reading the text")
         share, counts = _sample(texts, recipe, folder / "sample.jsonl")
         texts = [str(folder / "sample.jsonl")]
@@ -128,8 +131,8 @@ def _check(
     run = folder / "run"
     running.start(recipe, running.Inputs(tuple(texts), tokenizer), run)
     try:
-        made, prepared = running.corpus(recipe, run, stage)
-        ready = running.make_ready(recipe, made, prepared)
+        made, prepared = corpus(recipe, run, stage)
+        ready = make_ready(recipe, made, prepared)
     except UserError as error:
         part = f"the first {SAMPLE_BYTES / 1e6:.0f} MB of the text: " if share < 1 else ""
         raise UserError(part + str(error).replace(f"{run}/", "")) from error

@@ -15,8 +15,8 @@ from foreword.data.prepare import Prepared, fingerprint_text, prepare
 from foreword.data.reading import find_files, read_documents
 from foreword.data.sources import ReadSettings
 from foreword.text.tokenizer import Tokenizer
+from foreword.train.corpus import Stage, is_prepared, require_texts
 from foreword.train.recipe import Recipe
-from foreword.train.run import Stage, is_prepared, require_texts
 
 
 class Corpora:

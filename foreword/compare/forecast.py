@@ -10,7 +10,7 @@ from foreword.compare.run import Comparison
 from foreword.data.prepare import HELDOUT, TRAIN, Prepared
 from foreword.errors import UserError
 from foreword.train.estimate import estimate
-from foreword.train.run import make_ready
+from foreword.train.ready import make_ready
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from foreword.evaluate.samples import samples
 from foreword.report.page import write_page
 from foreword.train import log
 from foreword.train import run as running
+from foreword.train.corpus import Stage
 from foreword.train.loop import Watcher
 from foreword.train.opened import is_finished, open_run, read_state
 from foreword.train.recipe import load_recipe
@@ -121,7 +122,7 @@ class Demo:
         """Whether pretraining has been done to its end."""
         return is_finished(self.run)
 
-    def pretrain(self, watcher: Watcher, stage: running.Stage) -> bool:
+    def pretrain(self, watcher: Watcher, stage: Stage) -> bool:
         """Pretrains what is left; False when a signal asked to stop.
 
         Raises:

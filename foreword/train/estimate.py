@@ -20,7 +20,7 @@ from foreword.train.budget import Budget
 from foreword.train.contracts import Objective
 from foreword.train.device import autocast
 from foreword.train.feed import count_tokens
-from foreword.train.run import Ready, compile_blocks
+from foreword.train.ready import Ready, compile_blocks
 from foreword.train.step import take
 from foreword.types import Batch, Loss
 

@@ -8,33 +8,36 @@ carry_on   tokenizer -> shards -> model -> loop; each stage is skipped where it 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from foreword import atomic
-from foreword.data.holdout import find_apart
-from foreword.data.prepare import Prepared, prepare
-from foreword.data.reading import ReadSettings, find_files, read_documents
+from foreword.data.prepare import Prepared
 from foreword.errors import UserError
-from foreword.nn.init import initialise
 from foreword.nn.model import Model
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, fitting, learning, log
 from foreword.train.continued import Foundation, load_start
-from foreword.train.device import choose_device, choose_precision, describe
+from foreword.train.corpus import Stage, corpus, describe_text, require_texts
+from foreword.train.device import describe
 from foreword.train.feed import Feed
 from foreword.train.loop import Loop, Watcher
 from foreword.train.opened import is_finished, read_recipe
 from foreword.train.origin import origin
+from foreword.train.ready import (
+    Ready,
+    bytes_per_token,
+    compile_blocks,
+    describe_run,
+    make_ready,
+)
 from foreword.train.recipe import Recipe
-from foreword.types import Rows, Vocab
+from foreword.types import Rows
 
-Stage = Callable[[str], Callable[[float, float], None]]  # a stage's name -> its progress callback
 Samples = Callable[[Model, Recipe, Tokenizer, Rows, torch.device], list[dict[str, str]]]
 
 
@@ -51,31 +54,6 @@ class Inputs:
     texts: tuple[str, ...]
     tokenizer: str | None = None
     heldout: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Ready:
-    """Everything that training needs, built from a recipe and shards.
-
-    Attributes:
-        recipe: with every `auto` resolved.
-        tokenizer: the run's.
-        vocab: of the tokenizer.
-        model: initialised, on its device.
-        feed: of the training text.
-        heldout: of the held-out text, or None where it is shorter than a row.
-        device: where it runs.
-        dtype: what it computes in.
-    """
-
-    recipe: Recipe
-    tokenizer: Tokenizer
-    vocab: Vocab
-    model: Model
-    feed: Feed
-    heldout: Feed | None
-    device: torch.device
-    dtype: torch.dtype
 
 
 def start(recipe: Recipe, inputs: Inputs, run: Path, foundation: Foundation | None = None) -> None:
@@ -106,23 +84,6 @@ def start(recipe: Recipe, inputs: Inputs, run: Path, foundation: Foundation | No
         provenance |= foundation.provenance
     atomic.write_text(run / "run.json", json.dumps(provenance, indent=1) + "\n")
     atomic.write_text(run / "recipe.toml", recipe.dumps())
-
-
-def require_texts(
-    texts: Sequence[str], heldout: Sequence[str] = (), read: ReadSettings | None = None
-) -> None:
-    """Makes sure that there are such texts, and none that is both trained on and held out.
-
-    Raises:
-        UserError: there are not.
-    """
-    if not is_prepared(texts):
-        find_apart(heldout, find_files(texts, None, read), None, read)
-    elif heldout:
-        raise UserError(
-            f"--heldout: {texts[0]} holds out text already; 'foreword prepare --heldout' makes "
-            "token shards with text of your own held out"
-        )
 
 
 def require_free(run: Path) -> None:
@@ -174,7 +135,7 @@ def carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None 
             ready.model,
             prepared.train,
             (ready.feed, ready.heldout),
-            _bytes_per_token(ready, prepared),
+            bytes_per_token(ready, prepared),
             watcher,
             stage("learning word vectors"),
         )
@@ -189,7 +150,7 @@ def carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None 
         ready.feed,
         ready.heldout,
         ready.dtype,
-        _bytes_per_token(ready, prepared),
+        bytes_per_token(ready, prepared),
         _Looking(watcher, ready, samples),
     )
     if has_begun:
@@ -237,164 +198,6 @@ def _fit(
             watcher.record(record, 1.0)
         fitting.save(run, fitted)
     return True
-
-
-def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared]:
-    """The run's tokenizer and shards, made where they are not there yet."""
-    provenance = json.loads((run / "run.json").read_text(encoding="utf-8"))
-    texts, given = provenance["texts"], provenance["tokenizer"]
-    if not texts:
-        raise UserError(
-            f"{run}: was imported and has no text to go on with; "
-            f"'foreword pretrain RECIPE --from {run} --data TEXT' starts a run from its weights"
-        )
-    if is_prepared(texts):
-        prepared = Prepared.load(Path(texts[0]))
-        given = given or str(prepared.tokenizer)
-    tokenizer = _tokenizer(recipe, run, texts, given, stage)
-    made = run / "shards"
-    if checkpoint.all_in(run) and is_prepared([str(made)]):
-        return tokenizer, Prepared.load(made)  # the run's own; the text may be gone by now
-    if not is_prepared(texts):
-        progress = stage("cutting text into tokens")
-        prepared = prepare(
-            texts,
-            tokenizer,
-            made,
-            recipe.prepare,
-            recipe.read,
-            progress,
-            provenance.get("heldout", ()),
-        )
-        stage("reusing the token shards made before" if prepared.reused else "token shards made")
-    elif prepared.manifest["tokenizer"]["fingerprint"] != tokenizer.fingerprint:
-        raise UserError(f"{texts[0]}: these shards were made with another tokenizer")
-    return tokenizer, prepared
-
-
-def _tokenizer(
-    recipe: Recipe, run: Path, texts: Sequence[str], given: str | None, stage: Stage
-) -> Tokenizer:
-    folder = run / "tokenizer"
-    if (folder / "tokenizer.json").is_file():
-        return Tokenizer.load(folder)
-    if given is not None:
-        tokenizer = Tokenizer.load(given)
-    else:
-        stage("training the tokenizer")
-        documents = read_documents(texts, recipe.read)
-        tokenizer = recipe.tokenizer.train(document.text for document in documents)
-    tokenizer.save(folder)
-    return tokenizer
-
-
-def is_prepared(texts: Sequence[str]) -> bool:
-    """Whether the text given is one folder of shards that `prepare` wrote."""
-    return len(texts) == 1 and (Path(texts[0]) / "prepared.json").is_file()
-
-
-def make_ready(recipe: Recipe, tokenizer: Tokenizer, prepared: Prepared) -> Ready:
-    """Builds model and feeds, tries the objective on one row, resolves every `auto`.
-
-    Raises:
-        UserError: the text is shorter than a row, or the tokenizer lacks what the objective needs.
-    """
-    vocab = tokenizer.vocab
-    device = choose_device(recipe.train.device)
-    dtype = choose_precision(recipe.train.precision, device)
-    recipe = resolve(recipe, device, dtype)
-    feed = Feed.of(recipe, prepared.train, vocab)
-    feed.batch(torch.arange(1).numpy(), recipe.train.seed)
-    heldout = None
-    if prepared.heldout.tokens_total >= recipe.packing.length:
-        heldout = Feed.of(recipe, prepared.heldout, vocab, for_training=False)
-    model = recipe.build(vocab)
-    initialise(model, recipe.train.seed)
-    return Ready(recipe, tokenizer, vocab, model.to(device), feed, heldout, device, dtype)
-
-
-def resolve(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> Recipe:
-    """The recipe with device, precision, compilation and micro-batch chosen for this machine.
-
-    A resumed run finds them chosen, so it computes as it did before.
-    """
-    train = recipe.train
-    compiles = train.compile
-    if compiles == "auto":
-        compiles = "on" if device.type == "cuda" else "off"
-    micro = train.micro_batch or _rows_that_fit(recipe, device)
-    train = replace(
-        train,
-        device="cuda" if device.type == "cuda" else "mps" if device.type == "mps" else "cpu",
-        precision="bf16" if dtype == torch.bfloat16 else "fp32",
-        compile=compiles,
-        micro_batch=min(micro, recipe.rows_per_step),
-    )
-    return replace(recipe, train=train)
-
-
-def _rows_that_fit(recipe: Recipe, device: torch.device) -> int:
-    """Sequences whose activations take a quarter of the memory, in a power of two.
-
-    About 34 d_model values of 2 bytes a layer and token are kept for backward (Korthikanti et al.
-    2022, section 4.1), and as much again of gradients and slack.
-    """
-    if device.type == "cuda":
-        memory = torch.cuda.get_device_properties(device).total_memory
-    else:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    layers = recipe.model.layers + (getattr(recipe.model, "decoder_layers", None) or 0)
-    row = 2 * 34 * 2 * recipe.model.d_model * layers * recipe.packing.length
-    rows = max(1, memory // 4 // row)
-    return 1 << (int(rows).bit_length() - 1)
-
-
-def compile_blocks(model: Model) -> None:
-    """Compiles each Transformer block in place; blocks of one shape share the code."""
-    from foreword.nn.stack import Block
-
-    for module in model.modules():
-        if isinstance(module, Block):
-            module.compile()
-
-
-def describe_text(prepared: Prepared) -> str:
-    """One line on what was read, and on whatever of it was not as it should be."""
-    train, heldout = prepared.counts["train"], prepared.counts["heldout"]
-    read = prepared.manifest["read"]["counts"]
-    odd = {
-        "unknown tokens": train.unknown + heldout.unknown,
-        "empty documents": read["empty_documents"],
-        "pairs with an empty side": read.get("empty_sides", 0),
-        "empty files": read["empty_files"],
-        "bytes replaced": read["replaced_bytes"],
-        "files not read": sum(read["skipped"].values()),
-    }
-    return (
-        f"{train.documents + heldout.documents:,} documents: {train.tokens:,} tokens to train on, "
-        f"{heldout.tokens:,} held out"
-        + "".join(f"; {count:,} {what}" for what, count in odd.items() if count)
-    )
-
-
-def describe_run(ready: Ready) -> str:
-    """One line on what is about to run."""
-    recipe, precision = ready.recipe, ready.recipe.train.precision
-    pieces = -(-recipe.rows_per_step // recipe.train.micro_batch)
-    tokens = recipe.rows_per_step * recipe.packing.length
-    return (
-        f"{ready.model.count_parameters():,} parameters, vocabulary {ready.vocab.size:,}; "
-        f"{tokens:,} tokens a step ({recipe.rows_per_step} rows of {recipe.packing.length}"
-        f"{f', in {pieces} micro-batches' if pieces > 1 else ''}); "
-        f"{precision} on {describe(ready.device)}"
-    )
-
-
-def _bytes_per_token(ready: Ready, prepared: Prepared) -> float | None:
-    """For bits per byte, where every token of the text is predicted; else None."""
-    if ready.heldout is None or not ready.heldout.predicts_all:
-        return None
-    return prepared.heldout_bytes_per_token
 
 
 def _require_same_text(run: Path, prepared: Prepared) -> None:

@@ -13,10 +13,11 @@ import pytest
 
 from foreword.cli import check, console
 from foreword.cli.main import run
-from foreword.train import run as running
 from foreword.train.budget import Budget
+from foreword.train.corpus import corpus
 from foreword.train.estimate import count_by_part, steps_of
 from foreword.train.preview import MEANING, preview
+from foreword.train.ready import Ready, make_ready
 from tests.train import runs
 
 
@@ -59,7 +60,7 @@ def test_the_numbers_are_those_of_the_run(
     assert found["tokens_per_step"] * 5 == last["tokens"]
     assert found["first_loss"] == pytest.approx(math.log(found["data"]["vocab"]), rel=0.05)
     assert found["seconds"]["total"] == pytest.approx(5 * found["seconds"]["per_step"])
-    of = running.make_ready(made, *running.corpus(made, done, runs.stage))
+    of = make_ready(made, *corpus(made, done, runs.stage))
     assert found["epochs"] == pytest.approx(5 * 4 / of.feed.packed.rows_per_epoch)
 
 
@@ -83,10 +84,10 @@ def test_a_budget_in_any_unit_becomes_steps() -> None:
     assert steps_of(Budget("hours", 0.01), **prices) == 72
 
 
-def ready(family: str, text: Path, run_folder: Path) -> running.Ready:
+def ready(family: str, text: Path, run_folder: Path) -> Ready:
     made = runs.recipe(family)
     runs.begin(made, text, run_folder)
-    return running.make_ready(made, *running.corpus(made, run_folder, runs.stage))
+    return make_ready(made, *corpus(made, run_folder, runs.stage))
 
 
 def test_shared_weights_count_once(text: Path, tmp_path: Path) -> None:

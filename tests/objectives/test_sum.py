@@ -20,8 +20,9 @@ from foreword.objectives.next_sentence import NextSentence
 from foreword.objectives.sentence_order import SentenceOrder
 from foreword.objectives.span_corruption import SpanCorruption
 from foreword.objectives.sum import Sum
-from foreword.train import run as running
+from foreword.train.corpus import corpus
 from foreword.train.feed import Feed
+from foreword.train.ready import Ready, make_ready
 from foreword.train.step import evaluate, take
 from foreword.types import Batch
 from tests.contracts.cases import Case, rows, vocab
@@ -52,14 +53,14 @@ def write_text(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module", params=["next_sentence", "sentence_order"])
-def ready(request: Any, tmp_path_factory: Any) -> running.Ready:
+def ready(request: Any, tmp_path_factory: Any) -> Ready:
     folder = tmp_path_factory.mktemp(request.param)
     made = runs.build(table(request.param))
     run = runs.begin(made, write_text(folder / "text"), folder / "run")
-    return running.make_ready(made, *running.corpus(made, run, runs.stage))
+    return make_ready(made, *corpus(made, run, runs.stage))
 
 
-def gradient(of: running.Ready, batches: list[Batch]) -> torch.Tensor:
+def gradient(of: Ready, batches: list[Batch]) -> torch.Tensor:
     """What a step of size 1 subtracts."""
     before = [p.detach().clone() for p in of.model.parameters()]
     take(
@@ -78,11 +79,11 @@ def gradient(of: running.Ready, batches: list[Batch]) -> torch.Tensor:
     return torch.cat([m.flatten() for m in moved])
 
 
-def split(of: running.Ready, micro_batch: int) -> list[Batch]:
+def split(of: Ready, micro_batch: int) -> list[Batch]:
     return replace(of.feed, micro_batch=micro_batch).micro_batches(0)
 
 
-def test_any_split_of_a_step_is_the_sum_of_the_means(ready: running.Ready) -> None:
+def test_any_split_of_a_step_is_the_sum_of_the_means(ready: Ready) -> None:
     (whole,) = split(ready, 8)
     at_once = gradient(ready, [whole])
     loss = ready.recipe.objective.loss(ready.model, replace(whole, counts=None).to("cpu"))
@@ -98,7 +99,7 @@ def test_any_split_of_a_step_is_the_sum_of_the_means(ready: running.Ready) -> No
     assert (gradient(ready, alone) - at_once).norm() > 0.01 * at_once.norm()
 
 
-def test_held_out_text_is_the_sum_of_the_means_too(ready: running.Ready) -> None:
+def test_held_out_text_is_the_sum_of_the_means_too(ready: Ready) -> None:
     assert ready.heldout is not None
 
     def measure(feed: Feed) -> Any:

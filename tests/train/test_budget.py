@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from foreword.train import checkpoint, log, loop
-from foreword.train import run as running
 from foreword.train.budget import Budget, Spent
+from foreword.train.corpus import corpus
+from foreword.train.ready import make_ready
 from foreword.train.recipe import TrainSettings
 from tests.train import runs
 
@@ -95,7 +96,7 @@ def test_epochs_are_counted_in_rows(text: Path, tmp_path: Path) -> None:
     run = runs.begin(made, text, tmp_path / "run")
     runs.die_at(run, 1)
     assert runs.carry_on(run)
-    ready = running.make_ready(made, *running.corpus(made, run, runs.stage))
+    ready = make_ready(made, *corpus(made, run, runs.stage))
     steps = math.ceil(3 * ready.feed.packed.rows_per_epoch / 4)
     state = checkpoint.read_state(checkpoint.newest(run))
     assert state["step"] == steps

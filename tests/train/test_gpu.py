@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from foreword.nn.attention import dense_only
-from foreword.train import run as running
+from foreword.train.corpus import corpus
+from foreword.train.ready import make_ready
 from foreword.train.step import evaluate
 from tests.train import runs
 
@@ -52,7 +53,7 @@ def test_flex_is_dense(family: str, tmp_path: Path) -> None:
     made = runs.build(table(family, compile="off"))
     made = dataclasses.replace(made, train=dataclasses.replace(made.train, precision="fp32"))
     run = runs.begin(made, text, tmp_path / "run")
-    ready = running.make_ready(made, *running.corpus(made, run, runs.stage))
+    ready = make_ready(made, *corpus(made, run, runs.stage))
 
     def loss() -> float:
         return evaluate(

@@ -9,27 +9,28 @@ import pytest
 import torch
 from torch import nn
 
-from foreword.train import run as running
+from foreword.train.corpus import corpus
+from foreword.train.ready import Ready, make_ready
 from foreword.train.step import evaluate, take
 from foreword.types import Batch, Loss
 from tests.train import runs
 
 
-def ready(text: Path, folder: Path, family: str = "encoder", **train: object) -> running.Ready:
+def ready(text: Path, folder: Path, family: str = "encoder", **train: object) -> Ready:
     table = runs.table(family, **train)
     table["model"] |= {"dropout": 0.0, "attention_dropout": 0.0, "init_std": 0.2}
     if family == "encoder":
         table["objective"]["rate"] = 0.5  # of rows with more or fewer special tokens
     made = runs.build(table)
     run = runs.begin(made, text, folder)
-    tokenizer, prepared = running.corpus(made, run, runs.stage)
-    return running.make_ready(made, tokenizer, prepared)
+    tokenizer, prepared = corpus(made, run, runs.stage)
+    return make_ready(made, tokenizer, prepared)
 
 
 EVEN = ("transformer_xl", "xlnet")  # every row of a stream has as many predictions
 
 
-def gradient(of: running.Ready, micro_batch: int) -> tuple[torch.Tensor, list[int]]:
+def gradient(of: Ready, micro_batch: int) -> tuple[torch.Tensor, list[int]]:
     """What a step of size 1 without clipping subtracts, and the predictions of each micro-batch."""
     feed = dataclasses.replace(of.feed, micro_batch=micro_batch)
     batches = feed.micro_batches(0)

@@ -1,0 +1,127 @@
+"""Everything that training needs, built from a recipe and shards, for this machine."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+
+import torch
+
+from foreword.data.prepare import Prepared
+from foreword.nn.init import initialise
+from foreword.nn.model import Model
+from foreword.text.tokenizer import Tokenizer
+from foreword.train.device import choose_device, choose_precision, describe
+from foreword.train.feed import Feed
+from foreword.train.recipe import Recipe
+from foreword.types import Vocab
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Everything that training needs, built from a recipe and shards.
+
+    Attributes:
+        recipe: with every `auto` resolved.
+        tokenizer: the run's.
+        vocab: of the tokenizer.
+        model: initialised, on its device.
+        feed: of the training text.
+        heldout: of the held-out text, or None where it is shorter than a row.
+        device: where it runs.
+        dtype: what it computes in.
+    """
+
+    recipe: Recipe
+    tokenizer: Tokenizer
+    vocab: Vocab
+    model: Model
+    feed: Feed
+    heldout: Feed | None
+    device: torch.device
+    dtype: torch.dtype
+
+
+def make_ready(recipe: Recipe, tokenizer: Tokenizer, prepared: Prepared) -> Ready:
+    """Builds model and feeds, tries the objective on one row, resolves every `auto`.
+
+    Raises:
+        UserError: the text is shorter than a row, or the tokenizer lacks what the objective needs.
+    """
+    vocab = tokenizer.vocab
+    device = choose_device(recipe.train.device)
+    dtype = choose_precision(recipe.train.precision, device)
+    recipe = resolve(recipe, device, dtype)
+    feed = Feed.of(recipe, prepared.train, vocab)
+    feed.batch(torch.arange(1).numpy(), recipe.train.seed)
+    heldout = None
+    if prepared.heldout.tokens_total >= recipe.packing.length:
+        heldout = Feed.of(recipe, prepared.heldout, vocab, for_training=False)
+    model = recipe.build(vocab)
+    initialise(model, recipe.train.seed)
+    return Ready(recipe, tokenizer, vocab, model.to(device), feed, heldout, device, dtype)
+
+
+def resolve(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> Recipe:
+    """The recipe with device, precision, compilation and micro-batch chosen for this machine.
+
+    A resumed run finds them chosen, so it computes as it did before.
+    """
+    train = recipe.train
+    compiles = train.compile
+    if compiles == "auto":
+        compiles = "on" if device.type == "cuda" else "off"
+    micro = train.micro_batch or _rows_that_fit(recipe, device)
+    train = replace(
+        train,
+        device="cuda" if device.type == "cuda" else "mps" if device.type == "mps" else "cpu",
+        precision="bf16" if dtype == torch.bfloat16 else "fp32",
+        compile=compiles,
+        micro_batch=min(micro, recipe.rows_per_step),
+    )
+    return replace(recipe, train=train)
+
+
+def _rows_that_fit(recipe: Recipe, device: torch.device) -> int:
+    """Sequences whose activations take a quarter of the memory, in a power of two.
+
+    About 34 d_model values of 2 bytes a layer and token are kept for backward (Korthikanti et al.
+    2022, section 4.1), and as much again of gradients and slack.
+    """
+    if device.type == "cuda":
+        memory = torch.cuda.get_device_properties(device).total_memory
+    else:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    layers = recipe.model.layers + (getattr(recipe.model, "decoder_layers", None) or 0)
+    row = 2 * 34 * 2 * recipe.model.d_model * layers * recipe.packing.length
+    rows = max(1, memory // 4 // row)
+    return 1 << (int(rows).bit_length() - 1)
+
+
+def compile_blocks(model: Model) -> None:
+    """Compiles each Transformer block in place; blocks of one shape share the code."""
+    from foreword.nn.stack import Block
+
+    for module in model.modules():
+        if isinstance(module, Block):
+            module.compile()
+
+
+def describe_run(ready: Ready) -> str:
+    """One line on what is about to run."""
+    recipe, precision = ready.recipe, ready.recipe.train.precision
+    pieces = -(-recipe.rows_per_step // recipe.train.micro_batch)
+    tokens = recipe.rows_per_step * recipe.packing.length
+    return (
+        f"{ready.model.count_parameters():,} parameters, vocabulary {ready.vocab.size:,}; "
+        f"{tokens:,} tokens a step ({recipe.rows_per_step} rows of {recipe.packing.length}"
+        f"{f', in {pieces} micro-batches' if pieces > 1 else ''}); "
+        f"{precision} on {describe(ready.device)}"
+    )
+
+
+def bytes_per_token(ready: Ready, prepared: Prepared) -> float | None:
+    """For bits per byte, where every token of the text is predicted; else None."""
+    if ready.heldout is None or not ready.heldout.predicts_all:
+        return None
+    return prepared.heldout_bytes_per_token
