@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 # How many logits exist at once: what fits a large cache on the CPU, what fills a GPU.
-SLICE = {"cpu": 1 << 24, "cuda": 1 << 28}
+SLICE = {"cpu": 1 << 23, "cuda": 1 << 28}
 
 
 def cross_entropy(
