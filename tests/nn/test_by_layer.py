@@ -60,7 +60,7 @@ def test_a_gradient_is_the_change_that_a_nudge_makes(name: str) -> None:
     case = case_of(name)
     model, batch = case.build("rotary"), case.batch(rows([[10]]))
     if name in WITHOUT_GRADIENTS:
-        with pytest.raises(UserError, match="are not to be had|no gradients"):
+        with pytest.raises(UserError, match=r"are not to be had|no gradients"):
             model.backbone.traced(batch)
         return
     model = model.double()

@@ -23,7 +23,7 @@ from foreword.objectives.sum import Sum
 from foreword.train.corpus import corpus
 from foreword.train.feed import Feed
 from foreword.train.ready import Ready, make_ready
-from foreword.train.step import evaluate, take
+from foreword.train.step import evaluate
 from foreword.types import Batch
 from tests.contracts.cases import Case, rows, vocab
 from tests.train import runs
@@ -60,32 +60,13 @@ def ready(request: Any, tmp_path_factory: Any) -> Ready:
     return make_ready(made, *corpus(made, run, runs.stage))
 
 
-def gradient(of: Ready, batches: list[Batch]) -> torch.Tensor:
-    """What a step of size 1 subtracts."""
-    before = [p.detach().clone() for p in of.model.parameters()]
-    take(
-        of.model,
-        torch.optim.SGD(of.model.parameters(), lr=1.0),
-        batches,
-        lambda batch: of.recipe.objective.loss(of.model, batch),
-        clip=0.0,
-        dtype=torch.float32,
-        seeds=range(len(batches)),
-    )
-    with torch.no_grad():
-        moved = [old - p for old, p in zip(before, of.model.parameters(), strict=True)]
-        for p, old in zip(of.model.parameters(), before, strict=True):
-            p.copy_(old)
-    return torch.cat([m.flatten() for m in moved])
-
-
 def split(of: Ready, micro_batch: int) -> list[Batch]:
     return replace(of.feed, micro_batch=micro_batch).micro_batches(0)
 
 
 def test_any_split_of_a_step_is_the_sum_of_the_means(ready: Ready) -> None:
     (whole,) = split(ready, 8)
-    at_once = gradient(ready, [whole])
+    at_once = runs.gradient(ready, [whole])
     loss = ready.recipe.objective.loss(ready.model, replace(whole, counts=None).to("cpu"))
     masked, pairs = (t / n for t, n in list(loss.parts.values())[:2])
     wanted = torch.autograd.grad(masked + pairs, list(ready.model.parameters()))
@@ -94,9 +75,9 @@ def test_any_split_of_a_step_is_the_sum_of_the_means(ready: Ready) -> None:
         batches = split(ready, micro)
         if micro == 1:  # rows differ, so a mean of means would be wrong
             assert len({int((b.labels >= 0).sum()) for b in batches}) > 1
-        torch.testing.assert_close(gradient(ready, batches), at_once, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(runs.gradient(ready, batches), at_once, rtol=1e-4, atol=1e-6)
     alone = [replace(batch, counts=None) for batch in split(ready, 1)]  # each with its own counts
-    assert (gradient(ready, alone) - at_once).norm() > 0.01 * at_once.norm()
+    assert (runs.gradient(ready, alone) - at_once).norm() > 0.01 * at_once.norm()
 
 
 def test_held_out_text_is_the_sum_of_the_means_too(ready: Ready) -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from foreword import config
 from foreword.train import checkpoint, log
 from foreword.train import run as running
+from foreword.train.ready import Ready
 from foreword.train.recipe import Recipe
+from foreword.train.step import take
+from foreword.types import Batch
 
 VERBS = ["ran", "sang", "saw", "went", "slept", "sat"]
 NOUNS = ["cat", "dog", "bird", "river", "house", "tree", "road", "child"]
@@ -164,3 +169,22 @@ def logged(run: Path, kind: str) -> list[dict[str, Any]]:
         for record in log.read(run)
         if record["kind"] == kind
     ]
+
+
+def gradient(of: Ready, batches: Sequence[Batch]) -> torch.Tensor:
+    """What a step of size 1 without clipping subtracts; the model stays as it is."""
+    before = [p.detach().clone() for p in of.model.parameters()]
+    take(
+        of.model,
+        torch.optim.SGD(of.model.parameters(), lr=1.0),
+        batches,
+        lambda batch: of.recipe.objective.loss(of.model, batch),
+        clip=0.0,
+        dtype=torch.float32,
+        seeds=range(len(batches)),
+    )
+    with torch.no_grad():
+        moved = [old - p for old, p in zip(before, of.model.parameters(), strict=True)]
+        for p, old in zip(of.model.parameters(), before, strict=True):
+            p.copy_(old)
+    return torch.cat([m.flatten() for m in moved])

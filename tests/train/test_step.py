@@ -31,24 +31,9 @@ EVEN = ("transformer_xl", "xlnet")  # every row of a stream has as many predicti
 
 
 def gradient(of: Ready, micro_batch: int) -> tuple[torch.Tensor, list[int]]:
-    """What a step of size 1 without clipping subtracts, and the predictions of each micro-batch."""
-    feed = dataclasses.replace(of.feed, micro_batch=micro_batch)
-    batches = feed.micro_batches(0)
-    before = [p.detach().clone() for p in of.model.parameters()]
-    take(
-        of.model,
-        torch.optim.SGD(of.model.parameters(), lr=1.0),
-        batches,
-        lambda batch: of.recipe.objective.loss(of.model, batch),
-        clip=0.0,
-        dtype=torch.float32,
-        seeds=range(len(batches)),
-    )
-    with torch.no_grad():
-        moved = [old - p for old, p in zip(before, of.model.parameters(), strict=True)]
-        for p, old in zip(of.model.parameters(), before, strict=True):
-            p.copy_(old)
-    return torch.cat([m.flatten() for m in moved]), [int(b.weights.sum()) for b in batches]
+    """What a step subtracts, and the predictions of each micro-batch."""
+    batches = dataclasses.replace(of.feed, micro_batch=micro_batch).micro_batches(0)
+    return runs.gradient(of, batches), [int(b.weights.sum()) for b in batches]
 
 
 @pytest.mark.parametrize("family", runs.FAMILIES)
