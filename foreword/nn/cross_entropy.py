@@ -14,6 +14,7 @@ from torch import Tensor
 
 # How many logits exist at once: what fits a large cache on the CPU, what fills a GPU.
 SLICE = {"cpu": 1 << 23, "cuda": 1 << 28}
+PIECE = 1 << 19  # numbers added at once into a gradient of another dtype, on the CPU
 
 
 def cross_entropy(
@@ -37,6 +38,18 @@ def cross_entropy(
         total: Tensor = _CrossEntropy.apply(  # type: ignore[no-untyped-call]
             states.to(dtype), weight, bias, targets, weights, torch.is_grad_enabled()
         )
+    return total
+
+
+def _add(total: Tensor, step: Tensor) -> Tensor:
+    """Adds step to total in place, both (vocab, d_model).
+
+    On the CPU torch first copies all of step into the dtype of total; in pieces, the copy stays in
+    the cache.
+    """
+    rows = PIECE // total.shape[1] + 1 if total.device.type == "cpu" else len(total)
+    for into, piece in zip(torch.split(total, rows), torch.split(step, rows), strict=True):
+        into.add_(piece)
     return total
 
 
@@ -74,7 +87,7 @@ class _CrossEntropy(torch.autograd.Function):
             scale = scale.to(x.dtype)
             torch.mul(p @ low, scale, out=d_states[part])
             step = p.t() @ (x * scale)
-            d_weight = step.float() if d_weight is None else d_weight.add_(step)
+            d_weight = step.float() if d_weight is None else _add(d_weight, step)
             if bias is not None:
                 step = (scale.t() @ p)[0]
                 d_bias = step.float() if d_bias is None else d_bias.add_(step)
