@@ -35,7 +35,7 @@ from foreword.probes.similarity import Similarity
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.learning import course_of
 from foreword.train.recipe import Recipe, load_recipe
-from foreword.vectors.contract import Course
+from foreword.vectors.contract import VectorCourse
 from foreword.vectors.outputs.hierarchical_softmax import LONGEST
 from foreword.vectors.words import Words
 
@@ -99,12 +99,14 @@ def compare(
         print(f"  by {what}: {rates}: ratio {theirs / ours:.2f}", flush=True)
 
 
-def by_us(backbone: WordVectorsBackbone, words: Words, course: Course) -> tuple[float, float]:
+def by_us(backbone: WordVectorsBackbone, words: Words, course: VectorCourse) -> tuple[float, float]:
     """Seconds and processor seconds of ours."""
     return _timed(lambda: backbone.learn(words.tokens, words.starts, course))
 
 
-def by_gensim(backbone: WordVectorsBackbone, words: Words, course: Course) -> tuple[float, float]:
+def by_gensim(
+    backbone: WordVectorsBackbone, words: Words, course: VectorCourse
+) -> tuple[float, float]:
     """The same of gensim, from lists of words in memory; its vectors are put into the backbone."""
     from gensim.models import Word2Vec
 

@@ -19,7 +19,7 @@ from foreword.nn.model import Backbone
 from foreword.nn.positions.none import None_
 from foreword.nn.settings import ModelSettings
 from foreword.types import Array, Batch, Hidden, Loss, Vocab
-from foreword.vectors.contract import Architecture, Course, Output, Vectors
+from foreword.vectors.contract import Architecture, Output, VectorCourse, Vectors
 from foreword.vectors.words import Words
 
 COUNTS = "counts.npy"
@@ -97,7 +97,7 @@ class WordVectorsBackbone(Backbone):
         self,
         tokens: Array,
         starts: Array,
-        course: Course,
+        course: VectorCourse,
         progress: Callable[[float, float], None] = lambda done, total: None,
     ) -> Words:
         """Learns from texts, from vectors drawn anew.

@@ -17,10 +17,10 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from foreword import atomic
-from foreword.data.packing._wrapped import Wrapped
 from foreword.data.prepare import Prepared
 from foreword.data.rng import RowRng
 from foreword.data.shards import Shards
+from foreword.data.wrapped import Wrapped
 from foreword.errors import UserError
 from foreword.ngrams.counting import CHUNK, NONE
 from foreword.ngrams.table import Table

@@ -26,7 +26,7 @@ from foreword.train.loop import Progress, Watcher
 from foreword.train.recipe import Recipe
 from foreword.train.step import evaluate
 from foreword.types import Array, Batch, Loss
-from foreword.vectors.contract import Course
+from foreword.vectors.contract import VectorCourse
 from foreword.vectors.words import Words
 
 
@@ -37,7 +37,7 @@ class Learner(Protocol):
         self,
         tokens: Array,
         starts: Array,
-        course: Course,
+        course: VectorCourse,
         progress: Callable[[float, float], None],
     ) -> Words:
         """Learns from texts, and says what of them it has read."""
@@ -48,7 +48,7 @@ def settle(recipe: Recipe) -> Recipe:
     return replace(recipe, train=replace(recipe.train, device="cpu", precision="fp32"))
 
 
-def course_of(recipe: Recipe) -> Course:
+def course_of(recipe: Recipe) -> VectorCourse:
     """What the recipe says of it.
 
     Raises:
@@ -65,7 +65,7 @@ def course_of(recipe: Recipe) -> Course:
     def lr(progress: float) -> float:
         return recipe.optimizer.lr * recipe.schedule.factor(progress, 0, epochs)
 
-    return Course(
+    return VectorCourse(
         architecture=settings.architecture,
         window=settings.window,
         subsample=settings.subsample,

@@ -16,7 +16,7 @@ Scorer = Callable[[Tensor, Tensor], Tensor]  # (..., d_model), (vocab, d_model) 
 
 
 @dataclass(frozen=True)
-class Course:
+class VectorCourse:
     """How vectors are learned, whatever the output layer.
 
     Attributes:
@@ -111,7 +111,7 @@ class Architecture(Protocol):
 class Output(Protocol):
     """How words are predicted without a softmax over all: a kind in `vectors/outputs/`."""
 
-    def fit(self, words: Words, vectors: Vectors, course: Course, progress: Progress) -> None:
+    def fit(self, words: Words, vectors: Vectors, course: VectorCourse, progress: Progress) -> None:
         """Learns the vectors.
 
         Raises:

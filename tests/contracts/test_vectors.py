@@ -13,7 +13,7 @@ import torch
 
 from foreword import kinds
 from foreword.models.word_vectors import WordVectors, WordVectorsBackbone
-from foreword.vectors.contract import Course
+from foreword.vectors.contract import VectorCourse
 
 from ..vectors.texts import SIZE, gap, is_word, topics
 
@@ -49,7 +49,7 @@ def learn(
     backbone = kind.build(SIZE)
     assert isinstance(backbone, WordVectorsBackbone)
     backbone.is_word = is_word()
-    course = Course(
+    course = VectorCourse(
         kind.architecture, kind.window, 0.0, 5, lambda done: 0.1 * (1 - done), seed, threads=1
     )
     backbone.learn(*topics(), course, progress)

@@ -11,7 +11,7 @@ from torch.nn.functional import logsigmoid
 
 from foreword import kinds
 from foreword.types import Array
-from foreword.vectors.contract import Block, Course, Vectors
+from foreword.vectors.contract import Block, VectorCourse, Vectors
 from foreword.vectors.outputs.negative_sampling import NegativeSampling
 from foreword.vectors.tree import Tree
 from foreword.vectors.words import Words
@@ -98,7 +98,7 @@ def learned(threads: int = 1, **settings: Any) -> Vectors:
         (rng.random((SIZE, 8), dtype=np.float32) - 0.5) / 8, np.zeros((SIZE, 8), np.float32)
     )
     architecture = kinds.load("vectors/architectures", "skip_gram")()
-    course = Course(architecture, 3, 0.0, 2, lambda done: 0.05 * (1 - done), 1, threads)
+    course = VectorCourse(architecture, 3, 0.0, 2, lambda done: 0.05 * (1 - done), 1, threads)
     words = Words.of(*topics(), is_word())
     NegativeSampling(**settings).fit(words, vectors, course, lambda done, total: None)
     return vectors

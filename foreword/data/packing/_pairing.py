@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from foreword.data.packing._wrapped import ranges
 from foreword.data.rng import RowRng
 from foreword.data.shards import Shards
+from foreword.data.wrapped import ranges
 from foreword.types import Array
 
 BLOCK = 1 << 20  # sentences that are looked at together, give or take a document

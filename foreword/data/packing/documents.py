@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foreword.data.packing._wrapped import Wrapped
 from foreword.data.rng import mix, permute
 from foreword.data.shards import Shards
+from foreword.data.wrapped import Wrapped
 from foreword.types import Array, Rows, Vocab
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from foreword.data.packing._bins import into_bins
 from foreword.data.packing._pairing import Drawn, Sentences
-from foreword.data.packing._wrapped import ranges
 from foreword.data.rng import mix, permute
 from foreword.data.shards import Shards
+from foreword.data.wrapped import ranges
 from foreword.errors import UserError
 from foreword.types import Array, Rows, Vocab
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from foreword.data.packing._wrapped import Wrapped
 from foreword.data.shards import Shards
+from foreword.data.wrapped import Wrapped
 from foreword.types import Array, Rows, Vocab
 
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from foreword.errors import UserError
 from foreword.types import Array
-from foreword.vectors.contract import Course, Progress, Scorer, Vectors
+from foreword.vectors.contract import Progress, Scorer, VectorCourse, Vectors
 from foreword.vectors.tree import Tree
 from foreword.vectors.words import Words
 
@@ -30,7 +30,7 @@ class HierarchicalSoftmax:
     Reference: Mikolov et al. 2013b, section 2.1; Morin & Bengio 2005.
     """
 
-    def fit(self, words: Words, vectors: Vectors, course: Course, progress: Progress) -> None:
+    def fit(self, words: Words, vectors: Vectors, course: VectorCourse, progress: Progress) -> None:
         """See `Output`.
 
         Raises:

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from foreword.types import Array
-from foreword.vectors.contract import Block, Course, Progress, Scorer, Steps, Vectors, shares
+from foreword.vectors.contract import Block, Progress, Scorer, Steps, VectorCourse, Vectors, shares
 from foreword.vectors.words import Windows, Words
 
 DRAWS = 1 << 20  # places of the table that noise is drawn from
@@ -56,7 +56,7 @@ class NegativeSampling:
         if self.most <= 0:
             raise ValueError(f"most: must be positive, got {self.most}")
 
-    def fit(self, words: Words, vectors: Vectors, course: Course, progress: Progress) -> None:
+    def fit(self, words: Words, vectors: Vectors, course: VectorCourse, progress: Progress) -> None:
         """See `Output`; the same seed gives the same vectors on any number of threads."""
         noise = self._noise_of(words.counts)
         step = _Step(self, vectors, course)
@@ -92,7 +92,7 @@ class NegativeSampling:
 class _Step:
     """Takes the steps."""
 
-    def __init__(self, settings: NegativeSampling, vectors: Vectors, course: Course) -> None:
+    def __init__(self, settings: NegativeSampling, vectors: Vectors, course: VectorCourse) -> None:
         self.settings, self.course, self.vectors = settings, course, vectors
         size = settings.block
         self.tables = [torch.from_numpy(table) for table in (vectors.inputs, vectors.outputs)]
