@@ -112,10 +112,8 @@ def _keep(folder: Path, result: dict[str, Any], found: Finding) -> None:
     figure = Figure(layout="constrained")
     found.draw(figure)
     path = folder / f"{result['name']}.png"
-    with atomic.explained(path):
-        beside = path.with_name(f".{path.name}.part")
-        figure.savefig(beside, format="png", dpi=150, metadata={"Software": None})
-        beside.replace(path)
+    with atomic.writing(path, "wb") as file:
+        figure.savefig(file, format="png", dpi=150, metadata={"Software": None})
 
 
 def _show(found: Finding) -> None:

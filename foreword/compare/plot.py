@@ -32,10 +32,8 @@ def write_plot(results: Results) -> None:
     for axis, task in zip(axes[1:], tasks, strict=True):
         _scores(axis, results, task)
     path = results.comparison.out / "plot.png"
-    with atomic.explained(path):
-        beside = path.with_name(".plot.png.part")
-        figure.savefig(beside, format="png", dpi=150, metadata={"Software": None})
-        beside.replace(path)
+    with atomic.writing(path, "wb") as file:
+        figure.savefig(file, format="png", dpi=150, metadata={"Software": None})
 
 
 def _losses(axis: Any, results: Results) -> None:

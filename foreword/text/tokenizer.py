@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer as Engine
 
+from foreword import atomic
 from foreword.errors import UserError
 from foreword.text import special
 from foreword.text.pieces import Pieces
@@ -185,7 +185,9 @@ class Tokenizer:
     # -- on disk -----------------------------------------------------------------------------------
 
     def save(self, folder: str | Path) -> None:
-        """Writes `tokenizer.json` and the `tokenizer_config.json` that `transformers` reads.
+        """Writes the `tokenizer_config.json` that `transformers` reads, and `tokenizer.json`.
+
+        The last is written last: it marks a whole tokenizer.
 
         Raises:
             UserError: the folder cannot be written.
@@ -202,13 +204,9 @@ class Tokenizer:
                 "sample": asdict(self.sample) if self.sample else None,
             },
         }
-        folder = Path(folder)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            _write(folder / CONFIG, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
-            _write(folder / FILE, self._engine.to_str(pretty=True) + "\n")
-        except OSError as error:
-            raise UserError(f"{folder}: cannot write the tokenizer: {error.strerror}") from error
+        config_text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+        atomic.write_text(Path(folder) / CONFIG, config_text)
+        atomic.write_text(Path(folder) / FILE, self._engine.to_str(pretty=True) + "\n")
 
     @classmethod
     def load(
@@ -312,15 +310,3 @@ def _complain(texts: Sequence[str]) -> None:
                 f"text {number + 1} of {len(texts)}, character {error.start}: half a character "
                 "(a lone surrogate); write the text again as UTF-8"
             ) from None
-
-
-def _write(path: Path, text: str) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with beside.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)

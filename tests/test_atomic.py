@@ -1,0 +1,159 @@
+"""Files and folders that are whole or not there, and folders with one at work in them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from foreword import atomic
+from foreword.errors import UserError
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def fill(path: Path, text: str) -> None:
+    with atomic.folder(path) as part:
+        (part / "deep").mkdir()
+        (part / "deep" / "file").write_text(text)
+
+
+def text_in(path: Path) -> str:
+    return (path / "deep" / "file").read_text()
+
+
+class Stopped(BaseException):
+    """As Ctrl-C stops."""
+
+
+def stop_at_rename(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """What takes the name `name` is stopped right before."""
+    replace = Path.replace
+
+    def stop(self: Path, target: Path) -> Path:
+        if Path(target).name == name:
+            monkeypatch.undo()
+            raise Stopped
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", stop)
+
+
+def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "file"
+    atomic.write_text(file, "old\u2028line\n")
+    atomic.write_bytes(file.with_name("bytes"), b"\r\n")
+    with pytest.raises(Stopped), atomic.writing(file) as out:
+        out.write("half")
+        raise Stopped
+    assert file.read_bytes() == "old\u2028line\n".encode()
+    assert names(file.parent) == ["bytes", "file"]
+
+
+def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:
+    for text in ("one", "two"):
+        fill(tmp_path / "folder", text)
+        assert text_in(tmp_path / "folder") == text
+        assert names(tmp_path) == ["folder"]
+
+
+@pytest.mark.parametrize("moment", [".folder.old", "folder"])
+def test_a_folder_survives_an_interrupt(
+    moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "folder", "old")
+    stop_at_rename(monkeypatch, moment)
+    with pytest.raises(Stopped):
+        fill(tmp_path / "folder", "new")
+    assert text_in(tmp_path / "folder") == "old"
+    assert names(tmp_path) == ["folder"]
+
+
+def test_a_folder_that_a_kill_left_aside_comes_back(tmp_path: Path) -> None:
+    fill(tmp_path / "folder", "old")
+    (tmp_path / "folder").replace(tmp_path / ".folder.old")
+    with pytest.raises(Stopped), atomic.folder(tmp_path / "folder"):
+        raise Stopped
+    assert text_in(tmp_path / "folder") == "old"
+    assert names(tmp_path) == ["folder"]
+
+
+def test_names_go_to_the_disk_after_contents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    sync, replace = os.fsync, Path.replace
+
+    def noted_sync(number: int) -> None:
+        done.append(f"sync {Path(f'/proc/self/fd/{number}').readlink().name}")
+        sync(number)
+
+    def noted_replace(self: Path, target: Path) -> Path:
+        done.append(f"rename {Path(target).name}")
+        return replace(self, target)
+
+    if not Path("/proc/self/fd").is_dir():
+        pytest.skip("needs /proc")
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(Path, "replace", noted_replace)
+    within = tmp_path / "new"
+    atomic.write_text(within / "file", "text")
+    assert done == [f"sync {tmp_path.name}", "sync .file.part", "rename file", "sync new"]
+    done.clear()
+    fill(within / "folder", "text")
+    *contents, rename, last = done
+    assert sorted(contents) == ["sync .folder.part", "sync deep", "sync file"]
+    assert (rename, last) == ("rename folder", "sync new")
+
+
+def test_a_file_system_that_cannot_sync_folders_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(number: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    code = errno.EINVAL
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setattr(os, "fsync", refuse)
+    with atomic.folder(tmp_path / "folder"):
+        pass
+    code = errno.EIO
+    with pytest.raises(UserError, match="cannot be written"), atomic.folder(tmp_path / "folder"):
+        pass
+
+
+AT_WORK = """
+import sys
+from pathlib import Path
+from foreword import atomic
+
+with atomic.alone(Path(sys.argv[1])):
+    print("here", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_one_process_works_in_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    words = [sys.executable, "-c", AT_WORK, str(folder)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"here\n"
+        said = "run: another process is at work here"
+        with pytest.raises(UserError, match=said), atomic.alone(folder):
+            raise AssertionError("two are at work")
+        other.kill()
+        other.wait()
+        with atomic.alone(folder):
+            pass
+    with pytest.raises(Stopped), atomic.alone(folder):
+        raise Stopped
+    with atomic.alone(folder, wait=True):
+        pass
