@@ -12,7 +12,7 @@ import argparse
 import time
 from dataclasses import replace
 
-from foreword.data.prepare import Prepared
+from foreword.data.prepared import Prepared
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.feed import Feed
 from foreword.train.recipe import load_recipe

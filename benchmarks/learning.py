@@ -83,7 +83,7 @@ def main() -> None:
             foreword("pretrain", name, *words, *settings)
         runs[name] = records(run)
 
-    from foreword.data.prepare import Prepared
+    from foreword.data.prepared import Prepared
     from foreword.evaluate.entropy import baselines
     from foreword.text.tokenizer import Tokenizer
 

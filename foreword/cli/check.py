@@ -14,7 +14,7 @@ from foreword.cli import console
 from foreword.cli._looking import Json
 
 if TYPE_CHECKING:
-    from foreword.data.prepare import Prepared
+    from foreword.data.prepared import Prepared
     from foreword.train.corpus import Stage
     from foreword.train.estimate import Estimate
     from foreword.train.preview import Piece, Shown
@@ -248,21 +248,16 @@ def _show(found: Checked) -> None:
 
 
 def _text(data: dict[str, Any]) -> str:
-    about, counts = ("about " if data["share_read"] < 1 else ""), data["counts"]
+    from foreword.data.prepared import oddities
+
+    about = "about " if data["share_read"] < 1 else ""
     said = (
         f"{about}{data['tokens']:,} tokens to train on, {about}{data['heldout_tokens']:,} held out"
     )
     if about:
         said += f" (judged by the first {data['share_read']:.2%} of it)"
-    odd = {
-        "unknown tokens": data["unknown_tokens"],
-        "empty documents": counts["empty_documents"],
-        "pairs with an empty side": counts.get("empty_sides", 0),
-        "empty files": counts["empty_files"],
-        "bytes replaced": counts["replaced_bytes"],
-        "files not read": sum(counts["skipped"].values()),
-    }
-    return said + "".join(f"; {count:,} {what}" for what, count in odd.items() if count)
+    odd = oddities(data["counts"], data["unknown_tokens"])
+    return said + "".join(f"; {count:,} {what}" for what, count in odd.items())
 
 
 def _lines(row: Shown) -> None:

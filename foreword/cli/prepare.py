@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +15,7 @@ from foreword.errors import UserError
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from foreword.data.prepare import Prepared
+    from foreword.data.prepared import Prepared
     from foreword.data.sources import ReadSettings
     from foreword.text.tokenizer import Tokenizer
 
@@ -115,7 +114,8 @@ def _train(
 
 def _made(out: Path, files: list[Path], read: ReadSettings) -> Tokenizer | None:
     """The tokenizer in `out`, if the shards there were made of the same texts."""
-    from foreword.data.prepare import Prepared, fingerprint_text
+    from foreword.data.fingerprint import fingerprint_text
+    from foreword.data.prepared import Prepared
     from foreword.text.tokenizer import Tokenizer
 
     try:
@@ -129,24 +129,15 @@ def _made(out: Path, files: list[Path], read: ReadSettings) -> Tokenizer | None:
 
 def _show(prepared: Prepared) -> None:
     """The counts, for people; what was not read is said as well as what was."""
+    from foreword.data.prepared import oddities
+
     columns = ("documents", "sequences", "tokens", "bytes", "unknown")
     rows = [
         (name, *(getattr(split, column) for column in columns))
         for name, split in prepared.counts.items()
     ]
     console.table("", ("", *columns), rows)
-    console.facts(_notes(prepared.manifest["read"]["counts"]))
+    counts = prepared.manifest["read"]["counts"]
+    console.facts({"files read": counts["files"], **oddities(counts)})
     state = "unchanged, reused" if prepared.reused else "written"
     console.facts({"shards": f"{prepared.folder} ({state})", "tokenizer": str(prepared.tokenizer)})
-
-
-def _notes(counts: Mapping[str, Any]) -> dict[str, Any]:
-    """What was read, and whatever was not as it should be."""
-    notes = {
-        "empty files": counts["empty_files"],
-        "empty documents": counts["empty_documents"],
-        "pairs with an empty side": counts.get("empty_sides", 0),
-        "replaced bytes": counts["replaced_bytes"],
-        "files not read": ", ".join(f"{n} {what}" for what, n in counts["skipped"].items()),
-    }
-    return {"files read": counts["files"]} | {name: n for name, n in notes.items() if n}

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from foreword import kinds
 from foreword.compare import kept
-from foreword.data.prepare import Prepared, fingerprint_text, prepare
+from foreword.data.fingerprint import fingerprint_text
+from foreword.data.prepare import prepare
+from foreword.data.prepared import Prepared
 from foreword.data.reading import find_files, read_documents
 from foreword.data.sources import ReadSettings
 from foreword.text.tokenizer import Tokenizer

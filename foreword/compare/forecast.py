@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from foreword.compare.grid import Cell
 from foreword.compare.run import Comparison
-from foreword.data.prepare import HELDOUT, TRAIN, Prepared
+from foreword.data.prepared import HELDOUT, TRAIN, Prepared
 from foreword.errors import UserError
 from foreword.train.estimate import estimate
 from foreword.train.ready import make_ready

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from foreword.data.prepare import Prepared, PrepareSettings, prepare
+from foreword.data.prepare import PrepareSettings, prepare
+from foreword.data.prepared import Prepared
 from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.evaluate import entropy

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from foreword.data.holdout import find_apart
-from foreword.data.prepare import Prepared, prepare
+from foreword.data.prepare import prepare
+from foreword.data.prepared import Prepared, oddities
 from foreword.data.reading import ReadSettings, find_files, read_documents
 from foreword.errors import UserError
 from foreword.text.tokenizer import Tokenizer
@@ -91,17 +92,9 @@ def is_prepared(texts: Sequence[str]) -> bool:
 def describe_text(prepared: Prepared) -> str:
     """One line on what was read, and on whatever of it was not as it should be."""
     train, heldout = prepared.counts["train"], prepared.counts["heldout"]
-    read = prepared.manifest["read"]["counts"]
-    odd = {
-        "unknown tokens": train.unknown + heldout.unknown,
-        "empty documents": read["empty_documents"],
-        "pairs with an empty side": read.get("empty_sides", 0),
-        "empty files": read["empty_files"],
-        "bytes replaced": read["replaced_bytes"],
-        "files not read": sum(read["skipped"].values()),
-    }
+    odd = oddities(prepared.manifest["read"]["counts"], train.unknown + heldout.unknown)
     return (
         f"{train.documents + heldout.documents:,} documents: {train.tokens:,} tokens to train on, "
         f"{heldout.tokens:,} held out"
-        + "".join(f"; {count:,} {what}" for what, count in odd.items() if count)
+        + "".join(f"; {count:,} {what}" for what, count in odd.items())
     )

@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from foreword import atomic
-from foreword.data.prepare import Prepared
+from foreword.data.prepared import Prepared
 from foreword.data.rng import RowRng
 from foreword.data.shards import Shards
 from foreword.data.wrapped import Wrapped

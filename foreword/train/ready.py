@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from foreword.data.prepare import Prepared
+from foreword.data.prepared import Prepared
 from foreword.nn.init import initialise
 from foreword.nn.model import Model
 from foreword.text.tokenizer import Tokenizer

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from foreword import atomic
-from foreword.data.prepare import Prepared
+from foreword.data.prepared import Prepared
 from foreword.errors import UserError
 from foreword.nn.model import Model
 from foreword.text.tokenizer import Tokenizer

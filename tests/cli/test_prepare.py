@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from foreword.cli.main import run
-from foreword.data.prepare import Prepared
+from foreword.data.prepared import Prepared
 from tests.data.test_prepare import make_texts, write
 
 
@@ -87,7 +87,7 @@ def test_what_was_not_read_is_said(tmp_path: Path, capsys: pytest.CaptureFixture
     options = ["--kind", "char", "--errors", "replace", "--documents", "line", "--heldout", "0.4"]
     assert run(["prepare", str(folder), "--out", str(tmp_path / "out"), *options]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    for said in ("empty files 1", "empty documents 1", "replaced bytes 1", "not read 1 .pdf"):
+    for said in ("empty files 1", "empty documents 1", "bytes replaced 1", "not read (1 .pdf) 1"):
         assert said in printed
 
 

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foreword.data import prepare as preparing
+from foreword.data import making
 from foreword.data.packing.stream import Stream
-from foreword.data.prepare import Prepared, PrepareSettings, prepare
+from foreword.data.prepare import PrepareSettings, prepare
+from foreword.data.prepared import Prepared
 from foreword.data.shards import Shards
 from foreword.data.sources import ReadSettings
 from foreword.errors import UserError
@@ -108,8 +109,8 @@ def test_workers_change_nothing(
 ) -> None:
     texts = make_texts(300)
     here = run(tmp_path, texts, tokenizer, "here", heldout=0.1)
-    monkeypatch.setattr(preparing, "_SMALL", 0)
-    monkeypatch.setattr(preparing, "_BATCH", 2000)
+    monkeypatch.setattr(making, "_SMALL", 0)
+    monkeypatch.setattr(making, "_BATCH", 2000)
     there = run(tmp_path, texts, tokenizer, "there", heldout=0.1, workers=2)
     assert contents(here.folder) == contents(there.folder)
     monkeypatch.setattr("foreword.data.encoding._LONG", 100)
@@ -120,7 +121,7 @@ def test_workers_change_nothing(
 def test_a_worker_that_dies_is_one_line(
     tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preparing, "_SMALL", 0)
+    monkeypatch.setattr(making, "_SMALL", 0)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     assert "a worker process ended" in fails(tmp_path, make_texts(20), tokenizer, workers=1)
 
@@ -350,7 +351,8 @@ def test_text_that_changes_meanwhile(tmp_path: Path, tokenizer: Tokenizer) -> No
 
 KILLED = """
 import signal, sys
-from foreword.data import prepare as preparing
+from foreword.data import making
+from foreword.data.prepare import prepare
 from foreword.text.tokenizer import Tokenizer
 
 def stop_at(event, args):
@@ -359,8 +361,8 @@ def stop_at(event, args):
         signal.pause()
 
 sys.addaudithook(stop_at)
-preparing._SMALL = 0
-preparing.prepare([sys.argv[1]], Tokenizer.load(sys.argv[2]), sys.argv[3])
+making._SMALL = 0
+prepare([sys.argv[1]], Tokenizer.load(sys.argv[2]), sys.argv[3])
 """
 
 

@@ -1,0 +1,156 @@
+"""What stands in a folder of token shards, and how it gets there whole.
+
+    folder/  train.bin train.idx  heldout.bin heldout.idx  tokenizer/  prepared.json
+
+`prepared.json` is written last and removed first: a folder without it is not finished. It says
+what the shards were made from, so that they are made again whenever that changes, and never else.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foreword import atomic
+from foreword.data.encoding import Encoded
+from foreword.data.shards import Shards
+from foreword.errors import UserError
+
+MANIFEST = "prepared.json"
+FORMAT = 1
+TRAIN, HELDOUT = "train", "heldout"
+
+
+@dataclass
+class Split:
+    """How much went to one side; `unknown` counts the tokens for what the vocabulary lacks."""
+
+    documents: int = 0
+    sequences: int = 0
+    tokens: int = 0
+    bytes: int = 0
+    unknown: int = 0
+
+    def add(self, found: Encoded, size: int) -> None:
+        """Counts encoded documents whose text is `size` bytes."""
+        self.documents += len(found.document_lengths)
+        self.sequences += len(found.sequence_lengths)
+        self.tokens += len(found.tokens)
+        self.bytes += size
+        self.unknown += found.unknown
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Token shards and what is known of them.
+
+    Attributes:
+        folder: where they stand.
+        train: the documents to train on.
+        heldout: the documents to measure on.
+        counts: how much is in each, `"train"` and `"heldout"`.
+        manifest: all of `prepared.json`.
+        reused: whether they were there already.
+    """
+
+    folder: Path
+    train: Shards
+    heldout: Shards
+    counts: Mapping[str, Split]
+    manifest: Mapping[str, Any]
+    reused: bool = False
+
+    @classmethod
+    def load(cls, folder: str | Path, *, verify: bool = True, reused: bool = False) -> Prepared:
+        """Opens what `prepare` has made.
+
+        Args:
+            folder: where it stands.
+            verify: whether to compare checksums, which reads the files once (0.6 GB/s or so).
+            reused: what to say of it.
+
+        Raises:
+            UserError: it is not there, not finished, or not as it was written.
+        """
+        folder = Path(folder)
+        path = folder / MANIFEST
+        if not path.is_file():
+            raise UserError(
+                f"{folder}: no finished token shards here; 'foreword prepare' makes them"
+            )
+        try:
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+            written = manifest["format"]
+            counts = {name: Split(**split) for name, split in manifest["counts"].items()}
+            files = dict(manifest["files"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise UserError(f"{path}: damaged; prepare the text again") from None
+        if written != FORMAT:
+            raise UserError(f"{path}: of format {written}, not {FORMAT}; prepare the text again")
+        train, heldout = (Shards.open(folder / name) for name in (TRAIN, HELDOUT))
+        for name, file in files.items():
+            is_same = (folder / name).stat().st_size == file["bytes"]
+            if not is_same or (verify and atomic.checksum(folder / name) != file["blake2b"]):
+                raise UserError(
+                    f"{folder / name}: changed since it was written; prepare the text again"
+                )
+        return cls(folder, train, heldout, counts, manifest, reused)
+
+    @property
+    def tokenizer(self) -> Path:
+        """The folder of the tokenizer that they were made with."""
+        return self.folder / "tokenizer"
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for shards made from equal texts, with equal settings, by equal tokenizers."""
+        return str(self.manifest["fingerprint"])
+
+    @property
+    def heldout_bytes_per_token(self) -> float:
+        """Bytes of held-out text per token, to turn nats per token into bits per byte."""
+        return self.counts[HELDOUT].bytes / max(1, self.counts[HELDOUT].tokens)
+
+
+def find(folder: Path, fingerprint: str) -> Prepared | None:
+    """What is there already, if it was made from the same and is whole."""
+    try:
+        found = Prepared.load(folder, reused=True)
+    except UserError:
+        return None
+    return found if found.fingerprint == fingerprint else None
+
+
+def publish(part: Path, folder: Path, manifest: dict[str, Any]) -> None:
+    """Moves what was made to its place; the manifest goes first and comes last."""
+    with atomic.explained(folder):
+        (folder / MANIFEST).unlink(missing_ok=True)
+        for name in manifest["files"]:
+            (part / name).replace(folder / name)
+        shutil.rmtree(folder / "tokenizer", ignore_errors=True)
+        (part / "tokenizer").replace(folder / "tokenizer")
+        shutil.rmtree(part)
+    atomic.write_text(folder / MANIFEST, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+
+
+def oddities(counts: Mapping[str, Any], unknown: int = 0) -> dict[str, int]:
+    """What of a text was not as it should be, and how much of it there was; nothing where none was.
+
+    Args:
+        counts: of what was read, as `prepared.json` has them.
+        unknown: tokens for what the vocabulary lacks.
+    """
+    kinds = ", ".join(f"{count:,} {what}" for what, count in counts["skipped"].items())
+    found = {
+        "unknown tokens": unknown,
+        "empty documents": counts["empty_documents"],
+        "pairs with an empty side": counts.get("empty_sides", 0),
+        "empty files": counts["empty_files"],
+        "bytes replaced": counts["replaced_bytes"],
+        f"files not read ({kinds})": sum(counts["skipped"].values()),
+    }
+    return {what: count for what, count in found.items() if count}
