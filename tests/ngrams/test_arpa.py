@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -69,8 +70,16 @@ def test_one_written_by_hand(tmp_path: Path) -> None:
         ("a b", "a c", "line 13: the word 'c' is not among its 1-grams"),
         ("-0.1\ta b", "-0.1\tb", "line 13: expected a probability, 2 words"),
         ("-0.1\ta b", "low\ta b", "line 13: could not convert"),
-        ("b </s>", "a b", "one of the 2-grams stands there twice"),
+        ("b </s>", "a b", "line 14: the 2-gram 'a b' again"),
         ("-0.30103\tb\t0", "-0.30103\ta\t0", "line 9: the word 'a' again"),
+        ("ngram 2=3", "ngram 2=99999999999999", "line 16: has 3 2-grams, but its head says 99999"),
+        ("ngram 1=4", f"ngram 1={'9' * 22}", "line 11: has 4 1-grams, but its head says 99999"),
+        ("ngram 1=4", f"ngram 1={'9' * 5000}", "line 2: expected 'ngram 1="),
+        ("ngram 1=4", "ngram 1=\u00b2", "line 2: expected 'ngram 1="),
+        ("-0.1\ta b", "nan\ta b", "line 13: nan is no finite logarithm of at most 0"),
+        ("-0.1\ta b", "-inf\ta b", "line 13: -inf is no finite logarithm of at most 0"),
+        ("-0.60206\ta", "+0.7\ta", "line 8: +0.7 is no finite logarithm of at most 0"),
+        ("-0.30103\n-0.6", "inf\n-0.6", "line 6: inf is no finite logarithm of at most 99"),
         ("\\data\\", "\\dada\\", "not an ARPA file"),
     ],
 )
@@ -91,3 +100,40 @@ def test_tokens_that_the_format_cannot_hold_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="stupid back-off"):
         arpa.write(table(tmp_path, "stupid_backoff"), WORDS, tmp_path / "model.arpa")
     assert not (tmp_path / "model.arpa").exists()
+
+
+def test_words_stand_between_spaces_and_tabs_alone(tmp_path: Path) -> None:
+    words = [*WORDS[:-2], "12\u00a0000", "a\u2028b"]
+    made = table(tmp_path)
+    arpa.write(made, words, tmp_path / "model.arpa")
+    again, found = arpa.read(tmp_path / "model.arpa")
+    assert found == words
+    assert again.about.sizes == made.about.sizes
+    text = BY_HAND.replace("-0.1\ta b", " -0.1 a  b\r").replace("\\data", "\ufeff\\data")
+    assert arpa.read(written(tmp_path, text))[0].about.sizes == (4, 3)
+
+
+def test_it_may_be_compressed(tmp_path: Path) -> None:
+    file = tmp_path / "model.arpa.gz"
+    file.write_bytes(gzip.compress(BY_HAND.encode()))
+    made, words = arpa.read(file)
+    assert (words, made.about.sizes) == (["<s>", "</s>", "a", "b"], (4, 3))
+    file.write_bytes(BY_HAND.encode())
+    with pytest.raises(UserError, match="gz: cannot be read"):
+        arpa.read(file)
+    with pytest.raises(UserError, match=r"leave out \.gz"):
+        arpa.write(made, words, file)
+
+
+def test_what_begins_a_text_is_never_predicted(tmp_path: Path) -> None:
+    """Some files say that it is certain."""
+    made, words = arpa.read(written(tmp_path, BY_HAND.replace("-99\t<s>", "0\t<s>")))
+    scores = made.distribution(np.array([[words.index("b")]]))
+    assert np.isneginf(scores[0, words.index("<s>")])
+
+
+def test_what_is_certain_is_written_so_that_readers_take_it(tmp_path: Path) -> None:
+    made, words = arpa.read(written(tmp_path))
+    made.log_probs[1][:] = 1e-9
+    arpa.write(made, words, tmp_path / "again.arpa")
+    assert not arpa.read(tmp_path / "again.arpa")[0].log_probs[1].any()
