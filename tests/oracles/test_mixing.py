@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from foreword.models.transformer import Transformer
 from foreword.nn.masks import Full, Mask, SameDocument
-from foreword.nn.mixing.bigbird import Bigbird
+from foreword.nn.mixing.bigbird import Bigbird, look_at
 from foreword.nn.mixing.window import Window
 from foreword.nn.model import Model
 from foreword.nn.positions.learned import Learned
 from foreword.nn.positions.rotary import Rotary
-from foreword.types import Batch
+from foreword.types import Array, Batch
 
 from . import weights
 from .test_transformers import D_MODEL, HEADS, assert_same, config, model, places, tokens
 
 transformers = pytest.importorskip("transformers")
+modeling_big_bird = pytest.importorskip("transformers.models.big_bird.modeling_big_bird")
 
 LAYERS, D_FF, PLACES = 4, 48, 300
 BERT = {
@@ -156,6 +158,40 @@ def test_bigbird(lengths: tuple[int, int]) -> None:
     wanted = theirs(ids, attention_mask=attention).logits
     assert theirs.bert.attention_type == ("block_sparse" if lengths[0] > 72 else "original_full")
     assert_same(logits(ours, ids, attention), wanted, attention)
+
+
+def drawn(length: int, layer: int, monkeypatch: pytest.MonkeyPatch) -> Array:
+    """What their layer draws as it reads a row, (heads, blocks but the ends, random)."""
+    settings = transformers.BigBirdConfig(
+        hidden_size=HEADS, num_attention_heads=HEADS, max_position_embeddings=4096
+    )
+    theirs = modeling_big_bird.BigBirdBlockSparseAttention(settings, seed=layer).train()
+    masks = transformers.BigBirdModel.create_masks_for_block_sparse_attn
+    found: list[Tensor] = []
+
+    def look(from_mask: Tensor, to_mask: Tensor, drawn: Tensor, *rest: Any) -> Tensor:
+        found.append(drawn)
+        raise StopIteration
+
+    monkeypatch.setattr(theirs, "_create_rand_mask_from_inputs", look)
+    blocked, band, one, other = masks(torch.ones(1, length), settings.block_size)
+    with pytest.raises(StopIteration):
+        theirs(torch.zeros(1, length, HEADS), band, one, other, blocked, blocked)
+    return found[0][0].numpy()
+
+
+@pytest.mark.parametrize("length", [768, 1024, 2048, 3072, 4096])
+@pytest.mark.parametrize("layer", [0, 11])
+def test_bigbird_draws_the_released_codes_blocks(
+    length: int, layer: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, count = Bigbird(random_from="start"), length // 64
+    wanted = drawn(length, layer, monkeypatch)
+    found = look_at(settings, count, layer, HEADS)[:, 1:-1, settings.window :]
+    if length == 1024:  # the last block may be drawn, which all see anyway
+        assert (wanted == count - 1).any()
+        wanted = np.where(wanted == count - 1, -1, wanted)
+    assert np.array_equal(np.sort(found, axis=2), np.sort(wanted, axis=2))
 
 
 # Longformer's global attention has projections of its own; where they are equal to the others it is

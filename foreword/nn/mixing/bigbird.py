@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +19,8 @@ from foreword.nn.mix import Mixer
 from foreword.nn.mixing._blocks import Look, Looked, attend, look_up
 from foreword.types import Array
 
+PAPER = (1_024, 3_072, 4_096)  # lengths of the paper's rows, for which its code has a plan apart
+
 
 @dataclass(frozen=True)
 class Bigbird:
@@ -32,14 +35,16 @@ class Bigbird:
         ends: blocks at each end of the row that see all and are seen by all.
         random: blocks drawn at random, none of them in the window or at the ends.
         random_from: `row` draws from the whole row; `start` from its first window + 2 ends +
-            2 random blocks, as the released code does.
+            2 random blocks, and in rows of 1,024, 3,072 and 4,096 places (the paper's) from its
+            first 1,024 places, as the released code does.
         per_head: whether each head draws its own.
         seed: of the draws; layer n uses seed + n.
 
     Reference: Zaheer et al. 2020, section 2 and appendix D.
     Differs from the paper: the released code draws within the start of the row, and there `start`
-    with seed 0 gives its very blocks, but for rows of 1,024, 3,072 and 4,096; its port in
-    `transformers` replaces the random blocks by the first block when it does not train.
+    with seed 0 gives its very blocks; in rows of 1,024 it may draw the last block, which then
+    counts twice there and once here. Its port in `transformers` replaces the random blocks by the
+    first block when it does not train.
     """
 
     block: int = 64
@@ -192,24 +197,55 @@ class BigbirdMixer(Mixer):
 def look_at(settings: Bigbird, count: int, layer: int, heads: int) -> Array:
     """The blocks near each block and those drawn for it, without those at the ends.
 
-    The draws are those of the released code: a permutation for each block and head.
-
     Returns:
         (heads, count, window + random) int64, -1 for none.
     """
     s = settings
+    is_of_paper = s.random_from == "start" and count * s.block in PAPER
     random = np.random.RandomState(s.seed + layer)
-    reach = min(count, s.least_blocks) if s.random_from == "start" else count
     found = np.full((heads, count, s.window + s.random), -1, dtype=np.int64)
     for n in range(s.ends, count - s.ends):
-        near = range(n - s.window // 2, n + s.window // 2 + 1)
-        kept = [m for m in near if s.ends <= m < count - s.ends]
-        illegal = {*near, *range(s.ends), *range(reach - s.ends, reach)}
+        kept = [m for m in _near(s, n) if s.ends <= m < count - s.ends]
+        found[:, n, : len(kept)] = kept
+    draw = _draw_as_in_paper if is_of_paper else _draw
+    for head, n, drawn in draw(s, count, heads, random):
+        inside = [m for m in drawn[: s.random] if m < count - s.ends]
+        found[head, n, s.window : s.window + len(inside)] = inside
+    return found
+
+
+def _near(settings: Bigbird, n: int) -> range:
+    """The window of block `n`, over the edges of the row."""
+    return range(n - settings.window // 2, n + settings.window // 2 + 1)
+
+
+# Who draws first matters: these are the released code's draws, from a generator of each layer.
+
+
+def _draw(
+    settings: Bigbird, count: int, heads: int, random: np.random.RandomState
+) -> Iterator[tuple[int, int, list[int]]]:
+    """Head, block, and what is drawn for it, block by block and in each for all heads."""
+    s = settings
+    reach = min(count, s.least_blocks) if s.random_from == "start" else count
+    for n in range(s.ends, count - s.ends):
+        illegal = {*_near(s, n), *range(s.ends), *range(reach - s.ends, reach)}
         # The code keeps apart the two blocks that stand next to the ends.
         illegal |= {reach - s.ends - 1} if n == s.ends else set()
         illegal |= {s.ends} if n == reach - s.ends - 1 else set()
         for head in range(heads):
-            drawn = [m for m in random.permutation(reach) if m not in illegal][: s.random]
-            found[head, n, : len(kept)] = kept
-            found[head, n, s.window : s.window + len(drawn)] = drawn
-    return found
+            yield head, n, [m for m in random.permutation(reach).tolist() if m not in illegal]
+
+
+def _draw_as_in_paper(
+    settings: Bigbird, count: int, heads: int, random: np.random.RandomState
+) -> Iterator[tuple[int, int, list[int]]]:
+    """The same head by head, each for all blocks of the longest row of the paper."""
+    s, longest = settings, max(PAPER) // settings.block
+    reach = min(PAPER) // s.block if min(PAPER) > 2 * s.block else longest - s.ends
+    for head in range(heads):
+        for n in range(s.ends, longest - s.ends):
+            legal = [m for m in range(s.ends, reach) if m not in _near(s, n)]
+            drawn = random.permutation(legal).tolist()
+            if n < count - s.ends:
+                yield head, n, drawn
