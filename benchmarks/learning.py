@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -35,8 +34,9 @@ def foreword(*words: str) -> None:
 
 def records(run: Path) -> list[dict[str, Any]]:
     """The held-out records of a run."""
-    lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [r for r in map(json.loads, lines) if r["kind"] == "heldout"]
+    from foreword.train import log
+
+    return [record for record in log.read(run) if record["kind"] == "heldout"]
 
 
 def draw(runs: dict[str, list[dict[str, Any]]], lines: dict[str, float], out: Path) -> None:

@@ -37,8 +37,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--lmplz-seconds", type=float, default=1.3, help="where it is not here")
     arguments = parser.parse_args()
-    lines = [arguments.train.read_text("utf-8").splitlines()]
-    lines.append(arguments.test.read_text("utf-8").splitlines())
+    # Lines end where the product's reader and KenLM see an end, in a line feed.
+    lines = [
+        file.read_text("utf-8").removesuffix("\n").split("\n")
+        for file in (arguments.train, arguments.test)
+    ]
     tokenizer = Word("whitespace", vocab=1_000_000, min_count=1).train(lines[0])
     with tempfile.TemporaryDirectory() as folder:
         for number in range(arguments.rounds):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as jsons
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,6 +40,7 @@ def evaluate(
     """
     from foreword.errors import UserError
     from foreword.evaluate import context, heldout
+    from foreword.train.origin import command
 
     if rows is not None and rows < 1:
         raise UserError(f"--rows: must be at least 1, got {rows}")
@@ -63,7 +63,7 @@ def evaluate(
         "task": "held-out loss" if memory is None else "held-out loss by memory",
         "checkpoint": loaded.opened.checkpoint.name,
         "rows": [one.as_row() for one in found],
-        "command": " ".join(["foreword", *sys.argv[1:]]),
+        "command": command(),
     }
     parts = getattr(found[0], "parts", {})
     if parts:

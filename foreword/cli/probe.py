@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as jsons
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -90,6 +89,8 @@ def _specimens(
 
 
 def _result(kind: str, found: Finding, specimens: Sequence[Specimen]) -> dict[str, Any]:
+    from foreword.train.origin import command
+
     return {
         "name": f"probe-{kind}",
         "task": found.title,
@@ -97,7 +98,7 @@ def _result(kind: str, found: Finding, specimens: Sequence[Specimen]) -> dict[st
         "rows": list(found.rows),
         "details": list(found.details),
         "notes": list(found.notes),
-        "command": " ".join(["foreword", *sys.argv[1:]]),
+        "command": command(),
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as jsons
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -92,12 +91,14 @@ def _plain_name(file: Path) -> str:
 
 def _result(loaded: Loaded, source: str, beams: dict[str, Any]) -> dict[str, Any]:
     """What is kept beside the translations, without the scores."""
+    from foreword.train.origin import command
+
     return {
         "name": f"translate-{source}",
         "task": "translation",
         "checkpoint": loaded.opened.checkpoint.name,
         "beams": beams,
-        "command": " ".join(["foreword", *sys.argv[1:]]),
+        "command": command(),
     }
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -114,6 +112,7 @@ def tune(
     dev_examples = [example for examples in dev_tasks for example in examples]
 
     from foreword.train.opened import open_run
+    from foreword.train.origin import command
     from foreword.tune.run import tune as fine_tune
 
     opened = open_run(run, device)
@@ -147,8 +146,7 @@ def tune(
         settings=result.settings | {"data": data},
     )
     results.save_network(result, out)
-    command = shlex.join(["foreword", *sys.argv[1:]])
-    document = results.save_evaluation(result, evaluation, name, command)
+    document = results.save_evaluation(result, evaluation, name, command())
     if json:
         console.emit(document | {"evaluation": str(evaluation), "out": str(out)})
     else:

@@ -102,7 +102,7 @@ def _metrics(path: Path, unread: list[str]) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     records, broken = [], 0
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
             record = json.loads(line)
         except ValueError:

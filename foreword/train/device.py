@@ -9,15 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from foreword.errors import UserError
+from foreword.errors import UserError, nearest
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+PRECISIONS = ("auto", "bf16", "fp32")
 
 
 def choose_device(wanted: str) -> torch.device:
     """`auto` is CUDA where there is one, else the CPU.
 
     Raises:
-        UserError: the device asked for is not there.
+        UserError: there is no such device, or none here.
     """
+    if wanted not in DEVICES:
+        raise UserError(f"device: there is no '{wanted}'{nearest(wanted, DEVICES)}")
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     is_there = {
@@ -26,12 +31,18 @@ def choose_device(wanted: str) -> torch.device:
         "mps": torch.backends.mps.is_available(),
     }
     if not is_there[wanted]:
-        raise UserError(f"train.device: there is no '{wanted}' device here; use 'auto' or 'cpu'")
+        raise UserError(f"device: there is no '{wanted}' here; use 'auto' or 'cpu'")
     return torch.device(wanted)
 
 
 def choose_precision(wanted: str, device: torch.device) -> torch.dtype:
-    """`auto` is bf16 where the hardware multiplies it, else fp32."""
+    """`auto` is bf16 where the hardware multiplies it, else fp32.
+
+    Raises:
+        UserError: there is no such precision.
+    """
+    if wanted not in PRECISIONS:
+        raise UserError(f"precision: there is no '{wanted}'{nearest(wanted, PRECISIONS)}")
     if wanted != "auto":
         return torch.bfloat16 if wanted == "bf16" else torch.float32
     if device.type == "cuda":

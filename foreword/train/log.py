@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from foreword import atomic
+from foreword.errors import UserError
 
 FILE = "metrics.jsonl"
 # What every record of a loss may have; all else is a part of the loss, or a mean beside it.
@@ -44,15 +45,24 @@ def append(run: Path, record: Mapping[str, Any]) -> None:
 
 
 def read(run: Path) -> list[dict[str, Any]]:
-    """The records; a half-written last line is left out."""
-    if not (run / FILE).is_file():
+    """The records; a last line that a kill left half-written is left out.
+
+    Raises:
+        UserError: another line is broken.
+    """
+    file = run / FILE
+    if not file.is_file():
         return []
+    lines = file.read_bytes().split(b"\n")  # texts may hold what else ends a line
     records = []
-    for line in (run / FILE).read_text(encoding="utf-8").splitlines():
+    for number, line in enumerate(lines, start=1):
         try:
             records.append(json.loads(line))
         except ValueError:
-            continue
+            if line.strip() and number < len(lines):
+                raise UserError(
+                    f"{file}:{number}: not JSON; the file was damaged: mend or delete the line"
+                ) from None
     return records
 
 

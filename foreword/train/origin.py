@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,8 +24,13 @@ def origin() -> dict[str, Any]:
         "commit": _commit(),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
-        "command": " ".join(["foreword", *sys.argv[1:]]),
+        "command": command(),
     }
+
+
+def command() -> str:
+    """What was asked for, as it can be typed into a shell again."""
+    return shlex.join(["foreword", *sys.argv[1:]])
 
 
 def machine() -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -59,7 +59,7 @@ class TuneSettings:
     warmup: float = 0.1
     decay: float = 0.01
     clip: float = 1.0
-    precision: str = "auto"
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
 
     def __post_init__(self) -> None:
         for name in ("seeds", "epochs", "batch"):

@@ -157,3 +157,14 @@ def test_several_tasks_are_asked_by_their_prefixes(
     assert run(["generate", out, "fine film was lovely", "--device", "cpu"]) == 0
     assert run([*words[:-2], "--name", "odd", *fast]) == 2
     assert "--prefix: one for each --train and each --dev" in capsys.readouterr().err
+
+
+def test_a_precision_or_device_that_is_not_there(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for more, said in (
+        (["--precision", "fp16"], "tune.precision: 'fp16' is not a choice; did you mean 'bf16'"),
+        (["--device", "gpu"], "device: there is no 'gpu'"),
+    ):
+        assert run([*words, *more]) == 2
+        assert said in capsys.readouterr().err

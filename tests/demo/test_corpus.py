@@ -9,6 +9,7 @@ from foreword.demo import corpus, reading
 from foreword.demo.corpus import Limits
 from foreword.demo.passages import choose, cut, names_pattern, sharing
 from foreword.demo.reading import Text, read
+from foreword.demo.road import _passages
 from foreword.errors import UserError
 from tests.demo.packages import SUBJECTS, make
 
@@ -103,3 +104,10 @@ def test_a_shared_test_passage_is_left_out() -> None:
     assert found.shared == 1
     assert len(found.test) == 4
     assert texts[4].whole not in [passage for passage, _ in found.test]
+
+
+def test_passages_may_hold_ends_of_lines(tmp_path: Path) -> None:
+    found = [{"text": "a\u2028b\u0085c", "label": "x"}, {"text": "d", "label": "y"}]
+    lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in found]
+    (tmp_path / "train.jsonl").write_text("".join(lines), encoding="utf-8")
+    assert [e.text for e in _passages(tmp_path / "train.jsonl")] == ["a\u2028b\u0085c", "d"]

@@ -164,6 +164,14 @@ def test_odd_records_do_no_harm(tmp_path: Path) -> None:
     assert unread == ("1 of 6 lines of metrics.jsonl", "run.json", "a.json (it has no rows)")
 
 
+def test_records_of_texts_with_ends_of_lines_are_read(tmp_path: Path) -> None:
+    record = {"kind": "samples", "samples": [{"prompt": "a\u2028b", "text": "c\u0085d"}]}
+    line = json.dumps(record, ensure_ascii=False) + "\n"
+    found = read(write_run(tmp_path / "run", **{"metrics.jsonl": line, "run.json": "{}"}))
+    assert found.samples == (record,)
+    assert found.unread == ()
+
+
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such folder"):
         write_page(tmp_path / "nowhere")
