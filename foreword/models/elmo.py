@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
 
@@ -16,6 +17,7 @@ from foreword.nn.model import Backbone
 from foreword.nn.positions.none import None_
 from foreword.nn.recurrent import State, recur
 from foreword.nn.settings import ModelSettings
+from foreword.nn.unrolled import unroll
 from foreword.types import Batch, Hidden, Vocab
 
 # A word on which kernel computes, once a process, and nothing to be done about it.
@@ -79,6 +81,8 @@ class Elmo(ModelSettings):
 class ElmoBackbone(Backbone):
     """Embedding, then LSTMs of both directions."""
 
+    first_state: ClassVar[int] = 1
+
     def __init__(self, settings: Elmo, vocab: int) -> None:
         super().__init__()
         self.settings = settings
@@ -121,6 +125,21 @@ class ElmoBackbone(Backbone):
             for a, b in zip(ahead, back, strict=True)
         ]
         return Hidden(self.dropout(layers[-1]), after, layers=tuple(layers))
+
+    def traced(self, batch: Batch) -> Hidden:
+        """The same, step after step; `layers` are zeros added to the states of the forward stack.
+
+        No later place reads the backward stack, and what is predicted from the left does not
+        depend on it.
+        """
+        x = self.embedding(batch, self.position)
+        ahead = cast(Sequence[nn.LSTM], self.ahead)
+        is_new = batch.positions == 0
+        states, nudges = unroll(ahead, x, is_new, None, residual=self.residual)
+        places = mirror(batch.positions)[..., None].expand(-1, -1, x.shape[2])
+        back, _ = self._read(self.back, x.gather(1, places), batch.positions, None)
+        both = torch.cat([states, back[-1].gather(1, places)], dim=-1)
+        return Hidden(self.dropout(both), layers=nudges)
 
     def _read(
         self, stack: nn.ModuleList, x: Tensor, positions: Tensor, before: State | None

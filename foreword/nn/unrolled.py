@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -22,23 +22,29 @@ def layers_of(core: nn.RNNBase) -> list[nn.RNNBase]:
 
 
 def unroll(
-    layers: list[nn.RNNBase], x: Tensor, is_new: Tensor, before: tuple[Tensor, ...] | None
+    layers: Sequence[nn.RNNBase],
+    x: Tensor,
+    is_new: Tensor,
+    before: tuple[Tensor, ...] | None,
+    *,
+    residual: bool = False,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """One step after another, every state on its way nudged by zeros.
 
     Args:
-        layers: what `layers_of` gave.
+        layers: of one layer each, as `layers_of` gives them.
         x: what enters the first layer, (batch, length, width).
         is_new: where the state begins anew, (batch, length) bool.
         before: the state to begin with: (batch, layers, d_model) each; or None for zeros.
+        residual: what enters a layer, but the first, is added to what leaves it.
 
     Returns:
-        The states of the last layer, (batch, length, d_model); and the zeros that were added: to x,
+        What leaves the last layer, (batch, length, d_model); and the zeros that were added: to x,
         and to the states of each layer, so that gradients with respect to them are those with
         respect to the states, steps to come and layers above included.
     """
-    shape = (*x.shape[:2], layers[0].hidden_size)
-    nudges = [x.new_zeros(s).requires_grad_() for s in (x.shape, *[shape] * len(layers))]
+    shapes = [(*x.shape[:2], layer.proj_size or layer.hidden_size) for layer in layers]
+    nudges = [x.new_zeros(shape).requires_grad_() for shape in (x.shape, *shapes)]
     entering = x + nudges[0]
     for n, layer in enumerate(layers):
         state = None if before is None else tuple(part[None, :, n].to(x.dtype) for part in before)
@@ -51,7 +57,8 @@ def unroll(
             h = h + nudges[n + 1][None, :, step]
             state = (h, *cell)
             states.append(h[0])
-        entering = torch.stack(states, 1)
+        leaving = torch.stack(states, 1)
+        entering = leaving + entering if residual and n else leaving
     return entering, tuple(nudges)
 
 

@@ -14,7 +14,7 @@ from ..contracts.test_models import case_of
 
 RECURRENT = ("rnn", "lstm", "gru")
 WITHOUT_LAYERS = {"ngram", "seq2seq"}
-WITHOUT_GRADIENTS = {"elmo", "ngram", "word_vectors"}
+WITHOUT_GRADIENTS = {"ngram", "word_vectors"}
 
 
 @pytest.mark.parametrize("name", kinds.names("models"))
@@ -45,7 +45,7 @@ def test_the_layers_alone_are_the_core(name: str) -> None:
     torch.testing.assert_close(x, wanted)
 
 
-@pytest.mark.parametrize("name", RECURRENT)
+@pytest.mark.parametrize("name", [*RECURRENT, "elmo"])
 @pytest.mark.parametrize("documents", [[[20]], [[12, 8]]], ids=["one", "two"])
 def test_unrolled_it_computes_the_same(name: str, documents: list[list[int]]) -> None:
     case = case_of(name)

@@ -30,7 +30,7 @@ WIDTH, LENGTH, VOCAB = 6, 20, 11
 class LinearCore(nn.Module):
     """h' = W h + U x: a recurrent layer as torch has them, without its tanh."""
 
-    hidden_size = WIDTH
+    hidden_size, proj_size = WIDTH, 0
 
     def __init__(self, recurrent: Tensor) -> None:
         super().__init__()
