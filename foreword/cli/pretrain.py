@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -60,7 +59,7 @@ def pretrain(
     from foreword.train.recipe import load_recipe
 
     resolved = with_budget(load_recipe(recipe, assign or []), hours, tokens, steps, flops, epochs)
-    was_there = out.exists()
+    before = running.names_in(out)
     running.require_free(out)
     texts = (*data, *(more or []))
     settings, apart = hold_out(resolved.prepare, heldout)
@@ -82,8 +81,7 @@ def pretrain(
         running.start(resolved, running.Inputs(texts, tokenizer, apart), out, foundation)
         return carry_on(out, as_json=json)
     except UserError:
-        if out.exists() and not (out / "metrics.jsonl").exists():  # nothing was trained
-            _clear(out, keep=was_there)
+        running.take_back(out, before)
         raise
 
 
@@ -100,11 +98,3 @@ def _foundation(
         console.say(f"learning {new_tokens:,} new tokens")
         foundation = continued.extend(foundation, texts, recipe.read, new_tokens)
     return foundation
-
-
-def _clear(run: Path, *, keep: bool) -> None:
-    """Leaves nothing half-made."""
-    for path in run.iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    if not keep:
-        run.rmdir()

@@ -135,9 +135,8 @@ class Comparison:
         ways = [recipe.read for recipe in self.recipes.values()]
         self.corpora = Corpora(grid.data, out / "data", look.stage, grid.heldout, ways)
         self.failures: list[Failure] = []
-        if out.exists() and not (out / MARK).is_file() and (out.is_file() or any(out.iterdir())):
+        if out.exists() and not (out / MARK).is_file() and (out.is_file() or _holds_more(out)):
             raise UserError(f"{out}: holds something else than a comparison; choose another --out")
-        atomic.write_text(out / MARK, config.dumps(config.to_table(grid)))
 
     def work(self) -> list[Work]:
         """All pieces in order; a cell is tuned as soon as it is trained."""
@@ -155,13 +154,15 @@ class Comparison:
         """Makes the tokenizers and token shards that are not there yet.
 
         Raises:
-            UserError: the text is no good for a cell, which is named.
+            UserError: the text is no good for a cell, which is named; or another process is at work
+                in the folder.
         """
-        for cell in self.grid.cells:
-            try:
-                self.corpora.of(self.recipes[cell.name, 1])
-            except UserError as error:
-                raise UserError(f"cell '{cell.name}': {error}") from error
+        with self._at_work():
+            for cell in self.grid.cells:
+                try:
+                    self.corpora.of(self.recipes[cell.name, 1])
+                except UserError as error:
+                    raise UserError(f"cell '{cell.name}': {error}") from error
 
     def run(self, each: Callable[[], None] = lambda: None) -> bool:
         """Does what is not done yet; a piece that fails is noted, and the others go on.
@@ -171,7 +172,14 @@ class Comparison:
 
         Returns:
             False when a signal asked to stop.
+
+        Raises:
+            UserError: another process is at work in the folder.
         """
+        with self._at_work():
+            return self._run(each)
+
+    def _run(self, each: Callable[[], None]) -> bool:
         pieces, was_done = self.work(), False
         clock = Clock([(piece.task and piece.task.name, piece.is_scratch) for piece in pieces])
         for number, piece in enumerate(pieces):
@@ -279,6 +287,12 @@ class Comparison:
         return run and run / "evaluations"
 
     @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        with atomic.alone(self.out):
+            atomic.write_text(self.out / MARK, config.dumps(config.to_table(self.grid)))
+            yield
+
+    @contextmanager
     def _failing(self, piece: Work) -> Iterator[None]:
         try:
             yield
@@ -289,6 +303,11 @@ class Comparison:
             text = f"{type(error).__name__}: {line}" if is_fault else line
             self.failures.append(Failure(piece, text, is_fault))
             self.look.note(f"{piece}: failed: {text}")
+
+
+def _holds_more(folder: Path) -> bool:
+    """Whether there is more in a folder than a comparison begins with."""
+    return any(path.name not in (atomic.LOCK, f".{MARK}.part") for path in folder.iterdir())
 
 
 def _forget() -> None:

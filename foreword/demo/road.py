@@ -11,7 +11,6 @@ Each stage is skipped where its result is there already, so a demo that was kill
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -130,8 +129,7 @@ class Demo:
         """
         if self.is_pretrained():
             return True
-        if not (self.run / "run.json").is_file():  # killed between its first two files
-            shutil.rmtree(self.run, ignore_errors=True)
+        if not (self.run / "recipe.toml").is_file():
             recipe = load_recipe(RECIPE, self.size.recipe)
             if self.size.steps is not None:
                 train = replace(recipe.train, hours=None, steps=self.size.steps)
@@ -195,5 +193,6 @@ class Demo:
 
 
 def _passages(file: Path) -> Sequence[Labelled]:
-    records = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    lines = file.read_text(encoding="utf-8").split("\n")  # texts may hold what else ends a line
+    records = [json.loads(line) for line in lines if line]
     return [Labelled(r["text"], r["label"], source=f"{file}:{n}") for n, r in enumerate(records, 1)]

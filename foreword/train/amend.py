@@ -24,9 +24,9 @@ def amend(run: Path, assignments: Sequence[str]) -> None:
         assignments: each a setting of the optimizer but its kind, or `train.clip`.
 
     Raises:
-        UserError: the folder is no run, or something else is to be set.
+        UserError: the folder is no run, something else is to be set, or the run is at work.
     """
-    recipe = read_recipe(run)
+    read_recipe(run)  # or it is no run
     for assignment in assignments:
         key = assignment.partition("=")[0].strip()
         part, _, name = key.partition(".")
@@ -35,12 +35,14 @@ def amend(run: Path, assignments: Sequence[str]) -> None:
                 f"--set {assignment}: a run that has begun takes optimizer.* (but its kind) and "
                 "train.clip; for anything else begin a new one"
             )
-    changed = config.build(Recipe, config.assign(config.to_table(recipe), assignments))
-    if changed == recipe:
-        return
-    whole = checkpoint.all_in(run)
-    note = {"after": whole[-1].name if whole else None, "set": list(assignments)}
-    provenance = read_state(run)
-    provenance["amended"] = [*provenance.get("amended", []), note]
-    atomic.write_text(run / "run.json", json.dumps(provenance, indent=1) + "\n")
-    atomic.write_text(run / "recipe.toml", changed.dumps())
+    with atomic.alone(run):
+        recipe = read_recipe(run)
+        changed = config.build(Recipe, config.assign(config.to_table(recipe), assignments))
+        if changed == recipe:
+            return
+        whole = checkpoint.all_in(run)
+        note = {"after": whole[-1].name if whole else None, "set": list(assignments)}
+        provenance = read_state(run)
+        provenance["amended"] = [*provenance.get("amended", []), note]
+        atomic.write_text(run / "run.json", json.dumps(provenance, indent=1) + "\n")
+        atomic.write_text(run / "recipe.toml", changed.dumps())

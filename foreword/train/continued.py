@@ -37,7 +37,7 @@ class Foundation:
         notes: what is worth knowing, a line each.
     """
 
-    WRITES: ClassVar[tuple[str, ...]] = (START, f".{START}.part", "tokenizer")
+    WRITES: ClassVar[tuple[str, ...]] = (START, f".{START}.part", f".{START}.old", "tokenizer")
 
     path: Path
     recipe: Recipe

@@ -8,6 +8,7 @@ carry_on   tokenizer -> shards -> model -> loop; each stage is skipped where it 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ from foreword.train.corpus import Stage, corpus, describe_text, require_texts
 from foreword.train.device import describe
 from foreword.train.feed import Feed
 from foreword.train.loop import Loop, Watcher
-from foreword.train.opened import is_finished, read_recipe
+from foreword.train.opened import is_finished, read_recipe, read_state
 from foreword.train.origin import origin
 from foreword.train.ready import (
     Ready,
@@ -57,7 +58,7 @@ class Inputs:
 
 
 def start(recipe: Recipe, inputs: Inputs, run: Path, foundation: Foundation | None = None) -> None:
-    """Writes the run folder.
+    """Writes the run folder: `run.json` first, and the recipe last.
 
     Args:
         recipe: with the model of the foundation, where there is one.
@@ -66,7 +67,8 @@ def start(recipe: Recipe, inputs: Inputs, run: Path, foundation: Foundation | No
         foundation: a trained model to go on from.
 
     Raises:
-        UserError: the folder already holds something, or there is no such text.
+        UserError: the folder already holds something, or there is no such text, or another process
+            is at work there.
     """
     require_free(run)
     texts, heldout = (
@@ -79,15 +81,21 @@ def start(recipe: Recipe, inputs: Inputs, run: Path, foundation: Foundation | No
         Tokenizer.load(tokenizer)
     provenance = {**origin(), "texts": list(texts), "tokenizer": tokenizer}
     provenance |= {"heldout": list(heldout)} if heldout else {}
-    if foundation is not None:
-        foundation.save(run)
-        provenance |= foundation.provenance
-    atomic.write_text(run / "run.json", json.dumps(provenance, indent=1) + "\n")
-    atomic.write_text(run / "recipe.toml", recipe.dumps())
+    provenance |= foundation.provenance if foundation is not None else {}
+    with atomic.alone(run):
+        require_free(run)  # still
+        for name in Foundation.WRITES:  # of one that was killed as it began
+            shutil.rmtree(run / name, ignore_errors=True)
+        atomic.write_text(run / "run.json", json.dumps(provenance, indent=1) + "\n")
+        if foundation is not None:
+            foundation.save(run)
+        atomic.write_text(run / "recipe.toml", recipe.dumps())
 
 
 def require_free(run: Path) -> None:
     """Makes sure that a run can begin in the folder `run`; one killed as it began does not count.
+
+    What such a one may have left counts as its own only beside the `run.json` that it began with.
 
     Raises:
         UserError: it cannot.
@@ -99,10 +107,47 @@ def require_free(run: Path) -> None:
             f"{run}: already holds a run; 'foreword resume {run}' carries on with it, or choose "
             "another --out"
         )
-    # `start` writes the recipe last.
-    begun = {"run.json", ".run.json.part", ".recipe.toml.part", *Foundation.WRITES}
-    if run.exists() and {path.name for path in run.iterdir()} - begun:
+    begun = {atomic.LOCK, ".run.json.part"}
+    if _has_begun(run):
+        begun |= {"run.json", ".recipe.toml.part", *Foundation.WRITES}
+    if (names_in(run) or frozenset()) - begun:
         raise UserError(f"{run}: is not empty; choose another --out")
+
+
+def _has_begun(run: Path) -> bool:
+    """Whether there is a `run.json` that `start` wrote."""
+    try:
+        provenance = read_state(run)
+    except (OSError, ValueError):
+        return False
+    return isinstance(provenance, dict) and "foreword" in provenance
+
+
+def names_in(run: Path) -> frozenset[str] | None:
+    """What stands in a folder, or None where there is no folder."""
+    return frozenset(path.name for path in run.iterdir()) if run.is_dir() else None
+
+
+def take_back(run: Path, before: frozenset[str] | None) -> None:
+    """Removes what was begun of a run, if nothing was trained and no other process works on it.
+
+    Args:
+        run: the folder.
+        before: what stood in it before, as `names_in` says, and stays.
+    """
+    if not run.is_dir() or (run / log.FILE).exists():
+        return
+    try:
+        with atomic.alone(run):
+            for name in (names_in(run) or frozenset()) - {*(before or ()), atomic.LOCK}:
+                path = run / name
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+    except (OSError, UserError):
+        return
+    if atomic.LOCK not in (before or ()):
+        (run / atomic.LOCK).unlink()
+    if before is None:
+        run.rmdir()
 
 
 def carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None = None) -> bool:
@@ -112,8 +157,15 @@ def carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None 
         True when the budget is spent, False when a signal asked to stop.
 
     Raises:
-        UserError: bad text, an impossible recipe, a full disk; TrainingStoppedError.
+        UserError: bad text, an impossible recipe, a full disk, another process at work on the run;
+            TrainingStoppedError.
     """
+    read_recipe(run)  # or it is no run
+    with atomic.alone(run):
+        return _carry_on(run, watcher, stage, samples)
+
+
+def _carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None) -> bool:
     recipe = read_recipe(run)
     has_begun = bool(checkpoint.all_in(run))
     tokenizer, prepared = corpus(recipe, run, stage)

@@ -222,10 +222,27 @@ def test_an_empty_folder_is_there_still_after_a_mistake(case: Case) -> None:
     assert list(case.out.iterdir()) == []
 
 
+@pytest.mark.parametrize("mine", ["tokenizer/tokenizer.json", "start/weights", "run.json"])
+def test_what_only_looks_like_a_run_begun_stays_as_it_is(
+    mine: str, case: Case, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (case.out / mine).parent.mkdir(parents=True)
+    (case.out / mine).write_text('{"mine": 1}')
+    for data in (str(case.folder / "nowhere.txt"), None):
+        assert run(case.words("--tokenizer", str(case.out / "tokenizer"), data=data)) == 2
+        assert f"{case.out}: is not empty; choose another --out" in capsys.readouterr().err
+        assert [p for p in case.out.rglob("*") if p.is_file()] == [case.out / mine]
+        assert (case.out / mine).read_text() == '{"mine": 1}'
+
+
 def test_a_run_killed_as_it_began_is_begun_again(case: Case) -> None:
-    case.out.mkdir()
-    (case.out / "run.json").write_text("{}")
+    (case.out / "tokenizer").mkdir(parents=True)
+    (case.out / "run.json").write_text('{"foreword": "0.1.0"}')
+    (case.out / "tokenizer" / "tokenizer.json").write_text("of another model")
+    assert run(case.words(data=str(case.folder / "nowhere.txt"))) == 2
+    assert sorted(path.name for path in case.out.iterdir()) == ["run.json", "tokenizer"]
     assert run(case.words()) == 0
+    assert Tokenizer.load(case.out / "tokenizer").kind["kind"] == "word"
 
 
 @pytest.mark.skipif(not Path("/proc/version").exists(), reason="needs a place none can write to")

@@ -49,7 +49,7 @@ def test_a_killed_demo_carries_on(out: Path, capsys: pytest.CaptureFixture[str])
     quick = road.Demo(out, is_quick=True)
     quick.read()
     (out / "run").mkdir()  # killed after the first file of the run
-    (out / "run" / "recipe.toml").write_text("", encoding="utf-8")
+    (out / "run" / "run.json").write_text('{"foreword": "0.1.0"}', encoding="utf-8")
     assert not quick.is_pretrained()
     assert run(["demo", "--quick", "--out", str(out)]) == 0
     assert quick.is_pretrained()

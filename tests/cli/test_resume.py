@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from foreword import atomic
 from foreword.cli.main import run
 from foreword.train import checkpoint
+from foreword.train.opened import open_run
 from tests.train import runs
 
 
@@ -69,6 +71,18 @@ def test_another_version_is_refused(stopped: Path, capsys: pytest.CaptureFixture
     assert "version 9; this Foreword reads version 1" in capsys.readouterr().err
 
 
+def test_two_do_not_work_on_one_run(stopped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in stopped.rglob("*")}
+    with atomic.alone(stopped):
+        for more in ([], ["--set", "optimizer.lr=1e-7"]):
+            assert run(["resume", str(stopped), *more]) == 2
+            assert f"{stopped}: another process is at work here" in capsys.readouterr().err
+        assert open_run(stopped).state["step"] == 6, "who only reads may"
+    del before[stopped / atomic.LOCK]
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
 def test_it_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["resume", str(tmp_path)]) == 2
     assert "not a run folder (no recipe.toml)" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

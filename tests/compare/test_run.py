@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from foreword import config
+from foreword import atomic, config
 from foreword.compare.grid import Grid, load_grid
 from foreword.compare.results import gather
 from foreword.compare.run import Comparison
@@ -216,6 +216,16 @@ def test_another_folder_stays_as_it_is(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds something else than a comparison"):
         Comparison(load_grid(grids.write_grid(folder)), tmp_path, Quiet())
     assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
+
+
+def test_two_do_not_work_on_one_comparison(folder: Path, tmp_path: Path) -> None:
+    comparison = Comparison(load_grid(grids.write_grid(folder)), tmp_path / "out", Quiet())
+    with atomic.alone(tmp_path / "out"):
+        for work in (comparison.prepare, comparison.run):
+            with pytest.raises(UserError, match="out: another process is at work here"):
+                work()
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [atomic.LOCK]
+    Comparison(comparison.grid, tmp_path / "out", Quiet()).prepare()
 
 
 def test_the_time_left_is_said(folder: Path, tmp_path: Path) -> None:
