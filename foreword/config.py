@@ -7,12 +7,13 @@ Reading is strict. An error names the key, the value and the nearest right word:
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -70,7 +71,26 @@ def _find(name: str, folder: Path, what: str) -> Path:
     )
 
 
-def read(path: Path, seen: tuple[Path, ...] = ()) -> Table:
+def load(cls: type[Settings], path: Path, *over: Mapping[str, Any]) -> Settings:
+    """The frozen dataclass `cls` from a TOML file, with tables laid `over` it.
+
+    Raises:
+        UserError: the file cannot be read, or there is a mistake; the key is named, and the file
+            where it stands.
+    """
+    layers = _layers(path)
+    try:
+        return build(cls, functools.reduce(merge, over, _laid(layers)))
+    except UserError as error:
+        key = str(error).partition(":")[0]
+        own = [layer for layer in layers if not layer[0].is_relative_to(RECIPES)]
+        if not own or any(_says(table, key) for table in over):
+            raise
+        named = [file for file, table in own if _says(table, key)] or [own[0][0]]
+        raise UserError(f"{named[0]}: {error}") from error
+
+
+def read(path: Path) -> Table:
     """The table of a TOML recipe, with what it `extends` beneath it.
 
     `extends` names a file beside this one, or a shipped recipe.
@@ -78,23 +98,46 @@ def read(path: Path, seen: tuple[Path, ...] = ()) -> Table:
     Raises:
         UserError: the file is missing, is not TOML, or extends itself.
     """
-    path = path.resolve()
-    if path in seen:
+    return _laid(_layers(path))
+
+
+def _layers(path: Path, seen: tuple[Path, ...] = ()) -> list[tuple[Path, Table]]:
+    """A file and those that it extends, one after the other, each with what it says itself."""
+    if path.resolve() in seen:
         raise UserError(f"{path}: extends itself")
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        where = f"byte {error.start:,} (0x{error.object[error.start]:02x}) is not UTF-8"
+        raise UserError(f"{path}: cannot be read: {where}; save it as UTF-8") from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{path}: not valid TOML: {error}") from error
     parent = table.pop("extends", None)
     if parent is None:
-        return table
+        return [(path, table)]
     if not isinstance(parent, str):
         raise UserError(f"{path}: extends: expected the name of a recipe, got {parent!r}")
     beside = path.parent / parent
-    base = read(beside if beside.is_file() else find_recipe(parent), (*seen, path))
-    return merge(base, table)
+    below = beside if beside.is_file() else find_recipe(parent)
+    return [(path, table), *_layers(below, (*seen, path.resolve()))]
+
+
+def _laid(layers: Sequence[tuple[Path, Table]]) -> Table:
+    """The tables of files laid on each other, the last one lowest."""
+    return functools.reduce(merge, (table for _, table in reversed(layers)))
+
+
+def _says(table: Any, key: str) -> bool:
+    """Whether a table has the setting `a.b[0].c`; a bare kind stands for all that is in it."""
+    for name in key.split("."):
+        if not isinstance(table, Mapping):
+            return True
+        if (name := name.partition("[")[0]) not in table:
+            return False
+        table = table[name]
+    return True
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:

@@ -170,8 +170,31 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"a\.toml: not valid TOML"):
         config.read(recipe(tmp_path, "a.toml", "count = = 3"))
     (tmp_path / "b.toml").write_bytes(b"name = '\xff'")
-    with pytest.raises(UserError, match=r"b\.toml: cannot be read"):
+    wanted = r"b\.toml: cannot be read: byte 8 \(0xff\) is not UTF-8; save it as UTF-8$"
+    with pytest.raises(UserError, match=wanted):
         config.read(tmp_path / "b.toml")
+
+
+def test_a_mistake_names_the_file_where_it_stands(tmp_path: Path) -> None:
+    own = recipe(tmp_path, "own.toml", 'extends = "base.toml"\n[inner]\nsteps = 8\n')
+
+    def fails(base: str, *over: dict[str, Any]) -> str:
+        recipe(tmp_path, "base.toml", base)
+        with pytest.raises(UserError) as caught:
+            config.load(Whole, own, *over)
+        return str(caught.value).removeprefix(f"{tmp_path}/")
+
+    assert fails("").startswith("own.toml: objective: Whole needs this setting")
+    whole = 'objective = "masked"\n'
+    assert fails(whole + "raet = 1").startswith("base.toml: raet: Whole has no such setting")
+    assert fails(whole + "[inner]\nsteps = 'x'\nshar = 1").startswith("base.toml: inner.shar:")
+    assert fails("objective = [{kind='masked', raet=1}]").startswith("base.toml: objective[0].raet")
+    assert fails("objective = 'maskd'").startswith("base.toml: objective.kind: no kind 'maskd'")
+    assert fails(whole, {"inner": {"steps": "many"}}).startswith("inner.steps: expected")
+    assert fails(whole, {"count": 3}, {"inner": {"step": 1}}).startswith("inner.step: Inner has")
+    recipe(tmp_path, "base.toml", whole)
+    assert config.load(Whole, own, {"count": 3}, {"count": 4}).count == 4
+    assert config.load(Whole, own).inner == Inner(steps=8)
 
 
 @pytest.mark.parametrize(

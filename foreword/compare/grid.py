@@ -126,9 +126,7 @@ class Grid:
             UserError: there is no such recipe, or a mistake in it; the cell is named.
         """
         try:
-            table = config.read(config.find_recipe(cell.recipe))
-            table = config.merge(config.merge(table, self.set), cell.set)
-            recipe = config.build(Recipe, table)
+            recipe = config.load(Recipe, config.find_recipe(cell.recipe), self.set, cell.set)
         except UserError as error:
             raise UserError(f"cell '{cell.name}': {error}") from error
         train = replace(recipe.train, seed=seed)
@@ -177,10 +175,7 @@ def load_grid(
     """
     path = config.find_grid(name)
     folder = path.resolve().parent
-    try:
-        grid = config.build(Grid, config.read(path))
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
+    grid = config.load(Grid, path)
     grid = replace(
         grid,
         cells=tuple(replace(cell, recipe=_beside(folder, cell.recipe)) for cell in grid.cells),

@@ -129,7 +129,7 @@ def _recipe(
     )
     if not (folder / RECIPE).is_file():
         return recipe
-    own = config.build(Recipe, config.read(folder / RECIPE))
+    own = config.load(Recipe, folder / RECIPE)
     found = differences(resolved(recipe.model), resolved(own.model))
     if found:
         raise UserError(f"{folder}: {RECIPE} and {CONFIG} disagree: {'; '.join(found)}")
