@@ -107,14 +107,14 @@ def measure(recipe: Recipe, texts: list[str], tokenizer: Path, folder: Path, tok
         (folder / "tokenizer").symlink_to(tokenizer)
     loaded = load(folder)
     model, settings = loaded.opened.model, recipe.model
-    is_counted = settings.is_counted
+    is_fitted = settings.is_fitted
     layers = getattr(settings, "layers", 1)
     waits = recipe.packing.length if isinstance(settings, RecurrentSettings) else 1
-    reads = loaded.opened.state["spent"]["tokens"] / seconds if is_counted else clock.rate
+    reads = loaded.opened.state["spent"]["tokens"] / seconds if is_fitted else clock.rate
     return Rung(
         model.count_parameters(),
         reads,
-        1 if is_counted else waits * layers,
+        1 if is_fitted else waits * layers,
         _rate(lambda: _write(loaded.subject, tokens)),
         layers,
     )

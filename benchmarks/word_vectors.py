@@ -28,14 +28,14 @@ from foreword.data.reading import read_documents
 from foreword.data.shards import Shards
 from foreword.evaluate.subject import Subject
 from foreword.models.word_vectors import WordVectorsBackbone
+from foreword.nn.fit import Reading
 from foreword.nn.model import Model
 from foreword.probes._contract import Specimen
 from foreword.probes.analogies import Analogies
 from foreword.probes.similarity import Similarity
 from foreword.text.tokenizer import Tokenizer
-from foreword.train.learning import course_of
+from foreword.train.fitting import reading_of
 from foreword.train.recipe import Recipe, load_recipe
-from foreword.vectors.contract import VectorCourse
 from foreword.vectors.outputs.hierarchical_softmax import LONGEST
 from foreword.vectors.words import Words
 
@@ -88,9 +88,9 @@ def compare(
         model = recipe.build(tokenizer.vocab)
         backbone = model.backbone
         assert isinstance(backbone, WordVectorsBackbone)
-        words = Words.of(shards.tokens, shards.document_starts, backbone.is_word)
-        read = words.total * given.epochs
-        took = learn(backbone, words, course_of(recipe))
+        with tempfile.TemporaryDirectory() as folder:
+            took = learn(backbone, reading_of(recipe, shards, tokenizer.vocab, Path(folder)))
+        read = int(backbone.counts.sum()) * given.epochs
         found[who] = measured(took, model, recipe, tokenizer, given)
         _print(f"{name} {who}", found[who])
     for what in ("seconds", "processor"):
@@ -99,17 +99,17 @@ def compare(
         print(f"  by {what}: {rates}: ratio {theirs / ours:.2f}", flush=True)
 
 
-def by_us(backbone: WordVectorsBackbone, words: Words, course: VectorCourse) -> tuple[float, float]:
+def by_us(backbone: WordVectorsBackbone, reading: Reading) -> tuple[float, float]:
     """Seconds and processor seconds of ours."""
-    return _timed(lambda: backbone.learn(words.tokens, words.starts, course))
+    return _timed(lambda: backbone.fit(reading))
 
 
-def by_gensim(
-    backbone: WordVectorsBackbone, words: Words, course: VectorCourse
-) -> tuple[float, float]:
+def by_gensim(backbone: WordVectorsBackbone, reading: Reading) -> tuple[float, float]:
     """The same of gensim, from lists of words in memory; its vectors are put into the backbone."""
     from gensim.models import Word2Vec
 
+    shards, course = reading.shards, backbone.course(reading)
+    words = Words.of(shards.tokens, shards.document_starts, backbone.is_word)
     names = np.array([str(n) for n in range(len(words.counts))], dtype=object)
     texts = [
         names[text[at : at + LONGEST]].tolist()

@@ -140,11 +140,9 @@ class Watching:
     def record(self, record: dict[str, Any], progress: float) -> None:
         """A console line now and then, the bar always."""
         kind = record["kind"]
-        if "lr" not in record and kind == "train":
-            return  # of a model that is counted, whose notes have said it
-        if self._task is None or self._bar.tasks[self._task].description != "training":
-            self._begin("training")
-        if kind == "train":
+        if record.get("fitted"):
+            console.say(f"step {record['step']:>7,}  training loss {record['loss']:.4f}")
+        elif kind == "train":
             self._train(record, progress)
         elif kind == "heldout":
             bits, perplexity = record["bits_per_byte"], record["perplexity"]
@@ -175,6 +173,8 @@ class Watching:
             f"loss {record['loss']:.4f}  {record['tokens_per_second']:,.0f} tokens/s  "
             f"{record['share_of_matmul']:.0%} of matmul speed"
         )
+        if self._task is None or self._bar.tasks[self._task].description != "training":
+            self._begin("training")
         if self._task is not None:
             self._bar.update(self._task, completed=progress, note=line)
         if progress >= self._printed + 0.025 or self._printed < 0:

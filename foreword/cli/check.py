@@ -85,10 +85,10 @@ def check(
     from foreword.train.recipe import load_recipe
 
     resolved = with_budget(load_recipe(recipe, assign or []), hours, tokens, steps, flops, epochs)
-    if resolved.model.is_counted:
+    if resolved.model.is_fitted:
         raise UserError(
-            f"{recipe}: a model of counts reads the text once and has no steps to judge by; "
-            "'foreword pretrain' counts it"
+            f"{recipe}: is fitted to the text at once, and has no steps to judge by; 'foreword "
+            "pretrain' fits it"
         )
     with console.progress("checking") as bar, tempfile.TemporaryDirectory() as folder:
         watching = Watching(bar)

@@ -155,8 +155,8 @@ def _forecast(comparison: Comparison, *, as_json: bool) -> int:
     else:
         columns = ("cell", "parameters", "FLOPs/token", "tokens", "epochs", "memory")
         rows = [
-            _plain([f.cell, f.error, *[""] * 6])
-            if f.error
+            _plain([f.cell, f.error or f.note, *[""] * 6])
+            if f.error or f.note
             else [
                 f.cell,
                 quantity(f.parameters),
@@ -170,7 +170,8 @@ def _forecast(comparison: Comparison, *, as_json: bool) -> int:
             for f in found
         ]
         console.table("", [*columns, "pretraining", "fine-tuning, about"], rows)
-        console.say(f"{len(comparison.work())} pieces, about {duration(seconds)} in all")
+        least = "at least" if any(f.note for f in found) else "about"
+        console.say(f"{len(comparison.work())} pieces, {least} {duration(seconds)} in all")
     return 2 if any(f.error for f in found) else 0
 
 

@@ -9,6 +9,7 @@ from foreword.compare.grid import Cell
 from foreword.compare.run import Comparison
 from foreword.data.prepared import HELDOUT, TRAIN, Prepared
 from foreword.errors import UserError
+from foreword.train.budget import Budget
 from foreword.train.estimate import estimate
 from foreword.train.ready import make_ready
 
@@ -28,6 +29,7 @@ class Forecast:
         pretraining_seconds: of each seed, without evaluations.
         tuning_seconds: of all its fine-tunings; roughly, at pretraining's time per token.
         error: why it cannot be run, or "".
+        note: why no more is said of it, or "".
     """
 
     cell: str
@@ -40,14 +42,17 @@ class Forecast:
     pretraining_seconds: float = 0.0
     tuning_seconds: float = 0.0
     error: str = ""
+    note: str = ""
 
 
 def forecast(comparison: Comparison, cell: Cell) -> Forecast:
-    """Takes a few steps of a cell; its data must have been prepared."""
+    """Takes a few steps of a cell that learns in steps; its data must have been prepared."""
     recipe = comparison.recipes[cell.name, 1]
     prepared = comparison.corpora.of(recipe)
     gc.collect()
     try:
+        if recipe.model.is_fitted:
+            return _fitted(comparison, cell)
         tokenizer = comparison.corpora.tokenizer_of(recipe)
         found = estimate(make_ready(recipe, tokenizer, prepared))
     except UserError as error:
@@ -64,6 +69,20 @@ def forecast(comparison: Comparison, cell: Cell) -> Forecast:
         pretraining_seconds=found.steps * found.seconds_per_step,
         tuning_seconds=_tuned_tokens(comparison, prepared) * seconds_per_token,
     )
+
+
+def _fitted(comparison: Comparison, cell: Cell) -> Forecast:
+    """What is known of a cell that is fitted to the text at once.
+
+    Raises:
+        UserError: a budget that it cannot keep.
+    """
+    recipe = comparison.recipes[cell.name, 1]
+    budget = Budget.of(recipe.train)
+    epochs = recipe.model.epochs_of(budget.unit, budget.amount)
+    tokens = epochs * comparison.corpora.of(recipe).counts[TRAIN].tokens
+    note = "fitted, not forecast"
+    return Forecast(cell.name, cell.recipe, tokens=tokens, epochs=epochs, note=note)
 
 
 def _tuned_tokens(comparison: Comparison, prepared: Prepared) -> float:

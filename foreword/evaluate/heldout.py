@@ -15,12 +15,8 @@ from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.evaluate import entropy
 from foreword.evaluate.subject import Subject
-from foreword.train import fitting
-from foreword.train.feed import Feed
-from foreword.train.fitting import counted
+from foreword.train.measure import measure, perplexity_of
 from foreword.train.opened import read_state
-from foreword.train.step import evaluate
-from foreword.types import Batch, Loss
 
 ALL = 1 << 62
 
@@ -49,9 +45,7 @@ class HeldOut:
     @property
     def perplexity(self) -> float | None:
         """exp of the loss, where it has a meaning; infinite of a text that is impossible."""
-        if not self.has_perplexity:
-            return None
-        return math.inf if math.isinf(self.loss) else math.exp(min(self.loss, 700.0))
+        return perplexity_of(self.loss) if self.has_perplexity else None
 
     def as_row(self) -> dict[str, float | int | str | None]:
         """Flat, for tables and JSON."""
@@ -161,36 +155,25 @@ def shards_of_texts(subject: Subject, texts: Sequence[str]) -> Iterator[tuple[Sh
 def _measure(
     subject: Subject, shards: Shards, bytes_per_token: float, rows: int, lanes: int
 ) -> HeldOut:
-    recipe, model = subject.recipe, subject.model
-    if subject.is_counted:
-        return _measure_counts(subject, shards, bytes_per_token, rows)
-    if shards.tokens_total < recipe.packing.length:
+    recipe, vocab = subject.recipe, subject.vocab
+    found = measure(
+        recipe, subject.model, shards, vocab, rows=rows, lanes=lanes, dtype=subject.dtype
+    )
+    if found is None:
+        least = recipe.packing.length
         raise UserError(
-            f"{shards.tokens_total} tokens of held-out text do not fill one row of "
-            f"{recipe.packing.length}; name a longer text with --file"
+            f"{shards.tokens_total} tokens of held-out text do not fill one row of {least}; name a "
+            "longer text with --file"
+            if shards.tokens_total
+            else "there is no held-out text; name a text with --file"
         )
-    feed = Feed.of(recipe, shards, subject.vocab, for_training=False, lanes=lanes)
-
-    def loss_of(batch: Batch) -> Loss:
-        return recipe.objective.loss(model, batch)
-
-    found = evaluate(model, feed.heldout(rows), loss_of, subject.dtype)
-    bits = entropy.bits_per_byte(found.loss, bytes_per_token) if feed.predicts_all else None
-    predictions, parts = int(found.weight), found.parts
-    return HeldOut(subject.family, found.loss, predictions, bits, not parts, parts)
-
-
-def _measure_counts(subject: Subject, shards: Shards, bytes_per_token: float, rows: int) -> HeldOut:
-    """The same of a model that is counted, which reads every document whole."""
-    table = counted(subject.model).table
-    texts = fitting.Texts.of(subject.recipe, shards, subject.vocab)
-    found = fitting.measure(table, texts, rows * subject.recipe.packing.length)
-    if not found.tokens:
-        raise UserError("there is no held-out text; name a text with --file")
-    bits = entropy.bits_per_byte(found.loss, bytes_per_token)
-    is_normalised = table.about.is_normalised
     return HeldOut(
-        subject.family, found.loss, found.tokens, bits if is_normalised else None, is_normalised
+        subject.family,
+        found.loss,
+        found.predictions,
+        found.bits_per_byte(bytes_per_token),
+        found.has_perplexity,
+        found.parts,
     )
 
 

@@ -12,7 +12,7 @@ import torch
 
 from foreword.errors import UserError
 from foreword.evaluate.subject import Subject
-from foreword.train.fitting import counted
+from foreword.models.ngram import table_of
 from foreword.types import Array, Batch, Example, Tokens
 
 TOKENS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 16}
@@ -104,7 +104,7 @@ def _look_up(subject: Subject, items: Sequence[Item]) -> list[Array]:
     ends = np.cumsum(lengths)
     is_first = np.zeros(len(stream), dtype=bool)
     is_first[(ends - lengths)[lengths > 0]] = True
-    found = counted(subject.model).table.log_probs_of(stream, is_first=is_first)[is_scored]
+    found = table_of(subject.model).log_probs_of(stream, is_first=is_first)[is_scored]
     return np.split(found, np.cumsum(is_scored)[ends[:-1] - 1])
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from foreword.data.shards import Shards
 from foreword.evaluate.subject import Subject
-from foreword.train.fitting import Texts, counted, measure
+from foreword.models.ngram import table_of
+from foreword.ngrams.texts import Texts, measure
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ def by_order(subject: Subject, shards: Shards) -> list[Order]:
         subject: a model of counts.
         shards: the text.
     """
-    table = counted(subject.model).table
-    found = measure(table, Texts.of(subject.recipe, shards, subject.vocab))
+    table = table_of(subject.model)
+    found = measure(table, Texts.of(shards, subject.vocab, *subject.recipe.wrapping))
     pairs = zip(found.ngrams.tolist(), found.unseen.tolist(), strict=True)
     return [
         Order(n, table.size_of(n), table.bytes_of(n), tested, unseen / max(1, tested))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
@@ -17,9 +16,11 @@ from foreword.kinds import part
 from foreword.ngrams.counting import CHUNK, count
 from foreword.ngrams.smooth import Smoothing
 from foreword.ngrams.table import Table
-from foreword.nn.model import Backbone
+from foreword.ngrams.texts import Texts, require_words
+from foreword.nn.fit import Fit, Reading
+from foreword.nn.model import Backbone, Model
 from foreword.nn.settings import Architecture
-from foreword.types import Array, Batch, Hidden, Loss
+from foreword.types import Batch, Hidden, Loss
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Ngram(Architecture):
     """
 
     reads_ahead: ClassVar[bool] = False
+    is_fitted: ClassVar[bool] = True
     is_counted: ClassVar[bool] = True
 
     order: int = 5
@@ -54,6 +56,10 @@ class Ngram(Architecture):
     def build(self, vocab: int) -> Backbone:
         """The model, which knows nothing yet."""
         return NgramBackbone(self, vocab)
+
+    def epochs_of(self, unit: str, amount: float) -> int:
+        """Once, whatever the budget: counts of a text read twice say nothing new."""
+        return 1
 
 
 class NgramBackbone(Backbone):
@@ -99,36 +105,31 @@ class NgramBackbone(Backbone):
         """Probabilities and back-offs."""
         return self.table.numbers
 
-    def fit(
-        self,
-        stream: Array,
-        start: int,
-        is_word: Array,
-        folder: Path,
-        progress: Callable[[float, float], None] = lambda done, total: None,
-    ) -> None:
-        """Counts texts, one after the other, each beginning with `start`.
-
-        Args:
-            stream: (tokens,), may be mapped.
-            start: the token that begins each text and is never predicted.
-            is_word: what may be predicted, (vocab,) bool.
-            folder: for what does not fit into memory, and for the counts, as long as the table is
-                in use.
-            progress: is told how many orders are counted, and of how many.
+    def fit(self, reading: Reading) -> Fit:
+        """Counts the text; the counts lie in the reading's folder for as long as they are in use.
 
         Raises:
-            UserError: no text is as long as the order.
+            UserError: nothing begins each text, all is one word, or no text is as long as the
+                order.
         """
-        kind = self.kind
-        levels = count(stream, kind.order, self.vocab, start, folder, progress, kind.chunk)
+        kind, folder = self.kind, reading.folder
+        texts = Texts.of(reading.shards, reading.vocab, reading.before, reading.after)
+        require_words(reading.shards, self.vocab)
+        stream = texts.store(folder / "stream.npy", reading.shards.tokens.dtype)
+        levels = count(
+            stream, kind.order, self.vocab, texts.start, folder, reading.progress, kind.chunk
+        )
         longest = max(n for n, level in enumerate(levels, start=1) if level.counts.any())
         if longest < kind.order:
             raise UserError(
                 f"model.order: {kind.order} words, but no text has more than {longest}, its begin "
                 f"and end included; set model.order={longest} or less"
             )
-        self.table = Table.of(levels, start, kind.smoothing, is_word)
+        self.table = table = Table.of(levels, texts.start, kind.smoothing, texts.is_word)
+        orders = range(1, kind.order + 1)
+        sizes = ", ".join(f"{table.size_of(n):,} {n}-grams" for n in orders)
+        size = sum(map(table.bytes_of, orders))
+        return Fit(len(texts), (f"{sizes}: {size / 1e6:,.1f} MB", *table.about.notes))
 
     def save(self, folder: Path) -> None:
         """Writes what it knows into a folder that is there."""
@@ -207,3 +208,11 @@ class NgramHead(nn.Module):
         weights = batch.weights.flatten()[where]
         found = self.log_probs(hidden.states.flatten(0, 1)[where], batch.targets.flatten()[where])
         return Loss(-(found * weights).sum(), weights.sum())
+
+
+def table_of(model: Model) -> Table:
+    """What a model of counts knows."""
+    backbone = model.backbone
+    if not isinstance(backbone, NgramBackbone):
+        raise TypeError(f"{type(backbone).__name__} holds no table of n-grams")
+    return backbone.table

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from foreword.errors import UserError
 from foreword.kinds import part
 from foreword.nn.embedding import Embedding
+from foreword.nn.fit import Fit, Reading
 from foreword.nn.model import Backbone
 from foreword.nn.positions.none import None_
 from foreword.nn.settings import ModelSettings
@@ -30,8 +31,8 @@ _SCORED = 512  # predictions scored at once
 class WordVectors(ModelSettings):
     """word2vec: a word's vector is what tells its neighbours, or what its neighbours tell it.
 
-    It learns by a course of its own: epochs over the whole text, with `optimizer.lr` for each
-    prediction and not for their mean. There is one vector for a word, whatever stands around it.
+    It is fitted to the whole text, in epochs, with `optimizer.lr` for each prediction and not for
+    their mean. There is one vector for a word, whatever stands around it.
 
     So that it is scored beside language models it predicts the next word too (objective `causal`,
     layout `decoder`): from the last word (skip-gram) or the mean of the last `window` (CBOW).
@@ -47,7 +48,7 @@ class WordVectors(ModelSettings):
     """
 
     reads_ahead: ClassVar[bool] = False
-    has_own_course: ClassVar[bool] = True
+    is_fitted: ClassVar[bool] = True
 
     d_model: int = 100
     layers: int = 1
@@ -68,6 +69,19 @@ class WordVectors(ModelSettings):
     def build(self, vocab: int) -> Backbone:
         """The backbone for a vocabulary of `vocab` ids."""
         return WordVectorsBackbone(self, vocab)
+
+    def epochs_of(self, unit: str, amount: float) -> int:
+        """As many as the budget says.
+
+        Raises:
+            UserError: it is not a whole number of epochs.
+        """
+        if unit != "epochs" or amount != int(amount):
+            raise UserError(
+                f"train: word vectors read the whole text a number of times, and the budget is "
+                f"{amount:g} {unit}; use --set train.epochs=5 alone"
+            )
+        return int(amount)
 
 
 class WordVectorsBackbone(Backbone):
@@ -93,38 +107,39 @@ class WordVectorsBackbone(Backbone):
         """Tells which tokens are no words."""
         self.is_word = ~vocab.is_special
 
-    def learn(
-        self,
-        tokens: Array,
-        starts: Array,
-        course: VectorCourse,
-        progress: Callable[[float, float], None] = lambda done, total: None,
-    ) -> Words:
-        """Learns from texts, from vectors drawn anew.
-
-        Args:
-            tokens: of texts, one text after the other, (tokens,); may be mapped.
-            starts: the first token of each text, and the end; (texts + 1,) int64.
-            course: how long, and how fast.
-            progress: is told how much is done, and of how much.
-
-        Returns:
-            What was read.
+    def fit(self, reading: Reading) -> Fit:
+        """Learns from the text, from vectors drawn anew.
 
         Raises:
             UserError: a text of fewer than two different words, or gensim is needed and missing.
         """
-        words = Words.of(tokens, starts, self.is_word)
+        shards = reading.shards
+        words = Words.of(shards.tokens, shards.document_starts, self.is_word)
         inputs, outputs = self.embedding.token.weight, self.outputs.weight
-        random = torch.Generator().manual_seed(course.seed)
+        random = torch.Generator().manual_seed(reading.seed)
         with torch.no_grad():
             inputs.copy_((torch.rand(inputs.shape, generator=random) - 0.5) / inputs.shape[1])
             outputs.zero_()
         tables = Vectors(inputs.detach().numpy(), outputs.detach().numpy())
         output: Output = self.kind.output
-        output.fit(words, tables, course, progress)
+        output.fit(words, tables, self.course(reading), reading.progress)
         self.counts, self._score = words.counts, None
-        return words
+        met = int((words.counts > 0).sum())
+        said = f"{words.total:,} words, {met:,} different ones, {reading.epochs} times"
+        return Fit(words.total * reading.epochs, (said,))
+
+    def course(self, reading: Reading) -> VectorCourse:
+        """How its vectors are learned from a text."""
+        kind = self.kind
+        return VectorCourse(
+            architecture=kind.architecture,
+            window=kind.window,
+            subsample=kind.subsample,
+            epochs=reading.epochs,
+            lr=reading.lr,
+            seed=reading.seed,
+            threads=reading.threads,
+        )
 
     def forward(self, batch: Batch, memory: Any = None) -> Hidden:
         """States (batch, length, d_model); `memory` is the vectors of the last words."""

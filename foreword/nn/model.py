@@ -9,6 +9,7 @@ from torch import nn
 
 from foreword import kinds
 from foreword.errors import UserError
+from foreword.nn.fit import Fit, Reading
 from foreword.nn.heads import TokenHead
 from foreword.nn.settings import ModelSettings
 from foreword.types import Batch, Hidden, Vocab
@@ -52,6 +53,14 @@ class Backbone(nn.Module):
         """
         kind = kinds.name_of(self.settings)
         raise UserError(f"gradients with respect to the states of '{kind}' are not to be had")
+
+    def fit(self, reading: Reading) -> Fit:
+        """Learns from the whole text, anew: the way of models that `is_fitted`.
+
+        Raises:
+            UserError: there is nothing to learn from such a text.
+        """
+        raise TypeError(f"{type(self).__name__} is not fitted")
 
     def build_token_head(self) -> nn.Module:
         """A head that predicts the next token from the states."""

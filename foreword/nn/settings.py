@@ -19,8 +19,8 @@ class Architecture(ABC):
 
     reads_ahead: ClassVar[bool] = True  # whether a place may depend on what stands behind it
     reads_source: ClassVar[bool] = False  # whether it has an encoder for a source of its own
-    is_counted: ClassVar[bool] = False  # fitted to the text at once, without gradients
-    has_own_course: ClassVar[bool] = False  # learns in epochs of its own, not in the loop
+    is_fitted: ClassVar[bool] = False  # learns from the whole text by Backbone.fit, not in the loop
+    is_counted: ClassVar[bool] = False  # a table: no gradients, no states, texts read whole
 
     @abstractmethod
     def build(self, vocab: int) -> Backbone:
@@ -35,6 +35,18 @@ class Architecture(ABC):
     def carries(self) -> bool:
         """Whether a row hands something on to the next, so that rows must follow one another."""
         return False
+
+    def epochs_of(self, unit: str, amount: float) -> int:
+        """How often a model that is fitted reads the text for a budget of so much.
+
+        Args:
+            unit: of the budget: steps, epochs, tokens, flops or hours.
+            amount: in that unit.
+
+        Raises:
+            UserError: it cannot keep such a budget.
+        """
+        raise TypeError(f"{type(self).__name__} is not fitted")
 
 
 @dataclass(frozen=True)

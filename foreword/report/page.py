@@ -86,15 +86,14 @@ def sentence(run: RunFolder) -> str:
     kinds = {part: str(_table(run.recipe, part).get("kind", "?")) for part in ("layout", "model")}
     what = rest or f"{kinds['model']} with layout {kinds['layout']}".replace("_", "-")
     parameters = number(run.provenance, "parameters")
-    noun = "numbers" if is_counted(run) else "parameters"
-    size = f", {quantity(parameters)} {noun}" if parameters == parameters else ""
+    size = f", {quantity(parameters)} parameters" if parameters == parameters else ""
     text = f"{what[:1].upper()}{what[1:]}{size}."
     if not run.train:
         return f"{text} Nothing has been measured yet."
     last = run.train[-1]
-    if is_counted(run):
+    if is_fitted(run):
         return (
-            f"{text} Counted on {quantity(number(last, 'tokens'))} tokens in "
+            f"{text} Fitted to {quantity(number(last, 'tokens'))} tokens in "
             f"{duration(number(last, 'seconds'))}."
         )
     return (
@@ -103,9 +102,10 @@ def sentence(run: RunFolder) -> str:
     )
 
 
-def is_counted(run: RunFolder) -> bool:
-    """Whether the text was counted at once: there was no step, and no learning rate."""
-    return bool(run.train) and "lr" not in run.train[-1]
+def is_fitted(run: RunFolder) -> bool:
+    """Whether the whole text was learned from at once, in no steps."""
+    # A model of counts that was fitted before records said so has no learning rate.
+    return bool(run.train) and bool(run.train[-1].get("fitted", "lr" not in run.train[-1]))
 
 
 def tiles(run: RunFolder) -> str:
@@ -143,7 +143,7 @@ _SHARE = "share_of_matmul"
 
 def curves(run: RunFolder) -> str:
     """Training and held-out loss, learning rate, speed; nothing of what took no steps."""
-    if is_counted(run):
+    if is_fitted(run):
         return ""
     steps = [number(r, "step") for r in run.train]
     lines: list[Line] = []

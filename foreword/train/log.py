@@ -15,6 +15,7 @@ FILE = "metrics.jsonl"
 # What every record of a loss may have; all else is a part of the loss, or a mean beside it.
 OWN = (
     "kind",
+    "fitted",
     "step",
     "loss",
     "perplexity",

@@ -6,7 +6,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -19,16 +19,21 @@ from torch.optim import Optimizer
 from foreword.data.rng import RowRng
 from foreword.errors import TrainingStoppedError, UserError
 from foreword.nn.model import Model
+from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, flops, log
 from foreword.train.budget import Budget, Spent
 from foreword.train.device import matmul_flops_per_second
 from foreword.train.feed import Feed, count_tokens
+from foreword.train.measure import heldout_record, measure_rows
 from foreword.train.recipe import Recipe
-from foreword.train.step import Carried, StepResult, evaluate, take
-from foreword.types import Batch, Loss
+from foreword.train.step import Carried, StepResult, take
+from foreword.types import Batch, Loss, Rows
 
 RECORDS = 400  # train records that a whole run writes to its log
 CHECKPOINT_SECONDS = 600.0  # a long run is never further from its last checkpoint than this
+
+# What a model makes of some held-out rows: `{"prompt": ..., "text": ...}` each.
+Samples = Callable[[Model, Recipe, Tokenizer, Rows, torch.device], list[dict[str, str]]]
 
 
 class Watcher(Protocol):
@@ -84,7 +89,7 @@ class Loop:
         feed: of the training text.
         heldout: of the held-out text, or None where there is none.
         dtype: to compute in.
-        bytes_per_token: of the held-out text, for bits per byte; None where it has no meaning.
+        bytes_per_token: of the held-out text, for bits per byte.
         watcher: who looks on.
     """
 
@@ -97,7 +102,7 @@ class Loop:
         feed: Feed,
         heldout: Feed | None,
         dtype: torch.dtype,
-        bytes_per_token: float | None,
+        bytes_per_token: float,
         watcher: Watcher,
     ) -> None:
         self.run, self.recipe, self.model, self.optimizer = run, recipe, model, optimizer
@@ -249,25 +254,9 @@ class Loop:
     def _evaluate(self, progress: float) -> None:
         spent = self.progress.spent
         if self.heldout is not None:
-            batches = self.heldout.heldout(self.recipe.train.heldout_rows)
-            found = evaluate(self.model, batches, self.loss_of, self.dtype)
-            loss = found.loss
-            bits = None
-            if self.bytes_per_token is not None:
-                bits = loss / math.log(2) / self.bytes_per_token
-            record = {
-                "kind": "heldout",
-                "step": spent.steps,
-                "loss": loss,
-                # A sum of several losses is the logarithm of no perplexity.
-                "perplexity": None if found.parts else math.exp(min(loss, 700.0)),
-                "bits_per_byte": bits,
-                "predictions": int(found.weight),
-                "tokens": spent.tokens,
-                "flops": spent.flops,
-                "seconds": round(spent.seconds, 3),
-                **found.parts,
-            }
+            rows = self.recipe.train.heldout_rows
+            found = measure_rows(self.recipe, self.model, self.heldout, rows, self.dtype)
+            loss, record = found.loss, heldout_record(spent, found, self.bytes_per_token)
             self._write(record, progress)
             if self.progress.best_loss is None or loss < self.progress.best_loss:
                 self.progress.best_loss = loss

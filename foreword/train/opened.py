@@ -79,12 +79,18 @@ def read_state(run: Path) -> dict[str, Any]:
 
 
 def is_finished(run: Path) -> bool:
-    """Whether the run has spent its budget, or counted its text; a whole checkpoint says so."""
+    """Whether the run has spent its budget, or has been fitted; a whole checkpoint says so."""
     if not checkpoint.all_in(run):
         return False
-    spent = Spent(**checkpoint.read_state(checkpoint.newest(run, []))["spent"])
     recipe = read_recipe(run)
-    return recipe.model.is_counted or Budget.of(recipe.train).progress(spent) >= 1
+    try:
+        newest = checkpoint.newest(run, [])
+    except UserError:
+        if recipe.model.is_fitted:
+            return False  # it is fitted anew
+        raise
+    spent = Spent(**checkpoint.read_state(newest)["spent"])
+    return recipe.model.is_fitted or Budget.of(recipe.train).progress(spent) >= 1
 
 
 def open_run(path: str | Path, device: str = "auto", precision: str = "fp32") -> Opened:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shlex
@@ -15,6 +16,10 @@ from typing import Any
 import torch
 
 import foreword
+from foreword import atomic
+from foreword.data.prepared import Prepared
+from foreword.nn.model import Model
+from foreword.train.device import describe
 
 
 def origin() -> dict[str, Any]:
@@ -31,6 +36,24 @@ def origin() -> dict[str, Any]:
 def command() -> str:
     """What was asked for, as it can be typed into a shell again."""
     return shlex.join(["foreword", *sys.argv[1:]])
+
+
+def note_data(
+    run: Path, prepared: Prepared, model: Model, device: torch.device, precision: str
+) -> None:
+    """Adds to a run's `run.json` what it reads, and what it computes on."""
+    file = run / "run.json"
+    provenance: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    provenance["data"] = {
+        "shards": str(prepared.folder),
+        "fingerprint": prepared.fingerprint,
+        "read": prepared.manifest["read"],
+        "counts": prepared.manifest["counts"],
+    }
+    provenance["parameters"] = model.count_parameters()
+    provenance["computed_on"] = describe(device)
+    provenance["precision"] = precision
+    atomic.write_text(file, json.dumps(provenance, indent=1) + "\n")
 
 
 def machine() -> dict[str, Any]:

@@ -82,6 +82,12 @@ def resolve(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> Recipe:
     return replace(recipe, train=train)
 
 
+def settled(recipe: Recipe) -> Recipe:
+    """The recipe on the processor and in fp32, where models that are fitted learn."""
+    train = replace(recipe.train, device="cpu", precision="fp32", compile="off")
+    return replace(recipe, train=train)
+
+
 def _rows_that_fit(recipe: Recipe, device: torch.device) -> int:
     """Sequences whose activations take a quarter of the memory, in a power of two.
 
@@ -118,10 +124,3 @@ def describe_run(ready: Ready) -> str:
         f"{f', in {pieces} micro-batches' if pieces > 1 else ''}); "
         f"{precision} on {describe(ready.device)}"
     )
-
-
-def bytes_per_token(ready: Ready, prepared: Prepared) -> float | None:
-    """For bits per byte, where every token of the text is predicted; else None."""
-    if ready.heldout is None or not ready.heldout.predicts_all:
-        return None
-    return prepared.heldout_bytes_per_token

@@ -177,6 +177,11 @@ class Recipe:
             raise UserError(f"model.{error}") from error
 
     @property
+    def wrapping(self) -> tuple[str, str]:
+        """The special tokens that the packing puts before and after each text; "" for none."""
+        return getattr(self.packing, "before", ""), getattr(self.packing, "after", "")
+
+    @property
     def rows_per_step(self) -> int:
         """Sequences per step."""
         if self.train.batch_tokens:

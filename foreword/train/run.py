@@ -1,15 +1,14 @@
 """From a recipe and text to a trained run, in reading order.
 
 start      writes the run folder: recipe.toml and run.json
-carry_on   tokenizer -> shards -> model -> loop; each stage is skipped where it is done already,
-           so a run that was killed at any moment carries on from where it stood
+carry_on   tokenizer -> shards -> model -> loop, or a fit at once; each stage is skipped where it is
+           done already, so a run that was killed at any moment carries on from where it stood
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,27 +18,16 @@ import torch
 from foreword import atomic
 from foreword.data.prepared import Prepared
 from foreword.errors import UserError
-from foreword.nn.model import Model
 from foreword.text.tokenizer import Tokenizer
-from foreword.train import checkpoint, fitting, learning, log
+from foreword.train import checkpoint, log
 from foreword.train.continued import Foundation, load_start
 from foreword.train.corpus import Stage, corpus, describe_text, require_texts
-from foreword.train.device import describe
-from foreword.train.feed import Feed
-from foreword.train.loop import Loop, Watcher
-from foreword.train.opened import is_finished, read_recipe, read_state
-from foreword.train.origin import origin
-from foreword.train.ready import (
-    Ready,
-    bytes_per_token,
-    compile_blocks,
-    describe_run,
-    make_ready,
-)
+from foreword.train.fitting import fit_run
+from foreword.train.loop import Loop, Samples, Watcher
+from foreword.train.opened import read_recipe, read_state
+from foreword.train.origin import note_data, origin
+from foreword.train.ready import Ready, compile_blocks, describe_run, make_ready
 from foreword.train.recipe import Recipe
-from foreword.types import Rows
-
-Samples = Callable[[Model, Recipe, Tokenizer, Rows, torch.device], list[dict[str, str]]]
 
 
 @dataclass(frozen=True)
@@ -171,26 +159,13 @@ def _carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None
     tokenizer, prepared = corpus(recipe, run, stage)
     if has_begun:
         _require_same_text(run, prepared)
-    if recipe.model.is_counted:
-        return _fit(run, recipe, tokenizer, prepared, watcher, stage, samples)
-    if recipe.model.has_own_course:
-        recipe = learning.settle(recipe)
+    if recipe.model.is_fitted:
+        return fit_run(run, recipe, tokenizer, prepared, watcher, stage, samples)
     ready = make_ready(recipe, tokenizer, prepared)
     if ready.recipe != recipe:
         atomic.write_text(run / "recipe.toml", ready.recipe.dumps())
-    _note_data(run, prepared, ready.model, ready.device, ready.recipe.train.precision)
+    note_data(run, prepared, ready.model, ready.device, ready.recipe.train.precision)
     watcher.note(describe_text(prepared))
-    if recipe.model.has_own_course:
-        return is_finished(run) or learning.learn(
-            run,
-            ready.recipe,
-            ready.model,
-            prepared.train,
-            (ready.feed, ready.heldout),
-            bytes_per_token(ready, prepared),
-            watcher,
-            stage("learning word vectors"),
-        )
     watcher.note(describe_run(ready))
     for note in getattr(ready.feed.packed, "notes", ()):
         watcher.note(note)
@@ -202,7 +177,7 @@ def _carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None
         ready.feed,
         ready.heldout,
         ready.dtype,
-        bytes_per_token(ready, prepared),
+        prepared.heldout_bytes_per_token,
         _Looking(watcher, ready, samples),
     )
     if has_begun:
@@ -220,38 +195,6 @@ def _carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None
     return loop.train()
 
 
-def _fit(
-    run: Path,
-    recipe: Recipe,
-    tokenizer: Tokenizer,
-    prepared: Prepared,
-    watcher: Watcher,
-    stage: Stage,
-    samples: Samples | None,
-) -> bool:
-    """The same for a model that is fitted to the text at once: it is done, or begins again."""
-    if fitting.is_done(run):
-        return True
-    watcher.note(describe_text(prepared))
-    device, progress = torch.device("cpu"), stage("counting")
-    with fitting.fitting(run, recipe, prepared, tokenizer.vocab, progress) as fitted:
-        _note_data(run, prepared, fitted.model, device, "fp32")
-        for note in fitting.notes(fitted):
-            watcher.note(note)
-        records = fitting.records(fitted, prepared.heldout_bytes_per_token)
-        if samples is not None and prepared.heldout.tokens_total >= recipe.packing.length:
-            heldout = Feed.of(recipe, prepared.heldout, tokenizer.vocab, for_training=False)
-            rows = heldout.packed.rows(torch.arange(3).numpy())
-            shown = samples(fitted.model, recipe, tokenizer, rows, device)
-            records.append({"kind": "samples", "step": fitted.spent.steps, "samples": shown})
-        log.rewind(run, 0)  # of an attempt that was killed before its checkpoint was whole
-        for record in records:
-            log.append(run, record)
-            watcher.record(record, 1.0)
-        fitting.save(run, fitted)
-    return True
-
-
 def _require_same_text(run: Path, prepared: Prepared) -> None:
     """A run goes on with the text that it began with, or not at all."""
     before = json.loads((run / "run.json").read_text(encoding="utf-8")).get("data")
@@ -260,23 +203,6 @@ def _require_same_text(run: Path, prepared: Prepared) -> None:
             f"{prepared.folder}: the text has changed since the run began; put it back as it was, "
             "or begin a new run"
         )
-
-
-def _note_data(
-    run: Path, prepared: Prepared, model: Model, device: torch.device, precision: str
-) -> None:
-    file = run / "run.json"
-    provenance: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    provenance["data"] = {
-        "shards": str(prepared.folder),
-        "fingerprint": prepared.fingerprint,
-        "read": prepared.manifest["read"],
-        "counts": prepared.manifest["counts"],
-    }
-    provenance["parameters"] = model.count_parameters()
-    provenance["computed_on"] = describe(device)
-    provenance["precision"] = precision
-    atomic.write_text(file, json.dumps(provenance, indent=1) + "\n")
 
 
 class _Looking:

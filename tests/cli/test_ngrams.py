@@ -16,7 +16,7 @@ from foreword.cli.main import run as command
 from foreword.errors import UserError
 from foreword.evaluate.sampling import Sampling
 from foreword.evaluate.scorer import ModelScorer
-from foreword.train.fitting import counted
+from foreword.models.ngram import table_of
 
 TEXT = """\
 the price of oil rose
@@ -60,7 +60,7 @@ def test_evaluate_counts_the_end_of_each_line(
     lines = TEST.splitlines()
     assert found["rows"][0]["predictions"] == len(TEST.split()) + len(lines)
     loaded = foreword.load(run)
-    vocab, table = loaded.tokenizer.vocab, counted(loaded.module).table
+    vocab, table = loaded.tokenizer.vocab, table_of(loaded.module)
     ends = [[vocab.id("<s>")], [vocab.id("</s>")]]
     texts = [np.concatenate([ends[0], loaded.tokenizer.encode(line), ends[1]]) for line in lines]
     nats = -table.log_probs_of(np.concatenate(texts)).sum()
@@ -91,7 +91,7 @@ def test_score_generate_report_resume(run: Path, capsys: pytest.CaptureFixture[s
     assert command(["resume", str(run)]) == 0
     assert command(["report", str(run)]) == 0
     page = (run / "report.html").read_text(encoding="utf-8")
-    assert "Counted on" in page and "never seen" in page
+    assert "Fitted to" in page and "never seen" in page
 
 
 def test_any_measurement_can_ask_it(run: Path) -> None:
@@ -99,7 +99,7 @@ def test_any_measurement_can_ask_it(run: Path) -> None:
     scorer = ModelScorer(loaded.subject)
     start = loaded.tokenizer.vocab.id("<s>")
     ids = np.concatenate([[start], loaded.tokenizer.encode("the price of oil rose")])
-    table = counted(loaded.module).table
+    table = table_of(loaded.module)
     assert scorer.log_probs(ids) == pytest.approx(table.log_probs_of(ids)[1:])
     assert scorer.log_probs(ids) == pytest.approx(loaded.score("the price of oil rose").log_probs)
     assert len(scorer.generate(ids[:4], Sampling(tokens=2)))

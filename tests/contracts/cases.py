@@ -22,6 +22,8 @@ from foreword.nn.model import Model
 from foreword.text import special
 from foreword.types import Array, Batch, Loss, Rows, Vocab
 
+from ..readings import reading
+
 SEED = 5
 FIRST = len(special.ALL)  # the first ordinary id
 SIZE = FIRST + 40
@@ -105,7 +107,7 @@ class Case:
         heads = kinds.load("objectives", self.objective)().heads(backbone, vocab())
         model = Model(backbone, heads)
         if self.is_counted:
-            count(model)
+            fit(model)
         else:
             initialise(model, SEED)
         return model
@@ -115,13 +117,12 @@ class Case:
         return kinds.load("objectives", self.objective)().loss(model, batch)
 
 
-def count(model: Model) -> None:
-    """Fits a model that has no gradients to random texts."""
-    texts = rows([[24]] * 100, seed=3).ids
-    begun = np.insert(texts, 0, special.NAMES.index("<s>"), axis=1).ravel()
+def fit(model: Model) -> None:
+    """Fits a model that has no gradients to random texts, special tokens taken for words."""
+    texts = list(rows([[24]] * 100, seed=3).ids)
+    known = replace(vocab(), is_special=np.zeros(SIZE, dtype=bool))
     with TemporaryDirectory() as folder:
-        fit: Any = model.backbone.fit
-        fit(begun, special.NAMES.index("<s>"), np.ones(SIZE, dtype=bool), Path(folder))
+        model.backbone.fit(reading(texts, known, Path(folder)))
 
 
 def tiny(model: str, position: str = "learned") -> Any:

@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +14,9 @@ import torch
 
 from foreword import kinds
 from foreword.models.word_vectors import WordVectors, WordVectorsBackbone
-from foreword.vectors.contract import VectorCourse
+from foreword.types import Vocab
 
+from ..readings import reading
 from ..vectors.texts import SIZE, gap, is_word, topics
 
 ARCHITECTURES, OUTPUTS = kinds.names("vectors/architectures"), kinds.names("vectors/outputs")
@@ -48,11 +50,11 @@ def learn(
     kind = settings(architecture, output)
     backbone = kind.build(SIZE)
     assert isinstance(backbone, WordVectorsBackbone)
-    backbone.is_word = is_word()
-    course = VectorCourse(
-        kind.architecture, kind.window, 0.0, 5, lambda done: 0.1 * (1 - done), seed, threads=1
-    )
-    backbone.learn(*topics(), course, progress)
+    known = Vocab(SIZE, {}, np.empty(0), ~is_word(), is_word())
+    backbone.spell(known)
+    tokens, starts = topics()
+    texts = np.split(tokens, starts[1:-1])
+    backbone.fit(reading(texts, known, Path(), epochs=5, seed=seed, progress=progress))
     return backbone
 
 

@@ -15,20 +15,20 @@ from foreword.nn.masks import Causal as Mask
 from foreword.nn.model import Model
 from foreword.objectives.causal import Causal
 from foreword.types import Array, Batch, Vocab
-from tests.ngrams.texts import START, VOCAB, stream
-
-IS_WORD = np.arange(VOCAB) != START
+from tests.ngrams.texts import START, VOCAB, documents, stream
+from tests.readings import reading
 
 
 def fitted(folder: Path, order: int = 3) -> NgramBackbone:
     backbone = Ngram(order=order).build(VOCAB)
     assert isinstance(backbone, NgramBackbone)
-    backbone.fit(stream(), START, IS_WORD, folder)
+    backbone.fit(reading(documents(stream()), vocab(), folder))
     return backbone
 
 
-def vocab() -> Vocab:
-    return Vocab(VOCAB, {"<s>": START}, np.empty(0), ~IS_WORD, IS_WORD)
+def vocab(size: int = VOCAB) -> Vocab:
+    is_word = np.arange(size) != START
+    return Vocab(size, {"<s>": START}, np.empty(0), ~is_word, is_word)
 
 
 def batch(ids: Array, positions: Array | None = None) -> Batch:
@@ -114,9 +114,9 @@ def test_what_was_saved_is_the_same(tmp_path: Path) -> None:
 def test_an_order_beyond_all_texts_is_refused(tmp_path: Path) -> None:
     backbone = Ngram(order=7).build(5)
     assert isinstance(backbone, NgramBackbone)
-    words = np.array([START, 2, 3, 1, START, 2, 1])
+    texts = [np.array([2, 3, 1]), np.array([2, 1])]
     with pytest.raises(UserError, match=r"model\.order: 7 words, but no text has more than 4"):
-        backbone.fit(words, START, np.arange(5) != START, tmp_path)
+        backbone.fit(reading(texts, vocab(5), tmp_path))
 
 
 def test_it_has_neither_states_nor_embedding_for_other_heads() -> None:
@@ -131,7 +131,7 @@ def test_nothing_follows_what_was_never_seen_without_smoothing(tmp_path: Path) -
     smoothing = kinds.load("ngrams/smoothing", "maximum_likelihood")()
     backbone = Ngram(order=3, smoothing=smoothing).build(VOCAB + 1)
     assert isinstance(backbone, NgramBackbone)
-    backbone.fit(stream(), START, np.arange(VOCAB + 1) != START, tmp_path)
+    backbone.fit(reading(documents(stream()), vocab(VOCAB + 1), tmp_path))
     head = backbone.build_token_head()
     never = batch(np.array([[START, VOCAB, VOCAB]]))
     with pytest.raises(UserError, match="nothing is possible"):

@@ -23,6 +23,11 @@ def stream(texts: int = 60, seed: int = 1) -> Array:
     return np.array(words)
 
 
+def documents(words: Array) -> list[Array]:
+    """Each text of a stream without what begins it."""
+    return [text[1:] for text in np.split(words, np.flatnonzero(words == START))[1:]]
+
+
 def ngrams(words: Array, n: int) -> Counter[tuple[int, ...]]:
     """Counts of n-grams within texts."""
     found: Counter[tuple[int, ...]] = Counter()

@@ -1,8 +1,10 @@
-"""Runs of models that are counted: done at once, or begun again."""
+"""Runs of models that are fitted to the whole text: done at once, or begun again."""
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +14,55 @@ import pytest
 from foreword import config
 from foreword.errors import UserError
 from foreword.evaluate.samples import samples
+from foreword.models.ngram import table_of
+from foreword.ngrams import texts as reading
+from foreword.ngrams.texts import Texts, measure
 from foreword.train import checkpoint, fitting, log
 from foreword.train import run as running
-from foreword.train.fitting import Texts, counted, measure
-from foreword.train.opened import Opened, is_finished, open_run
+from foreword.train.continued import START
+from foreword.train.opened import Opened, is_finished, open_run, read_recipe
 from foreword.train.recipe import Recipe
 from foreword.train.run import Inputs
 
-from .runs import Killed, Quiet, write_text
+from .runs import Killed, Quiet, kill, write_text
+
+# By kind: a tiny one, how often it reads the text, and a file of its checkpoint.
+MODELS: dict[str, dict[str, Any]] = {
+    "ngram": {"order": 3},
+    "word_vectors": {"d_model": 8, "output": {"kind": "negative_sampling", "batch": 128}},
+}
+EPOCHS = {"ngram": 1, "word_vectors": 2}
+FILES = {"ngram": "keys-2.npy", "word_vectors": "counts.npy"}
+every_kind = pytest.mark.parametrize("kind", MODELS)
 
 
-def recipe(**model: Any) -> Recipe:
+def recipe(kind: str = "ngram", **model: Any) -> Recipe:
     made = {
-        "model": {"kind": "ngram", "order": 3, **model},
+        "model": {"kind": kind, **MODELS[kind], **model},
         "objective": "causal",
         "layout": "decoder",
         "packing": {"kind": "documents", "length": 16, "before": "<s>"},
         "tokenizer": {"kind": "word", "min_count": 1},
         "read": {"documents": "line"},
         "prepare": {"heldout": 0.1},
+        "train": {"epochs": EPOCHS[kind]},
     }
     return config.build(Recipe, made)
+
+
+def changed(of: Recipe, **parts: Any) -> Recipe:
+    return config.build(Recipe, config.to_table(of) | parts)
+
+
+class Watcher(Quiet):
+    """Keeps the records too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[dict[str, Any]] = []
+
+    def record(self, record: dict[str, Any], progress: float) -> None:
+        self.records.append(record)
 
 
 def stage(name: str) -> Any:
@@ -40,7 +70,7 @@ def stage(name: str) -> Any:
 
 
 def begin(folder: Path, of: Recipe | None = None, text: str | None = None) -> Path:
-    """A run that is begun and not counted."""
+    """A run that is begun and not fitted."""
     texts = folder / "text"
     if text is None:
         write_text(texts)
@@ -51,41 +81,109 @@ def begin(folder: Path, of: Recipe | None = None, text: str | None = None) -> Pa
     return folder / "run"
 
 
-def finish(run: Path) -> Opened:
-    assert running.carry_on(run, Quiet(), stage, samples)
+def finish(run: Path, watcher: Quiet | None = None) -> Opened:
+    assert running.carry_on(run, watcher or Quiet(), stage, samples)
     return open_run(run, "cpu")
 
 
+def files(run: Path) -> dict[str, str]:
+    """What the checkpoint knows of its files, without what a clock says."""
+    (folder,) = checkpoint.all_in(run)
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    return {
+        name: file["blake2b"] for name, file in manifest["files"].items() if name != "state.json"
+    }
+
+
+Done = Callable[[str], tuple[Path, Watcher]]
+
+
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = begin(tmp_path_factory.mktemp("counted"))
-    finish(made)
-    return made
+def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
+    """Of each kind a run that is finished, and who watched."""
+    made: dict[str, tuple[Path, Watcher]] = {}
+
+    def of(kind: str) -> tuple[Path, Watcher]:
+        if kind not in made:
+            made[kind] = begin(tmp_path_factory.mktemp(kind), recipe(kind)), Watcher()
+            finish(*made[kind])
+        return made[kind]
+
+    return of
 
 
-def test_a_run_is_one_checkpoint_with_its_table(run: Path) -> None:
-    opened = open_run(run, "cpu")
+@pytest.fixture
+def run(done: Done) -> Path:
+    """One of counts."""
+    return done("ngram")[0]
+
+
+@every_kind
+def test_a_run_is_one_checkpoint(done: Done, kind: str) -> None:
+    run, _ = done(kind)
     assert is_finished(run)
-    assert [folder.name for folder in checkpoint.all_in(run)] == ["step-00000001"]
-    assert counted(opened.model).table.about.order == 3
-    assert isinstance(counted(opened.model).table.keys[1].base, np.memmap)
+    (folder,) = checkpoint.all_in(run)
+    assert folder.name == checkpoint.name_of(EPOCHS[kind])
+    assert (folder / FILES[kind]).is_file()
     assert not (run / fitting.FOLDER).exists()
+    opened = open_run(run, "cpu")
+    assert opened.state["spent"]["epochs"] == EPOCHS[kind]
+    assert opened.state["best"] == folder.name
+    assert json.loads((run / "run.json").read_text())["parameters"] == (
+        opened.model.count_parameters()
+    )
 
 
-def test_its_records_are_those_of_any_run(run: Path) -> None:
-    records = {record["kind"]: record for record in log.read(run)}
-    heldout = records["heldout"]
+def test_a_table_is_mapped(run: Path) -> None:
+    table = table_of(open_run(run, "cpu").model)
+    assert table.about.order == 3
+    assert isinstance(table.keys[1].base, np.memmap)
+
+
+@every_kind
+def test_its_records_are_those_of_any_run(done: Done, kind: str) -> None:
+    run, watcher = done(kind)
+    records = log.read(run)
+    assert records == watcher.records
+    assert [record["kind"] for record in records] == ["train", "heldout", "samples"]
+    train, heldout, shown = records
+    assert train["fitted"] and train["tokens"] == heldout["tokens"] > 0
+    assert train.keys() == {
+        *("kind", "fitted", "step", "loss", "tokens", "flops", "seconds", "tokens_per_second")
+    }
+    assert not log.parts(train) and not log.parts(heldout)
     assert heldout["perplexity"] == pytest.approx(math.exp(heldout["loss"]))
-    assert records["train"]["loss"] < heldout["loss"] < math.log(30)
-    assert len(records["samples"]["samples"]) == 3
+    assert heldout["predictions"] > 0 and heldout["bits_per_byte"] > 0
+    if kind == "ngram":  # word vectors know little of what begins and ends a text
+        assert train["loss"] < heldout["loss"] < math.log(30)
+    assert len(shown["samples"]) == 3
+    assert {record["step"] for record in records} == {EPOCHS[kind]}
+
+
+@every_kind
+def test_it_says_what_it_read_and_how_fast(done: Done, kind: str) -> None:
+    _, watcher = done(kind)
+    first, second, *_, last = watcher.notes
+    assert "tokens to train on" in first
+    assert {"ngram": "3-grams: ", "word_vectors": "different ones, 2 times"}[kind] in second
+    assert "tokens/s in" in last
+
+
+@every_kind
+def test_the_recipe_says_where_it_was_fitted(done: Done, kind: str) -> None:
+    run, _ = done(kind)
+    train = read_recipe(run).train
+    assert (train.device, train.precision, train.compile) == ("cpu", "fp32", "off")
+    assert recipe(kind).train.device == "auto"
 
 
 def test_every_text_is_measured_whole(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = open_run(run, "cpu")
     shards = running.Prepared.load(run / "shards").heldout
-    texts, table = Texts.of(opened.recipe, shards, opened.vocab), counted(opened.model).table
+    texts = Texts.of(shards, opened.vocab, *opened.recipe.wrapping)
+    table = table_of(opened.model)
     at_once = measure(table, texts)
-    monkeypatch.setattr(fitting, "CHUNK", 7)
+    monkeypatch.setattr(reading, "CHUNK", 7)
     in_parts = measure(table, texts)
     assert in_parts.nats == pytest.approx(at_once.nats)
     assert in_parts.tokens == at_once.tokens == shards.tokens_total + len(shards)
@@ -98,48 +196,106 @@ def test_every_text_is_measured_whole(run: Path, monkeypatch: pytest.MonkeyPatch
 def test_what_was_counted_in_parts_is_the_same(run: Path, tmp_path: Path) -> None:
     whole = open_run(run, "cpu").model
     parts = finish(begin(tmp_path, recipe(chunk=50))).model
-    one, other = counted(whole).table, counted(parts).table
+    one, other = table_of(whole), table_of(parts)
     assert one.about == other.about
     for first, second in zip(one.log_probs, other.log_probs, strict=True):
         assert np.array_equal(first, second)
 
 
+@every_kind
 @pytest.mark.parametrize("where", ["fit", "save"])
 def test_one_that_was_killed_begins_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: Done, kind: str, where: str
 ) -> None:
-    run = begin(tmp_path)
+    run = begin(tmp_path, recipe(kind))
 
-    def kill(*_: Any, **__: Any) -> None:
-        raise Killed
+    def dying(name: str) -> Any:
+        return (lambda *_: kill()) if (name, where) == ("fitting", "fit") else stage(name)
 
     with monkeypatch.context() as broken:
-        target = checkpoint if where == "save" else fitting.Texts
-        broken.setattr(target, "save" if where == "save" else "store", kill)
+        if where == "save":
+            broken.setattr(checkpoint, "save", lambda *_, **__: kill())
         broken.setattr(fitting.shutil, "rmtree", lambda *_, **__: None)  # as a kill would leave it
         with pytest.raises(Killed):
-            running.carry_on(run, Quiet(), stage)
+            running.carry_on(run, Quiet(), dying)
     assert (run / fitting.FOLDER).is_dir()
+    assert bool(log.read(run)) == (where == "save")
     assert not is_finished(run)
     finish(run)
     assert is_finished(run)
+    assert not (run / fitting.FOLDER).exists()
     assert [record["kind"] for record in log.read(run)] == ["train", "heldout", "samples"]
+    assert files(run) == files(done(kind)[0])
 
 
-def test_a_damaged_checkpoint_is_counted_anew(tmp_path: Path) -> None:
-    run = begin(tmp_path)
+@every_kind
+def test_a_damaged_checkpoint_is_fitted_anew(tmp_path: Path, done: Done, kind: str) -> None:
+    run = begin(tmp_path, recipe(kind))
     finish(run)
-    file = run / "checkpoints" / "step-00000001" / "keys-2.npy"
+    (folder,) = checkpoint.all_in(run)
+    file = folder / FILES[kind]
     file.write_bytes(file.read_bytes()[:-8] + b"12345678")
-    with pytest.raises(UserError, match=r"keys-2\.npy does not match"):
+    with pytest.raises(UserError, match=f"{FILES[kind]} does not match"):
         open_run(run, "cpu")
+    assert not is_finished(run)
     finish(run)
+    assert files(run) == files(done(kind)[0])
 
 
-def test_a_finished_run_is_left_as_it_is(run: Path) -> None:
-    before = (run / "checkpoints" / "step-00000001" / "manifest.json").stat().st_mtime_ns
-    finish(run)
-    assert (run / "checkpoints" / "step-00000001" / "manifest.json").stat().st_mtime_ns == before
+@every_kind
+def test_a_finished_run_is_left_as_it_is(done: Done, kind: str) -> None:
+    run, _ = done(kind)
+    (folder,) = checkpoint.all_in(run)
+    settled = (run / "recipe.toml").read_text(encoding="utf-8")
+    (run / "recipe.toml").write_text(recipe(kind).dumps(), encoding="utf-8")  # as older ones are
+    before = (folder / "manifest.json").stat().st_mtime_ns
+    watcher = Quiet()
+    finish(run, watcher)
+    assert (folder / "manifest.json").stat().st_mtime_ns == before
+    assert not watcher.notes
+    assert read_recipe(run) == recipe(kind)
+    (run / "recipe.toml").write_text(settled, encoding="utf-8")
+
+
+@every_kind
+def test_it_starts_from_text_alone(tmp_path: Path, kind: str) -> None:
+    run = begin(tmp_path, recipe(kind))
+    (run / START).mkdir()
+    with pytest.raises(UserError, match="--from: this model learns from text alone"):
+        finish(run)
+
+
+@pytest.mark.parametrize(
+    ("train", "said"),
+    [
+        ({}, ""),
+        ({"epochs": 1}, ""),
+        ({"epochs": 3}, "the text is read once, whatever the budget: 3 epochs"),
+        ({"steps": 500}, "the text is read once, whatever the budget: 500 steps"),
+    ],
+)
+def test_a_budget_that_counts_have_no_use_for_is_said(
+    tmp_path: Path, train: dict[str, Any], said: str
+) -> None:
+    watcher = Quiet()
+    finish(begin(tmp_path, changed(recipe(), train=train)), watcher)
+    assert [note for note in watcher.notes if "budget" in note] == [said] * bool(said)
+
+
+@pytest.mark.parametrize("train", [{}, {"steps": 500}, {"epochs": 1.5}, {"hours": 1}])
+def test_word_vectors_want_whole_epochs(tmp_path: Path, train: dict[str, Any]) -> None:
+    run = begin(tmp_path, changed(recipe("word_vectors"), train=train))
+    with pytest.raises(UserError, match=r"use --set train\.epochs=5 alone"):
+        finish(run)
+    assert not (run / fitting.FOLDER).exists()
+
+
+@every_kind
+def test_an_objective_that_changes_the_text_is_refused(tmp_path: Path, kind: str) -> None:
+    run = begin(tmp_path, changed(recipe(kind), objective="prefix"))
+    with pytest.raises(UserError, match=r"objective\.kind: this model predicts each token"):
+        finish(run)
+    assert not (run / fitting.FOLDER).exists()
 
 
 def test_scores_that_are_no_probabilities_have_no_perplexity(tmp_path: Path) -> None:
@@ -161,18 +317,19 @@ def test_too_little_text_for_discounts_is_said(tmp_path: Path) -> None:
         (recipe(order=9), "a b\nb a\nc a\na a\n", r"model\.order: 9 words, but no text has more"),
         (recipe(), "a a a\na a\na\na a a a\n", "one token over and over"),
         (
-            config.build(Recipe, config.to_table(recipe()) | {"packing": {"kind": "stream"}}),
+            changed(recipe(), packing={"kind": "stream"}),
             "a b\nb a\nc a\na a\n",
             r"packing\.before: a model of counts is given a token",
         ),
+        (recipe("word_vectors"), "a a a\na a\na\na a a a\n", "fewer than two different words"),
         (
-            config.build(Recipe, config.to_table(recipe()) | {"objective": "prefix"}),
+            changed(recipe("word_vectors"), packing={"kind": "documents", "length": 40}),
             "a b\nb a\nc a\na a\n",
-            r"objective\.kind: a model of counts predicts each token",
+            "only 6 tokens, but a row needs 40",
         ),
     ],
 )
-def test_what_cannot_be_counted_is_refused_in_one_line(
+def test_what_cannot_be_fitted_to_is_refused_in_one_line(
     tmp_path: Path, of: Recipe, text: str, message: str
 ) -> None:
     run = begin(tmp_path, of, text)

@@ -9,12 +9,13 @@ import numpy as np
 
 from foreword import atomic, config
 from foreword.errors import UserError
+from foreword.models.ngram import NgramBackbone, table_of
 from foreword.ngrams import arpa
 from foreword.ngrams.counting import ABSENT
+from foreword.ngrams.texts import words_of
 from foreword.text.special import ALL, BOS, EOS, UNK
 from foreword.text.tokenizers.word import Word
 from foreword.train import imported
-from foreword.train.fitting import counted, words_of
 from foreword.train.interchange import Exchanged
 from foreword.train.opened import Opened
 from foreword.train.recipe import Recipe
@@ -37,10 +38,10 @@ class Arpa:
             raise UserError(f"{opened.run}: ARPA files hold n-grams, and this is another model")
         if out.exists():
             raise UserError(f"{out}: is there already; choose another --out")
-        table = counted(opened.model).table
+        table = table_of(opened.model)
         names = _names(opened)
         # Other special tokens are no words, and the file does not name them.
-        is_there = words_of(opened.recipe, opened.vocab)
+        is_there = words_of(opened.vocab, opened.recipe.wrapping[1])
         is_there[table.about.start] = True
         ids = np.where(is_there, np.cumsum(is_there) - 1, ABSENT)
         shown = table.renumbered(ids, int(is_there.sum()))
@@ -71,7 +72,8 @@ class Arpa:
             },
         )
         model = recipe.build(tokenizer.vocab)
-        counted(model).table = table.renumbered(ids, tokenizer.vocab.size)
+        assert isinstance(model.backbone, NgramBackbone)
+        model.backbone.table = table.renumbered(ids, tokenizer.vocab.size)
         files = {file.name: atomic.checksum(file)}
         came_from = {"format": "arpa", "file": str(file.resolve()), "files": files}
         imported.write_run(run, recipe, tokenizer, model, {"imported": came_from})
@@ -84,8 +86,8 @@ class Arpa:
 def _names(opened: Opened) -> list[str]:
     """What each id is called in the file."""
     names = opened.tokenizer.pieces
-    packing, vocab = opened.recipe.packing, opened.vocab
-    called = {getattr(packing, "before", ""): BOS, getattr(packing, "after", ""): EOS}
+    before, after = opened.recipe.wrapping
+    vocab, called = opened.vocab, {before: BOS, after: EOS}
     called |= {} if UNKNOWN in names else {UNK: UNKNOWN}
     for special, name in called.items():
         if special in vocab.special:

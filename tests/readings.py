@@ -1,0 +1,34 @@
+"""Texts in memory, as models that are fitted read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from foreword.data.shards import Shards
+from foreword.nn.fit import Reading
+from foreword.types import Array, Vocab
+
+
+def shards(documents: Sequence[Array]) -> Shards:
+    """Each document of one sequence."""
+    lengths = np.array([len(document) for document in documents], dtype=np.int32)
+    tokens = np.concatenate(documents).astype(np.uint16)
+    return Shards(Path("text"), tokens, lengths, np.arange(len(documents) + 1))
+
+
+def reading(documents: Sequence[Array], vocab: Vocab, folder: Path, **more: Any) -> Reading:
+    """Read once, each document begun by `<s>`, if nothing else is said."""
+    settings: dict[str, Any] = {
+        "before": "<s>",
+        "after": "",
+        "epochs": 1,
+        "lr": lambda share: 0.1 * (1 - share),
+        "seed": 1,
+        "threads": 1,
+        "progress": lambda done, total: None,
+    }
+    return Reading(shards(documents), vocab, folder=folder, **{**settings, **more})
