@@ -118,8 +118,11 @@ def prepare(
     if uses_flex(flex):
         from torch.nn.attention.flex_attention import create_block_mask
 
+        def allows(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Any:
+            return mask.allows(b, h, i, j)  # of four arguments: torch counts a method's own too
+
         head = heads if heads > 1 else None
-        block = create_block_mask(mask.allows, batch, head, queries, keys, device=like.device)
+        block = create_block_mask(allows, batch, head, queries, keys, device=like.device)
         return Pattern(block=block, bias=bias)
     allowed = mask.dense(batch, queries, keys, like.device, heads)
     dense = torch.zeros(allowed.shape, dtype=like.dtype, device=like.device)

@@ -8,10 +8,12 @@ from typing import Any, cast
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.attention import flex_attention
 
 from foreword import kinds
 from foreword.errors import UserError
 from foreword.models.transformer import Transformer
+from foreword.nn import attention
 from foreword.nn.init import initialise
 from foreword.nn.masks import Causal, Full, Mask, SameDocument
 from foreword.nn.mix import Mixer, Mixing
@@ -84,7 +86,7 @@ def dense(  # one line of algebra, in float64
     q: Tensor, k: Tensor, v: Tensor, mask: Mask, plus: Tensor | None = None
 ) -> Tensor:
     allowed = mask.dense(len(q), q.shape[2], k.shape[2], q.device, HEADS)
-    scores = q.double() @ k.double().transpose(-2, -1) * D_HEAD**-0.5
+    scores = q.double() @ k.double().transpose(-2, -1) * q.shape[3] ** -0.5
     scores = (scores if plus is None else scores + plus).masked_fill(~allowed, -1e300)
     mixed = torch.softmax(scores, -1) @ v.double()
     return mixed.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
@@ -114,6 +116,58 @@ def test_it_is_dense_attention_with_its_mask(
         own = mixer.mask(LENGTH, LENGTH)
         assert own is not None
         assert_same(outcome(out, *qkv), outcome(dense(*qkv, MASKS[mask] & own), *qkv))
+
+
+# On a GPU the kernels that training runs; on a CPU, where these have no backward, plain algebra
+# over the same block mask.
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda",
+        marks=[
+            pytest.mark.gpu,
+            pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+        ],
+    ),
+]
+
+
+@every_case
+@pytest.mark.parametrize("mask", ["full", "both"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_flex_is_dense_attention_with_its_mask(
+    kind: str,
+    settings: dict[str, Any],
+    mask: str,
+    device: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mixing, mixers = build(kind, settings)
+    if not selects(mixers):
+        return
+    torch._dynamo.reset()  # each mask is compiled anew, and there is a limit to that
+    if device == "cpu":
+        monkeypatch.setattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
+        monkeypatch.setattr(attention, "_flex", lambda: flex_attention.flex_attention)
+    wide = 16  # the narrowest heads of its kernels
+    qkv = tuple(x.detach().repeat(1, 1, 1, wide // D_HEAD).to(device) for x in inputs())
+    numbers = documents().to(device)
+    both = Full() if mask == "full" else Causal() & SameDocument(numbers, numbers)
+    pattern = mixing.prepare(both, None, (2, LENGTH, LENGTH), qkv[0], flex=True)
+    for mixer in mixers:
+        own = mixer.mask(LENGTH, LENGTH)
+        assert own is not None
+        allowed = MASKS[mask] & own
+        if device == "cpu":
+            out = mixer.attend(*qkv, pattern, wide**-0.5, 0.0, None)
+            assert_same([out], [dense(*qkv, allowed)])
+            continue
+        leaves = [x.requires_grad_() for x in qkv]
+        found = outcome(mixer.attend(*leaves, pattern, wide**-0.5, 0.0, None), *leaves)
+        plain = [x.detach().cpu().requires_grad_() for x in qkv]
+        wanted = outcome(dense(*plain, allowed), *plain)
+        for one, other in zip(found, wanted, strict=True):
+            torch.testing.assert_close(one.cpu().double(), other.double(), atol=1e-4, rtol=1e-3)
 
 
 @every_case
