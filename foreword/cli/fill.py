@@ -18,7 +18,7 @@ def fill(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Fill the [MASK]s of a text, likeliest words first."""
+    """Fill the blanks of a text, [MASK] or <extra_id_0> as T5 has them, likeliest first."""
     from rich.markup import escape
 
     found = open_model(run, device).fill(text, top)

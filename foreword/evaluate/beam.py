@@ -81,7 +81,7 @@ def generate(
 
 
 def search(
-    subject: Subject, starts: Sequence[Start], beams: Beams, stops: Array
+    subject: Subject, starts: Sequence[Start], beams: Beams, stops: Array, least: int = 0
 ) -> list[list[Written]]:
     """The likeliest texts found after each start, best first; at most as many as beams.
 
@@ -93,13 +93,14 @@ def search(
         starts: where the texts begin.
         beams: how to search.
         stops: tokens that end a text.
+        least: tokens that are written before one may.
 
     Raises:
         UserError: a start is empty, or longer than the model can read.
     """
     found: dict[int, list[Written]] = {}
     for chunk in alike(starts, max(1, ROWS // beams.size)):
-        group = _Search(subject, [starts[n] for n in chunk], beams, stops)
+        group = _Search(subject, [starts[n] for n in chunk], beams, stops, least)
         found.update(zip(chunk, group.run(), strict=True))
     return [found[n] for n in range(len(starts))]
 
@@ -111,9 +112,9 @@ class _Search:
     """
 
     def __init__(
-        self, subject: Subject, starts: Sequence[Start], beams: Beams, stops: Array
+        self, subject: Subject, starts: Sequence[Start], beams: Beams, stops: Array, least: int
     ) -> None:
-        self.subject, self.beams = subject, beams
+        self.subject, self.beams, self.least = subject, beams, least
         self.batch = next_token_batch(subject, starts).to(subject.device)
         device = self.batch.ids.device
         self.length = self.batch.ids.shape[1]
@@ -168,6 +169,8 @@ class _Search:
         size, vocab = self.beams.size, logits.shape[-1]
         nats = logits.log_softmax(-1).double().view(rows, width, vocab)
         allowed = nats.masked_fill(self.forbidden[self.going][:, None], float("-inf"))
+        if written < self.least:
+            allowed[:, :, self.stops] = float("-inf")
         scores = (self.totals[:, :, None] + allowed).flatten(1)
         # Enough that `size` of them end nothing.
         best, flat = scores.topk(min(size * (1 + len(self.stops)), scores.shape[1]), -1)

@@ -1,4 +1,4 @@
-"""Filling the blanks of a text: what a model puts for each [MASK]."""
+"""Filling the blanks of a text: what a model puts for each."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from foreword.errors import UserError
-from foreword.evaluate.decoding import Start, stops_of, write
+from foreword.evaluate.beam import Beams, search
+from foreword.evaluate.decoding import Start, stops_of
 from foreword.evaluate.perplexity import side_by_side
-from foreword.evaluate.sampling import Sampling
 from foreword.evaluate.subject import Subject
 from foreword.types import Array
 
@@ -39,11 +39,12 @@ class Filled:
 
 
 def fill(subject: Subject, text: str, top: int = 5) -> Filled:
-    """Fills each [MASK] of `text`.
+    """Fills each blank of `text`: [MASK], or a sentinel as T5 has them (`<extra_id_0>`).
 
     A model that predicts in place gives the `top` likeliest tokens of each blank, all blanks read
-    at once. A model whose sources hold sentinels writes the likeliest filling it finds (greedily,
-    of as many tokens as it likes), one blank after another.
+    at once. A model whose sources hold sentinels writes fillings of as many tokens as it likes, of
+    which a beam search finds the likeliest; one blank after another, the best filling of those
+    before it being read.
 
     Raises:
         UserError: the model only writes, the text has no blank or too many, or it is too long.
@@ -53,7 +54,7 @@ def fill(subject: Subject, text: str, top: int = 5) -> Filled:
 
 
 def candidates(subject: Subject, ids: Array, top: int) -> tuple[tuple[Candidate, ...], ...]:
-    """The candidates for each [MASK] in `ids` (length,), likeliest first.
+    """The candidates for each blank in `ids` (length,), likeliest first.
 
     Raises:
         UserError: as `fill` does.
@@ -67,18 +68,29 @@ def candidates(subject: Subject, ids: Array, top: int) -> tuple[tuple[Candidate,
         )
     if top < 1:
         raise UserError(f"top: must be at least 1, got {top}")
-    where = np.flatnonzero(ids == subject.vocab.id("[MASK]"))
+    where = blanks_in(subject, ids)
     if not len(where):
-        raise UserError("the text has no [MASK]; put one where a word is to be filled in")
+        tokenizer = subject.tokenizer
+        name = tokenizer.name_of("[MASK]") or tokenizer.token(int(subject.vocab.sentinels[0]))
+        raise UserError(f"the text has no {name}; put one where a word is to be filled in")
     if subject.fills_in_place:
         return _in_place(subject, ids, where, top)
-    return _by_sentinels(subject, ids, where)
+    return _by_sentinels(subject, ids, where, top)
+
+
+def blanks_in(subject: Subject, ids: Array) -> Array:
+    """Where the blanks of `ids` stand, (blanks,) int64: [MASK]s, and sentinels but a mode's."""
+    names = [subject.vocab.special.get("[MASK]", -1), *subject.vocab.sentinels]
+    mode = subject.modes(ids)
+    return mode + np.flatnonzero(np.isin(ids[mode:], names))
 
 
 def _in_place(
     subject: Subject, ids: Array, where: Array, top: int
 ) -> tuple[tuple[Candidate, ...], ...]:
-    tokens = side_by_side([subject.wrap(ids)])
+    hidden = ids.copy()
+    hidden[where] = subject.vocab.id("[MASK]")
+    tokens = side_by_side([subject.wrap(hidden)])
     weights = np.zeros(tokens.ids.shape, dtype=np.float32)
     weights[0, where + len(subject.before)] = 1.0
     batch = subject.recipe.layout.arrange(subject.hidden(tokens, tokens, weights), subject.vocab)
@@ -94,7 +106,9 @@ def _in_place(
     )
 
 
-def _by_sentinels(subject: Subject, ids: Array, where: Array) -> tuple[tuple[Candidate, ...], ...]:
+def _by_sentinels(
+    subject: Subject, ids: Array, where: Array, top: int
+) -> tuple[tuple[Candidate, ...], ...]:
     sentinels = subject.vocab.sentinels
     if len(where) > len(sentinels):
         raise UserError(f"the text has {len(where)} blanks; at most {len(sentinels)} can be filled")
@@ -103,15 +117,18 @@ def _by_sentinels(subject: Subject, ids: Array, where: Array) -> tuple[tuple[Can
     source = subject.source_of(source)
     # A filling ends where the next blank's sentinel or the end of the text would stand.
     stops = np.concatenate([stops_of(subject), sentinels])
-    greedy = Sampling(tokens=LONGEST, temperature=0.0)
+    # Twice as many as are asked for: some are the same but for what ended them.
+    beams = Beams(2 * top, length_penalty=0.0, tokens=LONGEST)
     target, found = ids[:0], []
     for sentinel in sentinels[: len(where)]:
-        target = np.append(target, sentinel)
-        new = write(subject, [Start(source, target)], greedy, stops, least=1)[0]
-        target = np.concatenate([target, new.ids])
-        filling = tuple(new.ids.tolist())
-        probability = float(np.exp(new.log_probs.sum()))
-        found.append((Candidate(filling, _readable(subject, filling), probability),))
+        start = Start(source, np.append(target, sentinel))
+        fillings: dict[tuple[int, ...], float] = {}
+        for new in search(subject, [start], beams, stops, least=1)[0]:
+            filling = tuple(new.ids.tolist())
+            fillings[filling] = fillings.get(filling, 0.0) + float(np.exp(new.log_probs.sum()))
+        best = sorted(fillings, key=lambda filling: -fillings[filling])[:top]
+        found.append(tuple(Candidate(f, _readable(subject, f), fillings[f]) for f in best))
+        target = np.concatenate([start.target, best[0]])
     return tuple(found)
 
 
@@ -122,13 +139,12 @@ def _readable(subject: Subject, ids: tuple[int, ...]) -> str:
 
 
 def marked(subject: Subject, ids: Array, blanks: tuple[tuple[Candidate, ...], ...]) -> Filled:
-    """The text of `ids` with the first candidate in each [MASK], as `«word»`."""
-    mask = subject.vocab.id("[MASK]")
-    parts = np.split(ids, np.flatnonzero(ids == mask))
+    """The text of `ids` with the first candidate in each blank, as `«word»`."""
+    parts = np.split(ids, blanks_in(subject, ids))
     decode = subject.tokenizer.decode
     text = decode(parts[0], skip_special=False)
     for part, blank in zip(parts[1:], blanks, strict=True):
-        # Decoded with the [MASK] before it, a part keeps the space that parts it from the blank.
+        # Decoded with the blank before it, a part keeps the space that parts it from the blank.
         name, rest = decode(part[:1], skip_special=False), decode(part, skip_special=False)
         gap = "" if not text or text[-1] in " \n\t(\"'" else " "
         text += f"{gap}«{blank[0].text}»{rest.removeprefix(name)}"

@@ -50,7 +50,7 @@ class Loaded:
         return self.opened.tokenizer
 
     def fill(self, text: str, top: int = 5) -> filling.Filled:
-        """Fills each [MASK] of `text`; see `foreword.evaluate.filling.fill`.
+        """Fills each blank of `text`; see `foreword.evaluate.filling.fill`.
 
         Raises:
             UserError: the model only writes, or the text has no blank.

@@ -125,9 +125,13 @@ class Subject:
         """Its sources may be text without sentinels, which its targets go on with or mend."""
         return any(not form.has_sentinels for form in self.forms)
 
+    def modes(self, ids: Array) -> int:
+        """How many tokens before the text in `ids` name a mode of its training, 0 or 1."""
+        return int(any(ids[:1].tolist() == list(form.mode) for form in self.forms if form.mode))
+
     def source_of(self, ids: Array) -> Array:
         """`ids` as a source of its training, with mode token and end; its own mode is kept."""
-        mode = ids[: int(any(ids[:1].tolist() == list(form.mode) for form in self.forms))]
+        mode = ids[: self.modes(ids)]
         text = ids[len(mode) :]
         if not len(mode):
             has_sentinels = bool(np.isin(text, self.vocab.sentinels).any())

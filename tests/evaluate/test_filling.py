@@ -76,10 +76,37 @@ def test_a_span_model_fills_what_it_was_taught(
 
 
 def test_fillings_of_several_blanks_stay_apart(make_subject: Callable[..., Subject]) -> None:
-    found = fill(make_subject("encoder_decoder"), "The [MASK] sat on the [MASK].")
-    assert len(found.blanks) == 2
-    for (candidate,) in found.blanks:
-        assert candidate.ids and 0 <= candidate.probability <= 1
+    subject = make_subject("encoder_decoder")
+    found = fill(subject, "The [MASK] sat on the [MASK].", top=4)
+    assert [len(blank) for blank in found.blanks] == [4, 4]
+    for blank in found.blanks:
+        assert all(candidate.ids and 0 <= candidate.probability <= 1 for candidate in blank)
+        assert len({candidate.ids for candidate in blank}) == 4
+        chances = [candidate.probability for candidate in blank]
+        assert chances == sorted(chances, reverse=True)
+    one = fill(subject, "The [MASK] sat on the [MASK].", top=1)
+    assert [len(blank) for blank in one.blanks] == [1, 1]
+    assert "«" + one.blanks[1][0].text + "»." in one.text
+
+
+@pytest.mark.parametrize("family", ["encoder", "encoder_decoder", "mixture"])
+def test_sentinels_name_blanks_too(make_subject: Callable[..., Subject], family: str) -> None:
+    subject = make_subject(family)
+    found = fill(subject, "The <extra_id_0> sat on the <extra_id_1>.")
+    assert found == fill(subject, "The [MASK] sat on the [MASK].")
+    assert found == fill(subject, "The <extra_id_3> sat on the [MASK].")
+
+
+def test_a_tokenizer_without_mask_has_sentinels(
+    make_subject: Callable[..., Subject], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = make_subject("encoder_decoder")
+    wanted = fill(subject, "The [MASK] sat.")
+    monkeypatch.delitem(subject.tokenizer._special, "[MASK]")
+    monkeypatch.delitem(subject.vocab.special, "[MASK]")
+    assert fill(subject, "The <extra_id_0> sat.") == wanted
+    with pytest.raises(UserError, match="no <extra_id_0>; put one"):
+        fill(subject, "The cat sat.")
 
 
 def test_who_cannot_fill_says_what_it_can(make_subject: Callable[..., Subject]) -> None:
