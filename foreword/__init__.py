@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from foreword.evaluate.loaded import Loaded
 
 __version__ = "0.1.0"
 
 
-def load(path: str | os.PathLike[str], device: str = "auto", precision: str = "fp32") -> Any:
+def load(path: str | os.PathLike[str], device: str = "auto", precision: str = "fp32") -> Loaded:
     """Opens a trained model: `foreword.load("runs/x").fill("The [MASK] sat.")`.
 
     Args:
@@ -16,13 +19,12 @@ def load(path: str | os.PathLike[str], device: str = "auto", precision: str = "f
         device: auto, cpu, cuda or mps.
         precision: fp32, bf16 or auto.
 
-    Returns:
-        A `foreword.evaluate.loaded.Loaded`.
-
     Raises:
         UserError: no such folder, no whole checkpoint, or no such device.
     """
     # Imported by name at the call: `import foreword` stays light, and lower layers may import it.
     import importlib
 
-    return importlib.import_module("foreword.evaluate.loaded").load(path, device, precision)
+    loading = importlib.import_module("foreword.evaluate.loaded")
+    loaded: Loaded = loading.load(path, device, precision)
+    return loaded

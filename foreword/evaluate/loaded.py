@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import overload
 
+from foreword import config
 from foreword.evaluate import decoding, filling, scoring
 from foreword.evaluate.perplexity import side_by_side
 from foreword.evaluate.sampling import Sampling
@@ -58,21 +60,30 @@ class Loaded:
         return filling.fill(self.subject, text, top)
 
     @overload
-    def generate(self, prompt: str, sampling: Sampling | None = None) -> str: ...
+    def generate(self, prompt: str, sampling: Sampling | None = None, **settings: float) -> str: ...
 
     @overload
-    def generate(self, prompt: list[str], sampling: Sampling | None = None) -> list[str]: ...
+    def generate(
+        self, prompt: list[str], sampling: Sampling | None = None, **settings: float
+    ) -> list[str]: ...
 
     def generate(
-        self, prompt: str | list[str], sampling: Sampling | None = None
+        self, prompt: str | list[str], sampling: Sampling | None = None, **settings: float
     ) -> str | list[str]:
-        """How each prompt goes on; `Sampling(temperature=0)` is greedy.
+        """How each prompt goes on: `run.generate("The cat", temperature=0, tokens=20)`.
+
+        Args:
+            prompt: one, or several.
+            sampling: how tokens are drawn.
+            settings: of `Sampling`, laid on it.
 
         Raises:
-            UserError: the model does not write, or a prompt is empty or too long.
+            UserError: the model does not write, a prompt is empty or too long, or there is no such
+                setting.
         """
+        how = config.build(Sampling, {**asdict(sampling or Sampling()), **settings})
         prompts = [prompt] if isinstance(prompt, str) else prompt
-        found = decoding.generate(self.subject, prompts, sampling or Sampling())
+        found = decoding.generate(self.subject, prompts, how)
         texts = [generation.text for generation in found]
         return texts[0] if isinstance(prompt, str) else texts
 

@@ -42,6 +42,21 @@ def test_loaded_does_what_its_parts_do(make_run: Callable[..., Path]) -> None:
     texts = decoder.generate(prompts, GREEDY)
     assert texts == [decoder.generate(prompt, GREEDY) for prompt in prompts]
     assert len(decoder.score("The cat sat.").log_probs) == 4
+    assert decoder.generate(prompts, temperature=0) == texts
+    short = decoder.generate("The cat", GREEDY, tokens=2)
+    assert texts[0].startswith(short) and len(short) < len(texts[0])
+    for wrong, said in (
+        ({"temprature": 0}, "temprature: Sampling has no such setting; did you mean 'temperature'"),
+        ({"top_p": 2}, r"top-p: must be in \(0, 1\]"),
+        ({"tokens": 1.5}, "tokens: expected a whole number"),
+    ):
+        with pytest.raises(UserError, match=said):
+            decoder.generate("The cat", **wrong)
+
+
+def test_a_device_that_is_not_there(make_run: Callable[..., Path]) -> None:
+    with pytest.raises(UserError, match="device: there is no 'gpu'; did you mean 'cpu'"):
+        foreword.load(make_run("decoder"), "gpu")
 
 
 def test_a_checkpoint_folder_loads_too(make_run: Callable[..., Path]) -> None:
