@@ -132,6 +132,22 @@ def test_probes_take_lists_of_questions(
     assert found["rows"][0]["accuracy"] is None
 
 
+def test_its_page_says_that_it_was_fitted(run: Path) -> None:
+    assert command(["report", str(run)]) == 0
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "Fitted to" in page and "What it says" in page
+    assert "<h2>Learning" not in page
+
+
+def test_its_records_are_shown(text: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    words = pretrain(text, text.parent / "shown", "train.epochs=1", "prepare.heldout=0.1")
+    assert command(words) == 0
+    said = capsys.readouterr().err
+    for part in ("words, 12 different ones, 1 times", "training loss", "held-out loss", "  ->  "):
+        assert part in said
+
+
 def pretrain(text: Path, out: Path, *more: str) -> list[str]:
     words = ["pretrain", "word2vec_tiny", "--data", str(text), "--out", str(out)]
     return [*words, *(word for one in more for word in ("--set", one))]
@@ -145,6 +161,8 @@ def test_mistakes(text: Path, tmp_path: Path, refused: Refused) -> None:
     assert not out.exists()
     assert "use --set train.epochs=5" in refused(*pretrain(text, out), "--steps", "3")
     assert "use --set train.epochs=5" in refused(*pretrain(text, out, "train.epochs=1.5"))
+    check = ("check", "word2vec_tiny", "--data", text)
+    assert "has no steps to judge by" in refused(*check)
     assert "window: must be at least 1 word" in refused(*pretrain(text, out, "model.window=0"))
 
 

@@ -1,0 +1,84 @@
+"""Cells that are fitted to the text at once, beside one that learns in steps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foreword.cli.main import run as command
+from foreword.compare.grid import load_grid
+from foreword.compare.results import gather
+from foreword.compare.run import Comparison
+from foreword.train import checkpoint
+from tests.compare import grids
+from tests.compare.grids import CAUSAL, Quiet
+from tests.train import test_fitting as fitted
+
+EPOCHS = {"unit": "epochs", "amount": 2}
+
+
+def write(folder: Path, **more: Any) -> str:
+    """A grid with a cell of each way of learning."""
+    for kind in fitted.MODELS:
+        (folder / f"{kind}.toml").write_text(fitted.recipe(kind).dumps(), encoding="utf-8")
+    cells = [{"recipe": f"{kind}.toml"} for kind in fitted.MODELS]
+    made = {"cells": [CAUSAL, *cells], "tasks": [], "budget": EPOCHS, "set": None, **more}
+    return grids.write_grid(folder, **made)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return grids.write_files(tmp_path / "grid")
+
+
+def forecast(grid: str, out: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, Any]:
+    capsys.readouterr()
+    status = command(["compare", grid, "--out", str(out), "--dry-run", "--json"])
+    return status, json.loads(capsys.readouterr().out)["cells"]
+
+
+def test_what_is_fitted_is_not_forecast(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid, out = write(folder), tmp_path / "out"
+    status, (steps, counts, vectors) = forecast(grid, out, capsys)
+    assert status == 0
+    assert not steps["note"] and steps["flops_per_token"] > 0
+    for cell, epochs in ((counts, 1), (vectors, 2)):
+        assert (cell["note"], cell["error"]) == ("fitted, not forecast", "")
+        assert cell["epochs"] == epochs and cell["tokens"] == epochs * counts["tokens"]
+    assert command(["compare", grid, "--out", str(out), "--dry-run"]) == 0
+    captured = capsys.readouterr()
+    assert "fitted, not forecast" in captured.out and "3 pieces, at least" in captured.err
+
+
+def test_a_budget_that_a_cell_cannot_keep_is_said_before(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = write(folder, budget={"unit": "steps", "amount": 3})
+    status, cells = forecast(grid, tmp_path / "out", capsys)
+    assert status == 2
+    assert [bool(cell["error"]) for cell in cells] == [False, False, True]
+    assert "use --set train.epochs=5" in cells[2]["error"]
+
+
+def test_a_damaged_cell_is_fitted_anew(folder: Path, tmp_path: Path) -> None:
+    cells = [{"recipe": f"{kind}.toml"} for kind in fitted.MODELS]
+    grid, out = load_grid(write(folder, cells=cells)), tmp_path / "out"
+    comparison = Comparison(grid, out, Quiet())
+    comparison.prepare()
+    assert comparison.run() and not comparison.failures
+    runs = gather(comparison).runs
+    assert [run.steps for run in runs] == [1, 2]
+    for run in runs:
+        (made,) = checkpoint.all_in(Path(run.run))
+        (made / fitted.FILES[run.cell]).write_bytes(b"")
+    look = Quiet()
+    again = Comparison(grid, out, look)
+    again.prepare()
+    assert again.run() and not again.failures
+    assert look.begun == [f"{kind}, seed 1: pretraining" for kind in fitted.MODELS]
+    assert len(gather(again).runs) == 2
