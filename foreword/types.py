@@ -78,8 +78,8 @@ class Rows:
         segments: 0 in the first text of a pair, 1 in the second, (batch, length) int64; or None.
         labels: the class of the pair that begins here, -1 where none does, (batch, length) int64;
             or None.
-        following: the token after each row, for the row's last place to predict, (batch,) int64;
-            or None.
+        following: the token after each row, for the row's last place to predict, -1 where the text
+            ends, (batch,) int64; or None.
     """
 
     ids: Array

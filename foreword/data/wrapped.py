@@ -63,6 +63,10 @@ class Wrapped:
                 "give more text, or set a smaller packing.length"
             )
 
+    def documents_at(self, places: Array) -> Array:
+        """The document that each place of the stream is of, wrapping included; both int64."""
+        return np.searchsorted(self._starts, places, side="right") - 1
+
     def read(self, starts: Array, lengths: Array) -> Pieces:
         """The tokens of some spans, each within the stream.
 

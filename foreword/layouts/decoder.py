@@ -67,7 +67,7 @@ def join(example: Example) -> tuple[Tokens, Array, Array]:
 def next_token(tokens: Tokens, weights: Array, mask: Mask, following: Array | None = None) -> Batch:
     """Each place predicts the next place's token, where both are of one document.
 
-    The last place predicts `following`, (batch,), where that is known.
+    The last place predicts `following`, (batch,), where that is known and not -1.
     """
     targets = np.zeros_like(tokens.ids)
     targets[:, :-1] = tokens.ids[:, 1:]
@@ -75,5 +75,6 @@ def next_token(tokens: Tokens, weights: Array, mask: Mask, following: Array | No
     same = tokens.documents[:, 1:] == tokens.documents[:, :-1]
     counts[:, :-1] = weights[:, 1:] * same
     if following is not None:
-        targets[:, -1], counts[:, -1] = following, weights[:, -1]
+        targets[:, -1] = np.maximum(following, 0)
+        counts[:, -1] = weights[:, -1] * (following >= 0)
     return Batch(tokens.ids, tokens.positions, mask, targets, counts)

@@ -19,6 +19,9 @@ class Objective(Protocol):
     One of several terms, each divided by its own number of predictions, also has
     `count_terms(batch) -> (terms,)`: the numbers of a step's batches are added up before the model
     reads any of them, and stand in each (`Batch.counts`).
+
+    One that cannot do what its settings say in rows of any length also has `require_room(length)`,
+    which raises a ValueError that names the setting; a recipe asks it.
     """
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
@@ -60,8 +63,19 @@ class Packing(Protocol):
     def length(self) -> int:
         """Tokens of a row."""
 
-    def open(self, shards: Shards, vocab: Vocab, seed: int, batch: int) -> Packed:
-        """The corpus as rows, in an order that depends on the seed alone."""
+    def open(
+        self, shards: Shards, vocab: Vocab, seed: int, batch: int, *, once: bool = False
+    ) -> Packed:
+        """The corpus as rows, in an order that depends on the seed alone.
+
+        Args:
+            shards: the documents.
+            vocab: to look up special tokens.
+            seed: of the order.
+            batch: rows per step.
+            once: the text is read a single time and to its end, as held-out text is: an epoch's
+                rows show all of it, with padding where they have room left.
+        """
 
 
 class OptimizerSettings(Protocol):

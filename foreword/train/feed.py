@@ -64,7 +64,8 @@ class Feed:
         if not for_training:
             most = min(lanes or micro_batch, shards.tokens_total // recipe.packing.length)
             rows = micro_batch = max(1, most)
-        packed = recipe.packing.open(shards, vocab, recipe.train.seed, rows)
+        once = not for_training
+        packed = recipe.packing.open(shards, vocab, recipe.train.seed, rows, once=once)
         return cls(recipe, packed, vocab, micro_batch)
 
     def micro_batches(self, step: int) -> list[Batch]:

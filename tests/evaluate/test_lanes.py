@@ -33,16 +33,16 @@ def test_one_lane_is_one_stream(run: Path, tmp_path: Path) -> None:
     end, length = subject.vocab.id("</s>"), subject.recipe.packing.length
     lines = file.read_text().splitlines()
     stream = np.concatenate([[*subject.tokenizer.encode(line), end] for line in lines])
-    ids = torch.from_numpy(stream[: len(stream) // length * length])[None]
+    assert len(stream) % length, "the last row is not full"
+    ids = torch.from_numpy(stream)[None]
     places = torch.arange(ids.shape[1])[None]
     with torch.inference_mode():
         hidden = subject.model.backbone(Batch(ids, places, Causal()))
         logits = subject.model.token_head(hidden.states)[0, :-1]
         wanted = float(F.cross_entropy(logits, ids[0, 1:]))
     (found,) = heldout.on_texts(subject, [str(file)], lanes=1)
-    # What follows the last whole row is predicted too; it is the last of about 250 tokens.
-    assert found.predictions == ids.numel()
-    assert found.loss == pytest.approx(wanted, rel=2e-2)
+    assert found.predictions == ids.numel() - 1
+    assert found.loss == pytest.approx(wanted, rel=1e-5)
     first = heldout.on_texts(subject, [str(file)], rows=6, lanes=1)[0]
     exact = float(F.cross_entropy(logits[: 6 * length], ids[0, 1 : 6 * length + 1]))
     assert (first.loss, first.predictions) == (pytest.approx(exact, rel=1e-5), 6 * length)

@@ -25,6 +25,10 @@ class Documents:
         ids        [ 7  8  9  2]  [ 4  2  5  6]  [ 2  7  8  9] ...
         documents  [ 0  0  0  0]  [ 0  0  1  1]  [ 0  1  1  1]
         positions  [ 0  1  2  3]  [ 0  1  0  1]  [ 0  0  1  2]
+        following        .             </s>           </s>
+
+    The last place of a row predicts the token that follows it where both are of one document, so
+    that cuts cost no prediction. Text that is read once ends in a row with padding.
 
     Attributes:
         length: tokens in a row.
@@ -43,26 +47,40 @@ class Documents:
         if self.length < 1:
             raise ValueError(f"length: must be at least 1, got {self.length}")
 
-    def open(self, shards: Shards, vocab: Vocab, seed: int, batch: int) -> PackedDocuments:
+    def open(
+        self, shards: Shards, vocab: Vocab, seed: int, batch: int, *, once: bool = False
+    ) -> PackedDocuments:
         """The corpus as rows, in an order that depends on the seed alone.
 
         Raises:
             UserError: the text is shorter than a row, or the tokenizer lacks a special token.
         """
         del batch  # a row does not depend on it
-        return PackedDocuments(self, Wrapped(shards, vocab, self.before, self.after), seed)
+        stream = Wrapped(shards, vocab, self.before, self.after)
+        return PackedDocuments(self, stream, seed, vocab.special.get("[PAD]", 0) if once else None)
 
 
 class PackedDocuments:
-    """A corpus as rows of packed documents; see `Documents`."""
+    """A corpus as rows of packed documents; see `Documents`.
 
-    def __init__(self, settings: Documents, stream: Wrapped, seed: int) -> None:
+    Args:
+        settings: of the packing.
+        stream: the documents.
+        seed: of the order of rows.
+        padding: fills the last row of text that is read once; None where it is read for ever.
+    """
+
+    def __init__(
+        self, settings: Documents, stream: Wrapped, seed: int, padding: int | None = None
+    ) -> None:
         stream.need(settings.length, "a row")
         self._settings = settings
         self._stream = stream
         self._seed = seed
+        self._padding = padding
         self.tokens_per_epoch = len(stream)
-        self.rows_per_epoch = len(stream) // settings.length
+        whole, rest = divmod(len(stream), settings.length)
+        self.rows_per_epoch = whole + (padding is not None and rest > 0)
 
     def rows(self, numbers: Array) -> Rows:
         """The rows with these places in the order of training, (batch,) int64."""
@@ -77,15 +95,33 @@ class PackedDocuments:
 
         shape = (batch, length)
         ids = pieces.ids.reshape(shape)
-        if not self._settings.separate:
+        following = self._following(starts)
+        if self._settings.separate:
+            row = pieces.spans // 2
+            before = np.searchsorted(row, np.arange(batch))  # pieces before each row's first
+            documents = np.repeat(np.arange(len(row)) - before[row], pieces.lengths)
+            starts = np.repeat(np.cumsum(pieces.lengths) - pieces.lengths, pieces.lengths)
+            documents = documents.reshape(shape)
+            positions = (np.arange(batch * length) - starts).reshape(shape)
+        else:
+            documents = np.zeros(shape, np.int64)
             positions = np.broadcast_to(np.arange(length), shape).copy()
-            return Rows(ids, np.zeros(shape, np.int64), positions, numbers)
-        row = pieces.spans // 2
-        before = np.searchsorted(row, np.arange(batch))  # pieces before each row's first
-        documents = np.repeat(np.arange(len(row)) - before[row], pieces.lengths)
-        starts = np.repeat(np.cumsum(pieces.lengths) - pieces.lengths, pieces.lengths)
-        positions = np.arange(batch * length) - starts
-        return Rows(ids, documents.reshape(shape), positions.reshape(shape), numbers)
+        if self._padding is not None:
+            is_over = np.arange(length) >= first[:, None]
+            ids[is_over], documents[is_over], positions[is_over] = self._padding, -1, 0
+        return Rows(ids, documents, positions, numbers, following=following)
+
+    def _following(self, starts: Array) -> Array:
+        """What the rows that begin at these places predict last, -1 for nothing; (rows,) int64."""
+        total, places = len(self._stream), starts + self._settings.length
+        ids = self._stream.read(places % total, np.ones_like(places)).ids
+        is_there = np.ones(len(places), dtype=bool)
+        if self._padding is not None:
+            is_there = places < total
+        if self._settings.separate:
+            last = self._stream.documents_at((places - 1) % total)
+            is_there &= (last == self._stream.documents_at(places % total)) & (places != total)
+        return np.where(is_there, ids, -1)
 
     def _order(self, numbers: Array) -> Array:
         """The row of the endless stream at each place in the order of training."""

@@ -68,14 +68,16 @@ class Pairs:
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}: must be in [0, 1], got {getattr(self, name)}")
 
-    def open(self, shards: Shards, vocab: Vocab, seed: int, batch: int) -> PackedPairs:
+    def open(
+        self, shards: Shards, vocab: Vocab, seed: int, batch: int, *, once: bool = False
+    ) -> PackedPairs:
         """The corpus as rows of pairs; which, depends on the seed alone.
 
         Raises:
             UserError: the text is shorter than a row, its documents have one sentence each, or the
                 tokenizer lacks a special token.
         """
-        del batch  # a row does not depend on it
+        del batch, once  # a row does not depend on them
         return PackedPairs(self, shards, vocab, seed)
 
 

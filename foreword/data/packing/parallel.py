@@ -44,13 +44,15 @@ class Parallel:
         if self.length < 2 + ENDS:
             raise ValueError(f"length: a pair wants at least {2 + ENDS} tokens, got {self.length}")
 
-    def open(self, shards: Shards, vocab: Vocab, seed: int, batch: int) -> PackedParallel:
+    def open(
+        self, shards: Shards, vocab: Vocab, seed: int, batch: int, *, once: bool = False
+    ) -> PackedParallel:
         """The corpus as rows of pairs; which, depends on the seed alone.
 
         Raises:
             UserError: the text is not parallel, or shorter than a row.
         """
-        del batch  # a row does not depend on it
+        del batch, once  # a row does not depend on them
         return PackedParallel(self, shards, vocab, seed)
 
 

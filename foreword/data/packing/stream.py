@@ -20,6 +20,8 @@ class Stream:
     lanes; lane b reads part b, step by step, and begins it again at its end. Row number p is step
     p // batch of lane p % batch. Rows are not shuffled and documents not kept apart. The last place
     of a row predicts the first token of the lane's next one, so that every token is predicted.
+    Text that is read once ends with padding in each lane; behind its part a lane shows the token
+    that the next lane begins with, so that this is predicted too.
 
         text   1 2 3 4 5 6 7 8 9 10 11 12     batch 2, length 3
         step 0   [1 2 3] [7  8  9]
@@ -40,7 +42,9 @@ class Stream:
         if self.length < 1:
             raise ValueError(f"length: must be at least 1, got {self.length}")
 
-    def open(self, shards: Shards, vocab: Vocab, seed: int, batch: int) -> PackedStream:
+    def open(
+        self, shards: Shards, vocab: Vocab, seed: int, batch: int, *, once: bool = False
+    ) -> PackedStream:
         """The corpus as rows; their order does not depend on the seed.
 
         Args:
@@ -48,39 +52,63 @@ class Stream:
             vocab: to look up the special token.
             seed: not used.
             batch: number of lanes: rows per step.
+            once: whether each lane reads its part once, to the end.
 
         Raises:
             UserError: a lane is shorter than a row, or the tokenizer lacks the special token.
         """
         del seed
-        return PackedStream(self.length, Wrapped(shards, vocab, "", self.after), batch)
+        stream = Wrapped(shards, vocab, "", self.after)
+        padding = vocab.special.get("[PAD]", 0) if once else None
+        return PackedStream(self.length, stream, batch, padding)
 
 
 class PackedStream:
-    """A corpus as lanes of contiguous rows; see `Stream`."""
+    """A corpus as lanes of contiguous rows; see `Stream`.
 
-    def __init__(self, length: int, stream: Wrapped, batch: int) -> None:
+    Args:
+        length: tokens in a row.
+        stream: the documents.
+        batch: number of lanes.
+        padding: fills the lanes of text that is read once; None where it is read for ever.
+    """
+
+    def __init__(
+        self, length: int, stream: Wrapped, batch: int, padding: int | None = None
+    ) -> None:
         stream.need(length * batch, f"a row for each of the {batch} lanes")
         self._length = length
         self._stream = stream
+        self._padding = padding
         # Where the lanes' parts begin, and the end: they differ by a token at most, none is lost.
-        self._bounds = np.arange(batch + 1) * len(stream) // batch
+        bounds = np.arange(batch + 1) * len(stream) // batch
+        is_shared = np.arange(batch) < batch - 1  # with the next lane, which cannot predict it
+        self._starts, self._stops = bounds[:-1], bounds[1:] + is_shared * (padding is not None)
         self.tokens_per_epoch = len(stream)
         self.rows_per_epoch = len(stream) // length
+        if padding is not None:
+            self.rows_per_epoch = int(-(-(self._stops - self._starts).max() // length)) * batch
 
     def rows(self, numbers: Array) -> Rows:
         """The rows with these places in the order of training, (batch,) int64."""
         numbers = np.asarray(numbers, dtype=np.int64)
-        step, lane = np.divmod(numbers, len(self._bounds) - 1)
-        start, size = self._bounds[lane], np.diff(self._bounds)[lane]
-        place = step * self._length % size
+        step, lane = np.divmod(numbers, len(self._starts))
+        start, size = self._starts[lane], (self._stops - self._starts)[lane]
+        shape = (len(numbers), self._length)
+        places = step * self._length  # within the lane's part
+        is_over = places[:, None] + np.arange(self._length + 1) >= size[:, None]
+        place = places % size
         # A row that runs over the end of the lane goes on at its beginning: two spans each.
         first = np.minimum(self._length, size - place)
         spans = np.stack([start + place, start], axis=1)
         sizes = np.stack([first, self._length - first], axis=1)
-        pieces = self._stream.read(spans.ravel(), sizes.ravel())
-        following = self._stream.read(start + (place + self._length) % size, np.ones_like(place))
-        shape = (len(numbers), self._length)
+        ids = self._stream.read(spans.ravel(), sizes.ravel()).ids.reshape(shape)
+        following = start + (place + self._length) % size
+        following = self._stream.read(following, np.ones_like(place)).ids
         positions = np.broadcast_to(np.arange(self._length), shape).copy()
-        ids, documents = pieces.ids.reshape(shape), np.zeros(shape, np.int64)
-        return Rows(ids, documents, positions, numbers, following=following.ids)
+        documents = np.zeros(shape, np.int64)
+        if self._padding is not None:
+            following[is_over[:, -1]] = -1
+            is_over = is_over[:, :-1]
+            ids[is_over], documents[is_over], positions[is_over] = self._padding, -1, 0
+        return Rows(ids, documents, positions, numbers, following=following)

@@ -9,8 +9,13 @@ import numpy as np
 import pytest
 
 from foreword import kinds
+from foreword.data.packing.documents import Documents
+from foreword.data.packing.stream import Stream
+from foreword.data.rng import RowRng
 from foreword.data.shards import Shards
 from foreword.errors import UserError
+from foreword.layouts.decoder import Decoder
+from foreword.objectives.causal import Causal
 from tests.data.packing import corpora
 
 LENGTHS = [7, 30, 1, 0, 64, 12, 5, 90, 33, 2] * 4
@@ -81,3 +86,45 @@ def test_shards_of_another_tokenizer(tmp_path: Path, kind: str) -> None:
     packed = packing.open(corpus(tmp_path, kind), corpora.vocab(50), 1, 4)
     with pytest.raises(UserError, match="another"):
         packed.rows(np.arange(60))
+
+
+@pytest.mark.parametrize("batch", [1, 3, 4])
+@pytest.mark.parametrize(
+    "packing",
+    [Documents(16), Documents(16, "<s>"), Documents(16, separate=False), Stream(16)],
+    ids=["documents", "begun", "joined", "stream"],
+)
+def test_text_that_is_read_once_is_predicted_to_its_end(
+    tmp_path: Path, packing: Any, batch: int
+) -> None:
+    vocab = corpora.vocab()
+    packed = packing.open(corpora.shards(tmp_path, LENGTHS), vocab, 1, batch, once=True)
+    rows = packed.rows(np.arange(packed.rows_per_epoch))
+    example = Causal().corrupt(rows, RowRng(1, rows.numbers), vocab)
+    found = Decoder().arrange(example, vocab)
+    targets = found.targets[found.weights > 0]
+    lengths = [n for n in LENGTHS if n]
+    text = np.arange(10, 10 + sum(LENGTHS))
+    firsts = 10 + np.cumsum([0, *lengths[:-1]])  # of documents
+    before = vocab.id(packing.before) if getattr(packing, "before", "") else None
+    if getattr(packing, "separate", False):
+        # The first token of a document has nothing before it, unless it is given something.
+        wanted = text if before else np.setdiff1d(text, firsts)
+        ends = len(LENGTHS) if before else len(lengths)
+    else:
+        wanted, ends = text[1:], len(LENGTHS)
+    plain = targets[targets >= 10]
+    assert sorted(plain.tolist()) == wanted.tolist()
+    assert (targets < 10).sum() == ends
+    read = rows.ids[rows.documents >= 0]
+    assert set(text.tolist()) <= set(read.tolist())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_text_that_is_read_once_ends(tmp_path: Path, kind: str) -> None:
+    packing = kinds.load("data/packing", kind)(length=16)
+    packed = packing.open(corpus(tmp_path, kind), corpora.vocab(), 1, 4, once=True)
+    rows = packed.rows(np.arange(packed.rows_per_epoch))
+    is_text = rows.documents >= 0
+    assert (rows.ids[~is_text] == corpora.vocab().special["[PAD]"]).all()
+    assert (np.diff(is_text.astype(int), axis=1) <= 0).all(), "padding is at the end of a row"
