@@ -69,7 +69,7 @@ def read_recipe(run: Path) -> Recipe:
     if not (run / "recipe.toml").is_file():
         what = "no such folder" if not run.exists() else "not a run folder (no recipe.toml)"
         raise UserError(f"{run}: {what}")
-    return config.build(Recipe, config.read(run / "recipe.toml"))
+    return config.load(Recipe, run / "recipe.toml")
 
 
 def read_state(run: Path) -> dict[str, Any]:

@@ -166,6 +166,16 @@ class Recipe:
                 "model.is_causal: true counts on a layout that lets no place see later ones, and "
                 "this one does not; set it to false or use layout 'decoder'"
             )
+        self._require_room()
+
+    def _require_room(self) -> None:
+        """Raises a UserError where the objective wants longer rows."""
+        require = getattr(self.objective, "require_room", None)
+        try:
+            if require is not None:
+                require(self.packing.length)
+        except ValueError as error:
+            raise UserError(f"objective.{error}") from error
 
     def build(self, vocab: Vocab) -> Model:
         """The model, its weights not yet initialised; on torch's meta device it costs nothing."""
@@ -197,7 +207,7 @@ def load_recipe(name: str | Path, assignments: Sequence[str] = ()) -> Recipe:
     """A recipe from a file or by the name of a shipped one, with `--set` assignments on it.
 
     Raises:
-        UserError: no such recipe, or a mistake in it; the key is named.
+        UserError: no such recipe, or a mistake in it; the key is named, and the file.
     """
-    table = config.assign(config.read(config.find_recipe(str(name))), assignments)
-    return config.build(Recipe, table)
+    file = config.find_recipe(str(name))
+    return config.load(Recipe, file, config.assign({}, assignments))

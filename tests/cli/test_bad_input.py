@@ -172,7 +172,13 @@ def test_recipes(case: Case) -> None:
     broken = case.write("broken.toml", "[model\nkind = 1")
     assert "broken.toml: not valid TOML" in case.fails(case.words(recipe=broken))
     bare = case.write("bare.toml", 'objective = "masked"')
-    assert "model: Recipe needs this setting" in case.fails(case.words(recipe=bare))
+    assert f"{bare}: model: Recipe needs this setting" in case.fails(case.words(recipe=bare))
+    case.write("base.toml", 'extends = "bert_tiny"\nmodel.layrs = 3')
+    above = case.write("above.toml", 'extends = "base.toml"\ntrain.batch = 3')
+    line = case.fails(case.words(recipe=above))
+    assert "base.toml: model.layrs: Transformer has no such setting; did you mean 'layers'" in line
+    line = case.fails(case.words("--set", "model.layrs=3"))
+    assert line.startswith("foreword: model.layrs: Transformer has no such setting")
 
 
 def test_a_tokenizer_without_mask_is_no_good_for_masked(case: Case) -> None:
