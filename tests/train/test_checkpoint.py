@@ -11,7 +11,7 @@ from torch import nn
 
 from foreword import atomic
 from foreword.errors import UserError
-from foreword.train import checkpoint, loop
+from foreword.train import checkpoint, measure
 from foreword.train.opened import open_run
 from foreword.train.step import Evaluation
 from tests.train import runs
@@ -137,7 +137,7 @@ def test_without_a_whole_one_there_is_an_error(tmp_path: Path) -> None:
 
 def test_a_run_keeps_its_best(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sums = iter([30.0, 20.0, 40.0, 50.0])  # of 10 predictions
-    monkeypatch.setattr(loop, "evaluate", lambda *_: Evaluation(next(sums), 10.0, {}))
+    monkeypatch.setattr(measure, "evaluate", lambda *_: Evaluation(next(sums), 10.0, {}))
     made = runs.recipe(steps=12, evaluations=4, checkpoints=4, keep=1)
     run = runs.begin(made, text, tmp_path / "run")
     runs.carry_on(run)
