@@ -135,13 +135,13 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def alone(path: Path, *, wait: bool = False) -> Iterator[None]:
-    """Makes a folder, in which no other process is let in here before this one leaves or ends.
+    """Makes a folder and keeps others who ask for it out, until this process leaves it or ends.
 
-    Who only reads needs no leave. Where the file system has no locks, nobody is kept out.
+    Who only reads does not ask. Where the file system has no locks, nobody is kept out.
 
     Args:
         path: the folder.
-        wait: for the other one to leave.
+        wait: until another process has left it.
 
     Raises:
         UserError: another process is at work there, or the folder cannot be written.

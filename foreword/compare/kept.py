@@ -82,7 +82,10 @@ def find(files: Iterable[Path], wanted: Any) -> Path | None:
 
 
 def claim(folder: Path, name: str, wanted: Any, content: dict[str, Any] | None = None) -> Path:
-    """Writes what was asked, and perhaps more, to a JSON file of a free name like `name`."""
+    """Writes what was asked, and perhaps more, to a JSON file of a free name like `name`.
+
+    The folder belongs to one process at a time (`atomic.alone`), or two would take the same name.
+    """
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "unnamed"
     for number in range(1, 1_000_000):
         file = folder / (f"{slug}.json" if number == 1 else f"{slug}-{number}.json")

@@ -102,9 +102,10 @@ def open_run(path: str | Path, device: str = "auto", precision: str = "fp32") ->
         precision: auto, bf16 or fp32; reading is done in fp32 unless asked.
 
     Raises:
-        UserError: no such folder, no checkpoint, or a damaged one.
+        UserError: no such folder, no checkpoint, or a damaged one; no such device or precision.
     """
-    path = Path(path)
+    path, where = Path(path), choose_device(device)
+    dtype = choose_precision(precision, where)
     notes: list[str] = []
     if path.parent.name == "checkpoints" and path.is_dir():
         run, folder = path.parent.parent, path
@@ -118,7 +119,6 @@ def open_run(path: str | Path, device: str = "auto", precision: str = "fp32") ->
     vocab = tokenizer.vocab
     model = recipe.build(vocab)
     checkpoint.load_weights(folder, model)
-    where = choose_device(device)
     return Opened(
         run=run,
         checkpoint=folder,
@@ -127,7 +127,7 @@ def open_run(path: str | Path, device: str = "auto", precision: str = "fp32") ->
         vocab=vocab,
         model=model.to(where).eval(),
         device=where,
-        dtype=choose_precision(precision, where),
+        dtype=dtype,
         state=checkpoint.read_state(folder),
         notes=tuple(notes),
     )

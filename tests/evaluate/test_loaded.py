@@ -59,6 +59,11 @@ def test_a_device_that_is_not_there(make_run: Callable[..., Path]) -> None:
         foreword.load(make_run("decoder"), "gpu")
 
 
+def test_a_device_that_is_not_there(make_run: Callable[..., Path]) -> None:
+    with pytest.raises(UserError, match="device: there is no 'gpu'; did you mean 'cpu'"):
+        foreword.load(make_run("decoder"), "gpu")
+
+
 def test_a_checkpoint_folder_loads_too(make_run: Callable[..., Path]) -> None:
     folder = make_run("decoder")
     step = folder / "checkpoints" / "step-00000001"
