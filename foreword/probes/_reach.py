@@ -11,7 +11,7 @@ from torch import Tensor
 
 from foreword.errors import UserError
 from foreword.nn.model import Model
-from foreword.types import Array, Batch
+from foreword.types import Array, Batch, Hidden
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Norms:
     Attributes:
         distance: from the prediction back to the state, in places; (pairs,) int64.
         norm: of the gradient of the prediction's nats, (pairs,) float64.
-        ahead: states behind the prediction that it may look at; they are left out.
+        ahead: states behind the prediction that it depends on; they are left out.
         broken: norms that are not finite; they are left out.
     """
 
@@ -43,13 +43,7 @@ def norms(model: Model, batch: Batch, layer: int, places: int) -> Norms:
     Raises:
         UserError: it has no such layer, or shows none.
     """
-    hidden = model.reader.traced(batch)
-    assert hidden.layers is not None
-    if layer >= len(hidden.layers):
-        last = len(hidden.layers) - 1
-        shown = f"layers 0 to {last}" if last else "layer 0 alone"
-        raise UserError(f"layer {layer} is asked, and it shows {shown}")
-    states = hidden.layers[layer]
+    hidden, states = traced(model, batch, layer)
     found, distances, ahead = [], [], 0
     for column in _chosen(batch.weights.cpu().numpy() > 0, places).T:
         which = np.flatnonzero(column >= 0)
@@ -60,13 +54,29 @@ def norms(model: Model, batch: Batch, layer: int, places: int) -> Norms:
         size = torch.zeros(states.shape[:2]) if gradient is None else gradient.norm(dim=-1)
         rows = torch.from_numpy(which).to(states.device)
         back, sees = _back(batch, rows, torch.from_numpy(column[which]).to(states.device))
-        ahead += int((sees & (back < 0)).sum())
         kept = (sees & (back >= 0)).cpu().numpy()
+        sizes = size.double().cpu().numpy()[which]
+        ahead += int((sizes[(sees & (back < 0)).cpu().numpy()] > 0).sum())
         distances.append(back.cpu().numpy()[kept])
-        found.append(size.double().cpu().numpy()[which][kept])
+        found.append(sizes[kept])
     norm, distance = np.concatenate(found), np.concatenate(distances)
     is_finite = np.isfinite(norm)
     return Norms(distance[is_finite], norm[is_finite], ahead, int((~is_finite).sum()))
+
+
+def traced(model: Model, batch: Batch, layer: int) -> tuple[Hidden, Tensor]:
+    """What the model makes of a batch, and the states of a layer, to be asked for gradients.
+
+    Raises:
+        UserError: it has no such layer, or shows none.
+    """
+    hidden = model.reader.traced(batch)
+    assert hidden.layers is not None
+    if layer >= len(hidden.layers):
+        last = len(hidden.layers) - 1
+        shown = f"layers 0 to {last}" if last else "layer 0 alone"
+        raise UserError(f"layer {layer} is asked, and it shows {shown}")
+    return hidden, hidden.layers[layer]
 
 
 def _chosen(is_scored: Array, places: int) -> Array:

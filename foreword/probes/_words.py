@@ -28,6 +28,11 @@ class Ambiguous:
     word: str
     senses: tuple[tuple[Placed, ...], ...]
 
+    @property
+    def sentences(self) -> list[Placed]:
+        """All of them, sense after sense."""
+        return [placed for sense in self.senses for placed in sense]
+
 
 def shipped() -> list[str]:
     """The names of the lists that come with Foreword."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from foreword.probes._contract import Finding, Row, Specimen
-from foreword.train.word_table import word_table
+from foreword.probes._marks import MOST, mark, title
+from foreword.probes._tables import require_some, table_of
+from foreword.types import Array
 from foreword.vectors.questions import Section, read_analogies
 from foreword.vectors.table import WordTable
 
@@ -44,14 +46,21 @@ class Analogies:
         """The share that is right, by section, of each model.
 
         Raises:
-            UserError: a list that cannot be read, or a model without vectors of words.
+            UserError: a list that cannot be read, or a model without vectors of words, or that
+                knows the words of none of the questions.
         """
         sections = read_analogies(self.file or None)
+        tables = [table_of(specimen) for specimen in specimens]
+        asked = [[_known(table, s, self.most) for s in sections] for table in tables]
+        for specimen, known in zip(specimens, asked, strict=True):
+            require_some(specimen, sum(map(len, known)), "question could be asked")
         details: list[Row] = []
         rows: list[Row] = []
-        for specimen in specimens:
-            table = word_table(specimen.subject.model, specimen.subject.tokenizer)
-            found = [_ask(table, section, self.most) for section in sections]
+        for specimen, table, known in zip(specimens, tables, asked, strict=True):
+            found = [
+                (_right(table, questions, self.most), len(questions), len(s.questions))
+                for s, questions in zip(sections, known, strict=True)
+            ]
             groups = [(s.name, [f]) for s, f in zip(sections, found, strict=True)]
             details += [_row(specimen.name, name, group) for name, group in groups]
             pairs = list(zip(sections, found, strict=True))
@@ -66,36 +75,54 @@ class Analogies:
             rows=rows,
             details=details,
             notes=["left out: questions with a word that is none of the model's vocabulary"],
-            draw=lambda figure: draw_shares(figure, details, "section", "accuracy"),
+            draw=lambda figure: _draw(figure, details),
         )
 
 
-def _ask(table: WordTable, section: Section, most: int) -> tuple[int, int, int]:
-    """Of a section: questions right, asked, left out."""
+def _known(table: WordTable, section: Section, most: int) -> Array:
+    """The questions that can be asked, as places of words; (questions, 4) int64."""
     places = [[table.place(word) for word in question] for question in section.questions]
     known = [q for q in places if all(p is not None and p < most for p in q)]
-    asked = np.array(known, dtype=np.int64).reshape(-1, 4)
-    right = int((table.complete(asked[:, :3], most) == asked[:, 3]).sum())
-    return right, len(asked), len(places) - len(asked)
+    return np.array(known, dtype=np.int64).reshape(-1, 4)
+
+
+def _right(table: WordTable, questions: Array, most: int) -> int:
+    """How many are answered."""
+    return int((table.complete(questions[:, :3], most) == questions[:, 3]).sum())
 
 
 def _row(run: str, section: str, found: Sequence[tuple[int, int, int]]) -> Row:
-    right, asked, left_out = (sum(one[n] for one in found) for n in range(3))
+    """A line of the table, of questions right, asked and there are."""
+    right, asked, given = (sum(one[n] for one in found) for n in range(3))
     accuracy = right / asked if asked else None
-    numbers = {"accuracy": accuracy, "right": right, "asked": asked, "left_out": left_out}
+    numbers = {"accuracy": accuracy, "right": right, "asked": asked, "left_out": given - asked}
     return {"run": run, "section": section, **numbers}
 
 
-def draw_shares(figure: Any, details: Sequence[Row], by: str, value: str) -> None:
-    """Bars of `value` for each `by`, the runs side by side."""
+def _draw(figure: Any, details: Sequence[Row]) -> None:
+    """Bars of the share that is right for each section, the runs side by side."""
+    sections = list(dict.fromkeys(str(row["section"]) for row in details))
+    names = list(dict.fromkeys(str(row["run"]) for row in details))
+    shown = names[:MOST]
+    height = 0.8 / len(shown)
+    figure.set_size_inches(7.6, max(3.0, 1.6 + 0.22 * len(sections) * len(shown)))
     axes = figure.subplots()
-    groups = list(dict.fromkeys(str(row[by]) for row in details))
-    runs = list(dict.fromkeys(str(row["run"]) for row in details))
-    for n, run in enumerate(runs):
-        shown: Mapping[str, Any] = {str(r[by]): r[value] for r in details if r["run"] == run}
-        places = np.arange(len(groups)) + (n - (len(runs) - 1) / 2) * 0.8 / len(runs)
-        axes.barh(places, [shown[g] or 0.0 for g in groups], height=0.8 / len(runs), label=run)
-    axes.set_yticks(range(len(groups)), groups)
+    for n, run in enumerate(shown):
+        of = [row for row in details if row["run"] == run]
+        places = np.arange(len(sections)) + (n - (len(shown) - 1) / 2) * height
+        right, asked = (sum(row[key] for row in of) for key in ("right", "asked"))
+        bars = axes.barh(
+            places,
+            [row["accuracy"] or 0.0 for row in of],
+            height=height,
+            color=mark(n)["color"],
+            label=f"{run} ({right:,} of {asked:,})",
+        )
+        counts = [f"{r['right']} of {r['asked']}" if r["asked"] else "not asked" for r in of]
+        axes.bar_label(bars, counts, padding=3, fontsize=7)
+    axes.set_yticks(range(len(sections)), sections)
     axes.invert_yaxis()
-    axes.set_xlabel(value)
-    axes.legend()
+    axes.set_xlim(0, 1.15 * max(0.1, *(row["accuracy"] or 0.0 for row in details)))
+    axes.set_xlabel("accuracy: questions right of those asked")
+    axes.set_title(title("Analogies: a is to b as c is to which word?", len(names)))
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)

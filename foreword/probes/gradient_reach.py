@@ -14,7 +14,8 @@ import torch
 from foreword.errors import UserError
 from foreword.evaluate.subject import Subject
 from foreword.probes._contract import Finding, Row, Specimen
-from foreword.probes._reach import Norms, norms
+from foreword.probes._marks import MOST, dashed, title
+from foreword.probes._reach import Norms, norms, traced
 from foreword.train.feed import HELDOUT_SEED, Feed
 from foreword.train.recipe import Recipe
 from foreword.types import Batch
@@ -22,6 +23,7 @@ from foreword.types import Batch
 SHOWN = (0, 1, 4, 16, 64, 256, 1024)
 SHARE = 0.01  # of the greatest norm, below which a gradient counts as gone
 BAND = (0.1, 0.9)
+FLOOR = 1e-12  # of the greatest mean: one line that falls to 1e-60 would press all others together
 
 
 @dataclass(frozen=True)
@@ -79,13 +81,15 @@ class GradientReach:
         """The norm at each distance, for each model.
 
         Raises:
-            UserError: a model predicts no tokens or shows no states, or there is too little text.
+            UserError: a model predicts no tokens or shows no states, or there is too little text;
+                all models are asked before the first one is looked into.
         """
         details: list[Row] = []
         rows: list[Row] = []
         notes: list[str] = []
-        for specimen in specimens:
-            found, layer = self._look(specimen)
+        asked = [self._asked(specimen) for specimen in specimens]  # all, before any is computed
+        for specimen, (batch, layer) in zip(specimens, asked, strict=True):
+            found = _look(specimen.subject, batch, layer, self.places)
             curve = _summary(found)
             details += [{"run": specimen.name, "layer": layer, **point} for point in curve]
             rows.append({"run": specimen.name, "layer": layer, **_in_short(curve)})
@@ -95,16 +99,21 @@ class GradientReach:
             f"it stays below {SHARE:.0%} of its greatest; per step: the factor of its fall to there"
         )
         title = "the gradient of the loss with respect to the state k steps back"
+        if _floor(details) > min((row["mean"] for row in details if row["mean"] > 0), default=0):
+            notes.append(f"the plot ends at {FLOOR:g} of the greatest mean; the figures go on")
         rows = _same_keys(rows)
         return Finding(title, rows, details, notes, lambda figure: _draw(figure, details))
 
-    def _look(self, specimen: Specimen) -> tuple[Norms, int]:
+    def _asked(self, specimen: Specimen) -> tuple[Batch, int]:
+        """The rows that a model is looked at with, and the layer, tried on the first row.
+
+        Raises:
+            UserError: see `measure`.
+        """
         subject = specimen.subject
         subject.require_token_head()
-        # Not on a device that knows no double precision; in single, small gradients become 0.
-        device = torch.device("cpu") if subject.device.type == "mps" else subject.device
-        model = copy.deepcopy(subject.model).eval().to(device, torch.float64)
-        layer = model.reader.first_state if self.layer is None else self.layer
+        reader = subject.model.reader
+        layer = reader.first_state if self.layer is None else self.layer
         with specimen.shards() as shards:
             recipe = self._recipe(subject)
             if shards.tokens_total < recipe.packing.length:
@@ -114,12 +123,12 @@ class GradientReach:
                 )
             feed = Feed.of(recipe, shards, subject.vocab, for_training=False)
             count = min(self.rows, feed.packed.rows_per_epoch)
-            batch: Batch = feed.batch(np.arange(count), HELDOUT_SEED)
+            batch, first = (feed.batch(np.arange(n), HELDOUT_SEED) for n in (count, 1))
         try:
-            found = norms(model, batch.to(device), layer, self.places)
+            traced(subject.model, first.to(subject.device), layer)
         except UserError as error:
             raise UserError(f"{subject.name}: {error}") from error
-        return found, layer
+        return batch, layer
 
     def _recipe(self, subject: Subject) -> Recipe:
         """The model's recipe, with rows as long as asked."""
@@ -127,6 +136,14 @@ class GradientReach:
         return replace(
             subject.recipe, packing=replace(packing, length=self.length or packing.length)
         )
+
+
+def _look(subject: Subject, batch: Batch, layer: int, places: int) -> Norms:
+    """The norms on a copy in double precision; in single, small gradients become 0."""
+    # Not on a device that knows none.
+    device = torch.device("cpu") if subject.device.type == "mps" else subject.device
+    model = copy.deepcopy(subject.model).eval().to(device, torch.float64)
+    return norms(model, batch.to(device), layer, places)
 
 
 def _summary(found: Norms) -> list[dict[str, Any]]:
@@ -182,22 +199,33 @@ def _same_keys(rows: Sequence[Row]) -> list[Row]:
 
 
 def _draw(figure: Any, details: Sequence[Row]) -> None:
-    """Distances against norms, a line and a band for each run."""
-    figure.set_size_inches(7.6, 4.6)
+    """Distances against norms, a line and a band for each run, down to the floor."""
+    figure.set_size_inches(7.6, 5.2)
     axes: Any = figure.add_subplot()
-    for number, name in enumerate(dict.fromkeys(row["run"] for row in details)):
+    names = list(dict.fromkeys(row["run"] for row in details))
+    shown, floor = names[:MOST], _floor(details)
+    for number, name in enumerate(shown):
         points = [row for row in details if row["run"] == name and row["mean"] > 0]
         k = [row["k"] for row in points]
-        colour = f"C{number % 10}"
+        style = dashed(number, len(shown), len(points))
         label = f"{name} (layer {points[0]['layer']})" if points else f"{name} (0)"
-        axes.plot(k, [row["mean"] for row in points], color=colour, label=label)
+        axes.plot(k, [row["mean"] for row in points], label=label, markersize=4.5, **style)
         low = [row["low"] if row["low"] > 0 else math.nan for row in points]
-        axes.fill_between(k, low, [row["high"] for row in points], color=colour, alpha=0.15, lw=0)
+        high = [row["high"] for row in points]
+        axes.fill_between(k, low, high, color=style["color"], alpha=0.15, lw=0)
     axes.set(
         xlabel="k: steps back",
         ylabel="|d loss / d state k steps back|",
         yscale="log",
-        title="How far back the loss reaches",
+        title=title("How far back the loss reaches", len(names)),
     )
+    if axes.get_ylim()[0] < floor:
+        axes.set_ylim(floor, 3 * max(row["high"] for row in details))
+        axes.set_ylabel(f"{axes.get_ylabel()}\ndown to {FLOOR:g} of the greatest")
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
+
+
+def _floor(details: Sequence[Row]) -> float:
+    """Where the plot ends."""
+    return FLOOR * max((row["mean"] for row in details), default=0.0)

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 from scipy.stats import spearmanr
 
 from foreword.probes._contract import Finding, Row, Specimen
-from foreword.train.word_table import word_table
+from foreword.probes._marks import MOST, mark, title
+from foreword.probes._tables import require_some, table_of
 from foreword.vectors.questions import read_pairs
 
 
@@ -36,43 +37,54 @@ class Similarity:
         """The correlation for each model, and the cosine of each pair.
 
         Raises:
-            UserError: a list that cannot be read, or a model without vectors of words.
+            UserError: a list that cannot be read, or a model without vectors of words, or that
+                knows the words of none of the pairs.
         """
         pairs = read_pairs(self.file or None)
+        tables = [table_of(specimen) for specimen in specimens]
+        measured = [[table.similarity(*pair.words) for pair in pairs] for table in tables]
+        for specimen, cosines in zip(specimens, measured, strict=True):
+            known = sum(cosine is not None for cosine in cosines)
+            require_some(specimen, known, "pair could be compared")
         details: list[Row] = []
         rows: list[Row] = []
-        for specimen in specimens:
-            table = word_table(specimen.subject.model, specimen.subject.tokenizer)
-            cosines = [table.similarity(*pair.words) for pair in pairs]
+        for specimen, cosines in zip(specimens, measured, strict=True):
             for pair, cosine in zip(pairs, cosines, strict=True):
                 one = {"pair": " ".join(pair.words), "rating": pair.rating, "cosine": cosine}
                 details.append({"run": specimen.name, **one})
-            known = [(p.rating, c) for p, c in zip(pairs, cosines, strict=True) if c is not None]
-            numbers = {"pairs": len(known), "left_out": len(pairs) - len(known)}
-            rows.append({"run": specimen.name, "spearman": _correlation(known), **numbers})
+            both = [(p.rating, c) for p, c in zip(pairs, cosines, strict=True) if c is not None]
+            numbers = {"pairs": len(both), "left_out": len(pairs) - len(both)}
+            rows.append({"run": specimen.name, "spearman": _correlation(both), **numbers})
         return Finding(
             title="similarity: rank correlation of cosines with people's ratings",
             rows=rows,
             details=details,
             notes=["left out: pairs with a word that is none of the model's vocabulary"],
-            draw=lambda figure: _draw(figure, details),
+            draw=lambda figure: _draw(figure, rows, details),
         )
 
 
 def _correlation(known: Sequence[tuple[float, float]]) -> float | None:
-    """Spearman's, of ratings and cosines; None where it has no meaning."""
-    if any(len(set(column)) < 2 for column in zip(*known, strict=True)) or len(known) < 2:
+    """Spearman's, of ratings and cosines; None where it has no meaning: of two it is 1 or -1."""
+    if any(len(set(column)) < 2 for column in zip(*known, strict=True)) or len(known) < 3:
         return None
     ratings, cosines = zip(*known, strict=True)
     return float(spearmanr(ratings, cosines).statistic)
 
 
-def _draw(figure: Any, details: Sequence[Row]) -> None:
+def _draw(figure: Any, rows: Sequence[Row], details: Sequence[Row]) -> None:
+    """Ratings against cosines, a mark for each pair."""
+    figure.set_size_inches(7.6, 5.2)
     axes = figure.subplots()
-    for run in dict.fromkeys(row["run"] for row in details):
-        shown = [row for row in details if row["run"] == run and row["cosine"] is not None]
-        ratings, cosines = ([row[key] for row in shown] for key in ("rating", "cosine"))
-        axes.scatter(ratings, cosines, s=10, alpha=0.7, label=run)
-    axes.set_xlabel("people's rating")
-    axes.set_ylabel("cosine")
-    axes.legend()
+    for number, row in enumerate(rows[:MOST]):
+        of = [d for d in details if d["run"] == row["run"] and d["cosine"] is not None]
+        ratings, cosines = ([d[key] for d in of] for key in ("rating", "cosine"))
+        rank = "-" if row["spearman"] is None else f"{row['spearman']:.2f}"
+        given = row["pairs"] + row["left_out"]
+        label = f"{row['run']}: Spearman {rank}, {row['pairs']:,} of {given:,} pairs"
+        axes.scatter(ratings, cosines, s=14, alpha=0.7, label=label, **mark(number))
+    axes.set_xlabel("people's rating of a pair")
+    axes.set_ylabel("cosine of its vectors")
+    axes.set_title(title("Similarity: are words near that people find near?", len(rows)))
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", frameon=False)

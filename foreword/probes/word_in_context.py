@@ -13,7 +13,9 @@ from sklearn.metrics import roc_auc_score
 
 from foreword.errors import UserError
 from foreword.evaluate.states import Vectors, vectors
+from foreword.evaluate.subject import Subject
 from foreword.probes._contract import Finding, Row, Specimen
+from foreword.probes._marks import MOST, mark, title
 from foreword.probes._words import Ambiguous, read_words
 from foreword.types import Array
 
@@ -21,6 +23,7 @@ ALONE = "alone"  # the layer of the embeddings, which know no context
 NAMED = 8  # unknown words that are named
 SEED, DRAWS = 1, 10_000
 LEVEL = 0.95
+APART = 0.08  # of the way from layer to layer, from run to run in the plot
 
 
 class Pair(NamedTuple):
@@ -65,9 +68,12 @@ class WordInContext:
         """The cosines in each layer of each model.
 
         Raises:
-            UserError: the list cannot be read, or a model knows none of its words.
+            UserError: the list cannot be read, or a model has no vectors or knows none of its
+                words; all models are asked before the first one is looked into.
         """
         words = read_words(self.words)
+        for specimen in specimens:
+            _require(specimen.subject, words)
         rows: list[Row] = []
         details: list[Row] = []
         notes: list[str] = []
@@ -97,13 +103,8 @@ Found = dict[str, list[Pair]]  # by word
 def _look(
     specimen: Specimen, words: Sequence[Ambiguous]
 ) -> tuple[dict[str, Found], list[str], list[str]]:
-    """The pairs by layer and word; the words that are unknown; those that are cut into pieces.
-
-    Raises:
-        UserError: all are unknown.
-    """
-    sentences = [placed for word in words for sense in word.senses for placed in sense]
-    everything = iter(list(vectors(specimen.subject, sentences)))
+    """The pairs by layer and word; the words that are unknown; those that are cut into pieces."""
+    everything = vectors(specimen.subject, [placed for word in words for placed in word.sentences])
     pairs: dict[str, Found] = {}
     unknown, cut = [], []
     for word in words:
@@ -116,12 +117,21 @@ def _look(
             cut.append(word.word)
         for layer, of in _pairs(known):
             pairs.setdefault(layer, {})[word.word] = of
-    if not pairs:
-        raise UserError(
-            f"{specimen.subject.name}: its tokenizer knows none of the {len(words)} words of the "
-            "list; name another with --set words=FILE.toml"
-        )
     return pairs, unknown, cut
+
+
+def _require(subject: Subject, words: Sequence[Ambiguous]) -> None:
+    """Makes sure that a model has vectors for a word of the list.
+
+    Raises:
+        UserError: it has none, or for none of them.
+    """
+    known = (all(v is not None for v in vectors(subject, word.sentences)) for word in words)
+    if not any(known):
+        raise UserError(
+            f"{subject.name}: its tokenizer knows none of the {len(words)} words of the list; "
+            "name another with --set words=FILE.toml"
+        )
 
 
 def _pairs(senses: Sequence[Sequence[Vectors]]) -> Iterator[tuple[str, list[Pair]]]:
@@ -184,25 +194,35 @@ def _remarks(
 
 
 def _draw(figure: Any, rows: Sequence[Row]) -> None:
-    """Layers against the cosines within and between senses, and against the AUC."""
-    figure.set_size_inches(9.6, 4.6)
+    """Layers against the cosines within and between senses, and against the AUC.
+
+    Each run stands a little aside, for lines that are equal would hide each other.
+    """
+    figure.set_size_inches(9.6, 5.0)
     left, right = figure.subplots(1, 2)
-    for number, name in enumerate(dict.fromkeys(row["run"] for row in rows)):
-        of = [row for row in rows if row["run"] == name]
-        x, colour = [_place(row["layer"]) for row in of], f"C{number % 10}"
-        left.plot(x, [row["same"] for row in of], "o-", color=colour, label=name)
-        left.plot(x, [row["other"] for row in of], "o--", color=colour, markerfacecolor="w")
-        right.plot(x, [row["AUC"] for row in of], "o-", color=colour, label=name)
     ticks = sorted({(_place(row["layer"]), row["layer"]) for row in rows})
+    names = list(dict.fromkeys(row["run"] for row in rows))
+    shown = names[:MOST]
+    for number, name in enumerate(shown):
+        of = [row for row in rows if row["run"] == name]
+        aside, style = (number - (len(shown) - 1) / 2) * APART, mark(number)
+        if all(row["layer"] in (ALONE, "0") for row in of):  # no layers: a level across all
+            x = [place + aside for place, _ in ticks]
+            left.plot(x, [of[-1]["same"]] * len(x), ":", label=name, **style)
+            right.plot(x, [of[-1]["AUC"]] * len(x), ":", **style)
+            continue
+        x = [_place(row["layer"]) + aside for row in of]
+        left.plot(x, [row["same"] for row in of], "-", label=name, **style)
+        left.plot(x, [row["other"] for row in of], "--", markerfacecolor="w", **style)
+        right.plot(x, [row["AUC"] for row in of], "-", **style)
     for axes in (left, right):
         axes.set_xticks([place for place, _ in ticks], [label for _, label in ticks])
         axes.set_xlabel("layer")
         axes.grid(alpha=0.3)
-    right.axhline(0.5, color="gray", linestyle=":")
-    left.set(
-        ylabel="mean cosine", title="One word in two sentences\nline: same sense, dashed: other"
-    )
-    right.set(ylabel="AUC", title="How well the cosine tells\nthe sense; dotted: chance")
+    right.axhline(0.5, color="gray", linewidth=0.8, zorder=0)
+    said = "One word in two sentences; line: same sense,\ndashed: other, dotted: without layers"
+    left.set(ylabel="mean cosine", title=title(said, len(names)))
+    right.set(ylabel="AUC", title="How well the cosine tells the sense\ngrey: chance")
     figure.legend(
         *left.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False
     )

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from foreword.errors import UserError
 from foreword.nn.model import Model
 from foreword.text.pieces import SPACE
 from foreword.text.special import UNK
@@ -64,7 +65,10 @@ def input_vectors(model: Model, size: int) -> Array:
     Raises:
         UserError: the model has none.
     """
-    table = model.backbone.embedding.token
+    try:
+        table = model.backbone.embedding.token
+    except (AttributeError, UserError) as error:  # a model of counts
+        raise UserError("this model has no vectors for words") from error
     weight = getattr(table, "weight", None)
     if isinstance(weight, Tensor):
         return np.asarray(weight.detach().float().cpu().numpy())

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from matplotlib.figure import Figure
+from torch import nn
 
 from foreword import config, kinds
+from foreword.errors import UserError
 from foreword.evaluate.subject import Subject
 from foreword.kinds import Part
+from foreword.models.ngram import Ngram
+from foreword.nn.model import Model
 from foreword.probes._contract import Finding, Specimen
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.opened import open_run
@@ -23,6 +29,12 @@ from ..probes.conftest import make_run, text, tokenizer  # noqa: F401 - fixtures
 PROBES = kinds.names("probes")
 every_probe = pytest.mark.parametrize("name", PROBES)
 Make = Callable[[str], Path]
+LOOKS = {  # what computes, once all are known to be able to
+    "analogies": "_right",
+    "gradient_reach": "_look",
+    "similarity": "_correlation",
+    "word_in_context": "_look",
+}
 
 
 def ask(name: str, **settings: Any) -> Any:
@@ -69,6 +81,57 @@ def test_it_draws_a_plot(name: str, make_run: Make, text: Path) -> None:  # noqa
     figure = Figure()
     found.draw(figure)
     assert figure.axes and all(axes.get_xlabel() for axes in figure.axes)
+
+
+@every_probe
+def test_its_plot_has_a_title_and_names_the_runs(
+    name: str,
+    make_run: Make,  # noqa: F811
+    text: Path,  # noqa: F811
+) -> None:
+    specimens, found = look(name, make_run, text)
+    figure = Figure(layout="constrained")
+    found.draw(figure)
+    assert all(axes.get_title() for axes in figure.axes)
+    (legend,) = figure.legends
+    named = [label.get_text() for label in legend.get_texts()]
+    assert all(label.startswith(s.name) for label, s in zip(named, specimens, strict=True))
+
+
+@every_probe
+def test_a_plot_of_many_runs_shows_those_that_can_be_told_apart(
+    name: str,
+    make_run: Make,  # noqa: F811
+    text: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (name, "_marks"):
+        monkeypatch.setattr(f"foreword.probes.{module}.MOST", 1)
+    _, found = look(name, make_run, text)
+    figure = Figure(layout="constrained")
+    found.draw(figure)
+    assert len(figure.legends[0].get_texts()) == 1
+    assert "the first 1 of 2 runs" in figure.axes[0].get_title()
+
+
+@every_probe
+def test_a_model_that_cannot_be_asked_is_refused_before_any_is_looked_into(
+    name: str,
+    make_run: Make,  # noqa: F811
+    text: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def look(*_: object) -> None:
+        raise AssertionError("looked into")
+
+    module = importlib.import_module(f"foreword.probes.{name}")
+    monkeypatch.setattr(module, LOOKS[name], look)
+    one = specimen(make_run("decoder"), text)
+    counts = Ngram().build(one.subject.vocab.size)
+    model = Model(counts, nn.ModuleDict({"token": counts.build_token_head()}))
+    other = replace(one, subject=replace(one.subject, model=model, name="counts"))
+    with pytest.raises(UserError, match=r"^counts: "):
+        ask(name).measure([one, other])
 
 
 @every_probe

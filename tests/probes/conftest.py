@@ -15,6 +15,7 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.word import Word
 from foreword.train import checkpoint
 from foreword.train.recipe import Recipe
+from foreword.vectors.questions import read_analogies
 
 FAMILIES: dict[str, dict[str, Any]] = {
     "encoder": {"model": "transformer", "objective": "masked", "layout": "encoder"},
@@ -25,6 +26,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "layout": "encoder_decoder",
     },
     "lstm": {"model": "lstm", "objective": "causal", "layout": "decoder"},
+    "elmo": {"model": "elmo", "objective": "bidirectional", "layout": "bidirectional"},
     "fixed_window": {"model": "fixed_window", "objective": "causal", "layout": "decoder"},
 }
 SIZES = {"d_model": 16, "layers": 2}
@@ -37,7 +39,8 @@ def sentences() -> list[str]:
 
 @pytest.fixture(scope="session")
 def tokenizer() -> Tokenizer:
-    return Word(min_count=1).train(sentences())
+    asked = [" ".join(words) for section in read_analogies(None) for words in section.questions]
+    return Word(min_count=1).train([*sentences(), *asked])
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +56,7 @@ def make_run(tmp_path: Path, tokenizer: Tokenizer) -> Callable[[str], Path]:
 
     def make(family: str) -> Path:
         kinds = FAMILIES[family]
-        heads = {} if family in ("lstm", "fixed_window") else {"heads": 2}
+        heads = {} if family in ("lstm", "elmo", "fixed_window") else {"heads": 2}
         recipe = config.build(
             Recipe,
             {

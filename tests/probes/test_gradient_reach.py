@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from foreword.errors import UserError
+from foreword.evaluate.subject import Subject
 from foreword.models.fixed_window import FixedWindow
 from foreword.models.lstm import Lstm
 from foreword.models.rnn import Rnn
@@ -20,8 +24,10 @@ from foreword.nn.masks import Causal, SameDocument
 from foreword.nn.model import Backbone, Model
 from foreword.nn.settings import ModelSettings
 from foreword.nn.unrolled import unroll
+from foreword.probes._contract import Finding, Specimen
 from foreword.probes._reach import Norms, norms
-from foreword.probes.gradient_reach import GradientReach, _in_short, _summary
+from foreword.probes.gradient_reach import FLOOR, GradientReach, _draw, _in_short, _summary
+from foreword.train.opened import open_run
 from foreword.types import Batch, Hidden
 
 WIDTH, LENGTH, VOCAB = 6, 20, 11
@@ -157,6 +163,38 @@ def test_documents_of_a_row_are_apart() -> None:
     found = norms(built(Rnn(d_model=8)), replace(batch, positions=positions, mask=mask), 1, 4)
     assert found.distance.max() <= 11
     assert (found.norm > 0).all()
+
+
+def test_of_two_directions_the_one_from_the_left_is_looked_at(
+    make_run: Callable[[str], Path], text: Path
+) -> None:
+    def look(family: str) -> Finding:
+        run = make_run(family)
+        one = Specimen(family, Subject.of(open_run(run, "cpu")), run, (str(text),))
+        return GradientReach(rows=2, places=2).measure([one])
+
+    elmo, encoder = look("elmo"), look("encoder")
+    assert elmo.rows[0]["layer"] == 1
+    assert all(row["zero"] == 0 for row in elmo.details)
+    ahead = "it also reads what stands behind a place"
+    assert any(ahead in note for note in encoder.notes)
+    assert not any(ahead in note for note in elmo.notes)
+
+
+def test_the_plot_ends_where_one_line_would_press_the_others_together() -> None:
+    figure = Figure(layout="constrained")
+    falls = {"plain": 1e-3, "gated": 0.9, "gone": 0.0}
+    details = [
+        {"run": run, "layer": 1, "k": k, "mean": fall**k, "low": fall**k / 2, "high": 2 * fall**k}
+        for run, fall in falls.items()
+        for k in range(20)
+    ]
+    _draw(figure, details)
+    (axes,) = figure.axes
+    assert axes.get_ylim() == pytest.approx((FLOOR, 6))
+    assert f"down to {FLOOR:g} of the greatest" in axes.get_ylabel()
+    looks = {(line.get_marker(), line.get_linestyle()) for line in axes.lines}
+    assert len(looks) == len(falls)
 
 
 def test_settings_are_checked() -> None:

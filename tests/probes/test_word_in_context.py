@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from scipy.stats import mannwhitneyu
 
 from foreword.errors import UserError
@@ -15,7 +16,7 @@ from foreword.evaluate.states import Placed, vectors
 from foreword.evaluate.subject import Subject
 from foreword.probes._contract import Specimen
 from foreword.probes._words import read_words, shipped
-from foreword.probes.word_in_context import Pair, WordInContext, _figures
+from foreword.probes.word_in_context import APART, Pair, WordInContext, _draw, _figures
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.bpe import Bpe
 from foreword.train.opened import open_run
@@ -117,6 +118,23 @@ def test_the_area_under_the_curve_is_that_of_mann_and_whitney() -> None:
     figures = _figures(found)
     assert figures["AUC"] == pytest.approx(wanted)
     assert figures["low"] < figures["apart"] < figures["high"]
+
+
+def test_equal_lines_stand_beside_each_other_and_a_model_without_layers_is_a_level() -> None:
+    figure = Figure(layout="constrained")
+    layers = {"vectors": ["alone", "0"], "one": ["alone", "0", "1"], "other": ["alone", "0", "1"]}
+    rows = [
+        {"run": run, "layer": layer, "same": 1.0, "other": 1.0, "AUC": 0.5}
+        for run, of in layers.items()
+        for layer in of
+    ]
+    _draw(figure, rows)
+    left, _ = figure.axes
+    level, one, _, other, _ = left.lines
+    assert level.get_linestyle() == ":" and len(level.get_xdata()) == 3
+    assert len({line.get_marker() for line in (level, one, other)}) == 3
+    firsts = [np.asarray(line.get_xdata())[0] for line in (level, one, other)]
+    assert np.diff(firsts) == pytest.approx(APART)
 
 
 @pytest.mark.parametrize(
