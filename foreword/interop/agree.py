@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def difference(
             folder, local_files_only=True, dtype=torch.float32, attn_implementation="eager"
         )
     except Exception as error:  # whatever its readers raise
-        reason = str(error).strip().partition("\n")[0]
+        reason = " ".join(str(error).split())
         raise UserError(f"{folder}: transformers cannot read it: {reason}") from error
     limit = design.model.limit or max(LENGTHS)
     tokens = _texts(vocab, tuple(min(length, limit) for length in LENGTHS))
@@ -119,20 +120,29 @@ def _call(batch: Batch, counts: Any) -> dict[str, Any]:
 
 
 def check(
-    model: Model, design: Design, vocab: Vocab, family: Family, folder: Path
+    parts: Mapping[str, tuple[Model, Design]], vocab: Vocab, family: Family, folder: Path
 ) -> dict[str, float | None]:
-    """The differences by name, None where `transformers` is not installed.
+    """The differences by name, the greatest of all parts; None without `transformers`.
+
+    Args:
+        parts: the models and what they are, by their folders in `folder`.
+        vocab: of the tokenizer.
+        family: whose classes in `transformers` read `folder`.
+        folder: theirs.
 
     Raises:
         UserError: the logits differ by more than rounding.
     """
     if not is_checkable():
         return {"logit_difference": None}
-    found, greatest = difference(model, design, vocab, family, folder)
-    if not found <= TOLERANCE * max(1.0, greatest):
-        raise UserError(
-            f"{folder}: with these weights Foreword's logits differ from those of transformers by "
-            f"{found:.3g}, where the greatest is {greatest:.3g}; this is a fault of Foreword, or "
-            "the model does something that its files do not say"
-        )
+    found, greatest = 0.0, 0.0
+    for name, (model, design) in parts.items():
+        own, largest = difference(model, design, vocab, family, folder / name)
+        if not own <= TOLERANCE * max(1.0, largest):
+            raise UserError(
+                f"{folder / name}: with these weights Foreword's logits differ from those of "
+                f"transformers by {own:.3g}, where the greatest is {largest:.3g}; this is a fault "
+                "of Foreword, or the model does something that its files do not say"
+            )
+        found, greatest = max(found, own), max(greatest, largest)
     return {"logit_difference": found, "greatest_logit": greatest}

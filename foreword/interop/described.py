@@ -86,6 +86,14 @@ NEUTRAL: Mapping[str, Any] = {
     "tie_encoder_decoder": None,
     "tie_word_embeddings": True,
 }
+KINDS: Mapping[type, str] = {
+    bool: "true or false",
+    dict: "a table",
+    float: "a number",
+    int: "a whole number",
+    list: "a list",
+    str: "a word",
+}
 
 
 class Described:
@@ -129,12 +137,29 @@ class Described:
     @property
     def vocab(self) -> int | None:
         """Rows of the embedding, where it says so."""
-        return self._keys.get("vocab_size")
+        size: int | None = self.take("vocab_size")
+        return size
 
-    def take(self, key: str, default: Any = None) -> Any:
-        """The value of `key`, which counts as read."""
+    def take(self, key: str, default: Any = None, *kinds: type) -> Any:
+        """The value of `key`, which counts as read.
+
+        Args:
+            key: a key of the file.
+            default: what it is where the file does not say.
+            kinds: what the value may be; of the default's kind if unsaid, or a whole number where
+                there is none. A whole number passes for any other.
+
+        Raises:
+            UserError: it is of another kind.
+        """
         self._taken.add(key)
-        return self._keys.get(key, default)
+        value = self._keys.get(key, default)
+        if value is None and default is None:
+            return None
+        kinds = kinds or (int if default is None else type(default),)
+        if type(value) not in {*kinds, *((int,) if float in kinds else ())}:
+            raise self.refuse(key, " or ".join(KINDS[kind] for kind in kinds))
+        return value
 
     def refuse(self, key: str, known: str) -> UserError:
         """The error for a value that we do not have."""

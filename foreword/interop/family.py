@@ -161,6 +161,7 @@ class Family(ABC):
         neutral: keys that we know at these values alone; where a value is None, at any that is
             not true.
         idle: keys without effect on what is computed.
+        beside: folders in the model's own, each with a part of it that is published apart.
         roles: special tokens by role, where the tokenizer does not say.
     """
 
@@ -174,6 +175,7 @@ class Family(ABC):
     fixed: ClassVar[Mapping[str, Any]]
     neutral: ClassVar[Mapping[str, Any]] = {}
     idle: ClassVar[tuple[str, ...]] = ()
+    beside: ClassVar[tuple[str, ...]] = ()
     roles: ClassVar[Mapping[str, str]] = {}
 
     # -- settings ----------------------------------------------------------------------------------
@@ -195,6 +197,15 @@ class Family(ABC):
     @abstractmethod
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
         """The table `[objective]`, with which the model has the heads that the file holds."""
+
+    def join(self, objective: Table, models: Mapping[str, Table]) -> Table:
+        """The same with what lies beside.
+
+        Args:
+            objective: of the model alone.
+            models: the tables `[model]` of what is there of `beside`, and of the model under "".
+        """
+        return objective
 
     @abstractmethod
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
@@ -260,7 +271,7 @@ class Family(ABC):
         return False
 
     def notes(self, design: Design) -> tuple[str, ...]:
-        """Where transformers computes something else all the same, a line each."""
+        """What is worth knowing of it, say where transformers computes something else, by line."""
         return ()
 
     def left(self, names: Iterable[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,20 +13,18 @@ from torch import Tensor, nn
 from foreword import kinds
 from foreword.errors import UserError
 from foreword.interop.family import Design, Family
+from foreword.interop.files import INDEX, WEIGHTS, with_weights
 from foreword.types import Vocab
-
-FILE = "model.safetensors"
-INDEX = "model.safetensors.index.json"
 
 
 def read(folder: Path, family: Family) -> dict[str, Tensor]:
     """Every tensor in the folder, by the names that the family's table has.
 
     Raises:
-        UserError: a file is missing, cut short, or a pickle.
+        UserError: a file is missing, cut short, or a pickle, or there are more weights beside.
     """
     stored: dict[str, Tensor] = {}
-    for file, wanted in _files(folder).items():
+    for file, wanted in with_weights(folder).items():
         found = _read_file(folder / file)
         for name in sorted(wanted - found.keys()):
             raise UserError(f"{folder / INDEX}: says that {file} holds {name}, and it does not")
@@ -37,31 +34,6 @@ def read(folder: Path, family: Family) -> dict[str, Tensor]:
     if prefix and not any(name.startswith(prefix) for name in renamed):
         renamed = {prefix + name: tensor for name, tensor in renamed.items()}
     return {name: tensor for name, tensor in renamed.items() if not family.is_buffer(name)}
-
-
-def _files(folder: Path) -> dict[str, set[str]]:
-    """The files with the weights, and which tensors the index says are in each."""
-    if (folder / FILE).is_file():
-        return {FILE: set()}
-    index = folder / INDEX
-    if index.is_file():
-        try:
-            where: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-            files: dict[str, set[str]] = {}
-            for name, file in where.items():
-                files.setdefault(Path(file).name, set()).add(name)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{index}: cannot be read: {error!r}") from error
-        return files
-    endings = ("*.bin", "*.pt", "*.ckpt")
-    pickles = [path.name for pattern in endings for path in folder.glob(pattern)]
-    if pickles:
-        raise UserError(
-            f"{folder}: holds only {pickles[0]}, a pickle, which can run any code when it is read; "
-            "on a machine that may come to harm, load it with transformers and write it again with "
-            "save_pretrained(FOLDER), which makes model.safetensors"
-        )
-    raise UserError(f"{folder}: holds no {FILE}")
 
 
 def _read_file(file: Path) -> dict[str, Tensor]:
@@ -97,7 +69,8 @@ def fill(
         The tensors of heads that are not taken over.
 
     Raises:
-        UserError: a tensor is missing, of another shape than `config.json` says, or has no place.
+        UserError: a tensor is missing, of another shape than `config.json` says, not finite, or
+            has no place.
     """
     left = dict(weights)
     ours = dict(model.named_parameters())
@@ -119,12 +92,18 @@ def fill(
 def _take(left: dict[str, Tensor], name: str, shape: tuple[int, ...]) -> Tensor:
     tensor = left.pop(name, None)
     if tensor is None:
-        raise UserError(f"{FILE}: has no tensor {name}, which config.json calls for")
+        raise UserError(f"{WEIGHTS}: has no tensor {name}, which config.json calls for")
     if tuple(tensor.shape) != shape:
-        raise UserError(f"{FILE}: {name} is {tuple(tensor.shape)}, and config.json says {shape}")
+        raise UserError(f"{WEIGHTS}: {name} is {tuple(tensor.shape)}, and config.json says {shape}")
     if not tensor.is_floating_point():
-        raise UserError(f"{FILE}: {name} is of {tensor.dtype}; only plain numbers are read")
-    return tensor.float()
+        raise UserError(f"{WEIGHTS}: {name} is of {tensor.dtype}; only plain numbers are read")
+    found = tensor.float()
+    if not found.isfinite().all():
+        raise UserError(
+            f"{WEIGHTS}: {name} holds numbers that are not finite (NaN or infinity), so the model "
+            "says nothing; take a file from before its training went wrong"
+        )
+    return found
 
 
 def _require_none_left(
@@ -133,18 +112,18 @@ def _require_none_left(
     for name, original in family.copies(design).items():
         copy = left.pop(name, None)
         if copy is not None and not torch.equal(copy, weights[original]):
-            raise UserError(f"{FILE}: {name} should be the same as {original}, and is not")
+            raise UserError(f"{WEIGHTS}: {name} should be the same as {original}, and is not")
     for name, original in family.twins(design).items():
         if name in left and torch.equal(left[name], weights[original]):
             del left[name]
     for name in family.zeros(design):
         if left.pop(name, torch.zeros(1)).any():
-            raise UserError(f"{FILE}: {name} should be 0 and is not")
+            raise UserError(f"{WEIGHTS}: {name} should be 0 and is not")
     known = family.left(list(left))
     if names := sorted(left.keys() - set(known)):
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         raise UserError(
-            f"{FILE}: holds {', '.join(names[:3])}{more}, for which Foreword's "
+            f"{WEIGHTS}: holds {', '.join(names[:3])}{more}, for which Foreword's "
             f"{kinds.name_of(family)} has no place; nothing is left out in silence"
         )
     return sorted(known)

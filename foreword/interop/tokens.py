@@ -17,6 +17,11 @@ MAP = "special_tokens_map.json"
 SLOW = ("vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
 
 
+def is_there(folder: Path) -> bool:
+    """Whether a folder holds a tokenizer."""
+    return any((folder / name).is_file() for name in (FILE, *SLOW))
+
+
 def read(folder: Path, family: Family, size: int) -> Tokenizer:
     """The tokenizer in a folder, its vocabulary as large as the embedding.
 
@@ -76,7 +81,7 @@ def _convert(folder: Path, made: Path) -> None:
         )
         slow_one.save_pretrained(made)
     except Exception as error:  # whatever a reader of an unknown file raises
-        reason = str(error).strip().partition("\n")[0]
+        reason = " ".join(str(error).split())
         raise UserError(f"{folder}: no {FILE} can be made of {slow[0]}: {reason}") from error
     if not (made / FILE).is_file():
         raise UserError(f"{folder}: transformers makes no {FILE} of {slow[0]}")

@@ -80,15 +80,38 @@ class Foundation:
         laid = replace(recipe, model=self._model(assignments), tokenizer=self.recipe.tokenizer)
         model = laid.build(self.tokenizer.vocab)
         left = _carry_over(self.model, model)
-        lacking = sorted(dict(model.named_parameters()).keys() - _shapes(self.model).keys())
+        there, wanted = _shapes(self.model), _shapes(model)
+        lacking = sorted(name for name, shape in wanted.items() if there.get(name) != shape)
         if lacking or not all(name.startswith("heads.") for name in left):
-            raise UserError(
-                f"objective.kind: '{kinds.name_of(recipe.objective)}' needs other parts of a model "
-                f"({', '.join((lacking or left)[:2])}) than {self.path} has, which was trained "
-                f"with '{kinds.name_of(self.recipe.objective)}'; use a recipe with that objective"
-            )
+            raise self._misfit(recipe, lacking or left)
         notes = (f"heads left behind: {', '.join(left)}",) if left else ()
         return replace(self, recipe=laid, model=model, notes=self.notes + notes)
+
+    def _misfit(self, recipe: Recipe, names: list[str]) -> UserError:
+        """The error for an objective that needs parameters which are not there, or not so."""
+        kind, own = kinds.name_of(recipe.objective), kinds.name_of(self.recipe.objective)
+        way = _as_trained(recipe.objective, self.recipe.objective)
+        heads = {name.split(".")[1] for name in names} - set(self.model.heads)
+        for head in heads.intersection(self._published_apart()):
+            folder = self.provenance["imported"]["folder"]
+            again = "" if imported.is_foreign(self.path) else "import it again, "
+            return UserError(
+                f"objective.kind: '{kind}' needs a {head}, and {self.path} has no {head}; put the "
+                f"folder of the one that was trained with it into {folder}, as {head}/, {again}"
+                f"and go on from there; or use {way}"
+            )
+        return UserError(
+            f"objective.kind: '{kind}' needs other parts of a model ({', '.join(names[:2])}) than "
+            f"{self.path} has, which was trained with '{own}'; use {way}"
+        )
+
+    def _published_apart(self) -> tuple[str, ...]:
+        """Heads that lie in folders of their own, in the family that this was imported from."""
+        made = self.provenance.get("imported", {})
+        if made.get("format") != "hf":
+            return ()
+        heads: tuple[str, ...] = kinds.load(imported.FAMILIES, made["family"]).beside
+        return heads
 
     def _model(self, assignments: Sequence[str]) -> Any:
         """The model's settings, with what of them concerns training set anew."""
@@ -171,6 +194,20 @@ def extend(
                 for token, pieces in found.replaced.items():
                     parameter[token] = rows[list(pieces)].mean(0)
     return replace(foundation, tokenizer=found.tokenizer, model=model)
+
+
+def _as_trained(asked: Any, own: Any) -> str:
+    """How to ask for the objective that a model was trained with, in place of another."""
+    there = config.to_table(asked) if kinds.name_of(asked) == kinds.name_of(own) else {}
+    plain = (str, int, float)
+    differ = {
+        key: value
+        for key, value in config.to_table(own).items()
+        if key in there and value != there[key] and isinstance(value, plain)
+    }
+    if not differ:
+        return "a recipe with that objective"
+    return " ".join(f"--set objective.{key}={value}" for key, value in differ.items())
 
 
 def _by_token(foundation: Foundation) -> set[str]:

@@ -12,7 +12,7 @@ from torch import nn
 
 from foreword import atomic, config, kinds
 from foreword.errors import UserError, nearest
-from foreword.interop import agree, tensors, tokens
+from foreword.interop import agree, files, tensors, tokens
 from foreword.interop.described import FILE as CONFIG
 from foreword.interop.described import Described
 from foreword.interop.family import Design, Family, Table, differences, resolved
@@ -74,7 +74,7 @@ def _export_part(
     segments = getattr(design.model, "segments", 0)
     use = tokens.Use(family.around(design), opening, segments, design.model.limit)
     weights = tensors.take_out(model, design, tokenizer.vocab, family)
-    save_file(weights, out / tensors.FILE, metadata={"format": "pt"})
+    save_file(weights, out / files.WEIGHTS, metadata={"format": "pt"})
     tokens.write(tokenizer, use, out)
     described = _described(design, tokenizer.vocab, family, opening)
     _write(out / CONFIG, described)
@@ -167,5 +167,5 @@ def check(opened: Opened, out: Path, family: Family) -> dict[str, float | None]:
     Raises:
         UserError: by more than rounding.
     """
-    part, design = family.parts(opened.model, opened.recipe)[""]
-    return agree.check(part, design, opened.vocab, family, out)
+    parts = family.parts(opened.model, opened.recipe)
+    return agree.check(parts, opened.vocab, family, out)

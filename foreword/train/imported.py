@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import torch
+from torch import Tensor, nn
 
 from foreword import atomic, config, kinds
 from foreword.errors import UserError, nearest
-from foreword.interop import agree, tensors, tokens
+from foreword.interop import agree, files, tensors, tokens
 from foreword.interop.described import FILE as CONFIG
 from foreword.interop.described import Described
 from foreword.interop.family import Family, Table, differences, resolved
@@ -65,8 +68,45 @@ def read(folder: Path) -> Imported:
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
+    family = family_of(Described.load(folder))
+    names = ["", *(name for name in family.beside if (folder / name).is_dir())]
+    parts = {name: _stored(folder / name, family) for name in names}
+    tokenizer = _tokenizer(parts, family)
+    recipe = _recipe(parts, family, tokenizer)
+    model = recipe.build(tokenizer.vocab)
+    left = _fill(model, recipe, tokenizer.vocab, family, parts)
+    notes = [f"not taken over: {', '.join(_folded(left))}"] if left else []
+    dtypes = {str(t.dtype) for stored in parts.values() for t in stored.weights.values()}
+    if others := sorted(dtypes - {"torch.float32"}):
+        notes.append(f"stored as {', '.join(others)}, kept as torch.float32 from here on")
+    for name, stored in parts.items():
+        if others := files.unread(stored.folder, [] if name else names):
+            notes.append(f"not read in {stored.folder}: {', '.join(others)}")
+    notes += family.notes(recipe)
+    return Imported(folder, family, recipe, tokenizer, model, tuple(notes))
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What a folder holds, not yet a model: its weights, and the table `[model]` they ask for."""
+
+    folder: Path
+    model: Table
+    weights: dict[str, Tensor]
+
+
+def _stored(folder: Path, family: Family) -> _Stored:
+    """Reads a folder of a family.
+
+    Raises:
+        UserError: something in it is broken, disagrees, or is not known here.
+    """
     described = Described.load(folder)
-    family = family_of(described)
+    if family_of(described) != family:
+        raise UserError(
+            f"{described.file}: model_type is {described.model_type!r}, and the folder lies in "
+            f"one of {kinds.name_of(family)}"
+        )
     weights = tensors.read(folder, family)
     table = family.model(described, weights)
     described.require_all_known(family.neutral, family.idle)
@@ -76,18 +116,68 @@ def read(folder: Path) -> Imported:
             f"{folder}: the embedding has {rows:,} rows, and {CONFIG} says "
             f"vocab_size {described.vocab:,}"
         )
-    tokenizer = tokens.read(folder, family, rows)
-    recipe = _recipe(folder, family, table, weights, tokenizer)
-    model = recipe.build(tokenizer.vocab)
-    left = []
-    for part, (held, design) in family.parts(model, recipe).items():
-        own = tensors.read(folder / part, family) if part else weights
-        left += tensors.fill(held, design, tokenizer.vocab, family, own)
-    notes = [f"not taken over: {', '.join(_folded(left))}"] if left else []
-    if others := sorted({str(t.dtype) for t in weights.values()} - {"torch.float32"}):
-        notes.append(f"stored as {', '.join(others)}, kept as torch.float32 from here on")
-    notes += family.notes(recipe)
-    return Imported(folder, family, recipe, tokenizer, model, tuple(notes))
+    return _Stored(folder, table, weights)
+
+
+def _tokenizer(parts: Mapping[str, _Stored], family: Family) -> Tokenizer:
+    """The tokenizer of the model, which is that of all its parts."""
+    whole = parts[""]
+    found = tokens.read(whole.folder, family, family.rows(whole.weights))
+    for name, stored in parts.items():
+        if not name or not tokens.is_there(stored.folder):
+            continue
+        own = tokens.read(stored.folder, family, family.rows(stored.weights))
+        if own.pieces != found.pieces:
+            raise UserError(f"{stored.folder}: its tokens are not those of {whole.folder}")
+    return found
+
+
+def _fill(
+    model: Model,
+    recipe: Recipe,
+    vocab: Vocab,
+    family: Family,
+    parts: Mapping[str, _Stored],
+) -> list[str]:
+    """Fills `model` from all its folders; returns the tensors that are not taken over.
+
+    Raises:
+        UserError: the folders are not those that `recipe` asks for, or not of one model.
+    """
+    folder, asked = parts[""].folder, family.parts(model, recipe)
+    for name in parts.keys() ^ asked.keys():
+        has, wants = ("a", "no") if name in parts else ("no", "a")
+        raise UserError(
+            f"{folder}: has {has} folder {name}/, and the model is one with {wants} {name} "
+            f"(objective '{kinds.name_of(recipe.objective)}')"
+        )
+    left: list[str] = []
+    filled: dict[nn.Parameter, Tensor] = {}  # what parts have in common
+    for name, (held, design) in asked.items():
+        stored = parts[name]
+        built = config.build_kind(kinds.Part("models"), stored.model, "model")
+        if found := differences(resolved(built), resolved(design.model)):
+            raise UserError(f"{stored.folder / CONFIG}: does not fit {folder}: {'; '.join(found)}")
+        try:
+            left += tensors.fill(held, design, vocab, family, stored.weights)
+        except UserError as error:
+            raise UserError(f"{stored.folder}: {error}") from error
+        if len(asked) > 1:
+            _require_common(held, filled, f"{stored.folder}: was not trained with {folder}")
+    return left
+
+
+def _require_common(part: Model, filled: dict[nn.Parameter, Tensor], reason: str) -> None:
+    """Makes sure that what parts have in common is the same in all; notes in `filled` what it is.
+
+    Raises:
+        UserError: another part had other numbers, for which there is a `reason`.
+    """
+    for name, parameter in part.named_parameters():
+        before = filled.setdefault(parameter, parameter.detach().clone())
+        if not torch.equal(parameter, before):
+            own = name.removeprefix("backbone.")
+            raise UserError(f"{reason}: {own}, which both have, is not the same")
 
 
 def _folded(names: list[str]) -> list[str]:
@@ -112,16 +202,16 @@ def family_of(described: Described) -> Family:
     return family
 
 
-def _recipe(
-    folder: Path, family: Family, model: Table, weights: dict[str, Any], tokenizer: Tokenizer
-) -> Recipe:
+def _recipe(parts: Mapping[str, _Stored], family: Family, tokenizer: Tokenizer) -> Recipe:
     """The recipe whose `build` gives the model; an exported folder has its own beside."""
+    folder, model, weights = parts[""].folder, parts[""].model, parts[""].weights
+    models = {name: stored.model for name, stored in parts.items()}
     recipe = config.build(
         Recipe,
         {
             "description": f"{kinds.name_of(family)}, imported",
             "model": model,
-            "objective": family.objective(weights),
+            "objective": family.join(family.objective(weights), models),
             "layout": {"kind": family.layout},
             "packing": {"kind": "documents", **family.packing(model, weights)},
             "tokenizer": _tokenizer_table(tokenizer),
@@ -181,14 +271,17 @@ def write_run(run: Path, recipe: Recipe, tokenizer: Tokenizer, model: Model, fou
 
 def provenance(imported: Imported) -> Table:
     """What `run.json` says of where the model came from, with its files' checksums."""
+    folder = imported.folder
+    parts = imported.family.parts(imported.model, imported.recipe)
     return {
         "imported": {
             "format": "hf",
             "family": kinds.name_of(imported.family),
-            "folder": str(imported.folder.resolve()),
+            "folder": str(folder.resolve()),
             "files": {
-                file.name: atomic.checksum(file)
-                for file in sorted(imported.folder.iterdir())
+                str(file.relative_to(folder)): atomic.checksum(file)
+                for part in parts
+                for file in sorted((folder / part).iterdir())
                 if file.suffix in (".json", ".safetensors", ".toml")
             },
         }
@@ -201,5 +294,5 @@ def check(imported: Imported) -> dict[str, float | None]:
     Raises:
         UserError: by more than rounding.
     """
-    part, design = imported.family.parts(imported.model, imported.recipe)[""]
-    return agree.check(part, design, imported.vocab, imported.family, imported.folder)
+    parts = imported.family.parts(imported.model, imported.recipe)
+    return agree.check(parts, imported.vocab, imported.family, imported.folder)

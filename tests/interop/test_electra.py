@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from foreword.cli.main import run as command
+from foreword.errors import UserError
 from foreword.nn.masks import Full
+from foreword.objectives.replaced_token import ReplacedToken
 from foreword.text.tokenizers.wordpiece import Wordpiece
-from foreword.train import checkpoint
+from foreword.train import checkpoint, continued, exported, imported
 from foreword.train.opened import open_run
-from foreword.train.recipe import load_recipe
+from foreword.train.recipe import Recipe, load_recipe
 from foreword.types import Batch
 from tests.evaluate.conftest import TEXTS, write_run
 
+from . import theirs
+
 transformers = pytest.importorskip("transformers")
+
+SHARED = "electra.embeddings."
+
+
+def assert_theirs(run: Path, judging: Path, writing: Path) -> None:
+    """Our logits are those of their discriminator and of their generator."""
+    model = open_run(run, "cpu").model
+    ids = torch.arange(105, 129)[None]
+    batch = Batch(ids, torch.arange(24)[None], Full())
+    judge = transformers.ElectraForPreTraining.from_pretrained(judging).eval()
+    writer = transformers.ElectraForMaskedLM.from_pretrained(writing).eval()
+    with torch.no_grad():
+        judged = model.heads["replaced"](model.backbone(batch).states).squeeze(-1)
+        torch.testing.assert_close(judged, judge(ids).logits, atol=1e-4, rtol=1e-4)
+        written = model.token_head(model.heads["generator"](batch).states)
+        torch.testing.assert_close(written, writer(ids).logits, atol=1e-4, rtol=1e-4)
 
 
 def test_both_parts_both_ways(tmp_path: Path) -> None:
@@ -32,14 +55,91 @@ def test_both_parts_both_ways(tmp_path: Path) -> None:
             for place, step in ((run, 1), (again, 0))
         )
         assert before == after
+    assert_theirs(run, folder, folder / "generator")
 
-    model = open_run(run, "cpu").model
-    ids = torch.arange(108, 132)[None]
-    batch = Batch(ids, torch.arange(24)[None], Full())
-    judge = transformers.ElectraForPreTraining.from_pretrained(folder).eval()
-    writer = transformers.ElectraForMaskedLM.from_pretrained(folder / "generator").eval()
-    with torch.no_grad():
-        judged = model.heads["replaced"](model.backbone(batch).states).squeeze(-1)
-        torch.testing.assert_close(judged, judge(ids).logits, atol=1e-4, rtol=1e-4)
-        written = model.token_head(model.heads["generator"](batch).states)
-        torch.testing.assert_close(written, writer(ids).logits, atol=1e-4, rtol=1e-4)
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Theirs as they are published: two folders of one training, here one within the other."""
+    theirs.write("electra", tmp_path / "electra")
+    theirs.write("electra-small-generator", tmp_path / "electra" / "generator")
+    both = [tmp_path / "electra" / part / "model.safetensors" for part in ("", "generator")]
+    judging, writing = map(load_file, both)
+    shared = {name: t for name, t in judging.items() if name.startswith(SHARED)}
+    save_file(writing | shared, both[1], metadata={"format": "pt"})
+    return tmp_path / "electra"
+
+
+def recipe_of(*settings: str) -> Recipe:
+    return load_recipe("electra_tiny", ["packing.length=24", *settings])
+
+
+def test_a_generator_beside_its_discriminator(folder: Path, tmp_path: Path) -> None:
+    found = imported.read(folder)
+    assert found.recipe.objective == ReplacedToken(generator=0.5)
+    assert imported.check(found)["logit_difference"] < 1e-4  # type: ignore[operator]
+    assert {file.partition("/")[0] for file in imported.provenance(found)["imported"]["files"]} > {
+        "generator"
+    }
+    imported.save(found, tmp_path / "run")
+    assert_theirs(tmp_path / "run", folder, folder / "generator")
+    exported.export(open_run(tmp_path / "run", "cpu"), tmp_path / "out")
+    for part in ("", "generator"):
+        before, after = (
+            load_file(place / part / "model.safetensors") for place in (folder, tmp_path / "out")
+        )
+        assert before.keys() == after.keys()
+        assert all(torch.equal(tensor, before[name]) for name, tensor in after.items())
+
+
+def test_pretraining_goes_on_from_both(folder: Path) -> None:
+    foundation = continued.open_foundation(str(folder))
+    laid = foundation.lay_under(recipe_of("objective.generator=0.5"))
+    for name, value in laid.model.state_dict().items():
+        assert torch.equal(value, foundation.model.state_dict()[name])
+    with pytest.raises(UserError, match=r"use --set objective\.generator=0\.5$"):
+        foundation.lay_under(recipe_of())  # a quarter: not to be begun anew in silence
+
+
+def test_a_discriminator_alone(folder: Path, tmp_path: Path) -> None:
+    shutil.move(folder / "generator", tmp_path / "apart")
+    found = imported.read(folder)
+    assert any("without its generator" in note for note in found.notes)
+    imported.save(found, tmp_path / "run")
+    for path, way in ((folder, "generator/, and go on"), (tmp_path / "run", "import it again")):
+        with pytest.raises(UserError) as caught:
+            continued.open_foundation(str(path)).lay_under(recipe_of())
+        said = str(caught.value)
+        assert f"{path} has no generator" in said
+        assert f"into {folder}, as generator/" in said
+        assert way in said
+        assert said.endswith("or use --set objective.fakes=unigram")
+    laid = continued.open_foundation(str(folder)).lay_under(recipe_of("objective.fakes=unigram"))
+    assert set(laid.model.heads) == {"replaced"}
+
+
+def test_parts_that_do_not_belong_together(folder: Path, tmp_path: Path) -> None:
+    def said() -> str:
+        with pytest.raises(UserError) as caught:
+            imported.read(folder)
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    own, config = folder / "generator", folder / "generator" / "config.json"
+    whole = json.loads(config.read_text())
+    config.write_text(json.dumps(whole | {"num_attention_heads": 1}))
+    assert "generator/config.json: does not fit" in said()
+    assert "model.heads is 2, not 1" in said()
+    config.write_text(json.dumps(whole | {"model_type": "bert"}))
+    assert "model_type is 'bert', and the folder lies in one of electra" in said()
+    config.write_text(json.dumps(whole))
+    weights = load_file(own / "model.safetensors")
+    weights[f"{SHARED}word_embeddings.weight"] *= 2  # another training's
+    save_file(weights, own / "model.safetensors")
+    assert "was not trained with" in said()
+    assert "embedding.token.weight, which both have, is not the same" in said()
+    theirs.write("electra-generator", folder)
+    assert "has a folder generator/, and the model is one with no generator" in said()
+    tokenizer = own / "tokenizer.json"
+    tokenizer.write_text(tokenizer.read_text().replace('"w7"', '"x7"'))
+    assert "its tokens are not those of" in said()

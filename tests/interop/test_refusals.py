@@ -56,6 +56,11 @@ def change(folder: Path, act: Callable[[dict[str, torch.Tensor]], object]) -> No
         ({"num_hidden_layers": 1}, "holds bert.encoder.layer.1."),
         ({"num_hidden_layers": 3}, "has no tensor bert.encoder.layer.2."),
         ({"num_attention_heads": 5}, "d_model 32 is not divisible by 5 heads"),
+        ({"vocab_size": "130"}, "vocab_size is '130', and Foreword knows here: a whole number"),
+        ({"hidden_size": 32.0}, "hidden_size is 32.0, and Foreword knows here: a whole number"),
+        ({"layer_norm_eps": "1e-12"}, "layer_norm_eps is '1e-12', and Foreword knows here: a numb"),
+        ({"type_vocab_size": True}, "type_vocab_size is True, and Foreword knows here: a whole"),
+        ({"max_position_embeddings": None}, "max_position_embeddings is None, and Foreword knows"),
     ],
 )
 def test_settings(folder: Path, keys: dict[str, Any], words: str) -> None:
@@ -70,6 +75,17 @@ def test_settings(folder: Path, keys: dict[str, Any], words: str) -> None:
     ("family", "keys", "words"),
     [
         ("longformer", {"attention_window": [8, 16]}, "one even number for all layers"),
+        ("longformer", {"attention_window": ["8", "8"]}, "one even number for all layers"),
+        ("longformer", {"attention_window": "8"}, "knows here: a whole number or a list"),
+        ("gpt2", {"n_inner": "128"}, "n_inner is '128', and Foreword knows here: a whole number"),
+        ("xlnet", {"d_head": 16}, "d_head is 16, and Foreword knows here: d_model / n_head, which"),
+        ("modernbert", {"rope_parameters": {"rope_theta": 5.0}}, "a table each for sliding_atten"),
+        ("modernbert", {"rope_parameters": {"full_attention": 5.0}}, "a table each for sliding"),
+        (
+            "modernbert",
+            {"rope_parameters": {"full_attention": {"rope_theta": "5"}}},
+            "rope_theta alone",
+        ),
         ("modernbert", {"norm_bias": True}, "norm_bias is True, and Foreword knows here: False"),
         ("modernbert", {"global_attn_every_n_layers": 2}, "the first layer full, and each n-th"),
         (
@@ -265,3 +281,58 @@ def test_an_old_tokenizer_is_converted(folder: Path) -> None:
     assert tokenizer.model_name == "WordPiece"
     assert tokenizer.encode("cats W3").tolist() == [words.index(w) for w in ("cat", "##s", "w3")]
     assert tokenizer.vocab.id("[MASK]") == words.index("[MASK]")
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("adapter_config.json", "adapter_config.json: an adapter, which changes what a model"),
+        ("adapter_model.safetensors", "adapter_model.safetensors: more weights, of which model.sa"),
+        ("other.safetensors", "other.safetensors: more weights, of which model.safetensors and"),
+    ],
+)
+def test_what_would_change_the_weights(folder: Path, file: str, words: str) -> None:
+    (folder / file).write_text("{}")
+    with pytest.raises(UserError, match=re.escape(words)):
+        imported.read(folder)
+
+
+def test_files_that_nothing_reads_are_named(folder: Path) -> None:
+    for name in ("modeling_x.py", "tf_model.h5", "README.md", "vocab.txt", ".gitattributes"):
+        (folder / name).write_text("")
+    (folder / "onnx").mkdir()
+    assert imported.read(folder).notes == (
+        f"not read in {folder}: modeling_x.py, onnx/, tf_model.h5",
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "way"), [("tf_model.h5", "from_tf=True"), ("flax_model.msgpack", "from_flax=True")]
+)
+def test_weights_of_other_software(folder: Path, file: str, way: str) -> None:
+    (folder / "model.safetensors").rename(folder / file)
+    with pytest.raises(UserError, match=f"{file}, .*before 5.*{way}.*save_pretrained") as caught:
+        imported.read(folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("odd", [torch.nan, torch.inf])
+def test_weights_that_are_no_numbers(folder: Path, odd: float) -> None:
+    name = "bert.encoder.layer.1.output.dense.bias"
+    change(folder, lambda weights: weights[name].__setitem__(3, odd))
+    with pytest.raises(UserError, match=f"{name} holds numbers that are not finite"):
+        imported.read(folder)
+
+
+def test_the_whole_reason_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`transformers` writes its reasons over several lines, the telling one not always first."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("Validation error for field 'heads':\n    ValueError: 5 are too many")
+
+    found = imported.read(folder)
+    monkeypatch.setattr(transformers.BertForMaskedLM, "from_pretrained", fail)
+    with pytest.raises(UserError) as caught:
+        imported.check(found)
+    reason = "Validation error for field 'heads': ValueError: 5 are too many"
+    assert str(caught.value) == f"{folder}: transformers cannot read it: {reason}"

@@ -125,15 +125,15 @@ def _albert(transformers: Any, heads: str = "MaskedLM") -> nn.Module:
     )
 
 
-def _electra(transformers: Any, heads: str = "PreTraining") -> nn.Module:
+def _electra(transformers: Any, heads: str = "PreTraining", share: int = 1) -> nn.Module:
     return getattr(transformers, f"ElectraFor{heads}")(
         transformers.ElectraConfig(
             vocab_size=SIZE,
             embedding_size=16,
-            hidden_size=32,
+            hidden_size=32 // share,
             num_hidden_layers=2,
-            num_attention_heads=4,
-            intermediate_size=80,
+            num_attention_heads=4 // share,
+            intermediate_size=80 // share,
             max_position_embeddings=LENGTH,
         )
     )
@@ -210,6 +210,7 @@ FAMILIES: dict[str, tuple[Callable[[Any], nn.Module], dict[str, str]]] = {
     "big_bird-full": (partial(_big_bird, kind="original_full"), BERT),
     "electra": (_electra, BERT),
     "electra-generator": (partial(_electra, heads="MaskedLM"), BERT),
+    "electra-small-generator": (partial(_electra, heads="MaskedLM", share=2), BERT),
     "gpt2": (_gpt2, GPT),
     "openai_gpt": (_openai_gpt, {"unk_token": "<unk>"}),
     "longformer": (_longformer, ROBERTA),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, cast
@@ -24,9 +24,9 @@ JUDGE = {"0": "dense", "2": "dense_prediction"}
 class Electra(Family):
     """ELECTRA (Clark et al. 2020): a model that says which tokens a smaller one replaced.
 
-    The two are published apart. A folder of ours holds the discriminator, which is what fine-tuning
-    goes on from, and the generator in `generator/`; a discriminator alone is imported with the
-    fakes of `unigram`, which need no generator.
+    The two are published apart. A folder that holds both has the discriminator, which is what
+    fine-tuning goes on from, and in `generator/` the generator that was trained with it; so ours
+    are written. A discriminator alone is imported with the fakes of `unigram`, which need none.
     """
 
     architecture = "ElectraForMaskedLM"
@@ -37,6 +37,7 @@ class Electra(Family):
     fixed = encoder.FIXED
     neutral = MappingProxyType({**encoder.NEUTRAL, "summary_use_proj": True})
     idle = ("summary_activation", "summary_last_dropout", "summary_type")
+    beside = ("generator",)
 
     def model(self, described: Described, weights: Mapping[str, Tensor]) -> Table:
         """With narrow embeddings, where they are."""
@@ -59,6 +60,13 @@ class Electra(Family):
         if "discriminator_predictions.dense.weight" in weights:
             return {"kind": "replaced_token", "fakes": "unigram"}
         return {"kind": "masked"}
+
+    def join(self, objective: Table, models: Mapping[str, Table]) -> Table:
+        """With fakes that the generator draws, where it is there: its size is a share of ours."""
+        if "generator" not in models or objective["kind"] != "replaced_token":
+            return objective
+        share = models["generator"]["d_model"] / models[""]["d_model"]
+        return {"kind": "replaced_token", "generator": share}
 
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
         """A text between [CLS] and [SEP]."""
@@ -103,6 +111,12 @@ class Electra(Family):
         """The numbers 0, 1, 2, ..."""
         return name == "electra.embeddings.position_ids"
 
-    def left(self, names: Iterable[str]) -> list[str]:
-        """Nothing."""
-        return []
+    def notes(self, design: Design) -> tuple[str, ...]:
+        """That there is no generator, where there is none."""
+        if getattr(design.objective, "fakes", "generator") == "generator":
+            return ()
+        return (
+            "a discriminator without its generator: pretraining goes on with fakes from the text "
+            f"(objective.fakes={design.objective.fakes}); a folder generator/ in its own would be "
+            "read with it",
+        )

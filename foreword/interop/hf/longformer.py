@@ -37,11 +37,11 @@ class Longformer(LikeRoberta):
     def model(self, described: Described, weights: Mapping[str, Tensor]) -> Table:
         """With the window, which is one for all layers."""
         table = super().model(described, weights)
-        window = described.take("attention_window", 512)
-        widths = set(window) if isinstance(window, list) else {window}
-        if len(widths) != 1 or any(width % 2 for width in widths):
+        window = described.take("attention_window", 512, int, list)
+        widths = window if isinstance(window, list) else [window]
+        if not widths or any(type(w) is not int or w % 2 or w != widths[0] for w in widths):
             raise described.refuse("attention_window", "one even number for all layers")
-        table["mixing"] = {"kind": "window", "radius": widths.pop() // 2, "global_tokens": 0}
+        table["mixing"] = {"kind": "window", "radius": widths[0] // 2, "global_tokens": 0}
         return table
 
     def describe(self, design: Design, vocab: Vocab) -> Table:

@@ -149,7 +149,7 @@ def _dense_every(described: Described, layers: int) -> int:
     Raises:
         UserError: they take no turns, or two keys disagree.
     """
-    types = described.take("layer_types")
+    types = described.take("layer_types", None, list)
     said = described.take("global_attn_every_n_layers")
     if types is None:
         return int(said or 3)
@@ -167,15 +167,18 @@ def _bases(described: Described) -> tuple[float, float]:
         UserError: the waves are scaled, or two keys disagree.
     """
     found = []
-    waves = described.take("rope_parameters") or {}
+    waves = described.take("rope_parameters", None, dict) or {}
+    if waves.keys() - {LOCAL, FULL} or not all(isinstance(own, dict) for own in waves.values()):
+        raise described.refuse("rope_parameters", f"a table each for {LOCAL} and {FULL}")
     for kind, key, default in (
         (LOCAL, "local_rope_theta", 10_000.0),
         (FULL, "global_rope_theta", 160_000.0),
     ):
-        said = described.take(key)
-        own = dict(waves.get(kind) or {})
-        base = own.pop("rope_theta", said if said is not None else default)
-        if own.pop("rope_type", "default") != "default" or own or said not in (None, base):
+        said = described.take(key, None, float)
+        own = dict(waves.get(kind, {}))
+        base = own.pop("rope_theta", default if said is None else said)
+        is_plain = not own or own == {"rope_type": "default"}
+        if not is_plain or type(base) not in (int, float) or said not in (None, base):
             raise described.refuse("rope_parameters", f"rope_theta alone, the same as {key}")
         found.append(float(base))
     return found[0], found[1]

@@ -54,7 +54,6 @@ class Xlnet(Family):
         {"attn_type": "bi", "bi_data": False, "same_length": False, "untie_r": True}
     )
     idle = (
-        "d_head",
         "end_n_top",
         "mems_mask",
         "reuse_len",
@@ -68,8 +67,15 @@ class Xlnet(Family):
     )
 
     def model(self, described: Described, weights: Mapping[str, Tensor]) -> Table:
-        """Distances that count."""
+        """Distances that count.
+
+        Raises:
+            UserError: a head is not as wide as theirs works it out to be.
+        """
         table = super().model(described, weights)
+        width, heads, own = table["d_model"], table["heads"], described.take("d_head")
+        if own is not None and own * heads != width:
+            raise described.refuse("d_head", f"d_model / n_head, which is {width} / {heads}")
         table["position"]["clamp"] = max(0, described.take("clamp_len", -1))
         return table
 

@@ -1,0 +1,108 @@
+"""What lies in a model's folder: the files with its weights, and what else nothing reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from foreword.errors import UserError
+from foreword.interop.described import FILE as CONFIG
+
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+ADAPTER = "adapter_config.json"
+
+# Other forms of weights, by how their names end, and what to do about them.
+_PICKLE = (
+    "a pickle, which can run any code when it is read; on a machine that may come to harm, load it "
+    "with transformers"
+)
+_OLD = "which only transformers before 5 reads; load it there"
+OTHER_FORMS = {
+    **dict.fromkeys((".bin", ".pt", ".pth", ".ckpt"), _PICKLE),
+    ".h5": f"weights of TensorFlow, {_OLD} with from_pretrained(FOLDER, from_tf=True)",
+    ".msgpack": f"weights of Flax, {_OLD} with from_pretrained(FOLDER, from_flax=True)",
+}
+# Files beside the weights that are read elsewhere, or say nothing of what is computed.
+KNOWN = (
+    CONFIG,
+    INDEX,
+    "added_tokens.json",
+    "chat_template.jinja",
+    "foreword.toml",
+    "generation_config.json",
+    "merges.txt",
+    "sentencepiece.bpe.model",
+    "special_tokens_map.json",
+    "spiece.model",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
+    "vocab.txt",
+)
+DOCUMENTS = (".", "LICENSE", "README")  # how the names of others begin that say nothing either
+
+
+def with_weights(folder: Path) -> dict[str, set[str]]:
+    """The files with the weights, and which tensors the index says are in each.
+
+    Raises:
+        UserError: there are none, or only in a form that is not read; the index is broken; or an
+            adapter or weights that no index lists lie beside them.
+    """
+    if (folder / ADAPTER).is_file():
+        raise UserError(
+            f"{folder / ADAPTER}: an adapter, which changes what a model computes, is not read; "
+            "join it with the weights first (merge_and_unload of peft), or import a folder "
+            "without it"
+        )
+    found = {WEIGHTS: set[str]()} if (folder / WEIGHTS).is_file() else _indexed(folder)
+    for file in sorted(path.name for path in folder.glob("*.safetensors")):
+        if file not in found:
+            raise UserError(
+                f"{folder / file}: more weights, of which {sorted(found)[0]} and {CONFIG} say "
+                "nothing; import a folder without them"
+            )
+    return found
+
+
+def _indexed(folder: Path) -> dict[str, set[str]]:
+    index = folder / INDEX
+    if not index.is_file():
+        raise _without_weights(folder)
+    try:
+        where: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        files: dict[str, set[str]] = {}
+        for name, file in where.items():
+            files.setdefault(Path(file).name, set()).add(name)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{index}: cannot be read: {error!r}") from error
+    return files
+
+
+def _without_weights(folder: Path) -> UserError:
+    """The error for a folder without weights that are read."""
+    for ending, way in OTHER_FORMS.items():
+        if others := sorted(path.name for path in folder.glob(f"*{ending}")):
+            return UserError(
+                f"{folder}: holds no {WEIGHTS}, only {others[0]}, {way}, and write it again with "
+                f"save_pretrained(FOLDER), which makes {WEIGHTS}"
+            )
+    return UserError(f"{folder}: holds no {WEIGHTS}")
+
+
+def unread(folder: Path, parts: Iterable[str]) -> list[str]:
+    """What nothing reads in a folder whose weights are read, in order; a folder as `name/`.
+
+    Args:
+        folder: the model's.
+        parts: folders in it that are read too.
+    """
+    known = {*with_weights(folder), *KNOWN, *parts}
+    return [
+        path.name + ("/" if path.is_dir() else "")
+        for path in sorted(folder.iterdir())
+        if path.name not in known and not path.name.startswith(DOCUMENTS)
+    ]
