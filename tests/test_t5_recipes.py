@@ -126,13 +126,13 @@ def test_every_cell_of_the_grid_trains(name: str) -> None:
 @pytest.mark.parametrize("name", ["t5_1.1_small", "ul2_mini"])
 def test_an_output_layer_of_its_own_starts_by_guessing(name: str) -> None:
     recipe = load_recipe(
-        name, ["model.layers=1", "tokenizer.vocab=500", "packing.length=40", "model.d_ff=64"]
+        name, ["model.layers=1", "tokenizer.vocab=500", "packing.length=128", "model.d_ff=64"]
     )
     words = vocab(500)
     model = recipe.build(words)
     initialise(model, 1)
-    ids = np.random.default_rng(2).integers(FIRST, 500, (8, 40))
-    rows = Rows(ids, np.zeros_like(ids), np.tile(np.arange(40), (8, 1)), np.arange(8))
+    ids = np.random.default_rng(2).integers(FIRST, 500, (8, 128))
+    rows = Rows(ids, np.zeros_like(ids), np.tile(np.arange(128), (8, 1)), np.arange(8))
     example = recipe.objective.corrupt(rows, RowRng(1, rows.numbers), words)
     loss = recipe.objective.loss(model, recipe.layout.arrange(example, words).to("cpu"))
     # Logits of variance 1 cost half a nat.

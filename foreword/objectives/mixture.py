@@ -10,6 +10,7 @@ from foreword.data.rng import RowRng
 from foreword.data.rows import positions_within
 from foreword.errors import UserError
 from foreword.kinds import Part
+from foreword.objectives._room import require_room
 from foreword.objectives._source_target import SourceTarget, compact, example_of, first_and_last
 from foreword.objectives.prefix import Prefix
 from foreword.objectives.span_corruption import SpanCorruption
@@ -78,6 +79,14 @@ class Mixture(SourceTarget):
     def end(self) -> str:
         """What closes inputs and targets, by the first objective."""
         return str(getattr(self.objectives[0], "end", ""))
+
+    def require_room(self, length: int) -> None:
+        """Makes sure that each objective has room in a row.
+
+        Raises:
+            ValueError: one has none in rows of `length` tokens.
+        """
+        require_room("objectives", self.objectives, length)
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Each row as its objective makes it.

@@ -45,6 +45,19 @@ class Permutation:
         if self.max_span < 0:
             raise ValueError(f"max_span: must not be negative, got {self.max_span}")
 
+    def require_room(self, length: int) -> None:
+        """Makes sure that the longest span is no longer than what is predicted of a row.
+
+        Raises:
+            ValueError: spans are too long for rows of `length` tokens.
+        """
+        predicted = max(round(self.rate * length), 1)
+        if self.max_span > predicted:
+            raise ValueError(
+                f"max_span: spans of up to {self.max_span} tokens, but of a row of {length} only "
+                f"{predicted} are predicted; longer rows or a smaller value mend it"
+            )
+
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """The row as it is, with the order of what is predicted in it."""
         length = rows.ids.shape[1]

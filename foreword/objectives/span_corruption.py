@@ -58,6 +58,19 @@ class SpanCorruption(SourceTarget):
         spans = min(max(round(hidden / self.mean_span), 1), hidden, length - hidden)
         return hidden, spans
 
+    def require_room(self, length: int) -> None:
+        """Makes sure that what is hidden of a row rounds to at least one span.
+
+        Raises:
+            ValueError: spans are too long for rows of `length` tokens.
+        """
+        hidden, _ = self.counts(length)
+        if round(hidden / self.mean_span) < 1:
+            raise ValueError(
+                f"mean_span: spans of {self.mean_span:g} tokens, but of a row of {length} only "
+                f"{hidden} are hidden; longer rows or a smaller value mend it"
+            )
+
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Inputs with sentinels, and the target that puts the text back.
 

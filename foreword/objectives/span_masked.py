@@ -10,7 +10,6 @@ import numpy as np
 from torch import nn
 
 from foreword.data.rng import RowRng
-from foreword.errors import UserError
 from foreword.nn.boundary_head import BoundaryHead
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone, Model
@@ -74,18 +73,21 @@ class SpanMasked:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
 
-    def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
-        """Inputs with spans hidden, targets at the same positions.
+    def require_room(self, length: int) -> None:
+        """Makes sure that the longest span fits in a row.
 
         Raises:
-            UserError: the row has no room for the longest span.
+            ValueError: it does not, in rows of `length` tokens.
         """
-        length = rows.ids.shape[1]
         if self.longest > length - 2:
-            raise UserError(
-                f"objective.longest: a span of {self.longest} words and a token on either side do "
-                f"not fit in rows of {length} tokens; longer rows or a smaller value mend it"
+            raise ValueError(
+                f"longest: a span of {self.longest} words and a token on either side do not fit in "
+                f"rows of {length} tokens; longer rows or a smaller value mend it"
             )
+
+    def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
+        """Inputs with spans hidden, targets at the same positions."""
+        length = rows.ids.shape[1]
         # All draws of a fixed number come first: how many the spans want differs by group of rows.
         fates, others = rng.uniform(length), random_ordinary(rng, length, vocab)
         start = self._spans(rows, rng, vocab)

@@ -17,6 +17,7 @@ from foreword.errors import UserError
 from foreword.kinds import Part
 from foreword.nn.model import Backbone, Model
 from foreword.objectives._pair import PairObjective
+from foreword.objectives._room import require_room
 from foreword.objectives.masked import Masked
 from foreword.objectives.next_sentence import NextSentence
 from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Vocab
@@ -83,6 +84,14 @@ class Sum:
             raise ValueError(f"weights: must be {len(names)}, one a term, got {len(self.weights)}")
         if min(self.weights, default=1.0) <= 0:
             raise ValueError(f"weights: must be positive, got {min(self.weights)}")
+
+    def require_room(self, length: int) -> None:
+        """Makes sure that each term has room in a row.
+
+        Raises:
+            ValueError: one has none in rows of `length` tokens.
+        """
+        require_room("terms", self.terms, length)
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """The rows as the term about pairs arranges them, with the other's tokens hidden.

@@ -131,6 +131,33 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
         ["--set", "model.position.kind=learned", "--set", "model.position.length=8"],
         ["packing.length: rows of 16 tokens", "set model.position.length=16"],
     ),
+    "spans of words": (
+        ["--set", "objective.kind=span_masked", "--set", "objective.longest=15"],
+        ["objective.longest: a span of 15 words", "not fit in rows of 16 tokens", "longer rows"],
+    ),
+    "spans of T5": (
+        ["--set", "objective.kind=span_corruption", "--set", "objective.mean_span=200"],
+        ["objective.mean_span: spans of 200 tokens", "of a row of 16 only 2 are hidden"],
+    ),
+    "spans of XLNet": (
+        ["--set", "objective.kind=permutation", "--set", "objective.max_span=500"],
+        ["objective.max_span: spans of up to 500 tokens", "of a row of 16 only 3 are predicted"],
+    ),
+    "spans of UL2": (
+        ["--set", "objective.kind=mixture"],
+        ["objective.objectives[1].mean_span: spans of 8 tokens", "of a row of 16 only 2"],
+    ),
+    "pairs of lone sentences": (
+        ["--set", "objective.kind=next_sentence", "--set", "packing.kind=pairs"],
+        ["documents have one sentence each", "read.documents", "packing.kind = 'documents'"],
+    ),
+    "memory": (
+        [
+            *("--set", "model.memory=8", "--set", "packing.kind=stream"),
+            *("--set", "model.position.kind=learned", "--set", "model.position.length=16"),
+        ],
+        ["model.memory: position 'learned'", "'relative'"],
+    ),
     "micro-batch": (["--set", "train.micro_batch=-1"], ["train.micro_batch: must not be negative"]),
     "patience": (["--set", "train.patience=0"], ["train.patience: must be at least 1"]),
     "two budgets": (["--steps", "5", "--hours", "1"], ["give one budget, not 2: --hours, --steps"]),

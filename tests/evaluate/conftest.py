@@ -19,6 +19,7 @@ from foreword.text.tokenizers.word import Word
 from foreword.train import checkpoint
 from foreword.train.opened import open_run
 from foreword.train.recipe import Recipe
+from tests.train.runs import short_spans
 
 TEXTS = [
     "The cat sat on the mat. The dog sat on the log.",
@@ -77,7 +78,7 @@ def recipe_of(family: str, position: str = "learned", length: int = 32) -> Recip
             **({"is_causal": layout == "decoder"} if model == "transformer" else {}),
             **STREAMS.get(family, {}),
         },
-        "objective": objective,
+        "objective": {"kind": objective, **short_spans(objective, length)},
         "layout": layout,
         "packing": packing,
         "tokenizer": {"kind": "word", "min_count": 1},

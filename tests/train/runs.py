@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from foreword import config
+from foreword.objectives.mixture import DENOISERS, Mixture
+from foreword.objectives.prefix import Prefix
+from foreword.objectives.span_corruption import SpanCorruption
 from foreword.train import checkpoint, log
 from foreword.train import run as running
 from foreword.train.ready import Ready
@@ -50,6 +54,18 @@ def write_text(folder: Path, files: int = 6, seed: int = 1) -> Path:
     return folder
 
 
+def short_spans(objective: str, length: int) -> dict[str, Any]:
+    """Settings of an objective for rows too short for its own."""
+    if objective == "permutation":
+        return {"max_span": max(1, length // 8)}
+    if objective != "mixture":
+        return {}
+    spans = [o for o in DENOISERS if isinstance(o, SpanCorruption)]
+    hidden = [o.counts(length)[0] for o in spans]
+    short = [replace(o, mean_span=min(o.mean_span, n)) for o, n in zip(spans, hidden, strict=True)]
+    return config.to_table(Mixture((*short, Prefix(0.25))))
+
+
 def table(family: str = "decoder", **train: Any) -> dict[str, Any]:
     """A tiny recipe as a table, with dropout."""
     model, objective, layout = FAMILIES[family]
@@ -69,7 +85,7 @@ def table(family: str = "decoder", **train: Any) -> dict[str, Any]:
             **causal,
             **MEMORIES.get(family, {}),
         },
-        "objective": {"kind": objective},
+        "objective": {"kind": objective, **short_spans(objective, 16)},
         "layout": {"kind": layout},
         "packing": packing,
         "tokenizer": {"kind": "word", "min_count": 1},

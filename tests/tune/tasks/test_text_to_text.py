@@ -24,6 +24,7 @@ from foreword.tune.run import tune
 from foreword.tune.strategies.frozen import Frozen
 from foreword.tune.strategies.full import Full
 from foreword.tune.tasks.text_to_text import TextToText
+from tests.train.runs import short_spans
 from tests.tune.runs import PARTS, make_run, reviews
 
 FAST = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=8, precision="fp32")
@@ -35,11 +36,12 @@ TASK = TextToText("the ", ("bad=dull grim", "good=fine"))  # one answer of two w
 def test_learns_to_answer_and_answers_as_a_run(
     tmp_path: Path, layout: str, objective: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(PARTS[layout], "objective", {"kind": objective})
+    settings = {"kind": objective, **short_spans(objective, 32)}
+    monkeypatch.setitem(PARTS[layout], "objective", settings)
     opened = open_run(make_run(tmp_path / "run", layout), "cpu")
     is_whole = objective == "span_corruption"  # of the other the framing alone is of interest
-    settings = FAST if is_whole else replace(FAST, epochs=1)
-    result = tune(opened, TASK, reviews(300, 1), reviews(24, 2), settings)
+    how = FAST if is_whole else replace(FAST, epochs=1)
+    result = tune(opened, TASK, reviews(300, 1), reviews(24, 2), how)
     if is_whole:
         assert result.rows[0]["accuracy"] > 0.9
     assert result.rows[0]["tokens"] >= result.rows[0]["accuracy"]
