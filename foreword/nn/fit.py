@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from foreword.data.shards import Shards
 from foreword.types import Vocab
+
+if TYPE_CHECKING:
+    from foreword.data.shards import Shards
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,8 @@ def fit_run(
         raise UserError("--from: this model learns from text alone; leave it out")
     recipe, vocab = settled(recipe), tokenizer.vocab
     _require_plain(recipe, vocab)
+    if damaged := checkpoint.all_in(run):
+        watcher.note(f"{damaged[-1]}: damaged; the model is fitted anew")
     watcher.note(describe_text(prepared))
     with _scratch(run / FOLDER) as folder:
         reading = reading_of(recipe, prepared.train, vocab, folder, stage("fitting"))

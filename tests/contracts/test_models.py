@@ -10,7 +10,7 @@ from torch import Tensor
 
 from foreword import kinds
 from foreword.nn.init import initialise
-from foreword.nn.model import Model
+from foreword.nn.model import Backbone, Model
 
 from .cases import CASES, SIZE, TRAINED, Case, is_scored, logits, rows, take, tiny, vocab
 
@@ -48,6 +48,18 @@ def test_settings_are_a_plain_record(name: str) -> None:
     settings = tiny(name)
     assert replace(settings) == settings
     assert hash(settings) == hash(replace(settings))
+
+
+@every_model
+def test_what_is_fitted_says_how(name: str) -> None:
+    settings = tiny(name)
+    assert settings.is_fitted == (type(settings.build(100)).fit is not Backbone.fit)
+    assert settings.is_fitted or not settings.is_counted
+    if settings.is_fitted:
+        assert settings.epochs_of("epochs", 1) == 1
+    else:
+        with pytest.raises(TypeError, match="is not fitted"):
+            settings.epochs_of("epochs", 1)
 
 
 @every_case

@@ -238,7 +238,9 @@ def test_a_damaged_checkpoint_is_fitted_anew(tmp_path: Path, done: Done, kind: s
     with pytest.raises(UserError, match=f"{FILES[kind]} does not match"):
         open_run(run, "cpu")
     assert not is_finished(run)
-    finish(run)
+    watcher = Quiet()
+    finish(run, watcher)
+    assert watcher.notes[0] == f"{folder}: damaged; the model is fitted anew"
     assert files(run) == files(done(kind)[0])
 
 
