@@ -26,6 +26,7 @@ def neighbours(
     from rich.markup import escape
 
     from foreword.errors import UserError
+    from foreword.text.pieces import SPACE
     from foreword.train.word_table import word_table
 
     if top < 1:
@@ -33,6 +34,10 @@ def neighbours(
     loaded = open_model(run, device)
     table = word_table(loaded.module, loaded.tokenizer)
     found = {word: table.nearest(word, top) for word in words}
+    for word in words:
+        pieces = table.cut(word) if table.place(word) is None else ()
+        if len(pieces) > 1:
+            console.say(f"'{word}' is cut into {SPACE.join(pieces)}: the mean of their vectors")
     if json:
         console.emit({word: [asdict(near) for near in nearest] for word, nearest in found.items()})
         return

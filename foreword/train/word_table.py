@@ -40,6 +40,9 @@ def word_table(model: Model, tokenizer: Tokenizer) -> WordTable:
     by_word.pop("", None)
     unknown = vocab.special.get(UNK)
 
+    def cut(word: str) -> list[str]:
+        return [tokenizer.token(i).strip(SPACE) for i in pieces(word)]
+
     def pieces(word: str) -> list[int]:
         found = tokenizer.encode(f" {word}").tolist()
         return [i for i in found if tokenizer.token(i).strip(SPACE)]
@@ -56,7 +59,7 @@ def word_table(model: Model, tokenizer: Tokenizer) -> WordTable:
         is_one = len(found) == 1 and found[0] != unknown
         return tokenizer.token(found[0]).strip(SPACE) if is_one else word
 
-    return WordTable(tuple(by_word), vectors[list(by_word.values())], spell, simplify)
+    return WordTable(tuple(by_word), vectors[list(by_word.values())], spell, simplify, cut)
 
 
 def input_vectors(model: Model, size: int) -> Array:

@@ -13,6 +13,8 @@ from foreword.errors import UserError
 from foreword.types import Array
 
 _ASKED = 512  # vectors compared with all words at once
+_NEAR, _NAMED = 0.6, 3  # share of letters in common that makes a spelling near; how many are named
+_SOUGHT = 20_000  # of the most frequent words a spelling that is near to none is compared with
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,14 @@ class WordTable:
         vectors: of each, (words, d_model) float32.
         spell: the vector of a text that is none of the words, (d_model,); None where there is none.
         simplify: a word as the tokenizer would have it, lower-cased or not.
+        cut: a text as the pieces that it has in the vocabulary.
     """
 
     words: Sequence[str]
     vectors: Array
     spell: Callable[[str], Array | None]
     simplify: Callable[[str], str]
+    cut: Callable[[str], Sequence[str]]
 
     def __len__(self) -> int:
         return len(self.words)
@@ -68,8 +72,10 @@ class WordTable:
         """The words whose vectors have the greatest cosine with that of `word`, itself left out.
 
         Raises:
-            UserError: it has no vector; the nearest spellings are named.
+            UserError: it is empty, or has no vector; the nearest spellings are named.
         """
+        if not word.strip():
+            raise UserError("a word that is empty has no neighbours; name another")
         vector = self.vector(word)
         if vector is None:
             raise UserError(f"'{word}' is not in the vocabulary{self._nearly(word)}")
@@ -81,8 +87,13 @@ class WordTable:
         return [Neighbour(self.words[n], float(cosines[n])) for n in order]
 
     def _nearly(self, word: str) -> str:
-        close = difflib.get_close_matches(self.simplify(word), self.words, n=3, cutoff=0.6)
-        return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+        """The spellings nearest to a word's, few of them near perhaps."""
+        plain = self.simplify(word)
+        close = difflib.get_close_matches(plain, self.words, n=_NAMED, cutoff=_NEAR)
+        if len(close) < _NAMED:  # whatever comes next; of all words it would take seconds
+            others = [other for other in self.words[:_SOUGHT] if other not in close]
+            close += difflib.get_close_matches(plain, others, n=_NAMED - len(close), cutoff=0.0)
+        return f"; nearest in spelling: {', '.join(map(repr, close))}" if close else ""
 
     def similarity(self, one: str, other: str) -> float | None:
         """The cosine of two words; None where one of them has no vector."""

@@ -88,7 +88,9 @@ def test_neighbours_are_of_the_topic(run: Path, capsys: pytest.CaptureFixture[st
 
 def test_a_word_outside_the_vocabulary(run: Path, refused: Refused) -> None:
     line = refused("neighbours", run, "rivers")
-    assert line == "foreword: 'rivers' is not in the vocabulary; did you mean 'river'?"
+    near = "nearest in spelling: 'river', 'fish', 'water'"
+    assert line == f"foreword: 'rivers' is not in the vocabulary; {near}"
+    assert "a word that is empty has no neighbours" in refused("neighbours", run, "")
     assert "--top: must be at least 1" in refused("neighbours", run, "river", "--top", "0")
 
 

@@ -17,7 +17,7 @@ VECTORS = np.array([[1, 0, 0], [1, 1, 0], [1, 0, 1], [1, 1, 1.1], [-1, 0.1, 0]],
 
 
 def table() -> WordTable:
-    return WordTable(WORDS, VECTORS, lambda word: None, str.lower)
+    return WordTable(WORDS, VECTORS, lambda word: None, str.lower, list)
 
 
 def test_neighbours_are_those_of_greatest_cosine() -> None:
@@ -30,8 +30,17 @@ def test_neighbours_are_those_of_greatest_cosine() -> None:
 
 
 def test_a_word_outside_the_vocabulary_names_the_nearest_spellings() -> None:
-    with pytest.raises(UserError, match="'kingg' is not in the vocabulary; did you mean 'king'"):
-        table().nearest("kingg")
+    said = "is not in the vocabulary; nearest in spelling: "
+    with pytest.raises(UserError, match=f"^'Kingg' {said}'king', 'man', 'woman'$"):
+        table().nearest("Kingg")
+    with pytest.raises(UserError, match=f"^'zzzqq' {said}'queen', '[a-z]+', '[a-z]+'$"):
+        table().nearest("zzzqq")
+
+
+@pytest.mark.parametrize("word", ["", " "])
+def test_an_empty_word_is_refused_as_such(word: str) -> None:
+    with pytest.raises(UserError, match="a word that is empty has no neighbours"):
+        table().nearest(word)
 
 
 def test_king_less_man_and_woman_is_queen() -> None:
