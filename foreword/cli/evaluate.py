@@ -11,6 +11,7 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._looking import Device, Json, Run, open_model
+from foreword.cli._reading import Reading
 
 if TYPE_CHECKING:
     from foreword.evaluate.context import ByMemory
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 def evaluate(
     run: Run,
+    reading: Reading,
     file: Annotated[
         list[str] | None,
         typer.Option("--file", "--data", help="Other text than the run's held-out one."),
@@ -44,17 +46,20 @@ def evaluate(
 
     if rows is not None and rows < 1:
         raise UserError(f"--rows: must be at least 1, got {rows}")
+    if not file:
+        reading.require("--data")
     loaded = open_model(run, device)
+    subject = reading.of(loaded.subject)
     folder, most = loaded.opened.run, rows or heldout.ALL
     with console.progress("measuring") as bar:
         bar.add_task("measuring", total=None, note="")
         found: Sequence[heldout.HeldOut | context.ByMemory]
         if memory is not None:
-            found = _by_memory(loaded.subject, folder, file, _numbers(memory), most)
+            found = _by_memory(subject, folder, file, _numbers(memory), most)
         elif file:
-            found = heldout.on_texts(loaded.subject, file, most, lanes)
+            found = heldout.on_texts(subject, file, most, lanes, console.say)
         else:
-            found = heldout.on_run(loaded.subject, folder, most, lanes)
+            found = heldout.on_run(subject, folder, most, lanes)
     name = f"evaluate-{Path(file[0]).name if file else 'heldout'}"
     if memory is not None:
         name += "-memory"
@@ -69,8 +74,8 @@ def evaluate(
     if parts:
         result["parts"] = parts
     results = [_keep(folder, result)]
-    if loaded.subject.is_counted and memory is None:
-        orders = _by_order(loaded.subject, folder, file)
+    if subject.is_counted and memory is None:
+        orders = _by_order(subject, folder, file)
         what = {"name": f"{name}-by-order", "task": "n-grams seen and never seen", "rows": orders}
         results.append(_keep(folder, result | what))
     if json:
@@ -121,7 +126,7 @@ def _by_memory(
     from foreword.evaluate import context, heldout
 
     if file:
-        with heldout.shards_of_texts(subject, file) as (shards, per_token):
+        with heldout.shards_of_texts(subject, file, console.say) as (shards, per_token):
             return context.by_memory(subject, shards, memories, per_token, rows)
     prepared = heldout.shards_of(subject, run)
     per_token = prepared.heldout_bytes_per_token

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from foreword import kinds
+from foreword.cli._options import flat
 from foreword.cli._process import settle
 from foreword.errors import UserError, nearest
 
@@ -47,7 +48,7 @@ def assemble(wanted: str | None) -> typer.Typer:
         if hasattr(module, "app"):
             app.add_typer(module.app, name=verb)
         else:
-            app.command(verb)(getattr(module, name))
+            app.command(verb)(flat(getattr(module, name)))
     return app
 
 

@@ -10,6 +10,7 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._heldout import HeldOut, hold_out
+from foreword.cli._reading import Reading
 from foreword.errors import UserError
 
 if TYPE_CHECKING:
@@ -23,21 +24,12 @@ if TYPE_CHECKING:
 def prepare(
     texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Files, folders, globs.")],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where to write the shards.")],
+    reading: Reading,
     tokenizer: Annotated[
         Path | None, typer.Option(help="A tokenizer's folder; without it one is trained.")
     ] = None,
     kind: Annotated[str | None, typer.Option(help="wordpiece, bpe, unigram, word, char.")] = None,
     vocab: Annotated[int | None, typer.Option(help="Size of the tokenizer to train.")] = None,
-    field: Annotated[str, typer.Option(help="Where JSON and Parquet keep the text.")] = "text",
-    target: Annotated[
-        str, typer.Option(help="Of parallel text: where the other side of each pair stands.")
-    ] = "",
-    documents: Annotated[
-        str, typer.Option(help="A document in plain text: file, paragraph or line.")
-    ] = "file",
-    errors: Annotated[
-        str, typer.Option(help="Bytes that are not UTF-8: strict stops, replace counts.")
-    ] = "strict",
     heldout: HeldOut = None,
     sentences: Annotated[
         bool, typer.Option(help="A sequence is a sentence, or a whole document.")
@@ -54,8 +46,8 @@ def prepare(
     from foreword.data.sources import ReadSettings
     from foreword.text.tokenizer import Tokenizer
 
+    read = reading.on(ReadSettings())
     try:
-        read = ReadSettings(field, documents, errors, target)  # type: ignore[arg-type]
         settings = preparing.PrepareSettings(sentences=sentences, workers=workers)
     except ValueError as error:
         raise UserError(f"--{error}") from None

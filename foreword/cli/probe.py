@@ -12,6 +12,7 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._looking import Device, Json, open_model
+from foreword.cli._reading import Reading
 
 if TYPE_CHECKING:
     from foreword.probes._contract import Finding, Specimen
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 def probe(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")],
     kind: Annotated[str, typer.Option(help="gradient_reach, word_in_context, ...")],
+    reading: Reading,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the probe: layer=0.")
     ] = None,
@@ -47,7 +49,9 @@ def probe(
     asked = config.build_kind(Part("probes"), table, "probe")
     if data and not asked.reads_text:
         raise UserError(f"--data: '{kind}' brings its own sentences; see its settings")
-    specimens = _specimens(runs, tuple(data or ()), device, untrained=untrained)
+    if not data:
+        reading.require("--data")
+    specimens = _specimens(runs, reading, tuple(data or ()), device, untrained=untrained)
     with console.progress("looking") as bar:
         bar.add_task("looking", total=None, note=", ".join(s.name for s in specimens))
         found = asked.measure(specimens)
@@ -66,7 +70,7 @@ def probe(
 
 
 def _specimens(
-    runs: Sequence[Path], texts: tuple[str, ...], device: str, *, untrained: bool
+    runs: Sequence[Path], reading: Reading, texts: tuple[str, ...], device: str, *, untrained: bool
 ) -> list[Specimen]:
     """The models, each with a name of its own."""
     from foreword.nn.init import initialise
@@ -77,7 +81,7 @@ def _specimens(
     specimens = []
     for run, name in zip(runs, names, strict=True):
         loaded = open_model(run, device)
-        opened, subject = loaded.opened, loaded.subject
+        opened, subject = loaded.opened, reading.of(loaded.subject)
         name = name if names.count(name) == 1 else str(run)
         specimens.append(Specimen(name, subject, opened.run, texts))
         if untrained:

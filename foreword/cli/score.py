@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +11,10 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._looking import Device, Json, Run, open_model
+from foreword.cli._reading import Reading
 
 if TYPE_CHECKING:
+    from foreword.data.sources import ReadCounts
     from foreword.evaluate.perplexity import Totals
     from foreword.evaluate.scoring import Score
     from foreword.evaluate.subject import Subject
@@ -21,6 +24,7 @@ SHOWN = 60  # tokens listed for people; --json has all
 
 def score(
     run: Run,
+    reading: Reading,
     text: Annotated[str | None, typer.Argument(help="The text to score.")] = None,
     file: Annotated[
         Path | None, typer.Option(help="Score a file or folder instead: sums alone.")
@@ -35,17 +39,26 @@ def score(
     json: Json = False,
 ) -> None:
     """Score a text token by token, or a file: log-probability, perplexity, bits per byte."""
+    from foreword.data.prepared import oddities
     from foreword.errors import UserError
     from foreword.evaluate import scoring
 
-    if (text is None) == (file is None):
+    if text is None and file is None:
         raise UserError('give a text to score, or --file FILE: foreword score RUN "A text."')
+    if text is not None and file is not None:
+        raise UserError("give a text to score or --file FILE, not both")
     if file is not None and source is not None:
         raise UserError("--source goes with one text; score a file's texts one by one")
+    if file is None:
+        reading.require("--file")
     subject = open_model(run, device).subject
     if file is not None:
-        totals = _score_file(subject, file, stride)
-        console.emit(totals.as_row()) if json else _say_totals(totals)
+        totals, counts = _score_file(reading.of(subject), file, stride)
+        if json:
+            console.emit({**totals.as_row(), "read": asdict(counts)})
+            return
+        _say_totals(totals)
+        console.facts({"files read": counts.files, **oddities(asdict(counts))})
         return
     found = scoring.score(subject, text or "", source, stride)
     if json:
@@ -59,7 +72,8 @@ def score(
     _say_totals(found.totals)
 
 
-def _score_file(subject: Subject, file: Path, stride: int | None) -> Totals:
+def _score_file(subject: Subject, file: Path, stride: int | None) -> tuple[Totals, ReadCounts]:
+    """The sums over a file or folder, and what was read of it."""
     from foreword.data.reading import find_files, read_documents
     from foreword.data.sources import ReadCounts
     from foreword.errors import UserError
@@ -77,7 +91,7 @@ def _score_file(subject: Subject, file: Path, stride: int | None) -> Totals:
             bar.update(task, completed=counts.bytes_read, note=f"{sums.tokens:,} tokens")
     if not sums.tokens:
         raise UserError(f"{file}: no token in it can be scored")
-    return sums
+    return sums, counts
 
 
 def _say_tokens(found: Score) -> None:
@@ -93,15 +107,15 @@ def _say_tokens(found: Score) -> None:
 
 
 def _say_totals(totals: Totals) -> None:
-    is_pseudo = totals.measure.startswith("pseudo")
-    per_byte = totals.bits_per_byte
+    bits = totals.bits_per_byte
+    per_byte = {} if totals.is_pseudo else {"bits per byte": "-" if bits is None else bits}
     console.facts(
         {
             "measure": totals.measure,
             "nats": -totals.nats,
             "bits": -totals.bits,
-            "pseudo-perplexity" if is_pseudo else "perplexity": totals.perplexity,
-            "bits per byte": "-" if per_byte is None else per_byte,
+            "pseudo-perplexity" if totals.is_pseudo else "perplexity": totals.perplexity,
+            **per_byte,
             "tokens": totals.tokens,
             "bytes": totals.bytes,
         }

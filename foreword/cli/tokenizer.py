@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foreword.cli import console
+from foreword.cli._options import flat
+from foreword.cli._reading import Reading
 from foreword.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,20 +27,22 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document, for scrip
 
 
 @app.command()
+@flat
 def train(
     files: Annotated[list[str], typer.Argument(metavar="FILES...", help="Texts, or folders.")],
     out: Annotated[Path, typer.Option(help="The folder to write the tokenizer to.")],
+    reading: Reading,
     kind: Annotated[str, typer.Option(help="wordpiece, bpe, unigram, word or char.")] = "wordpiece",
     vocab: Annotated[int | None, typer.Option(help="Size, special tokens included.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Any setting: tokenizer.lowercase=false")
     ] = None,
-    field: Annotated[str, typer.Option(help="Where JSON and Parquet keep the text.")] = "text",
     as_json: Json = False,
 ) -> None:
     """Learn a tokenizer from texts, and save it for Foreword and transformers."""
     from foreword import config, kinds
-    from foreword.data.reading import ReadSettings, read_documents
+    from foreword.data.prepared import oddities
+    from foreword.data.reading import ReadCounts, ReadSettings, read_documents
 
     given = {"kind": kind} | ({} if vocab is None else {"vocab": vocab})
     table = config.assign({"tokenizer": given}, set_ or [])
@@ -45,14 +50,15 @@ def train(
     trainer = config.build_kind(part, table.pop("tokenizer"), "tokenizer")
     if table:
         raise UserError(f"--set {next(iter(table))}: here only tokenizer.* can be set")
-    documents = read_documents(files, ReadSettings(field=field))
+    counts = ReadCounts()
+    documents = read_documents(files, reading.on(ReadSettings()), counts)
     tokenizer: Tokenizer = trainer.train(document.text for document in documents)
     tokenizer.save(out)
     facts = _facts(tokenizer) | {"folder": str(out)}
     if as_json:
-        console.emit(facts)
+        console.emit(facts | {"read": asdict(counts)})
     else:
-        _say_facts(facts)
+        _say_facts(facts | oddities(asdict(counts)))
 
 
 @app.command()
@@ -149,12 +155,7 @@ def _facts(tokenizer: Tokenizer) -> dict[str, Any]:
         "fingerprint": tokenizer.fingerprint,
     }
     if sample is not None:
-        facts["sample"] = {
-            "documents_seen": sample.documents_seen,
-            "documents_kept": sample.documents_kept,
-            "bytes_seen": sample.bytes_seen,
-            "bytes_kept": sample.bytes_kept,
-        }
+        facts["sample"] = asdict(sample)
     return facts
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from foreword.data.prepare import PrepareSettings, prepare
-from foreword.data.prepared import Prepared
+from foreword.data.prepared import Prepared, oddities
 from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.evaluate import entropy
@@ -120,7 +120,11 @@ def on_run(subject: Subject, run: Path, rows: int = ALL, lanes: int = 0) -> list
 
 
 def on_texts(
-    subject: Subject, texts: Sequence[str], rows: int = ALL, lanes: int = 0
+    subject: Subject,
+    texts: Sequence[str],
+    rows: int = ALL,
+    lanes: int = 0,
+    note: Callable[[str], None] | None = None,
 ) -> list[HeldOut]:
     """The same loss on other text.
 
@@ -129,17 +133,25 @@ def on_texts(
         texts: files, folders, globs.
         rows: at most so many.
         lanes: as in `on_run`.
+        note: told what of the text was not as it should be.
 
     Raises:
         UserError: the text cannot be read, or is shorter than a row.
     """
-    with shards_of_texts(subject, texts) as (shards, per_token):
+    with shards_of_texts(subject, texts, note) as (shards, per_token):
         return [_measure(subject, shards, per_token, rows, lanes)]
 
 
 @contextmanager
-def shards_of_texts(subject: Subject, texts: Sequence[str]) -> Iterator[tuple[Shards, float]]:
+def shards_of_texts(
+    subject: Subject, texts: Sequence[str], note: Callable[[str], None] | None = None
+) -> Iterator[tuple[Shards, float]]:
     """Texts as shards, while they are needed, and their bytes per token.
+
+    Args:
+        subject: the model.
+        texts: files, folders, globs.
+        note: told what of the text was not as it should be.
 
     Raises:
         UserError: they cannot be read.
@@ -148,6 +160,9 @@ def shards_of_texts(subject: Subject, texts: Sequence[str]) -> Iterator[tuple[Sh
         settings = PrepareSettings(heldout=0.0)
         read = subject.recipe.read
         prepared = prepare(texts, subject.tokenizer, Path(folder), settings, read)
+        odd = oddities(prepared.manifest["read"]["counts"], prepared.counts["train"].unknown)
+        if note is not None and odd:
+            note("; ".join(f"{count:,} {what}" for what, count in odd.items()))
         size, tokens = prepared.counts["train"].bytes, max(1, prepared.counts["train"].tokens)
         yield prepared.train, size / tokens
 

@@ -221,14 +221,22 @@ class Totals:
         return self.nats / math.log(2)
 
     @property
+    def is_pseudo(self) -> bool:
+        """Whether each token was scored with those after it in sight."""
+        return self.measure.startswith("pseudo")
+
+    @property
     def perplexity(self) -> float:
         """exp of the nats per token; a pseudo-perplexity where the measure is a pseudo one."""
         return math.exp(min(self.loss, 700.0))
 
     @property
     def bits_per_byte(self) -> float | None:
-        """Bits per byte of text: compares models with different tokenizers."""
-        return self.bits / self.bytes if self.bytes else None
+        """Bits per byte of text: compares models with different tokenizers.
+
+        None of a pseudo-log-likelihood, which is no code for the text.
+        """
+        return self.bits / self.bytes if self.bytes and not self.is_pseudo else None
 
     def as_row(self) -> dict[str, float | int | str | None]:
         """Flat, for tables and JSON."""

@@ -85,7 +85,7 @@ TEXTS: dict[str, tuple[Mistake, list[str]]] = {
     "unknown suffix": (text("a.docx", "x"), ["a.docx: no reader for such files", ".txt"]),
     "not UTF-8": (
         text("latin.txt", b"all is well.\ncaf\xe9.\n"),
-        ["latin.txt", "byte 16 (0xe9) is not UTF-8", "--set read.errors=replace"],
+        ["latin.txt", "byte 16 (0xe9) is not UTF-8", "use --errors replace"],
     ),
     "UTF-16": (text("wide.txt", "text".encode("utf-16")), ["wide.txt", "looks like UTF-16"]),
     "broken JSON": (
@@ -94,7 +94,7 @@ TEXTS: dict[str, tuple[Mistake, list[str]]] = {
     ),
     "no text field": (
         text("a.jsonl", LINES + '{"body": "b", "id": 1}\n'),
-        ["a.jsonl:2: no field 'text'", "body, id", "--set read.field="],
+        ["a.jsonl:2: no field 'text'", "body, id", "with --field NAME"],
     ),
     "field of numbers": (text("a.jsonl", '{"text": 3}\n'), ["a.jsonl:1", "not text but int"]),
     "cut Parquet": (cut_parquet, ["cut.parquet: not a Parquet file, or one cut short"]),

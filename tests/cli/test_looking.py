@@ -86,9 +86,42 @@ def test_score(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert command(["score", decoder, TEXTS[0]]) == 0
     assert "perplexity" in capsys.readouterr().out
     assert command(["score", str(runs / "encoder"), TEXTS[0]]) == 0
-    assert "pseudo-perplexity" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "pseudo-perplexity" in said and "bits per byte" not in said
+    assert told(capsys, "score", str(runs / "encoder"), TEXTS[0])["bits_per_byte"] is None
+    assert "not both" in refused(capsys, "score", decoder, TEXTS[0], "--file", str(text))
     assert "--file" in refused(capsys, "score", decoder)
     assert "stride" in refused(capsys, "score", decoder, TEXTS[0], "--stride", "0")
+
+
+def test_other_text_is_read_as_it_is(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decoder, folder = str(runs / "decoder"), tmp_path / "texts"
+    folder.mkdir()
+    lines = [json.dumps({"body": text}) for text in (*TEXTS * 9, "", "zebra")]
+    (folder / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (folder / "b.pdf").write_text("x")
+    (tmp_path / "c.txt").write_bytes(b"caf\xe9\n\nA dog.\n" * 20)
+    for verb in ("score", "evaluate"):
+        for name, fault in (("texts", "--field NAME"), ("c.txt", "--errors replace")):
+            assert fault in refused(capsys, verb, decoder, "--file", str(tmp_path / name))
+        goes = {"score": "--file", "evaluate": "--data"}[verb]
+        text = [TEXTS[0]] * (verb == "score")
+        assert f"--field: goes with {goes}" in refused(capsys, verb, decoder, *text, "--field", "x")
+    assert command(["score", decoder, "--file", str(folder), "--field", "body"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "documents 19 files read 1 empty documents 1 files not read (1 .pdf) 1" in said
+    more = ["--errors", "replace", "--documents", "line"]
+    found = told(capsys, "score", decoder, "--file", str(tmp_path / "c.txt"), *more)
+    assert found["documents"] == 40
+    assert (found["read"]["empty_documents"], found["read"]["replaced_bytes"]) == (20, 20)
+    words = ["evaluate", decoder, "--data", str(folder), "--field", "body"]
+    assert command(words) == 0
+    assert "1 unknown tokens; 1 empty documents; 1 files not read (1 .pdf)" in (
+        capsys.readouterr().err
+    )
+    assert "--documents: file, paragraph or line" in refused(capsys, *words, "--documents", "page")
 
 
 def test_evaluate_and_report(

@@ -78,7 +78,16 @@ def test_train(capsys, tmp_path) -> None:
     said = _json(capsys, *words, "--kind", "char", "--set", "tokenizer.vocab=112")
     assert (said["kind"], said["vocab"], said["folder"]) == ("char", 112, str(out))
     assert (out / "tokenizer.json").is_file()
-    assert run(["tokenizer", *words]) == 2
+    (tmp_path / "text.txt").write_bytes(b"caf\xe9 au lait\n\nand the road\n" * 3)
+    assert run(["tokenizer", *words, "--kind", "char"]) == 2
+    assert "--errors replace" in capsys.readouterr().err
+    more = ["--kind", "char", "--errors", "replace", "--documents", "line"]
+    said = _json(capsys, *words, *more)
+    assert (said["read"]["replaced_bytes"], said["read"]["empty_documents"]) == (3, 3)
+    assert said["sample"]["documents_seen"] == 6
+    assert run(["tokenizer", *words, *more]) == 0
+    assert "bytes replaced 3" in " ".join(capsys.readouterr().out.split())
+    assert run(["tokenizer", *words, "--errors", "replace"]) == 2
     assert "30,522 asked, but this text supports only" in capsys.readouterr().err
     assert run(["tokenizer", *words, "--kind", "wordpeice"]) == 2
     assert "did you mean 'wordpiece'" in capsys.readouterr().err

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -66,6 +67,29 @@ def test_parquet(tmp_path: Path, kind: pa.DataType) -> None:
     assert "not text but int64" in fails(path, field="n")
 
 
+@pytest.mark.parametrize("end", ["gz", "zst"])
+def test_compressed_parquet_leaves_no_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    plain, path = tmp_path / "a.parquet", tmp_path / f"b.parquet.{end}"
+    parquet.write_table(pa.table({"text": TEXTS * 500}), plain, compression="none")
+    compress = gzip.compress if end == "gz" else zstd
+    path.write_bytes(compress(plain.read_bytes()))
+    counts = ReadCounts()
+    found = list(read_documents([path], None, counts))
+    assert [d.text for d in found] == TEXTS * 500
+    assert found[1].source == f"{path}:2"
+    assert counts.bytes_read == path.stat().st_size
+    assert "columns are: text" in fails(path, field="body")
+    path.write_bytes(path.read_bytes()[:-200])
+    fails(path)
+    path.write_bytes(compress(b"no Parquet"))
+    assert "not a Parquet file" in fails(path)
+    assert not list((tmp_path / "temporary").iterdir())
+
+
 def test_parquet_cut_short(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     parquet.write_table(pa.table({"text": TEXTS * 100}), path)
@@ -125,7 +149,8 @@ def test_utf16_is_recognised(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('{"text": "cut', "not JSON"),
+        ('{"text": "cut', "not JSON (character 10: unterminated string);"),
+        ('{"text": "cut" "n": 1}', "not JSON (character 16: expecting ',' delimiter);"),
         ("[1]", "not a JSON object but list"),
         ('{"title": "a", "body": "b"}', "its fields are: title, body"),
         ('{"text": 3}', "not text but int"),

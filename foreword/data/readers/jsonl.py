@@ -44,14 +44,21 @@ class Jsonl:
 def _record(line: str, where: str) -> dict[str, Any]:
     """The object on one line."""
     try:
-        record = json.loads(line)
+        record = json.loads(line.rstrip("\r\n"))
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{where}: not JSON ({error}); mend or delete the line") from None
+        reason = _reason(error) if isinstance(error, json.JSONDecodeError) else str(error)
+        raise UserError(f"{where}: not JSON ({reason}); mend or delete the line") from None
     if not isinstance(record, dict):
         raise UserError(
             f"{where}: not a JSON object but {type(record).__name__}; each line must be one"
         )
     return record
+
+
+def _reason(error: json.JSONDecodeError) -> str:
+    """What is wrong, and at which character of the line; Python's own words count lines too."""
+    what = error.msg.removesuffix(" at").removesuffix(" starting")
+    return f"character {error.pos + 1:,}: {what[:1].lower()}{what[1:]}"
 
 
 def _text(source: Source, record: dict[str, Any], setting: str, where: str) -> str:
@@ -60,7 +67,7 @@ def _text(source: Source, record: dict[str, Any], setting: str, where: str) -> s
     if field not in record:
         raise UserError(
             f"{where}: no field '{field}'; its fields are: {', '.join(record) or 'none'}; "
-            f"name the one that holds the text with --{setting} (--set read.{setting}=NAME)"
+            f"name the one that holds the text with --{setting} NAME"
         )
     text = record[field]
     if text is None:
@@ -68,7 +75,7 @@ def _text(source: Source, record: dict[str, Any], setting: str, where: str) -> s
     if not isinstance(text, str):
         raise UserError(
             f"{where}: field '{field}' is not text but {type(text).__name__}; "
-            f"name the one that holds the text with --{setting} (--set read.{setting}=NAME)"
+            f"name the one that holds the text with --{setting} NAME"
         )
     if text.isascii():
         return text

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 
-from foreword.data.sources import Source
+from foreword import atomic
+from foreword.data.sources import COMPRESSIONS, Source
 from foreword.errors import UserError
 from foreword.types import Document
 
 _ROWS = 1024  # decoded at once
+_BLOCK = 1 << 20  # bytes decompressed at once
 
 
 @dataclass(frozen=True)
@@ -19,7 +23,8 @@ class Parquet:
     """Parquet: the text stands in the column `field`; only that column is read, a piece at a time.
 
     A null or a text without text is an empty document. With `target`, the text and what that
-    column holds are a pair.
+    column holds are a pair. A file that is compressed as a whole is decompressed to a
+    temporary one while it is read.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = (".parquet",)
@@ -35,36 +40,63 @@ class Parquet:
         from pyarrow import parquet
 
         path = source.path
-        if path.suffix.lower() != ".parquet":
-            raise UserError(f"{path}: Parquet compresses within; decompress the file first")
-        try:
-            file = parquet.ParquetFile(path)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise UserError(
-                f"{path}: not a Parquet file, or one cut short ({_line(error)}); fetch it again"
-            ) from None
-        with file:
-            settings = source.settings
-            names = {"field": settings.field}
+        with _plain(source) as plain:
+            try:
+                file = parquet.ParquetFile(plain)
+            except (pa.ArrowInvalid, OSError) as error:
+                raise UserError(
+                    f"{path}: not a Parquet file, or one cut short ({_line(error)}); fetch it again"
+                ) from None
+            with file:
+                yield from _documents(file, source)
+
+
+@contextmanager
+def _plain(source: Source) -> Iterator[Path | IO[bytes]]:
+    """The file, or what it is decompressed to, since Parquet is read from its end.
+
+    That has no name, so nothing of it is left however the process ends.
+
+    Raises:
+        UserError: there is no room for it.
+    """
+    if source.path.suffix.lower() not in COMPRESSIONS:
+        yield source.path
+        return
+    with tempfile.TemporaryFile() as copy:
+        with source.open() as stream:
+            while block := stream.read(_BLOCK):
+                with atomic.explained(Path(tempfile.gettempdir())):
+                    copy.write(block)
+                    copy.flush()
+        yield copy
+
+
+def _documents(file: Any, source: Source) -> Iterator[Document]:
+    """The documents of an open file."""
+    import pyarrow as pa
+
+    path, settings = source.path, source.settings
+    names = {"field": settings.field}
+    if settings.target:
+        names["target"] = settings.target
+    for setting, name in names.items():
+        _check(file.schema_arrow, path, name, setting)
+    size, done, rows = path.stat().st_size, 0, max(1, file.metadata.num_rows)
+    for batch in _batches(file, source, list(names.values())):
+        columns = [
+            batch.column(name).cast(pa.string(), safe=False).cast(pa.binary()).to_pylist()
+            for name in names.values()
+        ]
+        for found in zip(*columns, strict=True):
+            done += 1
+            where = f"{path}:{done}"
+            texts = [source.decode(data or b"", where) for data in found]
             if settings.target:
-                names["target"] = settings.target
-            for setting, name in names.items():
-                _check(file.schema_arrow, path, name, setting)
-            size, done, rows = path.stat().st_size, 0, max(1, file.metadata.num_rows)
-            for batch in _batches(file, source, list(names.values())):
-                columns = [
-                    batch.column(name).cast(pa.string(), safe=False).cast(pa.binary()).to_pylist()
-                    for name in names.values()
-                ]
-                for found in zip(*columns, strict=True):
-                    done += 1
-                    where = f"{path}:{done}"
-                    texts = [source.decode(data or b"", where) for data in found]
-                    if settings.target:
-                        yield from source.pair(texts[0], texts[1], done)
-                    else:
-                        yield from source.document(texts[0], done)
-                source.at(size * done // rows)
+                yield from source.pair(texts[0], texts[1], done)
+            else:
+                yield from source.document(texts[0], done)
+        source.at(size * done // rows)
 
 
 def _check(schema: Any, path: Path, field: str, setting: str) -> None:
@@ -74,7 +106,7 @@ def _check(schema: Any, path: Path, field: str, setting: str) -> None:
     if field not in schema.names:
         raise UserError(
             f"{path}: no column '{field}'; its columns are: {', '.join(schema.names)}; "
-            f"name the one that holds the text with --{setting} (--set read.{setting}=NAME)"
+            f"name the one that holds the text with --{setting} NAME"
         )
     kind = schema.field(field).type
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -82,7 +114,7 @@ def _check(schema: Any, path: Path, field: str, setting: str) -> None:
     if not (is_text or pa.types.is_string_view(value)):
         raise UserError(
             f"{path}: column '{field}' is not text but {kind}; "
-            f"name the one that holds the text with --{setting} (--set read.{setting}=NAME)"
+            f"name the one that holds the text with --{setting} NAME"
         )
 
 

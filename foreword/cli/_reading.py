@@ -1,0 +1,72 @@
+"""What every verb that reads text is told of it: where it stands, and what a document is."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foreword.cli._options import Options
+from foreword.errors import UserError
+
+if TYPE_CHECKING:
+    from foreword.data.sources import ReadSettings
+    from foreword.evaluate.subject import Subject
+
+Errors = Annotated[
+    str | None,
+    typer.Option(help="Bytes that are not UTF-8: strict stops, replace counts."),
+]
+
+
+@dataclass(frozen=True)
+class Reading(Options):
+    """How text is read, in the place of what a recipe says of it."""
+
+    field: Annotated[
+        str | None, typer.Option(help="Where JSON and Parquet keep the text; 'text' if unsaid.")
+    ] = None
+    target: Annotated[
+        str | None, typer.Option(help="Of parallel text: where the other side of each pair stands.")
+    ] = None
+    documents: Annotated[
+        str | None, typer.Option(help="A document in plain text: file, paragraph or line.")
+    ] = None
+    errors: Errors = None
+
+    @property
+    def said(self) -> dict[str, str]:
+        """What was said, by the names that recipes have for it."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def require(self, option: str) -> None:
+        """Makes sure that nothing was said where no text is read.
+
+        Raises:
+            UserError: something was, which goes with `option` alone.
+        """
+        if self.said:
+            raise UserError(f"--{next(iter(self.said))}: goes with {option}")
+
+    def on(self, settings: ReadSettings) -> ReadSettings:
+        """The settings with what was said in the place of theirs.
+
+        Raises:
+            UserError: it is no choice.
+        """
+        # A document that is no line leaves no blank lines to count.
+        blank_lines = settings.blank_lines and self.documents in (None, "line")
+        try:
+            return replace(settings, **self.said, blank_lines=blank_lines)  # type: ignore[arg-type]
+        except ValueError as error:
+            raise UserError(f"--{error}") from None
+
+    def of(self, subject: Subject) -> Subject:
+        """A model that reads text so.
+
+        Raises:
+            UserError: it is no choice.
+        """
+        recipe = subject.recipe
+        return replace(subject, recipe=replace(recipe, read=self.on(recipe.read)))
