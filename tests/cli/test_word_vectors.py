@@ -150,6 +150,22 @@ def test_its_records_are_shown(text: Path, capsys: pytest.CaptureFixture[str]) -
         assert part in said
 
 
+def test_lists_of_which_nothing_can_be_asked_are_refused(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], refused: Refused
+) -> None:
+    file, out = tmp_path / "list.txt", tmp_path / "out"
+    file.write_text("rome italy paris france\n")
+    words = ("probe", run, "--set", f"file={file}", "--out", out, "--kind")
+    said = "each has a word that is not in the vocabulary"
+    assert f"no question could be asked: {said}" in refused(*words, "analogies")
+    file.write_text("rome italy 9\n")
+    assert f"no pair could be compared: {said}" in refused(*words, "similarity")
+    assert not out.exists()
+    file.write_text("river lake 9\nriver king 1\nrome italy 3\n")
+    (row,) = asked(capsys, *words, "similarity")["rows"]
+    assert row["spearman"] is None and row["pairs"] == 2  # of two it is always 1 or -1
+
+
 def pretrain(text: Path, out: Path, *more: str) -> list[str]:
     words = ["pretrain", "word2vec_tiny", "--data", str(text), "--out", str(out)]
     return [*words, *(word for one in more for word in ("--set", one))]
