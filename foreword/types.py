@@ -44,6 +44,8 @@ class Vocab:
         starts_word: true where a token begins a word; (size,) bool.
         spellings: the text of each token in UTF-8, for models that read characters; of special
             tokens their names. Empty where it is not known.
+        counts: how often each token stands in the text, for objectives that ask (`wants_counts`),
+            (size,) int64; or None.
     """
 
     size: int
@@ -52,6 +54,7 @@ class Vocab:
     is_special: Array
     starts_word: Array
     spellings: tuple[bytes, ...] = ()
+    counts: Array | None = None
 
     def id(self, name: str) -> int:
         """The id of the special token `name`.

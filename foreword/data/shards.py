@@ -37,7 +37,7 @@ from foreword.types import Array
 MAGIC = b"MMIDIDX\x00\x00"
 _HEADER = struct.Struct("<9sQBQQ")
 _TYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
-_BLOCK = 1 << 20  # entries of the index made at once
+_BLOCK = 1 << 20  # tokens, or entries of the index, at once
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,13 @@ class Shards:
     def tokens_total(self) -> int:
         """Number of tokens."""
         return len(self.tokens)
+
+    def counts(self, vocab: int) -> Array:
+        """How often each token stands there, (vocab,) int64."""
+        counts = np.zeros(vocab, dtype=np.int64)
+        for at in range(0, self.tokens_total, _BLOCK):
+            counts += np.bincount(self.tokens[at : at + _BLOCK], minlength=vocab)[:vocab]
+        return counts
 
     @cached_property
     def sequence_starts(self) -> Array:

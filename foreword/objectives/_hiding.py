@@ -49,6 +49,18 @@ def random_ordinary(rng: RowRng, length: int, vocab: Vocab) -> Array:
     return np.asarray(ordinary[rng.integers(len(ordinary), length)])
 
 
+def random_by_count(rng: RowRng, length: int, vocab: Vocab) -> Array:
+    """A random ordinary token for each place, as likely as frequent; (batch, length) int64.
+
+    All are equally likely where the text's counts are not known.
+    """
+    if vocab.counts is None:
+        return random_ordinary(rng, length, vocab)
+    sums = np.cumsum(np.where(vocab.is_special, 0, vocab.counts))
+    place = (rng.uniform(length) * sums[-1]).astype(np.int64)  # among all ordinary tokens there are
+    return np.asarray(np.searchsorted(sums, place, side="right"))
+
+
 def hide(ids: Array, hidden: Array, behind: Array, others: Array, vocab: Vocab) -> Array:
     """What is shown of `ids`, (batch, length) int64.
 

@@ -15,7 +15,7 @@ from foreword.data.rng import RowRng
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone, Model
 from foreword.objectives._generator import build_generator
-from foreword.objectives._hiding import candidates_of, in_place, random_ordinary
+from foreword.objectives._hiding import in_place, random_by_count, random_ordinary
 from foreword.objectives.masked import Masked
 from foreword.types import Array, Batch, Example, Loss, Rows, Vocab
 
@@ -46,8 +46,8 @@ class ReplacedToken:
         generator: width, feed-forward width and heads of the generator, as a share of the model's.
         weight: of the discriminator's loss.
         fakes: what is put in place of the chosen tokens: draws from the `generator`; or without any
-            generator, `unigram` (a token from anywhere in the same row, so that each is as frequent
-            as in the text) or `uniform` (any ordinary token).
+            generator, `unigram` (ordinary tokens as frequent as in the text) or `uniform` (any
+            ordinary token).
 
     Reference: Clark et al. 2020, sections 2 and 3.2; `mask` as in their code.
     Differs from the paper: nothing that is known. The ablations `unigram` and `uniform` are not
@@ -67,6 +67,11 @@ class ReplacedToken:
         if self.weight <= 0:
             raise ValueError(f"weight: must be positive, got {self.weight}")
 
+    @property
+    def wants_counts(self) -> bool:
+        """Whether it draws tokens by their frequency in the text."""
+        return self.fakes == "unigram"
+
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """What the generator reads, or without one the row with its fakes.
 
@@ -82,7 +87,7 @@ class ReplacedToken:
         if self.fakes == "uniform":
             inputs = np.where(chosen, random_ordinary(rng, length, vocab), rows.ids)
         elif self.fakes == "unigram":
-            inputs = np.where(chosen, _from_row(rows, rng, vocab), rows.ids)
+            inputs = np.where(chosen, random_by_count(rng, length, vocab), rows.ids)
         return in_place(rows, inputs, chosen, noise)
 
     def count_terms(self, batch: Batch) -> Array:
@@ -137,12 +142,3 @@ def _judge(model: Model, batch: Batch, original: Tensor) -> Loss:
         "recall": ((said & is_fake).sum(), is_fake.sum()),
     }
     return Loss(total, count, parts, hidden.carried)
-
-
-def _from_row(rows: Rows, rng: RowRng, vocab: Vocab) -> Array:
-    """For each place an ordinary token of its row, all places of it equally likely."""
-    candidates = candidates_of(rows, vocab)
-    columns = np.argsort(~candidates, axis=1, kind="stable")  # the candidates' come first
-    number = (rng.uniform(rows.ids.shape[1]) * candidates.sum(1)[:, None]).astype(np.int64)
-    columns = np.take_along_axis(columns, number, axis=1)
-    return np.asarray(np.take_along_axis(rows.ids, columns, axis=1))

@@ -22,6 +22,9 @@ class Objective(Protocol):
 
     One that cannot do what its settings say in rows of any length also has `require_room(length)`,
     which raises a ValueError that names the setting; a recipe asks it.
+
+    One whose `wants_counts` is true finds how often each token stands in the text in
+    `vocab.counts`.
     """
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:

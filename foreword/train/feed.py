@@ -27,7 +27,7 @@ class Feed:
     Attributes:
         recipe: says batch size, objective, layout, seed.
         packed: the corpus as rows.
-        vocab: of the tokenizer.
+        vocab: of the tokenizer, with the text's counts where the objective wants them.
         micro_batch: sequences computed at once.
     """
 
@@ -64,6 +64,8 @@ class Feed:
         if not for_training:
             most = min(lanes or micro_batch, shards.tokens_total // recipe.packing.length)
             rows = micro_batch = max(1, most)
+        if getattr(recipe.objective, "wants_counts", False):
+            vocab = replace(vocab, counts=shards.counts(vocab.size))
         once = not for_training
         packed = recipe.packing.open(shards, vocab, recipe.train.seed, rows, once=once)
         return cls(recipe, packed, vocab, micro_batch)

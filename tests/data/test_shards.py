@@ -47,6 +47,7 @@ def test_round_trip(tmp_path: Path) -> None:
     assert shards.sequence_lengths.tolist() == [3, 1, 2]
     assert shards.sequence_starts.tolist() == [0, 3, 4, 6]
     assert shards.document_starts.tolist() == [0, 4, 6]
+    assert shards.counts(8).tolist() == [0, 1, 1, 1, 1, 1, 1, 0]
     assert writer.files["a.bin"]["bytes"] == 12
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.bin", "a.idx"]
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch.nn import functional as F
 
 from foreword import kinds
 from foreword.data.rng import RowRng
+from foreword.data.shards import Shards, ShardWriter
 from foreword.errors import UserError
 from foreword.models.encoder_decoder import EncoderDecoder
 from foreword.models.transformer import Transformer
@@ -21,7 +23,8 @@ from foreword.nn.positions.learned import Learned
 from foreword.objectives._generator import shrunk
 from foreword.objectives.masked import Masked
 from foreword.objectives.replaced_token import ReplacedToken
-from foreword.train.feed import counted
+from foreword.train.feed import Feed, counted
+from foreword.train.recipe import load_recipe
 from foreword.types import Batch, Example, Rows
 
 from ..contracts.cases import FIRST, SEED, SIZE, Case, rows, take, vocab
@@ -81,13 +84,19 @@ def test_noise_is_uniform_and_marks_padding() -> None:
     assert stats.kstest(noise[noise >= 0], "uniform").pvalue > 0.01
 
 
+def skewed(given: Rows) -> Rows:
+    """The same with four ordinary tokens of their own in each row, the first half of it."""
+    number = given.ids - FIRST
+    few = np.where(number % 8 < 3, 0, number % 4) + 4 * (given.numbers[:, None] % 10)
+    return replace(given, ids=np.where(number < 0, given.ids, FIRST + few))
+
+
 @pytest.mark.parametrize("fakes", ["unigram", "uniform"])
 def test_fakes_without_a_generator(fakes: str) -> None:
-    given = rows([[100]] * 300)
-    few = FIRST + (given.ids - FIRST) % 4  # four tokens, the first of them half of the text
-    few = np.where((given.ids - FIRST) % 8 < 3, FIRST, few)
-    given = replace(given, ids=np.where(given.ids < FIRST, given.ids, few))
-    example = corrupt(given, fakes=fakes)
+    given = skewed(rows([[100]] * 300))
+    words = replace(vocab(), counts=np.bincount(given.ids.ravel(), minlength=SIZE))
+    objective = ReplacedToken(fakes=fakes)  # type: ignore[arg-type]
+    example = objective.corrupt(given, RowRng(SEED, given.numbers), words)
     assert example.source is not None
     chosen = example.weights > 0
     assert np.array_equal(example.source.ids[~chosen], given.ids[~chosen])
@@ -98,6 +107,28 @@ def test_fakes_without_a_generator(fakes: str) -> None:
     assert found[wanted == 0].sum() == 0
     seen = wanted > 0
     assert stats.chisquare(found[seen], found.sum() * wanted[seen]).pvalue > 0.01
+    # They say nothing of the row: of ten alphabets one is the row's own.
+    mine = (example.source.ids - FIRST) // 4 == given.numbers[:, None] % 10
+    assert mine[chosen].mean() == pytest.approx(0.1, abs=0.02)
+
+
+def test_the_frequencies_are_those_of_the_text_trained_on(tmp_path: Path) -> None:
+    """Of two documents, the long one's tokens are drawn in rows of the short one."""
+    with ShardWriter(tmp_path / "train", SIZE) as writer:
+        for token, length in ((FIRST, 60), (FIRST + 1, 180)):
+            writer.add(np.full(length, token), np.array([length]), np.array([1]))
+    recipe = load_recipe(
+        "electra_mini_unigram", ["packing.length=60", "packing.before=", "packing.after="]
+    )
+    feed = Feed.of(recipe, Shards.open(tmp_path / "train"), vocab())
+    assert feed.vocab.counts is not None
+    assert feed.vocab.counts[FIRST : FIRST + 3].tolist() == [60, 180, 0]
+    batch = feed.batch(np.arange(400), 1)
+    fakes = batch.ids[batch.weights > 0]
+    assert (fakes == FIRST + 1).mean() == pytest.approx(0.75, abs=0.02)
+    short = batch.targets[:, 0] == FIRST
+    assert 0 < short.sum() < 400
+    assert (batch.ids[short][batch.weights[short] > 0] == FIRST + 1).mean() > 0.7
 
 
 # -- the two models --------------------------------------------------------------------------------
