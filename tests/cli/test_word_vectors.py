@@ -158,7 +158,7 @@ def test_lists_of_which_nothing_can_be_asked_are_refused(
     words = ("probe", run, "--set", f"file={file}", "--out", out, "--kind")
     said = "each has a word that is not in the vocabulary"
     assert f"no question could be asked: {said}" in refused(*words, "analogies")
-    file.write_text("rome italy 9\n")
+    file.write_text("rome italy 9\nrome river 1\n")
     assert f"no pair could be compared: {said}" in refused(*words, "similarity")
     assert not out.exists()
     file.write_text("river lake 9\nriver king 1\nrome italy 3\n")
