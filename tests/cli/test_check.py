@@ -122,12 +122,15 @@ def test_masked_rows_show_what_is_hidden(text: Path, tmp_path: Path) -> None:
 
 def test_causal_rows_show_the_first_token_scored(text: Path, tmp_path: Path) -> None:
     of = ready("decoder", text, tmp_path / "run")
-    row = preview(of.feed, of.tokenizer, 1, 100)[0]
-    assert [piece.mark for piece in row.targets].count("first") == 1
-    for n, wanted in enumerate(row.targets[:-1]):
-        if wanted.mark != "unscored":
-            assert wanted.text == row.inputs[n + 1].text
-    assert row.targets[-1].mark == "unscored"
+    rows = preview(of.feed, of.tokenizer, 4, 100)
+    following = of.feed.packed.rows(np.arange(4)).following
+    assert following is not None
+    for row, after in zip(rows, following, strict=True):
+        assert [piece.mark for piece in row.targets].count("first") == 1
+        for n, wanted in enumerate(row.targets[:-1]):
+            if wanted.mark != "unscored":
+                assert wanted.text == row.inputs[n + 1].text
+        assert (row.targets[-1].mark == "unscored") == (after < 0), "unless its document goes on"
 
 
 def test_a_second_stream_shows_its_targets_in_place(text: Path, tmp_path: Path) -> None:
