@@ -1,15 +1,19 @@
-"""A tokenizer with new pieces: the merging goes on where its training ended, on one's own text."""
+"""A tokenizer with more tokens than it was trained with.
+
+New pieces: the merging goes on where its training ended, on one's own text. Or special tokens.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Any
 
+from tokenizers import AddedToken
 from tokenizers import Tokenizer as Engine
 
 from foreword.errors import UserError
@@ -70,11 +74,39 @@ def extend(tokenizer: Tokenizer, texts: Iterable[str], number: int) -> Extended:
             "ask for fewer or give more text"
         )
     _add(state, learned, pieces)
-    roles = {role: name for role in ROLES if (name := tokenizer.name_of(ROLES[role])) is not None}
     kind = {**tokenizer.kind, "extended": number}
-    engine = Engine.from_str(json.dumps(state))
-    found = Tokenizer(engine, roles, kind, tokenizer.sample, tokenizer.vocab.size)
+    found = _like(tokenizer, Engine.from_str(json.dumps(state)), kind)
     return Extended(found, {join.id: join.replaces for join in learned})
+
+
+def add_special(tokenizer: Tokenizer, names: Sequence[str]) -> Tokenizer:
+    """The same with more special tokens behind its own; text is cut as before.
+
+    Args:
+        tokenizer: of any kind, whoever made it.
+        names: of `foreword.text.special`, none of which it has.
+
+    Raises:
+        UserError: its ids have holes, so that there is no telling which are free.
+    """
+    engine = Engine.from_str(tokenizer.to_str())
+    engine.add_special_tokens([AddedToken(name, normalized=False) for name in names])
+    pieces = tokenizer.pieces
+    for name in names:
+        i = engine.token_to_id(name)
+        assert i is not None
+        if i < len(pieces) and pieces[i]:
+            raise UserError(
+                f"the tokenizer has no {name}, and none can be added: it has {i:,} tokens, of "
+                f"which the last are not numbered through ('{pieces[i]}' is {i:,})"
+            )
+    return _like(tokenizer, engine, tokenizer.kind)
+
+
+def _like(tokenizer: Tokenizer, engine: Engine, kind: Mapping[str, Any]) -> Tokenizer:
+    """Other parts that do the work, with the special tokens of before."""
+    roles = {role: name for role in ROLES if (name := tokenizer.name_of(ROLES[role])) is not None}
+    return Tokenizer(engine, roles, kind, tokenizer.sample, tokenizer.vocab.size)
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,13 @@ from foreword import config, kinds
 from foreword.data.reading import ReadSettings, read_documents
 from foreword.errors import UserError
 from foreword.interop.family import differences, resolved
+from foreword.nn.init import initialise
 from foreword.nn.model import Model
+from foreword.text.extended import add_special
 from foreword.text.extended import extend as extend_tokenizer
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, imported
-from foreword.train.opened import open_run, read_state
+from foreword.train.opened import Opened, open_run, read_state
 from foreword.train.recipe import Recipe
 
 START = "start"  # in a run folder: the weights that it starts from
@@ -184,16 +186,42 @@ def extend(
         foundation.tokenizer, (document.text for document in documents), number
     )
     model = foundation.recipe.build(found.tokenizer.vocab)
-    old = dict(foundation.model.named_parameters())
+    _grow(foundation.model, model)
     by_token = _by_token(foundation)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            rows = old[name]
-            parameter[: len(rows)] = rows
             if name in by_token:
                 for token, pieces in found.replaced.items():
-                    parameter[token] = rows[list(pieces)].mean(0)
+                    parameter[token] = parameter[list(pieces)].mean(0)
     return replace(foundation, tokenizer=found.tokenizer, model=model)
+
+
+def with_special(opened: Opened, names: Sequence[str]) -> Opened:
+    """The same model with more special tokens; their rows are such as pretraining begins with.
+
+    Args:
+        opened: stays as it is.
+        names: of the tokens, none of which its tokenizer has.
+
+    Raises:
+        UserError: the tokenizer can have no more.
+    """
+    if not names:
+        return opened
+    tokenizer = add_special(opened.tokenizer, names)
+    model = opened.recipe.build(tokenizer.vocab)
+    initialise(model, opened.recipe.train.seed)
+    _grow(opened.model, model)
+    model = model.to(opened.device).eval()
+    return replace(opened, tokenizer=tokenizer, vocab=tokenizer.vocab, model=model)
+
+
+def _grow(old: Model, new: Model) -> None:
+    """Fills `new` with what `old` has, the first rows of what has more of them."""
+    rows = dict(old.named_parameters())
+    with torch.no_grad():
+        for name, parameter in new.named_parameters():
+            parameter[: len(rows[name])] = rows[name]
 
 
 def _as_trained(asked: Any, own: Any) -> str:

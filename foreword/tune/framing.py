@@ -9,16 +9,17 @@ The layout of pretraining decides. `before` and `after` are the packing's specia
     prefix           before a after                read: the last token; all of it is prefix
     encoder_decoder  before a after -> start       read: the start token, which sees the source
 
-A pair is `before a after b after`, with segments 0 and 1 where the model has them; in a decoder it
-is `before a delimiter b extract` (Radford et al. 2018, section 3.3). There [CLS] extracts, [SEP]
-delimits, and <s> stands before where the packing puts nothing.
+A pair is `before a after b after`, with segments 0 and 1 where the model has them, and [SEP]
+between where `after` is nothing. In a decoder it is `before a delimiter b extract` (Radford et al.
+2018, section 3.3): [CLS] extracts, [SEP] delimits, and <s> stands before where the packing puts
+nothing. A model that has none of these and no end of text (GPT-1 as published) is given them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -147,6 +148,18 @@ def cut_pair(n: int, m: int, room: int) -> tuple[int, int]:
     return (n, room - n) if n <= room - half else (room - half, half)
 
 
+def lacking(recipe: Recipe, vocab: Vocab) -> tuple[str, ...]:
+    """Special tokens to add, so that a pair's texts do not run together nor end at any word.
+
+    Where pretraining ended its texts by a token, that one serves.
+    """
+    before, after = _shown(recipe, vocab)
+    wanted: tuple[str, ...] = () if after else (special.SEP,)
+    if wanted and kinds.name_of(recipe.layout) == "decoder":
+        wanted = (*wanted, special.CLS, *(() if before else (special.BOS,)))
+    return tuple(name for name in wanted if name not in vocab.special)
+
+
 def frame_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> Frame:
     """The frame for a model that was pretrained by `recipe`.
 
@@ -168,13 +181,11 @@ def frame_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> Frame:
         "encoder_decoder",
     ):
         raise UserError(f"layout '{layout}': fine-tuning does not know where to read such a model")
-    packing: Any = recipe.packing
     limit = recipe.model.limit
     if max_length is not None and limit is not None and max_length > limit:
         raise UserError(f"--max-length {max_length}: the model has {limit} positions")
-    before = _ids(vocab, getattr(packing, "before", ""))
-    after = _ids(vocab, getattr(packing, "after", "") or getattr(recipe.objective, "end", ""))
-    between, fresh = after, frozenset[int]()
+    before, after = _shown(recipe, vocab)
+    between, fresh = after or _ids(vocab, special.SEP), frozenset[int]()
     pooling: Pooling = "mean"
     if layout == "encoder_decoder" or (before and _trains_first(recipe)):
         pooling = "first"
@@ -187,7 +198,7 @@ def frame_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> Frame:
         pooling, fresh = "last", frozenset({*before, *between, *after} - seen)
     layout_start = getattr(recipe.layout, "start", "")
     position = getattr(recipe.model, "position", None)
-    length = max_length or min(packing.length, limit or packing.length)
+    length = max_length or min(recipe.packing.length, limit or recipe.packing.length)
     frame = Frame(
         before=before,
         after=after,
@@ -202,6 +213,12 @@ def frame_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> Frame:
     if frame.room < 2:
         raise UserError(f"--max-length {length}: leaves no room for text between special tokens")
     return frame
+
+
+def _shown(recipe: Recipe, vocab: Vocab) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What stood before and after a text in pretraining, at most one token each."""
+    before, after = recipe.wrapping
+    return _ids(vocab, before), _ids(vocab, after or getattr(recipe.objective, "end", ""))
 
 
 def _ids(vocab: Vocab, name: str) -> tuple[int, ...]:

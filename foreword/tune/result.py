@@ -43,7 +43,7 @@ class TuneResult:
         labels: what it tells apart, in the order of the head's outputs.
         frame: how texts are framed.
         recipe: of pretraining.
-        tokenizer: of pretraining.
+        tokenizer: of pretraining, with the special tokens that the frame adds.
         network: of the first seed of the first settings, on the CPU.
         rows: one per settings, with mean and standard deviation over seeds of the last epoch's
             scores on the dev examples, and the majority class's.

@@ -13,11 +13,12 @@ from foreword import kinds
 from foreword.config import to_table
 from foreword.errors import UserError
 from foreword.evaluate.subject import Subject
+from foreword.train.continued import with_special
 from foreword.train.opened import Opened
 from foreword.tune.answers import Answers
 from foreword.tune.contracts import Labelled, Task
 from foreword.tune.course import Course, Data, TuneSettings, count_steps
-from foreword.tune.framing import Frame, frame_of
+from foreword.tune.framing import Frame, frame_of, lacking
 from foreword.tune.result import TuneResult, summarise
 from foreword.tune.rows import Examples
 
@@ -55,6 +56,7 @@ def tune(
     """
     opened.require_gradients()
     ways = [settings] if isinstance(settings, TuneSettings) else list(settings or [TuneSettings()])
+    opened = with_special(opened, lacking(opened.recipe, opened.vocab))
     frame = frame_of(opened.recipe, opened.vocab, ways[0].max_length)
     data = _read(opened, task, train, dev, frame)
     total = sum(way.seeds * way.epochs * count_steps(data, way) for way in ways)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tokenizers import Tokenizer as Engine
+from tokenizers import models, pre_tokenizers
 
 from foreword.errors import UserError
-from foreword.text.extended import extend
+from foreword.text.extended import add_special, extend
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.bpe import Bpe
 from foreword.text.tokenizers.unigram import Unigram
@@ -78,3 +81,34 @@ def test_too_many(old: Tokenizer) -> None:
 def test_words_cannot_be_joined() -> None:
     with pytest.raises(UserError, match="does not join pieces"):
         extend(Word(min_count=1).train(OLD), NEW, 2)
+
+
+def bare(words: dict[str, int], size: int | None = None) -> Tokenizer:
+    """A tokenizer without any special token but the unknown one."""
+    engine = Engine(models.WordLevel(words, "<unk>"))
+    engine.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return Tokenizer(engine, {"unk_token": "<unk>"}, size=size)
+
+
+def test_special_tokens_are_added_behind(tmp_path: Path) -> None:
+    old = bare({"<unk>": 0, "cat": 1, "sat": 2})
+    new = add_special(old, ["[SEP]", "<s>"])
+    assert new.vocab.special == {"[UNK]": 0, "[SEP]": 3, "<s>": 4}
+    assert new.vocab.is_special.tolist() == [True, False, False, True, True]
+    text = "cat [SEP] sat <s>"  # in a corpus these are words like any others
+    assert new.encode(text).tolist() == old.encode(text).tolist() == [1, 0, 2, 0]
+    assert new.encode(text, special=True).tolist() == [1, 3, 2, 4]
+    new.save(tmp_path)
+    assert Tokenizer.load(tmp_path).vocab.special == new.vocab.special
+    assert "[SEP]" not in old.vocab.special
+
+
+def test_special_tokens_take_rows_without_a_token_first() -> None:
+    new = add_special(bare({"<unk>": 0, "cat": 1}, size=4), ["[SEP]", "[CLS]", "<s>"])
+    assert [new.vocab.id(name) for name in ("[SEP]", "[CLS]", "<s>")] == [2, 3, 4]
+    assert new.vocab.size == 5
+
+
+def test_special_tokens_take_the_place_of_no_other() -> None:
+    with pytest.raises(UserError, match=r"no \[SEP\], and none can be added: .* \('sat' is 2\)"):
+        add_special(bare({"<unk>": 0, "sat": 2}), ["[SEP]"])

@@ -7,7 +7,7 @@ import pytest
 
 from foreword.errors import UserError
 from foreword.train.opened import open_run
-from foreword.tune.framing import Frame, Framed, cut_pair, frame_of
+from foreword.tune.framing import Frame, Framed, cut_pair, frame_of, lacking
 from tests.tune.runs import make_run
 
 BERT = Frame((2,), (3,), 8, is_causal=False, has_segments=True, between=(3,), pooling="first")
@@ -117,3 +117,19 @@ def test_segments_may_be_terms_of_the_scores(tmp_path: Path, has_segments: bool)
     position = {"kind": "relative", "segments": has_segments}
     opened = open_run(make_run(tmp_path, "two_streams", position=position), "cpu")
     assert frame_of(opened.recipe, opened.vocab, None).has_segments == has_segments
+
+
+@pytest.mark.parametrize(
+    ("layout", "wanted"), [("encoder", ["[SEP]"]), ("decoder", ["[SEP]", "[CLS]", "<s>"])]
+)
+def test_what_no_text_ended_by_is_lacking(tmp_path: Path, layout: str, wanted: list[str]) -> None:
+    opened = open_run(make_run(tmp_path, layout), "cpu")
+    recipe, vocab = opened.recipe, opened.vocab
+    bare = replace(vocab, special={"[UNK]": 1})
+    assert lacking(recipe, vocab) == ()
+    assert lacking(recipe, bare) == tuple(wanted)
+    assert lacking(recipe, replace(vocab, special={recipe.wrapping[1]: 5})) == ()
+    endless = replace(recipe, packing=replace(recipe.packing, after=""))  # type: ignore[type-var]
+    assert lacking(endless, vocab) == ()
+    frame = frame_of(endless, vocab, None)
+    assert frame.between == (vocab.id("[SEP]"),)

@@ -1,0 +1,83 @@
+"""Fine-tuning of what was imported: GPT-1, whose tokenizer has nothing to frame texts by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from foreword.train import imported
+from foreword.train.opened import Opened, open_run
+from foreword.tune.contracts import Labelled
+from foreword.tune.course import TuneSettings
+from foreword.tune.predict import load_classifier
+from foreword.tune.result import TuneResult, save_network
+from foreword.tune.run import tune, variants
+from foreword.tune.strategies.full import Full
+from foreword.tune.tasks.classify import Classify
+
+from . import theirs
+
+pytest.importorskip("transformers")
+
+FRAME = ["<s>", "[SEP]", "[CLS]"]
+PAIRS = [
+    Labelled("w3 w9", "yes", "w4"),
+    Labelled("w3", "no", "w9 w4"),  # the same words: only what stands between tells
+]
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    folder = tmp_path_factory.mktemp("gpt")
+    theirs.write("openai_gpt", folder / "theirs")
+    imported.save(imported.read(folder / "theirs"), folder / "run")
+    return open_run(folder / "run", "cpu")
+
+
+@pytest.fixture(scope="module")
+def result(opened: Opened) -> TuneResult:
+    settings = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=4, precision="fp32")
+    return tune(opened, Classify(), PAIRS * 8, PAIRS, variants(settings))
+
+
+def test_start_delimiter_and_extract_are_new_tokens(opened: Opened, result: TuneResult) -> None:
+    tokenizer, frame = result.tokenizer, result.frame
+    new = [tokenizer.vocab.id(name) for name in FRAME]
+    assert sorted(new) == [theirs.SIZE, theirs.SIZE + 1, theirs.SIZE + 2]
+    assert [*frame.before, *frame.between, *frame.after] == new
+    assert frame.fresh == tuple(sorted(new))
+    framed = frame.wrap(tokenizer.encode("w3 w9"), tokenizer.encode("w4"))
+    names = [tokenizer.token(i) for i in framed.ids]
+    assert names == ["<s>", "w3", "w9", "[SEP]", "w4", "[CLS]"]
+    assert frame.spots(framed).tolist() == [5]
+    text = "w3 [SEP] <s> w4"  # in a text they are words like any others
+    assert tokenizer.encode(text).tolist() == opened.tokenizer.encode(text).tolist()
+
+
+def test_the_model_is_as_it_was_but_for_their_rows(opened: Opened, result: TuneResult) -> None:
+    assert opened.model.backbone.embedding.token.num_embeddings == theirs.SIZE
+    assert "[SEP]" not in opened.vocab.special
+    assert result.network.backbone.embedding.token.num_embeddings == theirs.SIZE + len(FRAME)
+    assert result.rows[0]["accuracy"] == 1.0
+    assert {row["start"] for row in result.rows} >= {"pretrained", "from scratch"}
+
+
+def test_frozen_it_computes_what_it_did(opened: Opened) -> None:
+    frozen = variants(TuneSettings(seeds=1, epochs=1))[1]
+    backbone = tune(opened, Classify(), PAIRS, PAIRS, frozen).network.backbone
+    before = dict(opened.model.backbone.named_parameters())
+    for name, after in backbone.named_parameters():
+        assert torch.equal(after[: len(before[name])], before[name]), name
+    new = backbone.embedding.token.weight[theirs.SIZE :]
+    assert torch.pdist(new).min() > 0  # they can be told from one another
+    assert new.std() < 3 * opened.recipe.model.init_std
+
+
+def test_the_tuned_run_keeps_them(result: TuneResult, tmp_path: Path) -> None:
+    save_network(result, tmp_path / "tuned")
+    loaded = load_classifier(tmp_path / "tuned", "cpu")
+    assert loaded.frame == result.frame
+    labels, _ = loaded.predict([e.text for e in PAIRS], [e.pair or "" for e in PAIRS])
+    assert labels == [example.label for example in PAIRS]
