@@ -14,6 +14,10 @@ class UserError(Exception):
     """
 
 
+class DamagedError(UserError):
+    """A checkpoint is not what was written; another one, or making it anew, will do."""
+
+
 class TrainingStoppedError(UserError):
     """Training cannot go on (the loss is no longer finite); the last good checkpoint is named."""
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from foreword import atomic
-from foreword.errors import UserError
+from foreword.errors import DamagedError, UserError
 from foreword.nn.model import Model
 
 VERSION = 1
@@ -66,13 +66,14 @@ def verify(folder: Path) -> None:
     """Reads the manifest and checks every file against it.
 
     Raises:
-        UserError: the checkpoint is damaged, or of another version.
+        DamagedError: the checkpoint is damaged.
+        UserError: it is of another version.
     """
     try:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         version, files = manifest["foreword_checkpoint"], manifest["files"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{folder}: damaged: its manifest cannot be read") from error
+        raise DamagedError(f"{folder}: damaged: its manifest cannot be read") from error
     if version != VERSION:
         raise UserError(
             f"{folder}: a checkpoint of version {version}; this Foreword reads version {VERSION}"
@@ -80,9 +81,9 @@ def verify(folder: Path) -> None:
     for name, wanted in files.items():
         file = folder / name
         if not file.is_file() or file.stat().st_size != wanted["bytes"]:
-            raise UserError(f"{folder}: damaged: {name} is missing or cut short")
+            raise DamagedError(f"{folder}: damaged: {name} is missing or cut short")
         if atomic.checksum(file) != wanted["blake2b"]:
-            raise UserError(f"{folder}: damaged: {name} does not match its checksum")
+            raise DamagedError(f"{folder}: damaged: {name} does not match its checksum")
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -177,19 +178,22 @@ def newest(run: Path, warn: list[str] | None = None) -> Path:
         warn: gets a line for each damaged checkpoint that was passed over.
 
     Raises:
-        UserError: there is none.
+        DamagedError: there is none but damaged ones.
+        UserError: there is none, or the newest is of another version, which is no damage.
     """
     damaged = []
     for folder in reversed(all_in(run)):
         try:
             verify(folder)
-        except UserError as error:
+        except DamagedError as error:
             damaged.append(str(error))
             continue
         if warn is not None:
             warn.extend(f"{line}; the one before it is used" for line in damaged)
         return folder
-    raise UserError(damaged[0] if damaged else f"{run}: holds no checkpoint")
+    if damaged:
+        raise DamagedError(damaged[0])
+    raise UserError(f"{run}: holds no checkpoint")
 
 
 def prune(run: Path, keep: int, best: str | None, last: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from foreword import config
-from foreword.errors import UserError
+from foreword.errors import DamagedError, UserError
 from foreword.nn.model import Model
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint
@@ -85,7 +85,7 @@ def is_finished(run: Path) -> bool:
     recipe = read_recipe(run)
     try:
         newest = checkpoint.newest(run, [])
-    except UserError:
+    except DamagedError:
         if recipe.model.is_fitted:
             return False  # it is fitted anew
         raise

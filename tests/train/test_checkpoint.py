@@ -66,6 +66,15 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
         checkpoint.verify(folder)
 
 
+def test_one_of_another_version_is_not_passed_over(tmp_path: Path) -> None:
+    save(tmp_path / "checkpoints" / checkpoint.name_of(1))
+    newer = save(tmp_path / "checkpoints" / checkpoint.name_of(2))
+    manifest = json.loads((newer / "manifest.json").read_text())
+    (newer / "manifest.json").write_text(json.dumps(manifest | {"foreword_checkpoint": 2}))
+    with pytest.raises(UserError, match="version 2"):
+        checkpoint.newest(tmp_path)
+
+
 def test_another_model_is_refused(tmp_path: Path) -> None:
     folder = save(tmp_path / "step")
     with pytest.raises(UserError, match=r"no tensor .*; the recipe is another one's"):
