@@ -22,6 +22,7 @@ import numpy as np
 
 from foreword.kinds import load
 from foreword.ngrams.counting import count
+from foreword.ngrams.scratch import Scratch
 from foreword.ngrams.table import Table
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.word import Word
@@ -58,15 +59,16 @@ def _round(
     is_word = ~vocab.is_special
     is_word[[vocab.id("[UNK]"), vocab.id("</s>")]] = True
     smoothing = load("ngrams/smoothing", "modified_kneser_ney")()
+    scratch = Scratch(folder)
     kept: dict[str, Array | list[Array] | Table] = {}
 
     def build() -> None:
         began = time.perf_counter()
         stream = _stream(tokenizer, lines[0])
         encoded = time.perf_counter()
-        levels = count(stream, arguments.order, vocab.size, start, folder)
+        levels = count(stream, arguments.order, vocab.size, start, scratch)
         counted = time.perf_counter()
-        table = Table.of(levels, start, smoothing, is_word)
+        table = Table.of(levels, start, smoothing, is_word, scratch)
         table.save(folder)
         ended = time.perf_counter()
         print(

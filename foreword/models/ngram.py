@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from foreword.errors import UserError
 from foreword.kinds import part
-from foreword.ngrams.counting import CHUNK, count
+from foreword.ngrams.counting import count
+from foreword.ngrams.scratch import CHUNK, Scratch
 from foreword.ngrams.smooth import Smoothing
 from foreword.ngrams.table import Table
 from foreword.ngrams.texts import Texts, require_words
@@ -35,7 +36,7 @@ class Ngram(Architecture):
     Attributes:
         order: n, the word itself included.
         smoothing: what is made of the counts.
-        chunk: tokens that a core sorts at once, about 40 bytes each; the rest waits on the disk.
+        chunk: tokens or n-grams worked on at once, about 80 bytes each; the rest waits on the disk.
 
     Reference: Shannon 1948, section 3; Chen & Goodman 1998.
     """
@@ -116,16 +117,15 @@ class NgramBackbone(Backbone):
         texts = Texts.of(reading.shards, reading.vocab, reading.before, reading.after)
         require_words(reading.shards, self.vocab)
         stream = texts.store(folder / "stream.npy", reading.shards.tokens.dtype)
-        levels = count(
-            stream, kind.order, self.vocab, texts.start, folder, reading.progress, kind.chunk
-        )
+        scratch = Scratch(folder, kind.chunk)
+        levels = count(stream, kind.order, self.vocab, texts.start, scratch, reading.progress)
         longest = max(n for n, level in enumerate(levels, start=1) if level.counts.any())
         if longest < kind.order:
             raise UserError(
                 f"model.order: {kind.order} words, but no text has more than {longest}, its begin "
                 f"and end included; set model.order={longest} or less"
             )
-        self.table = table = Table.of(levels, texts.start, kind.smoothing, texts.is_word)
+        self.table = table = Table.of(levels, texts.start, kind.smoothing, texts.is_word, scratch)
         orders = range(1, kind.order + 1)
         sizes = ", ".join(f"{table.size_of(n):,} {n}-grams" for n in orders)
         size = sum(map(table.bytes_of, orders))

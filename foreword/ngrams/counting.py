@@ -9,22 +9,15 @@ one look-up away.
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
+from foreword.ngrams.scratch import Scratch
 from foreword.types import Array
 
-Result = TypeVar("Result")
-
-CORES = os.cpu_count() or 1
-CHUNK = 1 << 22  # places of the text that are sorted at once
-LEAST = 1 << 16  # places that are worth a core of their own
 ABSENT = -1  # no n-gram of this order ends here
 NONE = -2  # where ABSENT means one never seen: the text begins less than n words before
 
@@ -55,9 +48,8 @@ def count(
     order: int,
     vocab: int,
     start: int,
-    folder: Path,
+    scratch: Scratch,
     progress: Callable[[float, float], None] = lambda done, total: None,
-    chunk: int | None = None,
 ) -> list[Level]:
     """All n-grams up to `order` that lie within one text.
 
@@ -66,16 +58,15 @@ def count(
         order: the greatest n.
         vocab: number of ids.
         start: the id that begins each text and stands nowhere else.
-        folder: for what does not fit into memory; emptied by the caller.
+        scratch: for what does not fit into memory; a place of the text that is worked on takes
+            about 80 bytes.
         progress: is told how many orders are done, and of how many.
-        chunk: places of the text that a core sorts at once, about 40 bytes each; CHUNK if unsaid.
 
     Returns:
-        The levels, order 1 first; their arrays are mapped from `folder`.
+        The levels, order 1 first; their arrays are mapped from the scratch folder.
     """
-    tokens, size = len(stream), chunk or CHUNK
-    step = min(size, max(LEAST, -(-tokens // CORES)))
-    bounds = [slice(at, min(at + step, tokens)) for at in range(0, tokens, step)]
+    tokens = len(stream)
+    bounds = scratch.parts(tokens)
     counts = np.zeros(vocab, dtype=np.int64)
     for part in bounds:
         counts += np.bincount(stream[part], minlength=vocab)
@@ -85,30 +76,10 @@ def count(
     for n in range(2, order + 1):
         progress(n - 1, order)
         keys_of = _Keys(stream, ends, vocab, start)
-        keys, counts = _unique(keys_of, bounds, folder, n, size)
-        new_ends = _create(folder / f"ends-{n}.npy", (tokens,))
-        suffixes = _create(folder / f"suffixes-{n}.npy", (len(keys),))
-
-        def number(
-            part: slice,
-            *,
-            keys: Array = keys,
-            keys_of: _Keys = keys_of,
-            ends: Array = ends,
-            new: Array = new_ends,
-            suffixes: Array = suffixes,
-        ) -> None:
-            wanted = keys_of(part)
-            is_there = wanted >= 0
-            found = np.searchsorted(keys, wanted)
-            new[part] = np.where(is_there, found, ABSENT)
-            # Every place where an n-gram ends says the same of its suffix.
-            suffixes[found[is_there]] = ends[part][is_there]
-
-        _each(number, bounds)
-        is_initial = levels[-1].is_initial[keys // vocab]
+        keys, counts = _unique(keys_of, bounds, scratch, n)
+        ends, suffixes = _numbered(keys, keys_of, bounds, scratch, n)
+        is_initial = _initial(keys, levels[-1], vocab, scratch, n)
         levels.append(Level(keys, counts, suffixes, is_initial))
-        ends = new_ends
     progress(order, order)
     return levels
 
@@ -131,9 +102,7 @@ class _Keys:
         return np.where(has_prefix, before * self.vocab + words, ABSENT)
 
 
-def _unique(
-    keys_of: _Keys, bounds: list[slice], folder: Path, n: int, size: int
-) -> tuple[Array, Array]:
+def _unique(keys_of: _Keys, bounds: list[slice], scratch: Scratch, n: int) -> tuple[Array, Array]:
     """The keys that occur, sorted, and how often each does."""
 
     def run(part: slice) -> tuple[Array, Array]:
@@ -142,26 +111,57 @@ def _unique(
         first = np.flatnonzero(np.diff(keys, prepend=ABSENT))
         return keys[first], np.diff(first, append=len(keys))
 
-    if bounds[-1].stop <= size:
-        return _joined(_each(run, bounds))
+    if bounds[-1].stop <= scratch.chunk:
+        return _joined(scratch.each(run, bounds))
 
     def spill(part: slice) -> tuple[Array, Array]:
-        name = f"run-{n}-{part.start}"
         keys, counts = run(part)
-        return _stored(folder / f"{name}-keys.npy", keys), _stored(
-            folder / f"{name}-counts.npy", counts
-        )
+        name = f"run-{n}-{part.start}"
+        return scratch.keep(f"{name}-keys", keys), scratch.keep(f"{name}-counts", counts)
 
-    runs = _each(spill, bounds)
-    return _merge(runs, folder / f"keys-{n}.bin", folder / f"counts-{n}.bin", size)
+    runs = scratch.each(spill, bounds)
+    keys_file, counts_file = (scratch.file(f"{name}-{n}.bin") for name in ("keys", "counts"))
+    return _merge(runs, keys_file, counts_file, scratch.chunk)
+
+
+def _numbered(
+    keys: Array, keys_of: _Keys, bounds: list[slice], scratch: Scratch, n: int
+) -> tuple[Array, Array]:
+    """The number of the n-gram that ends at each place, and those of the n-grams' suffixes."""
+    ends = scratch.create(f"ends-{n}", len(keys_of.stream), np.int64)
+    suffixes = scratch.create(f"suffixes-{n}", len(keys), np.int64)
+
+    def number(part: slice) -> None:
+        wanted = keys_of(part)
+        is_there = wanted >= 0
+        found = np.searchsorted(keys, wanted)
+        ends[part] = np.where(is_there, found, ABSENT)
+        # Every place where an n-gram ends says the same of its suffix.
+        suffixes[found[is_there]] = keys_of.ends[part][is_there]
+
+    scratch.each(number, bounds)
+    return ends, suffixes
+
+
+def _initial(keys: Array, below: Level, vocab: int, scratch: Scratch, n: int) -> Array:
+    """Whether n-grams begin with what begins a text: whether their prefixes do."""
+    is_initial = scratch.create(f"is-initial-{n}", len(keys), np.bool_)
+
+    def look(part: slice) -> None:
+        is_initial[part] = below.is_initial[keys[part] // vocab]
+
+    scratch.each(look, scratch.parts(len(keys)))
+    return is_initial
 
 
 def _merge(
     runs: list[tuple[Array, Array]], keys_file: Path, counts_file: Path, size: int
 ) -> tuple[Array, Array]:
     """Sorted runs as one, a range of keys at a time."""
-    samples = np.sort(np.concatenate([keys[:: max(1, len(keys) // 256)] for keys, _ in runs]))
+    samples = np.sort(np.concatenate([keys[:: max(1, len(keys) // 64)] for keys, _ in runs]))
     total = sum(len(keys) for keys, _ in runs)
+    if not total:  # no text is so long
+        return samples, samples
     edges = samples[np.linspace(0, len(samples) - 1, total // size + 2).astype(int)]
     edges[0], edges[-1] = 0, np.iinfo(np.int64).max
     with keys_file.open("wb") as keys_out, counts_file.open("wb") as counts_out:
@@ -183,19 +183,3 @@ def _joined(runs: list[tuple[Array, Array]]) -> tuple[Array, Array]:
     keys, counts = keys[order], counts[order]
     first = np.flatnonzero(np.diff(keys, prepend=ABSENT))
     return keys[first], np.add.reduceat(counts, first) if len(first) else counts[:0]
-
-
-def _each(work: Callable[[slice], Result], parts: list[slice]) -> list[Result]:
-    """`work` on every part, on all cores: numpy's sorts and look-ups run beside each other."""
-    with ThreadPoolExecutor(CORES) as pool:
-        return list(pool.map(work, parts))
-
-
-def _create(file: Path, shape: tuple[int, ...]) -> Array:
-    return np.lib.format.open_memmap(file, "w+", np.int64, shape)
-
-
-def _stored(file: Path, values: Array) -> Array:
-    np.save(file, values, allow_pickle=False)
-    stored: Array = np.load(file, mmap_mode="r", allow_pickle=False)
-    return stored

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from foreword.ngrams.counting import Level
-from foreword.ngrams.smooth import Estimate, logarithm, parts, sums
+from foreword.ngrams.scratch import Scratch
+from foreword.ngrams.smooth import Estimate, Stretch, smoothed
 from foreword.types import Array
 
 # How many n-grams have count 0, 1, 2, 3, 4 -> D of 0, 1, 2, 3+; nan where they do not say.
@@ -16,7 +17,11 @@ Discounts = Callable[[Array], Array]
 
 
 def estimate(
-    levels: Sequence[Level], is_word: Array, discounts: Discounts, fallback: Array
+    levels: Sequence[Level],
+    is_word: Array,
+    scratch: Scratch,
+    discounts: Discounts,
+    fallback: Array,
 ) -> list[Estimate]:
     """The estimates, with the conventions of KenLM.
 
@@ -29,49 +34,78 @@ def estimate(
     Reference: Chen & Goodman 1998, section 4.1.6; Heafield et al. 2013, section 3.
     """
     found: list[Estimate] = []
-    vocab = len(is_word)
-    below = np.full(1, 1 / is_word.sum())  # probabilities of the order below
+    below = np.full(len(is_word), 1 / is_word.sum())  # probabilities of the order below
     for n, level in enumerate(levels, start=1):
-        adjusted = _adjusted(level, levels[n] if n < len(levels) else None)
-        if n == 1:
-            adjusted[~is_word] = 0
-        taken = discounts(np.bincount(np.minimum(adjusted, 5), minlength=6)[:5])
+        adjusted = _Adjusted.of(levels, n, is_word, scratch)
+        taken = discounts(adjusted.histogram(scratch))
         note = ""
         if not ((taken >= 0) & (taken <= np.arange(4))).all():
             taken = fallback
             note = f"too few {n}-grams to learn discounts from: {_listed(fallback[1:])} are used"
-        probs, backoffs = np.empty(len(level)), np.empty(0)
-        contexts = len(levels[n - 2]) if n > 1 else 1
-
-        def off(part: slice, adjusted: Array = adjusted, taken: Array = taken) -> Array:
-            return np.asarray(taken[np.minimum(adjusted[part], 3)])
-
-        total = sums(level, vocab, contexts, lambda part, a=adjusted: a[part])  # type: ignore[misc]
-        given = sums(level, vocab, contexts, off)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            backoffs = np.where(total > 0, given / total, 1.0)  # what a context leaves to below
-        for part in parts(len(level)):
-            context = level.keys[part] // vocab
-            lower = below[level.suffixes[part]] if n > 1 else below
-            own = (adjusted[part] - off(part)) / total[context]
-            probs[part] = own + backoffs[context] * lower
-        if n == 1:
-            probs[~is_word] = 0
-        else:
-            found[-1] = replace(found[-1], log_backoffs=logarithm(backoffs))
-        found.append(Estimate(logarithm(probs), np.empty(0, np.float32), note))
+        probs = scratch.create(f"lower-{n}", len(level), np.float64)
+        order = _Order(level, adjusted, taken, below, probs)
+        found.append(replace(smoothed(levels, n, len(is_word), scratch, order), note=note))
         below = probs
     return found
 
 
-def _adjusted(level: Level, above: Level | None) -> Array:
-    """Counts of the greatest order, else numbers of words before; (n-grams,) int64."""
-    if above is None:
-        return np.array(level.counts)
-    before = np.zeros(len(level), dtype=np.int64)
-    for part in parts(len(above)):
-        before += np.bincount(above.suffixes[part], minlength=len(level))
-    return np.where(level.is_initial, level.counts, before)
+@dataclass(frozen=True)
+class _Adjusted:
+    """Counts of the greatest order, else numbers of words before; of a part, (n-grams,) int64."""
+
+    level: Level
+    before: Array
+    is_word: Array | None  # where the n-grams are words
+
+    @classmethod
+    def of(cls, levels: Sequence[Level], n: int, is_word: Array, scratch: Scratch) -> _Adjusted:
+        level = levels[n - 1]
+        before = level.counts
+        if n < len(levels):
+            before = scratch.create(f"before-{n}", len(level), np.int64)
+            suffixes = levels[n].suffixes
+            for part in scratch.parts(len(suffixes)):
+                np.add.at(before, suffixes[part], 1)
+        return cls(level, before, is_word if n == 1 else None)
+
+    def __call__(self, part: slice) -> Array:
+        level = self.level
+        found = np.where(level.is_initial[part], level.counts[part], self.before[part])
+        return found if self.is_word is None else np.where(self.is_word[part], found, 0)
+
+    def histogram(self, scratch: Scratch) -> Array:
+        """How many n-grams have 0, 1, 2, 3, 4; (5,) int64."""
+
+        def of(part: slice) -> Array:
+            return np.bincount(np.minimum(self(part), 5), minlength=6)[:5]
+
+        found = scratch.each(of, scratch.parts(len(self.level)))
+        return np.asarray(np.sum([np.zeros(5, np.int64), *found], axis=0))
+
+
+@dataclass(frozen=True)
+class _Order:
+    """The probabilities of a stretch's n-grams, which it keeps, and what its contexts leave."""
+
+    level: Level
+    adjusted: _Adjusted
+    taken: Array
+    below: Array
+    probs: Array
+
+    def __call__(self, stretch: Stretch) -> tuple[Array, Array]:
+        counts = self.adjusted(stretch.grams)
+        off = self.taken[np.minimum(counts, 3)]
+        total = stretch.sums(counts)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            left = np.where(total > 0, stretch.sums(off) / total, 1.0)
+        suffixes, is_word = self.level.suffixes, self.adjusted.is_word
+        lower = self.below if is_word is not None else self.below[suffixes[stretch.grams]]
+        probs = (counts - off) / total[stretch.context] + left[stretch.context] * lower
+        if is_word is not None:
+            probs[~is_word] = 0
+        self.probs[stretch.grams] = probs
+        return probs, left
 
 
 def _listed(discounts: Array) -> str:

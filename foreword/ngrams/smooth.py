@@ -9,14 +9,16 @@ This is the form of ARPA files, and every kind in `ngrams/smoothing/` has it.
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from foreword.ngrams.counting import CHUNK, Level
+from foreword.ngrams.counting import Level
+from foreword.ngrams.scratch import Scratch
 from foreword.types import Array
 
 
@@ -26,7 +28,8 @@ class Estimate:
 
     Attributes:
         log_probs: nats, (n-grams,) float32.
-        log_backoffs: nats, (n-grams,) float32; empty at the greatest order.
+        log_backoffs: what their contexts leave, nats; (n-grams of the order below,) float32, of
+            order 1 a single one.
         note: what is worth knowing of how it was made, or "".
     """
 
@@ -49,34 +52,79 @@ class Smoothing(Protocol):
         """What a context that was never seen leaves to the shorter one; 1 in a distribution."""
 
     @abstractmethod
-    def estimate(self, levels: Sequence[Level], is_word: Array) -> list[Estimate]:
+    def estimate(self, levels: Sequence[Level], is_word: Array, scratch: Scratch) -> list[Estimate]:
         """Probabilities of all n-grams.
 
         Args:
             levels: counts, order 1 first.
             is_word: what may be predicted, seen or not; the rest, such as the token that begins a
                 text, has probability 0; (vocab,) bool.
+            scratch: for what does not fit into memory.
         """
 
 
-def parts(size: int) -> Iterator[slice]:
-    """Slices of `size` things, as many at once as memory is meant to bear."""
-    for at in range(0, size, CHUNK):
-        yield slice(at, min(at + CHUNK, size))
+@dataclass(frozen=True)
+class Stretch:
+    """Contexts that stand one after the other, and all n-grams that begin with them.
+
+    Attributes:
+        contexts: of the order below.
+        grams: n-grams.
+        context: of each n-gram, counted from the first of the stretch; (n-grams,) int64.
+    """
+
+    contexts: slice
+    grams: slice
+    context: Array
+
+    def sums(self, values: Array) -> Array:
+        """Sums of a value of the n-grams over those of a context, (contexts,) float64."""
+        contexts = self.contexts.stop - self.contexts.start
+        return np.bincount(self.context, weights=values, minlength=contexts)
 
 
-def sums(level: Level, vocab: int, contexts: int, value: Callable[[slice], Array]) -> Array:
-    """Sums of a value of n-grams over those with the same context, (contexts,) float64."""
-    total = np.zeros(contexts)
-    for part in parts(len(level)):
-        context = level.keys[part] // vocab
-        first = int(context[0])
-        found = np.bincount(context - first, weights=value(part))
-        total[first : first + len(found)] += found
-    return total
+def smoothed(
+    levels: Sequence[Level],
+    n: int,
+    vocab: int,
+    scratch: Scratch,
+    probs_of: Callable[[Stretch], tuple[Array, Array]],
+) -> Estimate:
+    """The estimate of one order, made a stretch at a time.
+
+    Args:
+        levels: counts, order 1 first.
+        n: the order.
+        vocab: number of ids.
+        scratch: where the estimate lies.
+        probs_of: of a stretch, the probabilities of its n-grams and what its contexts leave.
+    """
+    level = levels[n - 1]
+    contexts = len(levels[n - 2]) if n > 1 else 1
+    log_probs = scratch.create(f"log-probs-{n}", len(level), np.float32)
+    log_backoffs = scratch.create(f"log-backoffs-{n}", contexts, np.float32)
+
+    def smooth(span: tuple[slice, slice]) -> None:
+        of, grams = span
+        stretch = Stretch(of, grams, level.keys[grams] // vocab - of.start)
+        probs, left = probs_of(stretch)
+        log_probs[grams], log_backoffs[of] = _logarithm(probs), _logarithm(left)
+
+    scratch.each(smooth, _spans(level, contexts, vocab, scratch))
+    return Estimate(log_probs, log_backoffs)
 
 
-def logarithm(values: Array) -> Array:
+def _spans(level: Level, contexts: int, vocab: int, scratch: Scratch) -> list[tuple[slice, slice]]:
+    """All contexts and their n-grams, as many of both at once as memory is meant to bear."""
+    step = scratch.step(max(contexts, len(level)))
+    by_grams = level.keys[::step] // vocab
+    cuts = np.unique(np.concatenate([np.arange(0, contexts, step), by_grams, [contexts]]))
+    ends = np.searchsorted(level.keys, cuts * vocab)
+    of, grams = ([slice(*pair) for pair in itertools.pairwise(at.tolist())] for at in (cuts, ends))
+    return list(zip(of, grams, strict=True))
+
+
+def _logarithm(values: Array) -> Array:
     """Natural logarithms as float32, -inf of 0."""
     with np.errstate(divide="ignore"):
         return np.log(values).astype(np.float32)

@@ -19,6 +19,7 @@ import numpy as np
 from foreword import atomic
 from foreword.errors import UserError
 from foreword.ngrams.counting import ABSENT, NONE, Level
+from foreword.ngrams.scratch import Scratch
 from foreword.ngrams.smooth import Estimate, Smoothing
 from foreword.types import Array
 
@@ -69,7 +70,14 @@ class Table:
     log_backoffs: tuple[Array, ...]
 
     @classmethod
-    def of(cls, levels: Sequence[Level], start: int, smoothing: Smoothing, is_word: Array) -> Table:
+    def of(
+        cls,
+        levels: Sequence[Level],
+        start: int,
+        smoothing: Smoothing,
+        is_word: Array,
+        scratch: Scratch,
+    ) -> Table:
         """The table of counts under a smoothing.
 
         Args:
@@ -77,8 +85,9 @@ class Table:
             start: the token that begins each text.
             smoothing: makes probabilities of them.
             is_word: what may be predicted, (vocab,) bool.
+            scratch: where its arrays lie, for as long as it is in use.
         """
-        estimates: list[Estimate] = smoothing.estimate(levels, is_word)
+        estimates: list[Estimate] = smoothing.estimate(levels, is_word, scratch)
         about = About(
             order=len(levels),
             vocab=len(is_word),
@@ -93,7 +102,7 @@ class Table:
             about,
             tuple(level.keys for level in levels),
             tuple(estimate.log_probs for estimate in estimates),
-            tuple(estimate.log_backoffs for estimate in estimates[:-1]),
+            tuple(estimate.log_backoffs for estimate in estimates[1:]),
         )
 
     @classmethod

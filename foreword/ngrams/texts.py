@@ -10,7 +10,8 @@ import numpy as np
 from foreword.data.shards import Shards
 from foreword.data.wrapped import Wrapped
 from foreword.errors import UserError
-from foreword.ngrams.counting import CHUNK, NONE
+from foreword.ngrams.counting import NONE
+from foreword.ngrams.scratch import CHUNK
 from foreword.ngrams.table import Table
 from foreword.text.special import UNK
 from foreword.types import Array, Vocab

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 
 from foreword import kinds
 from foreword.errors import UserError
-from foreword.ngrams import counting, smooth
-from foreword.ngrams.counting import count
+from foreword.ngrams import scratch
+from foreword.ngrams.counting import Level, count
+from foreword.ngrams.scratch import Scratch
 from foreword.ngrams.table import Table
 from foreword.types import Array
 
@@ -26,8 +28,17 @@ def smoothing(name: str) -> Any:
 
 
 def table(folder: Path, name: str = "modified_kneser_ney", order: int = 3) -> Table:
-    levels = count(stream(), order, VOCAB, START, folder)
-    return Table.of(levels, START, smoothing(name), np.arange(VOCAB) != START)
+    levels = counts(stream(), order, VOCAB, folder)
+    return made_of(levels, smoothing(name), VOCAB, folder)
+
+
+def counts(words: Array, order: int, vocab: int, folder: Path) -> list[Level]:
+    return count(words, order, vocab, START, Scratch(folder, scratch.CHUNK))
+
+
+def made_of(levels: list[Level], how: Any, vocab: int, folder: Path) -> Table:
+    is_word = np.arange(vocab) != START
+    return Table.of(levels, START, how, is_word, Scratch(folder, scratch.CHUNK))
 
 
 def distribution(made: Table, contexts: Array) -> Array:
@@ -48,17 +59,16 @@ def contexts(words: Array, at: int) -> list[int]:
 @pytest.fixture(params=[(1 << 22, 1), (7, 1), (1 << 22, 3)], ids=["once", "chunks", "cores"])
 def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     places, cores = request.param
-    for module in (counting, smooth):
-        monkeypatch.setattr(module, "CHUNK", places)
-    monkeypatch.setattr(counting, "LEAST", 1)
-    monkeypatch.setattr(counting, "CORES", cores)
+    monkeypatch.setattr(scratch, "CHUNK", places)
+    monkeypatch.setattr(scratch, "LEAST", 1)
+    monkeypatch.setattr(scratch, "CORES", cores)
     return int(places)
 
 
 @pytest.mark.usefixtures("chunk")
 def test_counts_are_those_of_a_dictionary(tmp_path: Path) -> None:
     words = stream()
-    levels = count(words, 4, VOCAB, START, tmp_path)
+    levels = counts(words, 4, VOCAB, tmp_path)
     grams = [(word,) for word in range(VOCAB)]
     for n, level in enumerate(levels, start=1):
         if n > 1:
@@ -113,9 +123,9 @@ def test_a_saved_table_is_the_same(tmp_path: Path, name: str) -> None:
 def test_discounts_that_the_text_cannot_say_are_those_given(tmp_path: Path) -> None:
     """Two-word pairs twice each: none once, so nothing can be learned of rarer ones."""
     words = np.array([START, 2, 3, END] * 2 + [START, 4, 5, END] * 2)
-    levels = count(words, 2, 6, START, tmp_path)
+    levels = counts(words, 2, 6, tmp_path)
     for name, discount in (("modified_kneser_ney", 1.0), ("kneser_ney", 0.75)):
-        made = Table.of(levels, START, smoothing(name), np.arange(6) != START)
+        made = made_of(levels, smoothing(name), 6, tmp_path)
         assert any("too few 2-grams" in note for note in made.about.notes)
         totals = np.exp(distribution(made, np.array([[2], [4]]))).sum(1)
         assert totals == pytest.approx(1.0, abs=1e-6)
@@ -132,8 +142,8 @@ def test_impossible_discounts_are_refused(fallback: tuple[float, float, float]) 
 
 def test_add_one_by_hand(tmp_path: Path) -> None:
     words = np.array([START, 2, 3, 2, 3, END, START, 2, END])
-    levels = count(words, 2, 5, START, tmp_path)
-    made = Table.of(levels, START, smoothing("add_k"), np.arange(5) != START)
+    levels = counts(words, 2, 5, tmp_path)
+    made = made_of(levels, smoothing("add_k"), 5, tmp_path)
     # After 2 came 3 twice and END once; four words can come: END, 2, 3, 4.
     wanted = np.log(np.array([2, 1, 3, 1]) / (3 + 4))
     assert distribution(made, np.array([[2]]))[0, 1:] == pytest.approx(wanted, abs=1e-6)
@@ -141,8 +151,8 @@ def test_add_one_by_hand(tmp_path: Path) -> None:
 
 def test_stupid_backoff_by_hand(tmp_path: Path) -> None:
     words = np.array([START, 2, 3, 2, 3, END, START, 2, END])
-    levels = count(words, 3, 5, START, tmp_path)
-    made = Table.of(levels, START, smoothing("stupid_backoff"), np.arange(5) != START)
+    levels = counts(words, 3, 5, tmp_path)
+    made = made_of(levels, smoothing("stupid_backoff"), 5, tmp_path)
     found = np.exp(distribution(made, np.array([[3, 2], [4, 4]])))
     assert found[0, 3] == pytest.approx(1.0)  # 3 2 3, once after 3 2, seen once
     assert found[0, END] == pytest.approx(0.4 * 1 / 3)  # 2 END, one of three after 2
@@ -151,7 +161,7 @@ def test_stupid_backoff_by_hand(tmp_path: Path) -> None:
 
 def test_what_was_never_seen_is_impossible_by_maximum_likelihood(tmp_path: Path) -> None:
     made = table(tmp_path, "maximum_likelihood", order=2)
-    levels = count(stream(), 2, VOCAB, START, tmp_path)
+    levels = counts(stream(), 2, VOCAB, tmp_path)
     is_seen = np.zeros((VOCAB, VOCAB), dtype=bool)
     is_seen[np.divmod(levels[1].keys, VOCAB)] = True
     found = distribution(made, np.arange(VOCAB)[:, None])
@@ -174,3 +184,44 @@ def test_a_damaged_table_is_refused(tmp_path: Path) -> None:
     keys.write_bytes(keys.read_bytes()[:-9])
     with pytest.raises(UserError, match="damaged"):
         Table.load(folder)
+
+
+def test_texts_shorter_than_the_order_have_no_such_ngrams(tmp_path: Path) -> None:
+    """However many they are."""
+    words = np.array([START, 2, END] * 40)
+    levels = count(words, 5, VOCAB, START, Scratch(tmp_path, 7))
+    assert [len(level) for level in levels] == [VOCAB, 2, 1, 0, 0]
+    assert made_of(levels, smoothing("modified_kneser_ney"), VOCAB, tmp_path).about.sizes[3:] == (
+        0,
+        0,
+    )
+
+
+def test_memory_does_not_grow_with_the_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scratch, "CORES", 1)
+    vocab, room = 60, Scratch(tmp_path, 6000)
+    words = np.random.default_rng(1).integers(START + 1, vocab, 80_000)
+    words[::9] = START
+    is_word = np.arange(vocab) != START
+
+    def peaks(text: Array) -> dict[str, int]:
+        """Of counting and of each smoothing, in bytes."""
+        found = {}
+        tracemalloc.start()
+        try:
+            levels = count(text, 3, vocab, START, room)
+            found["count"] = tracemalloc.get_traced_memory()[1]
+            for name in SMOOTHINGS:
+                tracemalloc.reset_peak()
+                Table.of(levels, START, smoothing(name), is_word, room)
+                found[name] = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        return found
+
+    peaks(words[:90])  # with what is imported once
+    small, large = peaks(words[:20_000]), peaks(words)
+    for name, size in large.items():
+        assert size < 1.25 * small[name], name

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from foreword.ngrams import additive
 from foreword.ngrams.counting import Level
+from foreword.ngrams.scratch import Scratch
 from foreword.ngrams.smooth import Estimate
 from foreword.types import Array
 
@@ -37,6 +38,6 @@ class AddK:
         """1: every word the same."""
         return 1.0
 
-    def estimate(self, levels: Sequence[Level], is_word: Array) -> list[Estimate]:
+    def estimate(self, levels: Sequence[Level], is_word: Array, scratch: Scratch) -> list[Estimate]:
         """See `foreword.ngrams.additive.estimate`."""
-        return additive.estimate(levels, is_word, self.k)
+        return additive.estimate(levels, is_word, scratch, self.k)

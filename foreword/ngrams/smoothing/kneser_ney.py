@@ -9,6 +9,7 @@ import numpy as np
 
 from foreword.ngrams import kneser_ney
 from foreword.ngrams.counting import Level
+from foreword.ngrams.scratch import Scratch
 from foreword.ngrams.smooth import Estimate
 from foreword.types import Array
 
@@ -39,10 +40,10 @@ class KneserNey:
         """1: everything."""
         return 1.0
 
-    def estimate(self, levels: Sequence[Level], is_word: Array) -> list[Estimate]:
+    def estimate(self, levels: Sequence[Level], is_word: Array, scratch: Scratch) -> list[Estimate]:
         """See `foreword.ngrams.kneser_ney.estimate`."""
         fallback = np.array([0.0, *[self.fallback] * 3])
-        return kneser_ney.estimate(levels, is_word, self._discounts, fallback)
+        return kneser_ney.estimate(levels, is_word, scratch, self._discounts, fallback)
 
     def _discounts(self, counts: Array) -> Array:
         has_both = counts[1] > 0 and counts[2] > 0

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from foreword.ngrams.counting import Level
-from foreword.ngrams.smooth import Estimate, logarithm, parts, sums
+from foreword.ngrams.scratch import Scratch
+from foreword.ngrams.smooth import Estimate, Stretch, smoothed
 from foreword.types import Array
 
 
@@ -38,20 +39,16 @@ class StupidBackoff:
         """`share`, as a seen one."""
         return self.share
 
-    def estimate(self, levels: Sequence[Level], is_word: Array) -> list[Estimate]:
+    def estimate(self, levels: Sequence[Level], is_word: Array, scratch: Scratch) -> list[Estimate]:
         """Relative frequencies; every context leaves `share`, seen or not."""
-        found: list[Estimate] = []
-        vocab = len(is_word)
-        for n, level in enumerate(levels, start=1):
-            contexts = len(levels[n - 2]) if n > 1 else 1
-            total = sums(level, vocab, contexts, lambda part, of=level: of.counts[part])  # type: ignore[misc]
-            if n == 1:
-                total -= level.counts[~is_word].sum()
-            probs = np.empty(len(level))
-            for part in parts(len(level)):
-                probs[part] = level.counts[part] / total[level.keys[part] // vocab]
-            if n == 1:
-                probs[~is_word] = 0
-            left = np.full(len(level) if n < len(levels) else 0, np.log(self.share), np.float32)
-            found.append(Estimate(logarithm(probs), left))
-        return found
+
+        def probs_of(stretch: Stretch, n: int) -> tuple[Array, Array]:
+            counts = levels[n - 1].counts[stretch.grams]
+            counts = counts if n > 1 else counts * is_word
+            total = stretch.sums(counts)
+            return counts / total[stretch.context], np.full(len(total), self.share)
+
+        return [
+            smoothed(levels, n, len(is_word), scratch, lambda stretch, n=n: probs_of(stretch, n))  # type: ignore[misc]
+            for n in range(1, len(levels) + 1)
+        ]
