@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -36,18 +36,21 @@ class Reading(Options):
     errors: Errors = None
 
     @property
-    def said(self) -> dict[str, str]:
-        """What was said, by the names that recipes have for it."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+    def said(self) -> dict[str, Any]:
+        """What was said, as a recipe has it."""
+        said = {name: value for name, value in asdict(self).items() if value is not None}
+        if self.documents not in (None, "line"):
+            said["blank_lines"] = False  # there are none to count
+        return said
 
-    def require(self, option: str) -> None:
+    def refuse(self, why: str) -> None:
         """Makes sure that nothing was said where no text is read.
 
         Raises:
-            UserError: something was, which goes with `option` alone.
+            UserError: something was.
         """
         if self.said:
-            raise UserError(f"--{next(iter(self.said))}: goes with {option}")
+            raise UserError(f"--{next(iter(self.said))}: {why}")
 
     def on(self, settings: ReadSettings) -> ReadSettings:
         """The settings with what was said in the place of theirs.
@@ -55,10 +58,8 @@ class Reading(Options):
         Raises:
             UserError: it is no choice.
         """
-        # A document that is no line leaves no blank lines to count.
-        blank_lines = settings.blank_lines and self.documents in (None, "line")
         try:
-            return replace(settings, **self.said, blank_lines=blank_lines)  # type: ignore[arg-type]
+            return replace(settings, **self.said)
         except ValueError as error:
             raise UserError(f"--{error}") from None
 

@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foreword.cli import console
+from foreword.cli._asked import Asked
 from foreword.cli._looking import Json
+from foreword.cli._reading import Reading
 
 if TYPE_CHECKING:
+    from foreword.cli._asked import Wanted
     from foreword.data.prepared import Prepared
+    from foreword.data.sources import ReadSettings
     from foreword.train.corpus import Stage
     from foreword.train.estimate import Estimate
     from foreword.train.preview import Piece, Shown
     from foreword.train.ready import Ready
-    from foreword.train.recipe import Recipe
 
 SAMPLE_BYTES = 20_000_000  # of text: enough for a tokenizer and a batch, and read in seconds
+Shares = tuple[float, float]  # that were read: of the text to train on, and of the held-out text
 COLOURS = {
     "masked": "black on bright_yellow",
     "random": "black on bright_red",
@@ -53,25 +57,8 @@ class Checked:
 
 
 def check(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name (bert_mini) or a .toml file.")],
-    data: Annotated[
-        list[str],
-        typer.Option("--data", help="Files, folders or globs; or a folder that prepare wrote."),
-    ],
-    more: Annotated[
-        list[str] | None, typer.Argument(help="More text, as a shell's glob gives it.")
-    ] = None,
-    tokenizer: Annotated[
-        str | None, typer.Option(help="A tokenizer folder; without it one is trained.")
-    ] = None,
-    assign: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting: model.layers=6.")
-    ] = None,
-    hours: Annotated[float | None, typer.Option(help="Budget in hours.")] = None,
-    tokens: Annotated[float | None, typer.Option(help="Budget in tokens.")] = None,
-    epochs: Annotated[float | None, typer.Option(help="Budget in epochs.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Budget in steps.")] = None,
-    flops: Annotated[float | None, typer.Option(help="Budget in FLOPs.")] = None,
+    asked: Asked,
+    reading: Reading,
     rows: Annotated[int, typer.Option(min=0, help="Rows of the first batch to show.")] = 2,
     places: Annotated[int, typer.Option(min=1, help="Tokens of each row to show.")] = 96,
     json: Json = False,
@@ -80,79 +67,80 @@ def check(
 
     Nothing is trained or kept. Of large texts the first 20 MB are read.
     """
-    from foreword.cli._watching import Watching, with_budget
+    from foreword.cli._watching import Watching
     from foreword.errors import UserError
-    from foreword.train.recipe import load_recipe
 
-    resolved = with_budget(load_recipe(recipe, assign or []), hours, tokens, steps, flops, epochs)
-    if resolved.model.is_fitted:
+    wanted = asked.resolve(reading)
+    if wanted.recipe.model.is_fitted:
         raise UserError(
-            f"{recipe}: is fitted to the text at once, and has no steps to judge by; 'foreword "
-            "pretrain' fits it"
+            f"{asked.recipe}: is fitted to the text at once, and has no steps to judge by; "
+            "'foreword pretrain' fits it"
         )
     with console.progress("checking") as bar, tempfile.TemporaryDirectory() as folder:
         watching = Watching(bar)
-        found = _check(
-            resolved,
-            (*data, *(more or [])),
-            tokenizer,
-            Path(folder),
-            watching.stage,
-            (rows, places),
-        )
+        found = _check(wanted, Path(folder), watching.stage, (rows, places))
     if json:
         console.emit(_document(found))
     else:
         _show(found)
 
 
-def _check(
-    recipe: Recipe,
-    texts: Sequence[str],
-    tokenizer: str | None,
-    folder: Path,
-    stage: Stage,
-    shown: tuple[int, int],
-) -> Checked:
+def _check(wanted: Wanted, folder: Path, stage: Stage, shown: tuple[int, int]) -> Checked:
     from foreword.errors import UserError
     from foreword.train import run as running
-    from foreword.train.corpus import corpus, is_prepared
+    from foreword.train.continued import load_start
+    from foreword.train.corpus import corpus, is_prepared, require_texts
     from foreword.train.estimate import estimate
     from foreword.train.preview import preview
     from foreword.train.ready import make_ready
 
-    share, counts = 1.0, None
+    texts, heldout = wanted.inputs.texts, wanted.inputs.heldout
+    require_texts(texts, heldout, wanted.recipe.read)
+    shares: Shares = (1.0, 1.0)
+    counts = None
     if not is_prepared(texts):
         stage("reading the text")
-        share, counts = _sample(texts, recipe, folder / "sample.jsonl")
-        texts = [str(folder / "sample.jsonl")]
-        target = "target" if recipe.read.target else ""
-        recipe = replace(recipe, read=type(recipe.read)(target=target))
+        wanted, shares, counts = _sampled(wanted, folder)
     run = folder / "run"
-    running.start(recipe, running.Inputs(tuple(texts), tokenizer), run)
     try:
-        made, prepared = corpus(recipe, run, stage)
-        ready = make_ready(recipe, made, prepared)
+        wanted = wanted.extended()
+        running.start(wanted.recipe, wanted.inputs, run, wanted.foundation)
+        made, prepared = corpus(wanted.recipe, run, stage)
+        ready = make_ready(wanted.recipe, made, prepared)
     except UserError as error:
-        part = f"the first {SAMPLE_BYTES / 1e6:.0f} MB of the text: " if share < 1 else ""
+        part = f"the first {SAMPLE_BYTES / 1e6:.0f} MB of the text: " if min(shares) < 1 else ""
         raise UserError(part + str(error).replace(f"{run}/", "")) from error
+    load_start(run, ready.model)
     rows = preview(ready.feed, made, *shown)
     stage("taking a few steps")
-    return Checked(ready, estimate(ready, share), rows, _data(ready, prepared, share, counts))
+    return Checked(ready, estimate(ready, shares[0]), rows, _data(ready, prepared, shares, counts))
 
 
-def _sample(texts: Sequence[str], recipe: Recipe, file: Path) -> tuple[float, dict[str, Any]]:
+def _sampled(wanted: Wanted, folder: Path) -> tuple[Wanted, Shares, dict[str, Any]]:
+    """The run on the beginning of its texts, which shares of them that is, and counts."""
+    recipe, inputs = wanted.recipe, wanted.inputs
+    file, apart = folder / "sample.jsonl", folder / "heldout.jsonl"
+    share, counts = _sample(inputs.texts, recipe.read, file)
+    held_share = _sample(inputs.heldout, recipe.read, apart)[0] if inputs.heldout else share
+    heldout = (str(apart),) if inputs.heldout else ()
+    target = "target" if recipe.read.target else ""
+    recipe = replace(recipe, read=replace(recipe.read, field="text", target=target))
+    inputs = replace(inputs, texts=(str(file),), heldout=heldout)
+    return replace(wanted, recipe=recipe, inputs=inputs), (share, held_share), counts
+
+
+def _sample(texts: Sequence[str], read: ReadSettings, file: Path) -> tuple[float, dict[str, Any]]:
     """Writes the beginning of the text to `file`; returns how much of all that is, and counts."""
     import json as jsons
 
     from foreword.data.reading import ReadCounts, find_files, read_documents
 
     counts = ReadCounts()
-    files = find_files(texts, counts, recipe.read)
+    files = find_files(texts, counts, read)
     total = sum(path.stat().st_size for path in files)
-    kept, share, is_parallel = 0, 1.0, bool(recipe.read.target)
+    kept, share, is_parallel = 0, 1.0, bool(read.target)
     with file.open("w", encoding="utf-8") as out:
-        for document in read_documents(files, recipe.read, counts):
+        for document in read_documents(files, read, counts):
             text = document.text
             if kept + len(text) > SAMPLE_BYTES:
                 text = text if is_parallel else text[: SAMPLE_BYTES - kept]
@@ -166,12 +154,13 @@ def _sample(texts: Sequence[str], recipe: Recipe, file: Path) -> tuple[float, di
 
 
 def _data(
-    ready: Ready, prepared: Prepared, share: float, counts: dict[str, Any] | None
+    ready: Ready, prepared: Prepared, shares: Shares, counts: dict[str, Any] | None
 ) -> dict[str, Any]:
+    share, held_share = shares
     read = counts or prepared.manifest["read"]["counts"]
     return {
         "tokens": round(prepared.counts["train"].tokens / share),
-        "heldout_tokens": round(prepared.counts["heldout"].tokens / share),
+        "heldout_tokens": round(prepared.counts["heldout"].tokens / held_share),
         "unknown_tokens": prepared.counts["train"].unknown,
         "share_read": share,
         "vocab": ready.vocab.size,

@@ -13,6 +13,7 @@ from rich.progress import Progress, TaskID
 
 from foreword.cli import console
 from foreword.cli._looking import Json
+from foreword.cli._reading import Reading
 
 if TYPE_CHECKING:
     from foreword.compare.run import Comparison, Standing
@@ -23,6 +24,7 @@ LINE_SECONDS = 60.0  # between two lines of progress where nobody watches a bar
 def compare(
     grid: Annotated[str, typer.Argument(help="A grid's name (objectives) or a .toml file.")],
     out: Annotated[Path, typer.Option("--out", help="The folder to make or to carry on with.")],
+    reading: Reading,
     data: Annotated[
         list[str] | None,
         typer.Option("--data", help="Text, in the place of the grid's own; or a prepared folder."),
@@ -52,9 +54,12 @@ def compare(
     from foreword.cli._watching import budget_of, terminated
     from foreword.compare.grid import load_grid
     from foreword.compare.run import Comparison
+    from foreword.train.corpus import is_prepared
 
     budget = budget_of(hours, tokens, steps, flops, epochs)
-    loaded = load_grid(grid, data or [], tasks, budget, heldout or [])
+    loaded = load_grid(grid, data or [], tasks, budget, heldout or [], reading.said)
+    if is_prepared(loaded.data):
+        reading.refuse(f"{loaded.data[0]} holds text that is read already")
     try:
         with terminated(), console.progress("comparing") as bar:
             look = _Look(bar)

@@ -47,7 +47,7 @@ def evaluate(
     if rows is not None and rows < 1:
         raise UserError(f"--rows: must be at least 1, got {rows}")
     if not file:
-        reading.require("--data")
+        reading.refuse("goes with --data")
     loaded = open_model(run, device)
     subject = reading.of(loaded.subject)
     folder, most = loaded.opened.run, rows or heldout.ALL

@@ -50,7 +50,7 @@ def probe(
     if data and not asked.reads_text:
         raise UserError(f"--data: '{kind}' brings its own sentences; see its settings")
     if not data:
-        reading.require("--data")
+        reading.refuse("goes with --data")
     specimens = _specimens(runs, reading, tuple(data or ()), device, untrained=untrained)
     with console.progress("looking") as bar:
         bar.add_task("looking", total=None, note=", ".join(s.name for s in specimens))

@@ -50,7 +50,7 @@ def score(
     if file is not None and source is not None:
         raise UserError("--source goes with one text; score a file's texts one by one")
     if file is None:
-        reading.require("--file")
+        reading.refuse("goes with --file")
     subject = open_model(run, device).subject
     if file is not None:
         totals, counts = _score_file(reading.of(subject), file, stride)

@@ -158,6 +158,7 @@ def load_grid(
     tasks: Path | None = None,
     budget: Budget | None = None,
     heldout: Sequence[str] = (),
+    read: Mapping[str, Any] | None = None,
 ) -> Grid:
     """A grid from a file or by the name of a shipped one, with what the command line says on it.
 
@@ -169,6 +170,7 @@ def load_grid(
         tasks: the folder of its tasks' files; beside the grid if unsaid.
         budget: in the place of the grid's own.
         heldout: in the place of the grid's own; none where `data` is given alone.
+        read: how text is read, in the place of what the grid says of it for all cells.
 
     Raises:
         UserError: no such grid, or a mistake in it; the key is named.
@@ -184,6 +186,7 @@ def load_grid(
         heldout=tuple(heldout)
         or (() if data else tuple(str(folder / text) for text in grid.heldout)),
         budget=budget or grid.budget,
+        set=config.merge(grid.set, {"read": dict(read)}) if read else grid.set,
     )
     if grid.budget is None:
         raise UserError(

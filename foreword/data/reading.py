@@ -59,6 +59,11 @@ def find_files(
             else:
                 counts.skip(_suffix(file) or file.name)
         if len(found) == before and not any(_suffix(file) in known for file in files):
+            if (Path(given) / "prepared.json").is_file():
+                raise UserError(
+                    f"{given}: holds token shards and no text; 'foreword pretrain' takes such a "
+                    "folder alone, as its only --data"
+                )
             raise UserError(f"{given}: no text file in it; there are readers for {_words(known)}")
     return sorted(found)
 

@@ -13,6 +13,7 @@ from pyarrow import parquet
 
 from foreword.cli.main import run
 from foreword.text.tokenizer import Engine, Tokenizer
+from foreword.train.opened import read_recipe
 from tests.train import runs
 
 
@@ -187,9 +188,27 @@ def test_bytes_that_are_not_utf8_can_be_replaced(
 ) -> None:
     words = "some words of the text.\n" * 40
     data = case.write("latin.txt", words.encode() + b"caf\xe9.\n")
-    more = ["--set", "read.errors=replace", "--set", "prepare.heldout=0"]
+    more = ["--errors", "replace", "--set", "prepare.heldout=0"]
     assert run(case.words(*more, data=data)) == 0
     assert "1 bytes replaced" in capsys.readouterr().err
+
+
+def test_text_is_read_as_the_options_say(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = '{"body": "some words of the text."}\n' * 40
+    data = case.write("a.jsonl", lines)
+    words = case.words("--field", "body", "--set", "prepare.heldout=0", data=data)
+    assert run(["check", words[1], "--data", data, *words[6:]]) == 0
+    assert run(words) == 0
+    assert read_recipe(case.out).read.field == "body"
+    shards = str(case.folder / "shards")
+    apart = ["--kind", "char", "--heldout", "0"]
+    assert run(["prepare", data, "--out", shards, "--field", "body", *apart]) == 0
+    capsys.readouterr()
+    case.out = case.folder / "other"
+    line = case.fails(case.words("--field", "body", data=shards))
+    assert f"--field: {shards} holds text that is read already" in line
+    line = case.fails(case.words(str(case.data), data=shards))
+    assert f"{shards}: holds token shards and no text; 'foreword pretrain' takes such" in line
 
 
 def test_recipes(case: Case) -> None:

@@ -191,6 +191,31 @@ def test_shards_are_checked_as_they_are(
     assert sorted(made.rglob("*")) == before
 
 
+def test_held_out_text_and_a_start_are_those_of_the_run(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, apart = write(tmp_path, "decoder", steps=2), tmp_path / "apart.txt"
+    apart.write_text("the old cat sat on a red house.\n" * 20)
+    words = [recipe, "--data", str(text), "--heldout", str(apart)]
+    assert run(["pretrain", *words, "--out", str(tmp_path / "run")]) == 0
+    of = json.loads((tmp_path / "run" / "run.json").read_text())["data"]["counts"]
+    found = checked(words, capsys)
+    assert found["data"]["tokens"] == of["train"]["tokens"]
+    assert found["data"]["heldout_tokens"] == of["heldout"]["tokens"]
+    start = ["--from", str(tmp_path / "run")]
+    begun = checked([*words, *start], capsys)
+    assert begun["data"]["vocab"] == found["data"]["vocab"]
+    assert begun["first_loss"] < found["first_loss"]
+    for more, said in (
+        (["--heldout", str(text)], "is both to train on and to hold out"),
+        (["--heldout", "1.5"], "--heldout: a share from 0"),
+        (["--extend-vocabulary", "5"], "--extend-vocabulary: needs --from"),
+        ([*start, "--extend-vocabulary", "5"], "does not join pieces"),
+    ):
+        assert run(["check", recipe, "--data", str(text), *more]) == 2
+        assert said in capsys.readouterr().err
+
+
 def test_its_mistakes_name_no_temporary_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

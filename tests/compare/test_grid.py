@@ -109,6 +109,13 @@ def test_an_unknown_grid_is_one_line() -> None:
         load_grid("objectivs")
 
 
+def test_how_text_is_read_is_laid_on_all_cells() -> None:
+    said = {"documents": "file", "errors": "replace", "blank_lines": False}
+    for cell in (grid := load_grid("ladder", ["text"], read=said, budget=Budget("steps", 1))).cells:
+        read = grid.recipe(cell, 1).read
+        assert (read.documents, read.errors, read.blank_lines) == ("file", "replace", False)
+
+
 @pytest.mark.parametrize("name", config.grid_names())
 def test_shipped_grids_name_recipes_that_build(name: str) -> None:
     grid = load_grid(name, ["text"], Path("tasks"), Budget("steps", 1))
