@@ -7,14 +7,19 @@ from typing import Any
 
 import pytest
 import torch
+from tokenizers import Tokenizer as Engine
+from tokenizers import models, pre_tokenizers
 
 from foreword import config
 from foreword.cli.main import run as foreword
 from foreword.errors import UserError
+from foreword.text import extended
 from foreword.train import checkpoint, continued
 from foreword.train import run as running
 from foreword.train.opened import open_run, read_state
 from foreword.train.recipe import Recipe
+from tests.interop import theirs
+from tests.oracles import weights
 
 from . import runs
 
@@ -78,19 +83,76 @@ def test_resumed_is_uninterrupted(trained: Path, other: Path, tmp_path: Path) ->
         assert runs.last_bytes(cut) == runs.last_bytes(whole)
 
 
-def test_new_tokens_start_at_the_mean(trained: Path, other: Path) -> None:
-    before = continued.open_foundation(str(trained))
+def assert_extended(before: continued.Foundation, text: Path, number: int) -> set[str]:
+    """New rows are the means of those they replace, all else is as before; what has such rows."""
     read = config.build(Recipe, table()).read
-    after = continued.extend(before, [str(other)], read, 6)
-    size = before.tokenizer.vocab.size
-    old, new = before.model.backbone.embedding.token, after.model.backbone.embedding.token
-    assert len(new.weight) == size + 6
-    assert torch.equal(new.weight[:size], old.weight)
-    ids = before.tokenizer.encode(" ribosome")
-    joined = after.tokenizer.encode(" ribosome")
-    assert len(joined) < len(ids)
-    if len(joined) == 1:
-        torch.testing.assert_close(new.weight[joined[0]], old.weight[ids].mean(0))
+    after = continued.extend(before, [str(text)], read, number)
+    lines = [line for file in sorted(text.iterdir()) for line in file.read_text().splitlines()]
+    replaced = extended.extend(before.tokenizer, lines, number).replaced
+    assert len(replaced) == number
+    assert any(len(pieces) > 2 for pieces in replaced.values())  # a piece made of new ones
+    old, new = (dict(model.named_parameters()) for model in (before.model, after.model))
+    assert old.keys() == new.keys()
+    with_rows = set()
+    for name, rows in new.items():
+        kept = [n for n in range(len(old[name])) if torch.equal(rows[n], old[name][n])]
+        if len(kept) == len(rows):
+            continue
+        with_rows.add(name)
+        assert {*kept, *replaced} == set(range(after.tokenizer.vocab.size)) == set(range(len(rows)))
+        for token, pieces in replaced.items():
+            assert max(pieces) < min(replaced)
+            torch.testing.assert_close(rows[token], old[name][list(pieces)].mean(0))
+    return with_rows
+
+
+@pytest.mark.parametrize(
+    ("family", "settings", "wanted"),
+    [
+        ("decoder", [], {"backbone.embedding.token.weight"}),
+        (
+            "decoder",
+            ["model.tied=false", "model.output={kind='softmax', bias=true}"],
+            {"backbone.embedding.token.weight", "heads.token.weight", "heads.token.bias"},
+        ),
+        ("encoder", [], {"backbone.embedding.token.weight", "heads.token.bias"}),
+    ],
+)
+def test_new_tokens_start_at_the_mean(
+    other: Path, tmp_path: Path, family: str, settings: list[str], wanted: set[str]
+) -> None:
+    recipe = runs.build(config.assign(table(family), settings))
+    tokenizer = recipe.tokenizer.train(file.read_text() for file in other.iterdir())
+    model = recipe.build(tokenizer.vocab)
+    weights.randomise(model, seed=3)
+    before = continued.Foundation(tmp_path, recipe, tokenizer, model)
+    assert assert_extended(before, other, 6) == wanted
+
+
+@pytest.mark.parametrize("padded", [0, 4], ids=["whole", "with rows that no token has"])
+@pytest.mark.parametrize(
+    ("family", "wanted"),
+    [
+        ("bert", {"backbone.embedding.token.weight", "heads.token.bias"}),
+        ("t5-1.1", {"backbone.embedding.token.weight", "heads.token.weight"}),
+    ],
+)
+def test_new_tokens_of_a_hugging_face_folder(
+    other: Path, tmp_path: Path, family: str, wanted: set[str], padded: int
+) -> None:
+    pytest.importorskip("transformers")
+    theirs.write(family, tmp_path)
+    roles = theirs.FAMILIES[family][1]
+    letters = "abcdefghijklmnopqrstuvwxyz."
+    words = [*roles.values(), *letters, *(f"##{letter}" for letter in letters), *theirs.WORDS]
+    numbers = {word: n for n, word in enumerate(words[: theirs.SIZE - padded])}
+    engine = Engine(models.WordPiece(numbers, unk_token=roles["unk_token"]))
+    engine.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    engine.add_special_tokens(list(roles.values()))
+    engine.save(str(tmp_path / "tokenizer.json"))
+    before = continued.open_foundation(str(tmp_path))
+    assert before.tokenizer.vocab.size == theirs.SIZE
+    assert assert_extended(before, other, 6) == wanted
 
 
 def test_dropout_can_be_set(trained: Path) -> None:
