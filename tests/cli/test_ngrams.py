@@ -137,10 +137,23 @@ def test_an_arpa_file_of_others(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     found = told(capsys, "evaluate", str(run), "--file", str(tmp_path / "text.txt"))
     wanted = (-0.1 - 0.4) + (-0.5 - 1 - 0.3 - 0.4)  # `never` backs off from <s>
     assert found["rows"][0]["loss"] == pytest.approx(-wanted * math.log(10) / 5)
+    text = file.read_text(encoding="utf-8").replace("unk", "UNK")
+    file.write_text(
+        text.replace("\ta", "\ta\u00a0b").replace("> a", "> a\u00a0b"), encoding="utf-8"
+    )
+    found = told(capsys, "import", str(file), "--format", "arpa", "--out", f"{run}-again")
+    assert found["notes"] == [
+        "words never met, since text is split at white space and its letters are composed: 1"
+    ]
     broken = tmp_path / "broken.arpa"
-    broken.write_text(file.read_text(encoding="utf-8")[:-7], encoding="utf-8")
+    broken.write_text(text[:-7], encoding="utf-8")
     message = refused(capsys, "import", str(broken), "--format", "arpa", "--out", f"{run}2")
     assert "cut short" in message
+    broken.write_text(
+        "\\data\\\nngram 1=2\n\n\\1-grams:\n-1\t<s>\n-1\t</s>\n\n\\end\\\n", encoding="utf-8"
+    )
+    message = refused(capsys, "import", str(broken), "--format", "arpa", "--out", f"{run}2")
+    assert message.endswith("broken.arpa: has no words\n")
     assert not Path(f"{run}2").exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from foreword.train.opened import Opened
 from foreword.train.recipe import Recipe
 from foreword.types import Array, Vocab
 
-UNKNOWN = "<unk>"  # as others write what we call [UNK]
+UNKNOWN = ("<unk>", "<UNK>")  # as others write what we call [UNK]; we write the first
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,9 @@ class Arpa:
         table, words = arpa.read(file)
         if table.about.order > 1 and EOS not in words:
             raise UserError(f"{file}: has no word {EOS}, which ends each text")
-        own = [word for word in words if word not in (*ALL, *_spelt(words))]
+        own = [word for word in words if word not in (*ALL, _spelt(words))]
+        if not own:
+            raise UserError(f"{file}: has no words")
         tokenizer = Word("whitespace", vocab=len(ALL) + len(own), min_count=1).of(own)
         ids = _ids(words, tokenizer.vocab, own)
         recipe = config.build(
@@ -77,10 +80,16 @@ class Arpa:
         files = {file.name: atomic.checksum(file)}
         came_from = {"format": "arpa", "file": str(file.resolve()), "files": files}
         imported.write_run(run, recipe, tokenizer, model, {"imported": came_from})
-        is_open = UNKNOWN in words or UNK in words
-        notes = () if is_open else ("no <unk>: words that it does not have are impossible",)
+        notes = [] if _spelt(words) else ["no <unk>: words that it does not have are impossible"]
+        if never := sum(not _is_met(word) for word in own):
+            notes.append(
+                "words never met, since text is split at white space and its letters are composed: "
+                f"{never:,}"
+            )
         sizes = {f"{n}-grams": size for n, size in enumerate(table.about.sizes, start=1)}
-        return Exchanged({"run": str(run), **sizes, "vocabulary": tokenizer.vocab.size}, notes)
+        return Exchanged(
+            {"run": str(run), **sizes, "vocabulary": tokenizer.vocab.size}, tuple(notes)
+        )
 
 
 def _names(opened: Opened) -> list[str]:
@@ -88,20 +97,25 @@ def _names(opened: Opened) -> list[str]:
     names = opened.tokenizer.pieces
     before, after = opened.recipe.wrapping
     vocab, called = opened.vocab, {before: BOS, after: EOS}
-    called |= {} if UNKNOWN in names else {UNK: UNKNOWN}
+    called |= {} if UNKNOWN[0] in names else {UNK: UNKNOWN[0]}
     for special, name in called.items():
         if special in vocab.special:
             names[vocab.special[special]] = name
     return names
 
 
-def _spelt(words: list[str]) -> tuple[str, ...]:
-    """The word that stands for [UNK], where [UNK] itself is not there."""
-    return () if UNK in words else (UNKNOWN,)
+def _spelt(words: list[str]) -> str:
+    """The word of a file that stands for [UNK], "" where there is none."""
+    return next((word for word in (UNK, *UNKNOWN) if word in words), "")
+
+
+def _is_met(word: str) -> bool:
+    """Whether the tokenizer finds the word in text that has it."""
+    return word.split() == [word] and unicodedata.is_normalized("NFC", word)
 
 
 def _ids(words: list[str], vocab: Vocab, own: list[str]) -> Array:
     """The tokenizer's id of each word of a file."""
     numbers = {**vocab.special, **{word: len(ALL) + n for n, word in enumerate(own)}}
-    numbers |= dict.fromkeys(_spelt(words), vocab.id(UNK))
+    numbers[_spelt(words)] = vocab.id(UNK)
     return np.array([numbers.get(word, ABSENT) for word in words])
