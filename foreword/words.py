@@ -46,6 +46,11 @@ def figure(value: float, digits: int = 4) -> str:
     return f"{value:#.{digits}g}".removesuffix(".")
 
 
+def flattered(share: float) -> str:
+    """What is to be said beside losses of a text of which such a share of tokens is unknown."""
+    return f"{100 * share:.3g} % of the tokens are [UNK]: the figures flatter the model"
+
+
 def cell(value: Any) -> str:
     """A value of a table."""
     if value is None:

@@ -1,10 +1,11 @@
-"""Scores as points with their intervals, a line per cell, as SVG in the page's colours."""
+"""Scores as points with their intervals, a line per cell, and bars: SVG in the page's colours."""
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from foreword.report.curves import CELLS, STAND_INS, STYLE, inline
+from foreword.words import figure as number
 
 APART = 0.16  # how far the two points of a cell lie from its middle
 
@@ -38,11 +40,7 @@ def draw_bars(bars: Sequence[Bar], x_label: str, title: str, level: float = math
         title: said to those who cannot see it.
         level: what guessing reaches, a dashed line; nan for none.
     """
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": title}):
-        figure = Figure(figsize=(3.8, 0.9 + 0.36 * len(bars)), layout="constrained")
-        figure.patch.set_alpha(0)
-        axes: Any = figure.add_subplot()
-        axes.patch.set_alpha(0)
+    with _canvas((3.8, 0.9 + 0.36 * len(bars)), title) as (figure, axes):
         for row, bar in enumerate(bars):
             colour = STAND_INS[f"cell{row % CELLS}"]
             for place, (mean, half) in enumerate(bar.points):
@@ -65,6 +63,43 @@ def draw_bars(bars: Sequence[Bar], x_label: str, title: str, level: float = math
         axes.grid(axis="x", linewidth=0.8)
         axes.tick_params(length=0)
         axes.set_xlabel(x_label)
-        text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+        return _svg(figure, title)
+
+
+def draw_columns(labels: Sequence[str], values: Sequence[float], x_label: str, title: str) -> str:
+    """An `<svg>` of upright bars, their values above them.
+
+    Args:
+        labels: under each.
+        values: their heights, from 0 on; nan leaves a gap.
+        x_label: under the axis.
+        title: said to those who cannot see it.
+    """
+    with _canvas((3.8, 2.3), title) as (figure, axes):
+        heights = [0.0 if math.isnan(value) else value for value in values]
+        found = axes.bar(range(len(values)), heights, width=0.6, color=STAND_INS["accent"])
+        axes.bar_label(found, [number(value, 3) for value in values], padding=2, fontsize=8.5)
+        axes.set_xticks(range(len(labels)), labels)
+        axes.margins(y=0.15)
+        axes.grid(axis="y", linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.tick_params(length=0)
+        axes.set_xlabel(x_label)
+        return _svg(figure, title)
+
+
+@contextmanager
+def _canvas(size: tuple[float, float], title: str) -> Iterator[tuple[Figure, Any]]:
+    """A figure that the page shines through, and its axes, while they are drawn on."""
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": title}):
+        figure = Figure(figsize=size, layout="constrained")
+        figure.patch.set_alpha(0)
+        axes: Any = figure.add_subplot()
+        axes.patch.set_alpha(0)
+        yield figure, axes
+
+
+def _svg(figure: Figure, title: str) -> str:
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     return inline(text.getvalue(), title)

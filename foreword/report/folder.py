@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,22 @@ from foreword.errors import UserError
 Record = Mapping[str, Any]
 
 
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawing beside an evaluation.
+
+    Attributes:
+        label: what tells it from the evaluation's others, as in `line 3`; empty of its only one.
+        png: the file's bytes.
+    """
+
+    label: str
+    png: bytes
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """A file of `evaluations/`: a table with a name.
@@ -24,12 +41,16 @@ class Evaluation:
         task: what was measured.
         command: that measured it.
         rows: flat records; their keys are the columns.
+        notes: what is to be known beside the figures, a line each.
+        pictures: of the file's name, with more behind it perhaps: `NAME.png`, `NAME-line-3.png`.
     """
 
     name: str
     task: str
     command: str
     rows: tuple[Record, ...]
+    notes: tuple[str, ...] = ()
+    pictures: tuple[Picture, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -130,7 +151,9 @@ def _object(path: Path, unread: list[str]) -> dict[str, Any] | None:
 
 def _evaluations(folder: Path, unread: list[str]) -> list[Evaluation]:
     found = []
-    for path in sorted(folder.glob("*.json")):
+    paths = sorted(folder.glob("*.json"))
+    pictures = _pictures(folder, [path.stem for path in paths], unread)
+    for path in paths:
         value = _object(path, unread)
         if value is None:
             continue
@@ -138,9 +161,48 @@ def _evaluations(folder: Path, unread: list[str]) -> list[Evaluation]:
         if not rows:
             unread.append(f"{path.name} (it has no rows)")
             continue
-        texts = {key: str(value.get(key) or "") for key in ("task", "command")}
-        found.append(Evaluation(str(value.get("name") or path.stem), rows=tuple(rows), **texts))
+        notes = value.get("notes")
+        found.append(
+            Evaluation(
+                name=str(value.get("name") or path.stem),
+                task=str(value.get("task") or ""),
+                command=str(value.get("command") or ""),
+                rows=tuple(rows),
+                notes=tuple(map(str, notes)) if isinstance(notes, list) else (),
+                pictures=tuple(pictures[path.stem]),
+            )
+        )
     return found
+
+
+def _pictures(folder: Path, stems: Sequence[str], unread: list[str]) -> dict[str, list[Picture]]:
+    """The drawings of each evaluation, by the name of its file."""
+    found: dict[str, list[Picture]] = {stem: [] for stem in stems}
+    for path in sorted(folder.glob("*.png"), key=_in_order):
+        of = [stem for stem in stems if path.stem == stem or path.stem.startswith(f"{stem}-")]
+        if not of:
+            unread.append(f"{path.name} (nothing measured beside it)")
+            continue
+        stem = max(of, key=len)
+        data = _bytes(path)
+        if not data.startswith(PNG):
+            unread.append(path.name)
+            continue
+        found[stem].append(Picture(path.stem[len(stem) + 1 :].replace("-", " "), data))
+    return found
+
+
+def _in_order(path: Path) -> list[tuple[int, str]]:
+    """Line 10 behind line 9."""
+    parts = re.split(r"(\d+)", path.stem)
+    return [(int(part) if part.isdecimal() else -1, part) for part in parts]
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def _dicts(value: Any) -> Sequence[dict[str, Any]]:

@@ -15,10 +15,11 @@ from typing import Any
 from foreword import __version__, atomic
 from foreword.report import folder as folders
 from foreword.report.curves import Line, draw, smoothed
-from foreword.report.folder import Evaluation, Record, RunFolder, number
+from foreword.report.evaluations import evaluation
+from foreword.report.folder import RunFolder, number
 from foreword.report.style import CSS
 from foreword.train import log
-from foreword.words import cell, duration, figure, power, quantity
+from foreword.words import cell, duration, figure, flattered, power, quantity
 
 
 def write_page(run: str | Path, out: str | Path | None = None) -> Path:
@@ -69,6 +70,7 @@ def body(run: RunFolder) -> str:
         f"<h1>{escape(title(run))}</h1>",
         f'<p class="lead">{escape(sentence(run))}</p>',
         tiles(run),
+        unknown(run),
         curves(run),
         "".join(evaluation(one) for one in run.evaluations),
         samples(run),
@@ -138,6 +140,15 @@ def tiles(run: RunFolder) -> str:
     return f'<div class="tiles">{"".join(cells)}</div>' if cells else ""
 
 
+def unknown(run: RunFolder) -> str:
+    """What is to be said of the key numbers where some of the held-out text is unknown."""
+    counts = _table(_table(_table(run.provenance, "data"), "counts"), "heldout")
+    share = number(counts, "unknown") / (number(counts, "tokens") or math.nan)
+    if not run.heldout or not share > 0:
+        return ""
+    return f'<p class="note">Held-out text: {escape(flattered(share))}.</p>'
+
+
 _SHARE = "share_of_matmul"
 
 
@@ -198,38 +209,6 @@ def _levels(run: RunFolder) -> list[Line]:
             named = [(str(row["what"]), number(row, "loss")) for row in rows]
             return [Line(n, [], [v], "muted", "level") for n, v in named if v == v]
     return []
-
-
-def evaluation(one: Evaluation) -> str:
-    """An evaluation as a table."""
-    what = one.task if one.task and one.task != one.name else ""
-    note = " · ".join(
-        part
-        for part in (escape(what), f"<code>{escape(one.command)}</code>" * bool(one.command))
-        if part
-    )
-    return (
-        f"<h2>{escape(one.name.replace('-', ' ').replace('_', ' ').capitalize())}</h2>"
-        f'<div class="card scroll">{table(one.rows)}</div><p class="note">{note}</p>'
-    )
-
-
-def table(rows: Sequence[Record]) -> str:
-    """Flat records as an HTML table; columns in the order they are met."""
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    kinds = {
-        c: "n" if all(isinstance(row.get(c), int | float | None) for row in rows) else "t"
-        for c in columns
-    }
-
-    def line(tag: str, values: Iterable[str]) -> str:
-        pairs = zip(columns, values, strict=True)
-        cells = (f'<{tag} class="{kinds[c]}">{escape(value)}</{tag}>' for c, value in pairs)
-        return f"<tr>{''.join(cells)}</tr>"
-
-    head = line("th", (str(c).replace("_", " ") for c in columns))
-    lines = (line("td", (cell(row.get(c)) for c in columns)) for row in rows)
-    return f"<table><thead>{head}</thead><tbody>{''.join(lines)}</tbody></table>"
 
 
 def samples(run: RunFolder) -> str:

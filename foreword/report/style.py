@@ -46,6 +46,7 @@ p { margin: .3rem 0; overflow-wrap: anywhere; }
 }
 figure figcaption { font-size: .88rem; font-weight: 600; margin-bottom: .35rem; }
 figure svg { display: block; width: 100%; height: auto; }
+figure img { display: block; max-width: 100%; height: auto; margin: 0 auto; border-radius: 6px; }
 .narrow { display: none; }
 svg text { font-family: inherit !important; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); gap: 1rem; }

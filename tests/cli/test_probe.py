@@ -45,7 +45,9 @@ def test_the_result_is_kept_in_the_run_and_shown_in_its_report(
     assert "apart" in captured.out and "kept in" in captured.err
     assert (run / "evaluations" / "probe-word_in_context.png").is_file()
     assert command(["report", str(run)]) == 0
-    assert "apart" in (run / "report.html").read_text("utf-8")
+    page = (run / "report.html").read_text("utf-8")
+    assert "apart" in page and page.count('<img src="data:image/png;base64,') == 1
+    assert "shows no states" not in page and "bootstrap draws over words" in page
 
 
 def test_mistakes_are_told_in_one_line(

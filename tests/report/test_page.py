@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import json
 import math
 import re
@@ -12,7 +13,7 @@ import pytest
 from foreword import words
 from foreword.errors import UserError
 from foreword.report.curves import Line, draw, smoothed
-from foreword.report.folder import read
+from foreword.report.folder import PNG, read
 from foreword.report.page import page, write_page
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
@@ -31,7 +32,10 @@ class Checker(HTMLParser):
         if tag not in VOID:
             self.open.append(tag)
         for name, value in attrs:
-            assert name not in ("src", "srcset", "data") and not name.startswith("on"), name
+            assert name not in ("srcset", "data") and not name.startswith("on"), name
+            if name == "src":  # a picture, and within the page
+                assert tag == "img" and value is not None
+                assert re.fullmatch(r"data:image/png;base64,[A-Za-z0-9+/=]+", value)
             if name in ("href", "xlink:href"):
                 assert value is not None and value.startswith("#")
 
@@ -48,7 +52,7 @@ def check(html: str) -> Checker:
     checker = Checker()
     checker.feed(html)
     assert checker.open == []
-    assert not {"script", "link", "iframe", "img"} & checker.tags
+    assert not {"script", "link", "iframe"} & checker.tags
     assert "@import" not in html and "url(http" not in html
     return checker
 
@@ -110,6 +114,66 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert "&lt;script&gt;" in html and "a &lt;decoder&gt; &amp; more" in html
     assert "Could not be read: 1 of 53 lines of metrics.jsonl" in html
     assert html.count("<table") == 2
+
+
+def test_pictures_are_in_the_page_beside_what_they_are_of(tmp_path: Path) -> None:
+    rows = [{"a": 1}]
+    translated = {"name": "translate-x.en", "task": '<b>"task', "rows": rows, "notes": ["a <note>"]}
+    run = write_run(
+        tmp_path / "run",
+        run_json={},
+        **{
+            "evaluations__translate-x.en.json": translated,
+            "evaluations__translate-x.en-2.json": {"name": "other", "rows": rows},
+        },
+    )
+    names = ("x.en", "x.en-line-10", "x.en-line-9", "x.en-2-line-1", "x.en-line-<i>")
+    for name in names:
+        path = run / "evaluations" / f"translate-{name}.png"
+        path.write_bytes(PNG + name.encode())
+    (run / "evaluations" / "translate-x.en-broken.png").write_bytes(b"GIF89a")
+    (run / "evaluations" / "alone.png").write_bytes(PNG)
+    found = read(run)
+    labels = {one.name: [drawn.label for drawn in one.pictures] for one in found.evaluations}
+    assert labels == {
+        "translate-x.en": ["", "line 9", "line 10", "line <i>"],
+        "other": ["line 1"],
+    }
+    assert found.unread == (
+        "alone.png (nothing measured beside it)",
+        "translate-x.en-broken.png",
+    )
+    html = write_page(run).read_text(encoding="utf-8")
+    check(html)
+    assert html.count("<img ") == len(names)
+    assert base64.b64encode(PNG + b"x.en-line-9").decode() in html
+    assert 'alt="&lt;b&gt;&quot;task: line &lt;i&gt;"' in html
+    assert "<figcaption>line 10</figcaption>" in html and "a &lt;note&gt;" in html
+
+
+def test_orders_of_ngrams_are_drawn(tmp_path: Path) -> None:
+    rows = [
+        {"order": n, "n-grams in the model": 5, "megabytes": n / 3, "never seen": share}
+        for n, share in ((1, 0.0), (2, 0.25), (3, None))
+    ]
+    evaluations = {"evaluations__counts.json": {"name": "counts", "rows": rows}}
+    html = write_page(write_run(tmp_path / "run", **evaluations)).read_text(encoding="utf-8")
+    assert "svg" in check(html).tags
+    for caption in ("never seen, by order", "in megabytes, by order"):
+        assert f"{caption}</figcaption><svg" in html
+    assert ">0.250</text>" in html and ">0.667</text>" in html and ">–</text>" in html
+
+
+@pytest.mark.parametrize(("unknown", "said"), [(25, "2.5 % of the tokens are [UNK]"), (0, "")])
+def test_unknown_tokens_are_said_beside_the_key_numbers(
+    unknown: int, said: str, tmp_path: Path
+) -> None:
+    counts = {"heldout": {"tokens": 1000, "unknown": unknown}, "train": {"unknown": 7}}
+    run = write_run(tmp_path / "run", run_json={"data": {"counts": counts}})
+    (run / "metrics.jsonl").write_text(json.dumps(metrics()[-2]) + "\n", encoding="utf-8")
+    html = write_page(run).read_text(encoding="utf-8")
+    check(html)
+    assert ("flatter the model" in html) == bool(said) and said in html
 
 
 def test_the_parts_of_a_sum_are_shown(tmp_path: Path) -> None:

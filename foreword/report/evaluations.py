@@ -1,0 +1,77 @@
+"""The measurements of a run, each as a table with its pictures."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from foreword.report.bars import draw_columns
+from foreword.report.folder import Evaluation, Picture, Record, number
+from foreword.words import cell
+
+# What is drawn of models of counts, which have no curves: a column of the table, and its caption.
+BY_ORDER = {
+    "never seen": "Share of the text's n-grams never seen, by order",
+    "megabytes": "Size in megabytes, by order",
+}
+
+
+def evaluation(one: Evaluation) -> str:
+    """An evaluation as a table, with what was drawn of it and is to be said of it."""
+    what = one.task if one.task and one.task != one.name else ""
+    note = " · ".join(
+        part
+        for part in (escape(what), f"<code>{escape(one.command)}</code>" * bool(one.command))
+        if part
+    )
+    heading = one.name.replace("-", " ").replace("_", " ").capitalize()
+    parts = [
+        f'<h2>{escape(heading)}</h2><div class="card scroll">{table(one.rows)}</div>',
+        by_order(one),
+        *(picture(one, drawn) for drawn in one.pictures),
+        *(f'<p class="note">{escape(said)}</p>' for said in one.notes),
+        f'<p class="note">{note}</p>',
+    ]
+    return "".join(parts)
+
+
+def by_order(one: Evaluation) -> str:
+    """Bars by the order of n-grams; nothing of another evaluation."""
+    if not all({"order", *BY_ORDER} <= row.keys() for row in one.rows):
+        return ""
+    labels = [cell(row["order"]) for row in one.rows]
+    figures = []
+    for column, caption in BY_ORDER.items():
+        values = [number(row, column) for row in one.rows]
+        plot = draw_columns(labels, values, "order", escape(f"{one.name}: {caption}"))
+        figures.append(f"<figcaption>{escape(caption)}</figcaption>{plot}")
+    cards = "".join(f'<figure class="card">{shown}</figure>' for shown in figures)
+    return f'<div class="pair">{cards}</div>'
+
+
+def picture(one: Evaluation, drawn: Picture) -> str:
+    """A picture within the page itself, which so stays one file."""
+    data = base64.b64encode(drawn.png).decode("ascii")
+    alt = escape(f"{one.task or one.name}: {drawn.label or 'plot'}", quote=True)
+    caption = f"<figcaption>{escape(drawn.label)}</figcaption>" if drawn.label else ""
+    image = f'<img src="data:image/png;base64,{data}" alt="{alt}">'
+    return f'<figure class="card">{caption}{image}</figure>'
+
+
+def table(rows: Sequence[Record]) -> str:
+    """Flat records as an HTML table; columns in the order they are met."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    kinds = {
+        c: "n" if all(isinstance(row.get(c), int | float | None) for row in rows) else "t"
+        for c in columns
+    }
+
+    def line(tag: str, values: Iterable[str]) -> str:
+        pairs = zip(columns, values, strict=True)
+        cells = (f'<{tag} class="{kinds[c]}">{escape(value)}</{tag}>' for c, value in pairs)
+        return f"<tr>{''.join(cells)}</tr>"
+
+    head = line("th", (str(c).replace("_", " ") for c in columns))
+    lines = (line("td", (cell(row.get(c)) for c in columns)) for row in rows)
+    return f"<table><thead>{head}</thead><tbody>{''.join(lines)}</tbody></table>"
