@@ -11,6 +11,7 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._looking import Device, Json, Run, open_model
+from foreword.cli._reading import Errors, Reading
 
 if TYPE_CHECKING:
     from foreword.evaluate.loaded import Loaded
@@ -34,6 +35,7 @@ def translate(
     layer: Annotated[
         int | None, typer.Option(help="With --alignment: of the decoder; the last if unsaid.")
     ] = None,
+    errors: Errors = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -41,19 +43,23 @@ def translate(
 
     The translations are kept in RUN/evaluations, with the scores and the drawings beside them.
     """
+    from foreword.data.sources import ReadCounts, ReadSettings
     from foreword.errors import UserError
     from foreword.evaluate import translation
     from foreword.evaluate.beam import Beams
 
     how = Beams(beams, length_penalty, tokens)
-    texts = translation.read_lines(source)
+    read, counts = Reading(errors=errors).on(ReadSettings()), ReadCounts()
+    texts = translation.read_lines(source, read, counts)
     references = None
     if reference is not None:
-        references = translation.read_lines(reference)
+        references = translation.read_lines(reference, read, counts)
         translation.require_as_many(texts, references, [str(source), str(reference)])
     for number in alignment or []:
         if not 1 <= number <= len(texts) or not texts[number - 1]:
             raise UserError(f"--alignment {number}: {source} has no text in such a line")
+    if counts.replaced_bytes:
+        console.say(f"{counts.replaced_bytes:,} bytes replaced")
     loaded = open_model(run, device)
     found = []
     with console.progress("translating") as bar:

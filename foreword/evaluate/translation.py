@@ -33,14 +33,21 @@ class Quality:
     signatures: tuple[str, str]
 
 
-def read_lines(file: str | Path) -> list[str]:
+def read_lines(
+    file: str | Path, read: ReadSettings | None = None, counts: ReadCounts | None = None
+) -> list[str]:
     """The lines of a file, compressed or not, without white space around them; empty ones too.
+
+    Args:
+        file: to read.
+        read: what to do about bytes that are not UTF-8.
+        counts: what to count these in.
 
     Raises:
         UserError: it cannot be read, or is empty.
     """
     path = Path(file)
-    source = Source(path, ReadSettings(), ReadCounts())
+    source = Source(path, read or ReadSettings(), ReadCounts() if counts is None else counts)
     try:
         lines = [
             source.decode(line, f"{path}:{number}", start).strip()

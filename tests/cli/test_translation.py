@@ -144,6 +144,23 @@ def test_lines_without_text_stay_in_their_place(
     assert found["rows"][0]["empty_lines"] == 2
 
 
+def test_bytes_that_are_not_utf8_can_be_replaced(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "odd.en").write_bytes(b"the cat\n\xff dog\n")
+    words = [
+        "translate",
+        str(made / "seq2seq"),
+        "--source",
+        str(tmp_path / "odd.en"),
+        "--beams",
+        "1",
+    ]
+    assert "use --errors replace" in refused(capsys, *words)
+    assert command([*words, "--errors", "replace"]) == 0
+    assert "1 bytes replaced" in capsys.readouterr().err
+
+
 def test_the_other_verbs_know_pairs(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, data = str(made / "seq2seq"), str(made / "valid.en")
     found = told(capsys, "evaluate", run, "--file", data)
