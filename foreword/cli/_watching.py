@@ -157,7 +157,7 @@ class Watching:
             )
         else:
             for sample in record["samples"]:
-                console.say(f"    {sample['prompt']}  ->  {sample['text']}")
+                console.say(console.beside(sample["prompt"], sample["text"]))
 
     def samples(self) -> list[dict[str, str]]:
         """The run adds these."""

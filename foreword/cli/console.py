@@ -10,6 +10,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -19,6 +20,25 @@ LONGEST, BETWEEN = 24, 3  # characters that stay on one line, and of a column's 
 def say(text: str) -> None:
     """A line for people; it goes to the error stream, so that output stays clean for pipes."""
     err.print(text, markup=False)
+
+
+def beside(before: str, after: str) -> str:
+    """Two texts on one line, for people; where one watches, cut to the window.
+
+    What goes before keeps half of the room, or what the other leaves.
+    """
+    indent, arrow = "    ", "  ->  "
+    texts = [Text(one_line(text)) for text in (before, after)]
+    if err.is_terminal:
+        room = err.width - len(indent) - len(arrow) - 1
+        texts[0].truncate(max(room // 2, room - texts[1].cell_len), overflow="ellipsis")
+        texts[1].truncate(room - texts[0].cell_len, overflow="ellipsis")
+    return indent + arrow.join(text.plain for text in texts)
+
+
+def one_line(text: str) -> str:
+    """A text with its line breaks to be seen, and blanks for all else that cannot be printed."""
+    return "".join(c if c.isprintable() else "⏎" if c == "\n" else " " for c in text)
 
 
 def emit(value: Any) -> None:
