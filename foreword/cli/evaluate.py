@@ -15,6 +15,7 @@ from foreword.cli._reading import Reading
 
 if TYPE_CHECKING:
     from foreword.evaluate.context import ByMemory
+    from foreword.evaluate.heldout import HeldOut
     from foreword.evaluate.subject import Subject
 
 
@@ -41,7 +42,7 @@ def evaluate(
     The result is kept in RUN/evaluations, and `foreword report` shows it.
     """
     from foreword.errors import UserError
-    from foreword.evaluate import context, heldout
+    from foreword.evaluate import heldout
     from foreword.train.origin import command
 
     if rows is not None and rows < 1:
@@ -53,7 +54,7 @@ def evaluate(
     folder, most = loaded.opened.run, rows or heldout.ALL
     with console.progress("measuring") as bar:
         bar.add_task("measuring", total=None, note="")
-        found: Sequence[heldout.HeldOut | context.ByMemory]
+        found: Sequence[HeldOut | ByMemory]
         if memory is not None:
             found = _by_memory(subject, folder, file, _numbers(memory), most)
         elif file:
@@ -73,11 +74,12 @@ def evaluate(
     parts = getattr(found[0], "parts", {})
     if parts:
         result["parts"] = parts
+    result["notes"] = _notes(found)
     results = [_keep(folder, result)]
     if subject.is_counted and memory is None:
         orders = _by_order(subject, folder, file)
         what = {"name": f"{name}-by-order", "task": "n-grams seen and never seen", "rows": orders}
-        results.append(_keep(folder, result | what))
+        results.append(_keep(folder, {**result, **what, "notes": []}))
     if json:
         console.emit(results[0] | ({"by_order": results[1]["rows"]} if results[1:] else {}))
         return
@@ -87,8 +89,20 @@ def evaluate(
         console.say(f"kept in {folder / 'evaluations' / kept['name']}.json")
     if parts:
         console.say(", ".join(f"{key.replace('_', ' ')} {parts[key]:.4f}" for key in parts))
-    if any(row.get("loss", 0.0) is None for row in results[0]["rows"]):
-        console.say("some of the text is impossible by the model: its loss has no bound")
+    for note in result["notes"]:
+        console.say(note)
+
+
+def _notes(found: Sequence[HeldOut | ByMemory]) -> list[str]:
+    """What is to be known beside the figures, a line each."""
+    from foreword.words import flattered
+
+    notes = []
+    if found[0].unknown:
+        notes.append(flattered(found[0].unknown))
+    if any(one.as_row()["loss"] is None for one in found):
+        notes.append("some of the text is impossible by the model: its loss has no bound")
+    return notes
 
 
 def _cell(name: str, value: Any) -> Any:

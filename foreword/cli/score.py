@@ -107,6 +107,8 @@ def _say_tokens(found: Score) -> None:
 
 
 def _say_totals(totals: Totals) -> None:
+    from foreword.words import flattered
+
     bits = totals.bits_per_byte
     per_byte = {} if totals.is_pseudo else {"bits per byte": "-" if bits is None else bits}
     console.facts(
@@ -125,4 +127,4 @@ def _say_totals(totals: Totals) -> None:
     if totals.unscored:
         console.say(f"{totals.unscored:,} first tokens have nothing before them and are not scored")
     if totals.unknown:
-        console.say(f"{totals.unknown:,} tokens are [UNK]: the figures flatter the model")
+        console.say(flattered(totals.unknown / totals.tokens))

@@ -13,7 +13,7 @@ from foreword.data.packing.stream import Stream
 from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.evaluate import entropy
-from foreword.evaluate.heldout import ALL
+from foreword.evaluate.heldout import ALL, unknown_in
 from foreword.evaluate.subject import Subject
 from foreword.nn.masks import Causal
 from foreword.nn.stack import Stack
@@ -33,12 +33,14 @@ class ByMemory:
         loss: nats per token.
         predictions: how many; the same for every memory.
         bits_per_byte: the same loss.
+        unknown: share of the text's tokens that are [UNK].
     """
 
     memory: int
     loss: float
     predictions: int
     bits_per_byte: float
+    unknown: float = 0.0
 
     def as_row(self) -> dict[str, float | int | str | None]:
         """Flat, for tables and JSON."""
@@ -97,7 +99,7 @@ def by_memory(
     def loss_of(batch: Batch) -> Loss:
         return recipe.objective.loss(model, batch)
 
-    found = []
+    found, unknown = [], unknown_in(shards, subject.vocab)
     for memory in memories:
         if recipe.model.carries:
             batches = _windows(text, length, 0)
@@ -106,7 +108,7 @@ def by_memory(
         with _remembering(subject, memory):
             measured = evaluate(model, batches, loss_of, subject.dtype)
         bits = entropy.bits_per_byte(measured.loss, bytes_per_token)
-        found.append(ByMemory(memory, measured.loss, int(measured.weight), bits))
+        found.append(ByMemory(memory, measured.loss, int(measured.weight), bits, unknown))
     return found
 
 

@@ -15,10 +15,13 @@ from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.evaluate import entropy
 from foreword.evaluate.subject import Subject
+from foreword.text.special import UNK
 from foreword.train.measure import measure, perplexity_of
 from foreword.train.opened import read_state
+from foreword.types import Vocab
 
 ALL = 1 << 62
+_COUNTED = 1 << 24  # tokens looked at at once
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ class HeldOut:
         has_perplexity: whether it is the logarithm of one; a sum of several losses is not, nor are
             scores that are no probabilities.
         parts: nats per prediction of each term of a sum, and the means beside them.
+        unknown: share of the text's tokens that are [UNK]; these cost little, so the more there
+            are, the less the figures compare.
     """
 
     what: str
@@ -41,6 +46,7 @@ class HeldOut:
     bits_per_byte: float | None
     has_perplexity: bool = True
     parts: Mapping[str, float] = field(default_factory=dict)
+    unknown: float = 0.0
 
     @property
     def perplexity(self) -> float | None:
@@ -189,7 +195,16 @@ def _measure(
         found.bits_per_byte(bytes_per_token),
         found.has_perplexity,
         found.parts,
+        unknown_in(shards, vocab),
     )
+
+
+def unknown_in(shards: Shards, vocab: Vocab) -> float:
+    """The share of a text's tokens that are [UNK]."""
+    unknown = vocab.special.get(UNK, -1)
+    parts = range(0, shards.tokens_total, _COUNTED)
+    count = sum(int((shards.tokens[at : at + _COUNTED] == unknown).sum()) for at in parts)
+    return count / max(1, shards.tokens_total)
 
 
 def _finite(value: float | None) -> float | None:

@@ -140,6 +140,22 @@ def test_evaluate_and_report(
     assert "not a run folder" in refused(capsys, "report", str(tmp_path))
 
 
+def test_unknown_tokens_are_said_beside_the_figures(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decoder, text = str(runs / "decoder"), tmp_path / "zebras.txt"
+    text.write_text("The zebra sat.\n" * 20, encoding="utf-8")
+    said = "25 % of the tokens are [UNK]: the figures flatter the model"
+    assert command(["score", decoder, "The zebra sat."]) == 0
+    assert said in capsys.readouterr().err
+    for more in ([], ["--rows", "1"]):
+        assert command(["evaluate", decoder, "--data", str(text), *more]) == 0
+        assert said in capsys.readouterr().err
+    assert told(capsys, "evaluate", decoder, "--data", str(text))["notes"] == [said]
+    page = Path(told(capsys, "report", decoder, "--out", str(tmp_path / "x.html"))["page"])
+    assert said in page.read_text(encoding="utf-8")
+
+
 def test_show(capsys: pytest.CaptureFixture[str]) -> None:
     found = told(capsys, "show", "kinds")
     assert found["nn/positions"]["none"].startswith("No positions")
