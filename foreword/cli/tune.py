@@ -62,7 +62,9 @@ def tune(
     max_length: Annotated[
         int | None, typer.Option(help="Tokens of an example; pretraining's rows if unsaid.")
     ] = None,
-    name: Annotated[str, typer.Option(help="Of the results; the folder of --train.")] = "",
+    name: Annotated[
+        str, typer.Option(help="Of the results; the folder and the file of --train.")
+    ] = "",
     out: Annotated[
         Path | None, typer.Option(help="For the tuned model; RUN/tuned/NAME if unsaid.")
     ] = None,
@@ -116,7 +118,7 @@ def tune(
     from foreword.tune.run import tune as fine_tune
 
     opened = open_run(run, device)
-    name = name or train[0].resolve().parent.name or "data"
+    name = name or _name_of(train[0])
     evaluation = opened.run / "evaluations" / f"tune-{task}-{name}.json"
     out = out or opened.run / "tuned" / name
     results.check_free(evaluation, out)
@@ -150,7 +152,7 @@ def tune(
     if json:
         console.emit(document | {"evaluation": str(evaluation), "out": str(out)})
     else:
-        _show(result, f"{task} {name}")
+        _show(result, document["title"])
         console.say(f"scores: {evaluation}\ntuned model: {out}")
 
 
@@ -177,6 +179,12 @@ def _examples(
         skipped += left_out
         tasks.append([asked(e, prefixes[n]) for e in examples] if prefixes else examples)
     return tasks, skipped
+
+
+def _name_of(train: Path) -> str:
+    """The folder and the file, `CoLA-small`; of a file that is called `train` the folder alone."""
+    folder, file = train.resolve().parent.name, train.name.partition(".")[0]
+    return "-".join(part for part in (folder, file) if part and part != "train") or "data"
 
 
 def _one_or_all(files: Sequence[Path]) -> str | list[str]:

@@ -25,7 +25,7 @@ def evaluation(one: Evaluation) -> str:
         for part in (escape(what), f"<code>{escape(one.command)}</code>" * bool(one.command))
         if part
     )
-    heading = one.name.replace("-", " ").replace("_", " ").capitalize()
+    heading = one.title or one.name.replace("-", " ").replace("_", " ").capitalize()
     parts = [
         f'<h2>{escape(heading)}</h2><div class="card scroll">{table(one.rows)}</div>',
         by_order(one),

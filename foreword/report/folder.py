@@ -38,6 +38,7 @@ class Evaluation:
 
     Attributes:
         name: of the measurement.
+        title: of the measurement, for people; "" where its name is one.
         task: what was measured.
         command: that measured it.
         rows: flat records; their keys are the columns.
@@ -46,6 +47,7 @@ class Evaluation:
     """
 
     name: str
+    title: str
     task: str
     command: str
     rows: tuple[Record, ...]
@@ -165,6 +167,7 @@ def _evaluations(folder: Path, unread: list[str]) -> list[Evaluation]:
         found.append(
             Evaluation(
                 name=str(value.get("name") or path.stem),
+                title=str(value.get("title") or ""),
                 task=str(value.get("task") or ""),
                 command=str(value.get("command") or ""),
                 rows=tuple(rows),

@@ -108,9 +108,11 @@ def save_evaluation(result: TuneResult, path: Path, name: str, command: str) -> 
 
 def as_document(result: TuneResult, name: str, command: str) -> dict[str, Any]:
     """The scores as a file of `evaluations/` has them."""
+    task = str(result.settings["task"]["kind"])
     return {
         "name": name,
-        "task": str(result.settings["task"]["kind"]),
+        "title": f"Fine-tuning: {task}, {name}",
+        "task": task,
         "rows": result.rows,
         "command": command,
         "settings": result.settings,

@@ -35,6 +35,7 @@ def test_compare_writes_scores_and_a_model(
     document = json.loads(file.read_text(encoding="utf-8"))
     assert document.items() <= printed.items()
     assert document["name"] == "reviews"
+    assert document["title"] == "Fine-tuning: classify, reviews"
     assert document["task"] == "classify"
     assert [row["start"] for row in document["rows"]] == [
         "pretrained",
@@ -71,6 +72,22 @@ def test_files_without_a_header_and_settings_of_the_task(
     printed = json.loads(capsys.readouterr().out)
     assert printed["examples"] == {"train": 64, "dev": 32, "cut": 0, "skipped": 0}
     assert printed["settings"]["task"]["pooling"] == "last"
+
+
+def test_another_file_of_a_folder_is_another_name(
+    tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*words, "--seeds", "1"]) == 0
+    other = tmp_path / "reviews" / "less.v2.tsv"
+    other.write_bytes((tmp_path / "reviews" / "train.tsv").read_bytes())
+    words[words.index("--train") + 1] = str(other)
+    assert run([*words, "--seeds", "1"]) == 0
+    assert "Fine-tuning: classify, reviews-less" in capsys.readouterr().out
+    assert (tmp_path / "run" / "evaluations" / "tune-classify-reviews-less.json").is_file()
+    assert run(["report", str(tmp_path / "run")]) == 0
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "<h2>Fine-tuning: classify, reviews</h2>" in page
+    assert "<h2>Fine-tuning: classify, reviews-less</h2>" in page
 
 
 def test_numbers_are_learned_and_shown(
