@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from io import BufferedWriter
@@ -206,7 +207,8 @@ class ShardWriter:
                 with atomic.explained(self.prefix):
                     self._finish()
         finally:
-            self._bin.file.close()
+            with suppress(OSError):  # of a full disk once more; an error is under way then
+                self._bin.file.close()
             for part in self._parts:
                 part.unlink(missing_ok=True)
 

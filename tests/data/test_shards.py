@@ -107,6 +107,19 @@ def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.bin", "a.idx"]
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
+@pytest.mark.parametrize("part", ["bin", "idx"])
+@pytest.mark.parametrize("count", [2, 1 << 16])
+def test_a_full_disk_is_one_line(tmp_path: Path, part: str, count: int) -> None:
+    (tmp_path / f".a.{part}.part").symlink_to("/dev/full")
+    with (
+        pytest.raises(UserError, match=r"/a(\.bin)?: cannot be written: No space left on device"),
+        ShardWriter(tmp_path / "a", 1000) as writer,
+    ):
+        writer.add(np.ones(count), np.ones(count, np.int64), np.ones(count, np.int64))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_unwritable(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be written"), ShardWriter(tmp_path / "no" / "a", 9):
         pass
