@@ -18,7 +18,8 @@ from foreword.layouts.encoder import Encoder
 from foreword.nn.model import Model
 from foreword.types import Array, Batch, Example, Tokens, Vocab
 
-LENGTHS = (24, 15)  # of two texts, the second padded
+LENGTHS = (150, 15)  # of two texts, the second padded; beyond T5's distances that count
+LONGEST = 1_100  # of a text beyond a window or blocks, so that a check takes seconds
 TOLERANCE = 1e-3  # of logits; rounding in another order differs by 1e-5
 
 
@@ -36,6 +37,9 @@ def difference(
 ) -> tuple[float, float]:
     """The greatest difference between the logits, and the greatest logit, in float32.
 
+    Two texts are read, of two segments where the model tells them apart; and one so long that a
+    model of windows or blocks leaves something out, where it has places for it.
+
     Args:
         model: ours.
         design: of it.
@@ -52,20 +56,48 @@ def difference(
     transformers.logging.disable_progress_bar()
     try:
         theirs = getattr(transformers, family.architecture_of(design)).from_pretrained(
-            folder, local_files_only=True, dtype=torch.float32, attn_implementation="eager"
+            folder,
+            local_files_only=True,
+            dtype=torch.float32,
+            attn_implementation="eager",
+            **dict.fromkeys(family.still, 0.0),
         )
     except Exception as error:  # whatever its readers raise
         reason = " ".join(str(error).split())
         raise UserError(f"{folder}: transformers cannot read it: {reason}") from error
-    limit = design.model.limit or max(LENGTHS)
-    tokens = _texts(vocab, tuple(min(length, limit) for length in LENGTHS))
-    batch = _batch(tokens, design, vocab)
-    counts = torch.from_numpy(tokens.documents >= 0)
-    with torch.no_grad():
-        ours = _logits(model.eval(), batch.to("cpu"), counts)
-        wanted = _their_logits(theirs.eval()(**_call(batch.to("cpu"), counts)), counts)
-    found = max(float((a - b).abs().max()) for a, b in zip(ours, wanted, strict=True))
-    return found, max(float(logits.abs().max()) for logits in wanted)
+    model.eval()
+    theirs.train(bool(family.still))
+    found, greatest = [], []
+    for lengths in _lengths(design):
+        tokens = _texts(vocab, lengths, _segments(design))
+        batch = _batch(tokens, design, vocab).to("cpu")
+        counts = torch.from_numpy(tokens.documents >= 0)
+        with torch.no_grad():
+            ours = _logits(model, batch, counts)
+            wanted = _their_logits(theirs(**_call(batch, counts)), counts)
+        found += [(a - b).abs().max() for a, b in zip(ours, wanted, strict=True)]
+        greatest += [logits.abs().max() for logits in wanted]
+    return float(torch.stack(found).max()), float(torch.stack(greatest).max())
+
+
+def _lengths(design: Design) -> list[tuple[int, ...]]:
+    """Of the texts of each batch, the longest first: theirs may not leave anything out thereafter.
+
+    Which is what BigBird does once it has read a short text.
+    """
+    mixing = getattr(design.model, "mixing", None)
+    block = getattr(mixing, "block", 0)
+    # Up to so many places a window or blocks are attended to in full, or as if dense.
+    whole = getattr(mixing, "short", getattr(mixing, "least_blocks", 0) * block)
+    long = [(min(whole + block + 1, LONGEST),)] if whole else []
+    limit = design.model.limit or LONGEST
+    return [tuple(min(length, limit) for length in batch) for batch in (*long, LENGTHS)]
+
+
+def _segments(design: Design) -> int:
+    """How many a model tells apart: by embeddings, or by terms of its scores."""
+    has_terms = getattr(design.model.position, "segments", False)
+    return max(int(design.model.segments), 2 * has_terms)
 
 
 def _logits(model: Model, batch: Batch, counts: Tensor) -> list[Tensor]:
@@ -87,13 +119,19 @@ def _their_logits(output: Any, counts: Tensor) -> list[Tensor]:
     return [output.prediction_logits[counts], *(output[key] for key in pair if key in output)]
 
 
-def _texts(vocab: Vocab, lengths: tuple[int, ...]) -> Tokens:
-    """Texts of ordinary tokens drawn at random, padded to one length."""
+def _texts(vocab: Vocab, lengths: tuple[int, ...], segments: int) -> Tokens:
+    """Texts of ordinary tokens drawn at random, in equal segments, padded to one length."""
     random = np.random.default_rng(1)
     longest = max(lengths)
     ids = random.choice(np.flatnonzero(~vocab.is_special), (len(lengths), longest))
     documents = np.where(np.arange(longest) < np.array(lengths)[:, None], 0, -1)
-    return Tokens(ids.astype(np.int64), documents, positions_within(documents))
+    parts = np.arange(longest)[None].repeat(len(lengths), axis=0) * segments // longest
+    return Tokens(
+        ids.astype(np.int64),
+        documents,
+        positions_within(documents),
+        parts if segments > 1 else None,
+    )
 
 
 def _batch(tokens: Tokens, design: Design, vocab: Vocab) -> Batch:
@@ -111,7 +149,8 @@ def _call(batch: Batch, counts: Any) -> dict[str, Any]:
     """The same batch in their words."""
     attention = counts.long()
     if batch.source is None:
-        return {"input_ids": batch.ids, "attention_mask": attention}
+        segments = {} if batch.segments is None else {"token_type_ids": batch.segments}
+        return {"input_ids": batch.ids, "attention_mask": attention, **segments}
     return {
         "input_ids": batch.source.ids,
         "attention_mask": attention,

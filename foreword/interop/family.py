@@ -161,6 +161,8 @@ class Family(ABC):
         neutral: keys that we know at these values alone; where a value is None, at any that is
             not true.
         idle: keys without effect on what is computed.
+        still: the keys of dropout, where theirs computes in training alone what ours always does;
+            then it is checked in training, with these at 0.
         beside: folders in the model's own, each with a part of it that is published apart.
         roles: special tokens by role, where the tokenizer does not say.
     """
@@ -175,6 +177,7 @@ class Family(ABC):
     fixed: ClassVar[Mapping[str, Any]]
     neutral: ClassVar[Mapping[str, Any]] = {}
     idle: ClassVar[tuple[str, ...]] = ()
+    still: ClassVar[tuple[str, ...]] = ()
     beside: ClassVar[tuple[str, ...]] = ()
     roles: ClassVar[Mapping[str, str]] = {}
 

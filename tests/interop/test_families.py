@@ -21,8 +21,10 @@ from . import theirs
 
 transformers = pytest.importorskip("transformers")
 
-LENGTHS = [(30, 30), (30, 17), (9, 1)]
+LENGTHS = [(40, 33), (30, 30), (30, 17), (9, 1)]  # 40: all places, and more than BigBird sees all
 WITH_SEGMENTS = {"albert", "bert", "big_bird", "electra", "xlnet"}
+# BigBird's random blocks are drawn in training alone, so that is what ours is held against.
+STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
 @pytest.fixture(params=sorted(theirs.FAMILIES), scope="module")
@@ -44,6 +46,13 @@ def run(folder: Path) -> Path:
     return out
 
 
+@pytest.fixture(scope="module")
+def again(run: Path, folder: Path) -> Path:
+    out = folder.parent / "again"
+    exported.export(open_run(run, "cpu"), out)
+    return out
+
+
 def test_every_family_is_tested() -> None:
     assert {name.partition("-")[0] for name in theirs.FAMILIES} == set(kinds.names("interop/hf"))
 
@@ -56,10 +65,11 @@ def tokens(lengths: tuple[int, ...]) -> tuple[Tensor, Tensor]:
 
 def load(folder: Path) -> nn.Module:
     name = transformers.AutoConfig.from_pretrained(folder).architectures[0]
+    in_training = name.startswith("BigBird")
     model: nn.Module = getattr(transformers, name).from_pretrained(
-        folder, attn_implementation="eager"
+        folder, attn_implementation="eager", **(STILL if in_training else {})
     )
-    return model.eval()
+    return model.train(in_training)
 
 
 def both(run: Path, folder: Path, lengths: tuple[int, ...], segments: bool) -> list[Tensor]:
@@ -101,32 +111,44 @@ def both(run: Path, folder: Path, lengths: tuple[int, ...], segments: bool) -> l
 
 
 @pytest.mark.parametrize("lengths", LENGTHS)
-def test_imported_logits_are_theirs(folder: Path, run: Path, lengths: tuple[int, int]) -> None:
-    ours, wanted = both(run, folder, lengths, segments=False)
+@pytest.mark.parametrize("direction", ["imported", "exported"])
+def test_logits_are_theirs(
+    folder: Path, again: Path, run: Path, direction: str, lengths: tuple[int, int]
+) -> None:
+    ours, wanted = both(run, folder if direction == "imported" else again, lengths, segments=False)
     assert wanted.std() > 0.1, "the logits say nothing"
     torch.testing.assert_close(ours, wanted, atol=1e-4, rtol=1e-4)
 
 
-def test_segments_are_theirs(family: str, folder: Path, run: Path) -> None:
+def test_segments_are_theirs(family: str, folder: Path, again: Path, run: Path) -> None:
     model = open_run(run, "cpu").recipe.model
     has_segments = max(model.segments, 2 * getattr(model.position, "segments", False)) > 1
     assert has_segments == (family.partition("-")[0] in WITH_SEGMENTS)
-    if not has_segments:
-        return
-    ours, wanted = both(run, folder, (30, 17), segments=True)
-    torch.testing.assert_close(ours, wanted, atol=1e-4, rtol=1e-4)
+    for where in (folder, again) if has_segments else ():
+        for lengths in LENGTHS[:3]:
+            ours, wanted = both(run, where, lengths, segments=True)
+            torch.testing.assert_close(ours, wanted, atol=1e-4, rtol=1e-4)
 
 
-def test_import_then_export_gives_the_same_tensors(family: str, folder: Path, run: Path) -> None:
-    again = folder.parent / "again"
-    assert kinds.name_of(exported.export(open_run(run, "cpu"), again)) == family.partition("-")[0]
+def test_bigbird_leaves_blocks_out(family: str, folder: Path) -> None:
+    """Of 40 places, so that what is held against theirs is not attention in full."""
+    if family.startswith("big_bird"):
+        model: Any = load(folder)
+        model(**dict(zip(("input_ids", "attention_mask"), tokens(LENGTHS[0]), strict=True)))
+        is_sparse = family == "big_bird"
+        assert model.bert.attention_type == ("block_sparse" if is_sparse else "original_full")
+
+
+def test_import_then_export_gives_the_same_tensors(
+    family: str, folder: Path, again: Path, run: Path
+) -> None:
+    found = exported.find_family(open_run(run, "cpu"))
+    assert kinds.name_of(found) == family.partition("-")[0]
     before, after = (load_file(f / "model.safetensors") for f in (folder, again))
     left = kinds.load("interop/hf", family.partition("-")[0])().left(before)  # unread, and said so
     assert before.keys() == {*after, *left}
     for name, tensor in after.items():
         assert name in left or torch.equal(tensor, before[name]), name
-    ours, wanted = both(run, again, (30, 17), segments=False)
-    torch.testing.assert_close(ours, wanted, atol=1e-4, rtol=1e-4)
     config, tokenizer = (
         cls.from_pretrained(again) for cls in (transformers.AutoConfig, transformers.AutoTokenizer)
     )
@@ -148,8 +170,8 @@ def test_export_then_import_gives_the_same_bytes(folder: Path, run: Path) -> Non
 
 def test_the_check_finds_a_wrong_weight(folder: Path) -> None:
     found = imported.read(folder)
-    exact = difference(found.model, found.recipe, found.vocab, found.family, folder)[0]
-    assert exact < 1e-4
+    exact, greatest = difference(found.model, found.recipe, found.vocab, found.family, folder)
+    assert exact < 3e-5 * greatest
     with torch.no_grad():
         next(iter(found.model.backbone.parameters()))[9:].mul_(1.1)
     wrong = difference(found.model, found.recipe, found.vocab, found.family, folder)[0]

@@ -39,6 +39,7 @@ class BigBird(Family):
     neutral = MappingProxyType(
         {**encoder.NEUTRAL, "rescale_embeddings": False, "use_bias": True, "norm_type": "postnorm"}
     )
+    still = ("hidden_dropout_prob", "attention_probs_dropout_prob")
     roles = MappingProxyType(
         {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
     )
