@@ -119,6 +119,7 @@ def _say_totals(totals: Totals) -> None:
             "pseudo-perplexity" if totals.is_pseudo else "perplexity": totals.perplexity,
             **per_byte,
             "tokens": totals.tokens,
+            "of these, ends of texts": totals.ends,
             "bytes": totals.bytes,
         }
     )
@@ -127,4 +128,4 @@ def _say_totals(totals: Totals) -> None:
     if totals.unscored:
         console.say(f"{totals.unscored:,} first tokens have nothing before them and are not scored")
     if totals.unknown:
-        console.say(flattered(totals.unknown / totals.tokens))
+        console.say(flattered(totals.unknown / (totals.tokens - totals.ends)))

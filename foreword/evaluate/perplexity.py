@@ -189,6 +189,7 @@ class Totals:
             before it.
         unknown: scored tokens that are [UNK]: text the tokenizer does not know costs little, so
             the more there are, the less the figures compare.
+        ends: scored tokens that are no text but what ends one.
     """
 
     measure: str
@@ -198,6 +199,7 @@ class Totals:
     documents: int = 0
     unscored: int = 0
     unknown: int = 0
+    ends: int = 0
 
     def __add__(self, other: Totals) -> Totals:
         return Totals(
@@ -208,6 +210,7 @@ class Totals:
             self.documents + other.documents,
             self.unscored + other.unscored,
             self.unknown + other.unknown,
+            self.ends + other.ends,
         )
 
     @property
@@ -252,4 +255,5 @@ class Totals:
             "documents": self.documents,
             "unscored": self.unscored,
             "unknown": self.unknown,
+            "ends": self.ends,
         }

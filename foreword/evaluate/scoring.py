@@ -43,6 +43,7 @@ class Plan:
         bytes: of the text that is scored.
         items: in the order of `ids`.
         count: how many items.
+        ends: how many of the scored tokens are no text but what ends it.
     """
 
     ids: Array
@@ -52,6 +53,7 @@ class Plan:
     bytes: int
     items: Iterable[Item]
     count: int
+    ends: int = 0
 
     @property
     def scored(self) -> Array:
@@ -64,8 +66,8 @@ def score(
 ) -> Score:
     """The log-probability of each token of `text`.
 
-    - A causal model: of each token after those before it. The first token is not scored where no
-      token stands before a document in training.
+    - A causal model: of each token after those before it, and of the token that ends a document
+      where training has one. The first token is not scored where none stands before a document.
     - A masked model: the pseudo-log-likelihood (Salazar et al. 2020): of each token, it alone
       hidden, given all others.
     - A model with a source: of each token of `text` as the answer to `source`, its closing token
@@ -140,6 +142,7 @@ def _totals(subject: Subject, plan: Plan, nats: float) -> Totals:
         documents=1,
         unscored=plan.unscored,
         unknown=int((plan.scored == unknown).sum()),
+        ends=plan.ends,
     )
 
 
@@ -157,7 +160,7 @@ def _plan(subject: Subject, text: str, source: str | None, stride: int | None) -
 
 
 def _plan_causal(subject: Subject, text: str, ids: Array, stride: int) -> Plan:
-    whole = np.concatenate([subject.opening, ids])
+    whole = np.concatenate([subject.opening, ids, subject.after])
     head = min(1, len(whole))
     unscored = min(len(ids), head - len(subject.opening)) if len(whole) else 0
     # Only the bytes of scored tokens count, else a text would seem cheaper than it is.
@@ -171,7 +174,8 @@ def _plan_causal(subject: Subject, text: str, ids: Array, stride: int) -> Plan:
             yield Item(window, _is_scored(span, len(window), head))
 
     size = len(text.encode()) - left_out
-    return Plan(whole, head, 0, unscored, size, items(), len(cut))
+    ends = min(len(subject.after), len(whole) - head)
+    return Plan(whole, head, 0, unscored, size, items(), len(cut), ends)
 
 
 def _is_scored(span: Span, length: int, head: int) -> Array:
@@ -210,4 +214,4 @@ def _plan_answer(subject: Subject, text: str, ids: Array, source: str | None) ->
     subject.check_length(len(whole))
     item = Item(whole, np.ones(len(whole), dtype=bool), read)
     items = [item] if len(whole) else []
-    return Plan(whole, 0, 0, 0, len(text.encode()), items, len(items))
+    return Plan(whole, 0, 0, 0, len(text.encode()), items, len(items), len(subject.end))

@@ -82,9 +82,12 @@ def neighbours(line: str) -> list[tuple[str, str]]:
 
 def test_score_generate_report_resume(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = told(capsys, "score", str(run), "the price of oil rose")
-    assert found["tokens"] == 5
-    whole = told(capsys, "score", str(run), "--file", str(run.parent / "test.txt"))
-    assert whole["tokens"] == len(TEST.split())
+    assert (found["tokens"], found["ends"]) == (6, 1)
+    test = ["--file", str(run.parent / "test.txt")]
+    whole = told(capsys, "score", str(run), *test)
+    assert (whole["tokens"], whole["ends"]) == (len(TEST.split()) + 2, 2)
+    measured = told(capsys, "evaluate", str(run), *test)["rows"][0]
+    assert whole["perplexity"] == pytest.approx(measured["perplexity"])
     written = told(capsys, "generate", str(run), "today the price of", "--temperature", "0")
     assert set(written[0]["text"].split()) <= set(TEXT.split())
     assert foreword.load(run).generate("today the price of")
@@ -97,8 +100,8 @@ def test_score_generate_report_resume(run: Path, capsys: pytest.CaptureFixture[s
 def test_any_measurement_can_ask_it(run: Path) -> None:
     loaded = foreword.load(run)
     scorer = ModelScorer(loaded.subject)
-    start = loaded.tokenizer.vocab.id("<s>")
-    ids = np.concatenate([[start], loaded.tokenizer.encode("the price of oil rose")])
+    start, end = (loaded.tokenizer.vocab.id(name) for name in ("<s>", "</s>"))
+    ids = np.concatenate([[start], loaded.tokenizer.encode("the price of oil rose"), [end]])
     table = table_of(loaded.module)
     assert scorer.log_probs(ids) == pytest.approx(table.log_probs_of(ids)[1:])
     assert scorer.log_probs(ids) == pytest.approx(loaded.score("the price of oil rose").log_probs)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 
@@ -50,11 +51,13 @@ def test_a_stride_beyond_the_window_is_refused() -> None:
 def test_causal_scores_are_those_of_the_plain_model(make_subject: Callable[..., Subject]) -> None:
     subject = make_subject("decoder")
     found = score(subject, "The cat sat on the mat.")
-    ids = np.concatenate([subject.opening, subject.tokenizer.encode("The cat sat on the mat.")])
+    text = subject.tokenizer.encode("The cat sat on the mat.")
+    ids = np.concatenate([subject.opening, text, subject.after])
     table = by_hand(subject, ids, Causal())
     wanted = table[np.arange(len(ids) - 1), ids[1:]]
     np.testing.assert_allclose(found.log_probs, wanted, atol=1e-5)
-    assert found.tokens == ("The", "cat", "sat", "on", "the", "mat", ".")
+    assert found.tokens == ("The", "cat", "sat", "on", "the", "mat", ".", "</s>")
+    assert found.totals.ends == 1
     assert found.totals.nats == pytest.approx(-wanted.sum(), abs=1e-4)
     assert found.totals.perplexity == pytest.approx(math.exp(-wanted.mean()), rel=1e-4)
     assert found.totals.bits_per_byte == pytest.approx(-wanted.sum() / math.log(2) / 23, rel=1e-4)
@@ -63,7 +66,7 @@ def test_causal_scores_are_those_of_the_plain_model(make_subject: Callable[..., 
 def test_a_long_text_is_scored_in_windows(make_subject: Callable[..., Subject]) -> None:
     subject = make_subject("decoder", "rotary", length=16)
     found = score(subject, LONG, stride=4)
-    ids = np.concatenate([subject.opening, subject.tokenizer.encode(LONG)])
+    ids = np.concatenate([subject.opening, subject.tokenizer.encode(LONG), subject.after])
     assert len(found.log_probs) == len(ids) - 1 > 40
     # Token 30 is scored in the window that begins at the multiple of 4 that leaves it last but few.
     for place in (1, 15, 16, 30, len(ids) - 1):
@@ -120,6 +123,7 @@ def test_an_answer_is_scored_given_its_source(
     subject = make_subject(family, "rotary")
     found = score(subject, "The cat", source="A bird sang")
     assert len(found.log_probs) == 3, "the closing token counts"
+    assert found.totals.ends == 1
     other = score(subject, "The cat", source="The sun")
     assert abs(found.log_probs - other.log_probs).max() > 1e-3
     # Chain rule: the first token's score does not depend on the second.
@@ -144,14 +148,28 @@ def test_a_causal_model_reads_no_source(make_subject: Callable[..., Subject]) ->
         score(make_subject("decoder"), "The cat", source="A bird")
 
 
+def test_without_a_token_that_ends_texts_none_is_scored(
+    make_subject: Callable[..., Subject],
+) -> None:
+    subject = make_subject("decoder")
+    packing = dataclasses.replace(subject.recipe.packing, after="")
+    open_ended = dataclasses.replace(
+        subject, recipe=dataclasses.replace(subject.recipe, packing=packing)
+    )
+    whole, found = score(subject, "The cat sat"), score(open_ended, "The cat sat")
+    assert (found.totals.tokens, found.totals.ends) == (3, 0)
+    assert found.log_probs.tolist() == pytest.approx(whole.log_probs[:-1].tolist(), abs=1e-6)
+    assert found.totals.bytes == whole.totals.bytes
+
+
 def test_unknown_tokens_are_counted(make_subject: Callable[..., Subject]) -> None:
     totals = score(make_subject("decoder"), "The zebra sat on the xylophone.").totals
     assert totals.unknown == 2
 
 
 def test_totals_add_up() -> None:
-    both = Totals("m", 2.0, 2, 5, 1) + Totals("m", 4.0, 1, 7, 1, unscored=1)
-    assert both == Totals("m", 6.0, 3, 12, 2, unscored=1)
+    both = Totals("m", 2.0, 2, 5, 1, ends=1) + Totals("m", 4.0, 1, 7, 1, unscored=1, ends=1)
+    assert both == Totals("m", 6.0, 3, 12, 2, unscored=1, ends=2)
     assert both.loss == 2.0
     assert both.bits_per_byte == pytest.approx(6 / math.log(2) / 12)
 
