@@ -48,7 +48,8 @@ class Feed:
     ) -> Feed:
         """The feed of a recipe over shards.
 
-        Held-out text is read once, in as many lanes as are computed at once or as it fills.
+        Held-out text is read once, in as many lanes as are computed at once or as it fills; to its
+        end, but where the model reads whole rows alone.
 
         Args:
             recipe: says batch size, objective, layout, seed.
@@ -66,7 +67,9 @@ class Feed:
             rows = micro_batch = max(1, most)
         if getattr(recipe.objective, "wants_counts", False):
             vocab = replace(vocab, counts=shards.counts(vocab.size))
-        once = not for_training
+        # What projects rows of one length has no use for a last one that ends in padding.
+        is_exact = getattr(getattr(recipe.model, "mixing", None), "exact", None) is not None
+        once = not for_training and not is_exact
         packed = recipe.packing.open(shards, vocab, recipe.train.seed, rows, once=once)
         return cls(recipe, packed, vocab, micro_batch)
 

@@ -36,21 +36,93 @@ FAMILIES = {
     "transformer_xl": ("transformer", "causal", "decoder"),
     "xlnet": ("transformer", "permutation", "two_streams"),
 }
+NARROW = {"d_model": 16, "layers": 2, "dropout": 0.1}
 # Those that look back at the row before.
 MEMORIES: dict[str, dict[str, Any]] = {
     "transformer_xl": {"memory": 24, "position": {"kind": "relative"}},
     "xlnet": {"memory": 12, "position": {"kind": "relative"}, "two_streams": True},
 }
 AROUND = {"masked": {"before": "[CLS]", "after": "[SEP]"}}
+PAIRS = {
+    "packing": {"kind": "pairs", "length": 32, "random": 0.5},
+    "read": {"documents": "file"},
+    "prepare": {"heldout": 0.4},
+}
+# name: the family above that it is like, and what is other
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "bert": ("encoder", {**PAIRS, "objective": {"kind": "sum"}, "model": {"segments": 2}}),
+    "albert": (
+        "encoder",
+        {
+            **PAIRS,
+            "objective": {"kind": "sum", "terms": ["masked", "sentence_order"]},
+            "model": {"segments": 2, "share": "all", "d_embedding": 8},
+        },
+    ),
+    "spanbert": ("encoder", {"objective": {"kind": "span_masked"}}),
+    "electra": ("encoder", {"objective": {"kind": "replaced_token", "generator": 0.5}}),
+    "longformer": (
+        "encoder",
+        {"packing": {"length": 96}, "model": {"mixing": {"kind": "window", "radius": 5}}},
+    ),
+    "bigbird": (
+        "encoder",
+        {
+            "packing": {"length": 32},
+            "model": {"mixing": {"kind": "bigbird", "block": 4, "random": 1}},
+        },
+    ),
+    "linformer": (
+        "encoder",
+        {
+            "packing": {"separate": False},
+            "model": {"mixing": {"kind": "linformer", "length": 16, "projected": 4}},
+        },
+    ),
+    "ul2": ("encoder_decoder", {"objective": {"kind": "mixture"}}),
+    "deshuffles": ("encoder_decoder", {"objective": {"kind": "deshuffle"}}),
+    "goes_on": ("prefix", {"objective": {"kind": "prefix"}}),
+    "translator": (
+        "encoder_decoder",
+        {
+            "objective": {"kind": "translate"},
+            "packing": {"kind": "parallel", "length": 32},
+            "read": {"documents": "line", "field": "en", "target": "de"},
+            "model": {"kind": "seq2seq", **NARROW},
+        },
+    ),
+    "fixed_window": ("decoder", {"model": {"kind": "fixed_window", **NARROW}}),
+    "lstm": ("decoder", {"model": {"kind": "lstm", **NARROW}, "packing": {"kind": "stream"}}),
+    "elmo": (
+        "decoder",
+        {
+            "model": {"kind": "elmo", **NARROW},
+            "objective": {"kind": "bidirectional"},
+            "layout": {"kind": "bidirectional"},
+        },
+    ),
+}
 
 
-def write_text(folder: Path, files: int = 6, seed: int = 1) -> Path:
-    """A few files of made-up sentences."""
+def write_text(folder: Path, files: int = 6, seed: int = 1, *, capital: bool = False) -> Path:
+    """A few files of made-up sentences; those with a capital letter are told apart."""
     draw = random.Random(seed)
     folder.mkdir(parents=True, exist_ok=True)
     for n in range(files):
         lines = [" ".join(draw.choices(WORDS, k=draw.randint(3, 9))) + "." for _ in range(40)]
+        lines = [line.capitalize() for line in lines] if capital else lines
         (folder / f"{n}.txt").write_text("\n".join(lines), encoding="utf-8")
+    return folder
+
+
+def write_translations(folder: Path, seed: int = 1) -> Path:
+    """Made-up sentences, and each with its words turned round, side by side."""
+    draw = random.Random(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    sentences = [draw.choices(WORDS, k=draw.randint(3, 9)) for _ in range(240)]
+    for side, step in (("en", 1), ("de", -1)):
+        lines = [" ".join(words[::step]) + "\n" for words in sentences]
+        (folder / f"train.{side}").write_text("".join(lines), encoding="utf-8")
     return folder
 
 
@@ -68,6 +140,10 @@ def short_spans(objective: str, length: int) -> dict[str, Any]:
 
 def table(family: str = "decoder", **train: Any) -> dict[str, Any]:
     """A tiny recipe as a table, with dropout."""
+    if family in VARIANTS:
+        like, other = VARIANTS[family]
+        spans = short_spans(other.get("objective", {}).get("kind", ""), 16)
+        return config.merge(table(like, **train), config.merge(other, {"objective": spans}))
     model, objective, layout = FAMILIES[family]
     causal = {"is_causal": layout == "decoder"} if model == "transformer" else {}
     packing = {"kind": "documents", "length": 16, **AROUND.get(objective, {"after": "</s>"})}

@@ -11,14 +11,26 @@ from pathlib import Path
 import pytest
 import torch
 
+from foreword import kinds
 from foreword.errors import UserError
+from foreword.nn.mixing.dense import Dense
 from foreword.train import checkpoint, log
 from tests.train import runs
 
 
-@pytest.mark.parametrize("family", runs.FAMILIES)
+@pytest.fixture(autouse=True)
+def _unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's speed is of no interest here, and takes long to measure."""
+    monkeypatch.setattr("foreword.train.loop.matmul_flops_per_second", lambda *_: 1e9)
+
+
+@pytest.mark.parametrize("family", [*runs.FAMILIES, *runs.VARIANTS])
 def test_resumed_twice_is_uninterrupted(family: str, text: Path, tmp_path: Path) -> None:
     made = runs.recipe(family)
+    if family in ("bert", "albert"):
+        text = runs.write_text(tmp_path / "text", capital=True)
+    elif family == "translator":
+        text = runs.write_translations(tmp_path / "text")
     whole = runs.begin(made, text, tmp_path / "whole")
     assert runs.carry_on(whole)
     run = runs.begin(made, text, tmp_path / "run")
@@ -31,6 +43,27 @@ def test_resumed_twice_is_uninterrupted(family: str, text: Path, tmp_path: Path)
         assert runs.logged(run, kind) == runs.logged(whole, kind)
     steps = [record["step"] for record in runs.logged(run, "train")]
     assert steps == list(range(1, 13))
+
+
+# Fitted at once (`test_fitting.py`), and others' code with another core.
+ELSEWHERE = {"ngram", "word_vectors", "skip_gram", "gru", "rnn"}
+
+
+def test_every_kind_is_resumed() -> None:
+    seen: dict[str, set[str]] = {}
+    for family in (*runs.FAMILIES, *runs.VARIANTS):
+        made = runs.recipe(family)
+        objectives = (made.objective, *getattr(made.objective, "terms", ()))
+        for folder, parts in {
+            "models": [made.model],
+            "nn/mixing": [getattr(made.model, "mixing", None) or Dense()],
+            "objectives": objectives,
+            "layouts": [made.layout],
+            "data/packing": [made.packing],
+        }.items():
+            seen.setdefault(folder, set()).update(kinds.name_of(part) for part in parts)
+    for folder, names in seen.items():
+        assert set(kinds.names(folder)) - names <= ELSEWHERE, folder
 
 
 def test_dropout_matters_to_that(text: Path, tmp_path: Path) -> None:
