@@ -13,6 +13,7 @@ import foreword
 from foreword import kinds
 from foreword.cli.main import run as command
 from foreword.evaluate.sampling import Sampling
+from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.bpe import Bpe
 from foreword.text.tokenizers.unigram import Unigram
 from foreword.text.tokenizers.wordpiece import Wordpiece
@@ -73,6 +74,42 @@ def test_spanbert_is_a_bert(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert again.fill(text).blanks[0][0].probability == pytest.approx(
         before.fill(text).blanks[0][0].probability, abs=1e-6
     )
+
+
+FILLED = {
+    "albert": ("AlbertForMaskedLM", ["model.d_embedding=16"]),
+    "bert": ("BertForMaskedLM", []),
+    "bigbird": ("BigBirdForMaskedLM", []),
+    "electra": ("ElectraForMaskedLM", ["model.heads=4"]),
+    "longformer": ("LongformerForMaskedLM", ["model.mixing.radius=4"]),
+    "modernbert": ("ModernBertForMaskedLM", ["model.d_ff=48", "model.mixing.radius=4"]),
+    "roberta": ("RobertaForMaskedLM", []),
+    "spanbert": ("BertForMaskedLM", []),
+}
+
+
+@pytest.fixture(scope="module")
+def wordpiece() -> Tokenizer:
+    return Wordpiece(vocab=180).train(TEXTS * 4)
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_every_recipe_of_blanks_fills_them(name: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
+    """With both heads where the recipe has two; in texts longer than a window, and padded."""
+    architecture, own = FILLED[name]
+    recipe = load_recipe(f"{name}_tiny", [*SMALL[:2], *own])
+    run = write_run(tmp_path / "run", recipe, wordpiece)
+    plain, _ = exporting.plain(open_run(run, "cpu"))
+    exporting.export(plain, tmp_path / "hf")
+    folder = tmp_path / "hf" / ("generator" if name == "electra" else "")
+    fill = transformers.pipeline("fill-mask", model=str(folder), device="cpu")
+    assert type(fill.model).__name__ == architecture
+    texts = ["a dog sat on the mat. " * 2 + "the [MASK] ran to the mat.", "a [MASK] sat."]
+    for text, answers in zip(texts, fill(texts, top_k=3, batch_size=2), strict=True):
+        ours = foreword.load(run, "cpu").fill(text, top=3).blanks[0]
+        assert [answer["token"] for answer in answers] == [c.ids[0] for c in ours]
+        for answer, candidate in zip(answers, ours, strict=True):
+            assert answer["score"] == pytest.approx(candidate.probability, abs=1e-5)
 
 
 def test_two_texts_are_segments(tmp_path: Path) -> None:
