@@ -70,6 +70,11 @@ class Sentences:
         end = shards.sequence_starts[-1:]
         return cls(np.concatenate([starts, end]), before[shards.document_index], room)
 
+    @property
+    def is_one_document(self) -> bool:
+        """Whether there is no other document to draw a random text from."""
+        return bool(np.count_nonzero(np.diff(self.documents)) == 1)
+
     def draw(self, key: int, random: float, short: float) -> Drawn:
         """The pairs of an epoch, which `key` chooses.
 
@@ -126,7 +131,7 @@ class Sentences:
     ) -> tuple[Array, Array]:
         """Random texts of other documents than the pairs from `first` to `stop`, (pairs,) each.
 
-        Where there is one document alone, of other places in it.
+        Where there is one document alone (`is_one_document`), of other places in it.
 
         Whole sentences from a random one on, as many as come nearest to `like` tokens, the size of
         the pair's own B; and of several drawn, the nearest, so that the size does not tell them
@@ -137,7 +142,7 @@ class Sentences:
         """
         starts, end = self.starts, self._document_end(first)
         begin = self.documents[np.searchsorted(self.documents, first, side="right") - 1]
-        if np.count_nonzero(np.diff(self.documents)) == 1:
+        if self.is_one_document:
             begin, end = first, stop
         others = int(self.documents[-1]) - (end - begin)
         drawn = RowRng(key ^ 0xB, first).uniform(TRIES)

@@ -14,6 +14,11 @@ from foreword.data.wrapped import ranges
 from foreword.errors import UserError
 from foreword.types import Array, Rows, Vocab
 
+ONE = (
+    "the text is one document, so the second texts drawn at random come from elsewhere in it; "
+    "read.documents = 'paragraph' would make several of it"
+)
+
 
 @dataclass(frozen=True)
 class Pairs:
@@ -48,8 +53,9 @@ class Pairs:
     create_pretraining_data; Lan et al. 2020, section 3.1.
     Differs from the paper: several pairs to a row, kept apart by the mask, where BERT pads; no
     pair is cut to fit, where BERT takes a sentence too much and cuts; a random B is about as long
-    as the pair's own; a sentence left over at the end of a document is not given a random B, so
-    that the labels keep to their share.
+    as the pair's own, and of a text that is one document it comes from that document; a sentence
+    left over at the end of a document is not given a random B, so that the labels keep to their
+    share.
     """
 
     length: int = 128
@@ -100,7 +106,11 @@ class _Epoch:
 
 
 class PackedPairs:
-    """A corpus as rows of pairs; see `Pairs`."""
+    """A corpus as rows of pairs; see `Pairs`.
+
+    Attributes:
+        notes: a line where random texts cannot come from other documents.
+    """
 
     def __init__(self, settings: Pairs, shards: Shards, vocab: Vocab, seed: int) -> None:
         self._settings, self._shards, self._vocab, self._seed = settings, shards, vocab, seed
@@ -108,6 +118,7 @@ class PackedPairs:
         self._padding = vocab.special.get("[PAD]", 0)
         self._sentences = Sentences.of(shards, settings.length - 3)
         self._refuse()
+        self.notes = [ONE] if settings.random and self._sentences.is_one_document else []
         self._firsts = [0]  # the number of each epoch's first row
         self._epochs: dict[int, _Epoch] = {}
         epoch = self._epoch(0)

@@ -192,6 +192,15 @@ def test_one_document_alone_gives_random_ones_of_other_places(tmp_path: Path) ->
     assert [pair.label for pair in read(epoch(Pairs(18, short=0.0).open(few, VOCAB, 1, 4)))] == [0]
 
 
+def test_one_document_alone_is_said(tmp_path: Path) -> None:
+    alone = corpus(tmp_path, [[5] * 40, []])
+    (note,) = Pairs(32).open(alone, VOCAB, 1, 4).notes
+    assert "the text is one document" in note
+    assert not Pairs(32, random=0.0).open(alone, VOCAB, 1, 4).notes
+    two = corpus(tmp_path, [[5] * 20, [5] * 20])
+    assert not Pairs(32).open(two, VOCAB, 1, 4).notes
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
