@@ -10,6 +10,7 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._heldout import HeldOut, hold_out
+from foreword.cli._places import spare_runs
 from foreword.cli._reading import Reading
 from foreword.errors import UserError
 
@@ -42,6 +43,7 @@ def prepare(
     """Make token shards of text files; what is made already and still true is reused."""
     from foreword.data import prepare as preparing
     from foreword.data.holdout import find_apart
+    from foreword.data.prepared import require_free
     from foreword.data.reading import find_files
     from foreword.data.sources import ReadSettings
     from foreword.text.tokenizer import Tokenizer
@@ -54,6 +56,8 @@ def prepare(
     settings, apart = hold_out(settings, heldout)
     if tokenizer is not None and (kind is not None or vocab is not None):
         raise UserError("--tokenizer is there already; --kind and --vocab are for training one")
+    spare_runs(out)
+    require_free(out)
     find_apart(apart, find_files(texts, None, read), None, read)
     with console.progress("preparing") as bar:
         if tokenizer is not None:

@@ -11,6 +11,7 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._options import flat
+from foreword.cli._places import spare_runs
 from foreword.cli._reading import Reading
 from foreword.errors import UserError
 
@@ -41,9 +42,12 @@ def train(
 ) -> None:
     """Learn a tokenizer from texts, and save it for Foreword and transformers."""
     from foreword import config, kinds
-    from foreword.data.prepared import oddities
+    from foreword.data.prepared import MANIFEST, oddities
     from foreword.data.reading import ReadCounts, ReadSettings, read_documents
 
+    spare_runs(out)
+    if (out.absolute().parent / MANIFEST).is_file():
+        raise UserError(f"{out}: belongs to token shards, made with it; choose another --out")
     given = {"kind": kind} | ({} if vocab is None else {"vocab": vocab})
     table = config.assign({"tokenizer": given}, set_ or [])
     part = kinds.Part("text/tokenizers", kind)

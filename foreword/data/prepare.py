@@ -16,7 +16,16 @@ from foreword.data import holdout
 from foreword.data.encoding import Cut
 from foreword.data.fingerprint import digest, fingerprint_text, state_of
 from foreword.data.making import Making, Progress
-from foreword.data.prepared import FORMAT, HELDOUT, TRAIN, Prepared, find, publish
+from foreword.data.prepared import (
+    FORMAT,
+    HELDOUT,
+    PART,
+    TRAIN,
+    Prepared,
+    find,
+    publish,
+    require_free,
+)
 from foreword.data.reading import find_files
 from foreword.data.sources import ReadCounts, ReadSettings
 from foreword.errors import UserError
@@ -73,7 +82,8 @@ def prepare(
         heldout: files, folders and patterns to hold out; then all of `inputs` is trained on.
 
     Raises:
-        UserError: a file cannot be read, the folder cannot be written, or there is too little text.
+        UserError: a file cannot be read, the folder holds something else or cannot be written, or
+            there is too little text.
     """
     settings, read, folder = settings or PrepareSettings(), read or ReadSettings(), Path(folder)
     counts = ReadCounts()
@@ -82,11 +92,12 @@ def prepare(
     if held:
         settings = replace(settings, heldout=0.0)
     before = [state_of(file) for file in [*files, *held]]
+    require_free(folder)
     with atomic.alone(folder, wait=True):
         text = fingerprint_text(files, read)
         held_text = fingerprint_text(held, read) if held else ""
         fingerprint = _made_from(text, held_text, tokenizer, settings)
-        part = folder / ".part"
+        part = folder / PART
         shutil.rmtree(part, ignore_errors=True)  # of one that was killed
         if found := find(folder, fingerprint):
             return found

@@ -23,6 +23,7 @@ from foreword.errors import UserError
 MANIFEST = "prepared.json"
 FORMAT = 1
 TRAIN, HELDOUT = "train", "heldout"
+PART = ".part"  # in the folder: what is being made
 
 
 @dataclass
@@ -114,6 +115,24 @@ class Prepared:
     def heldout_bytes_per_token(self) -> float:
         """Bytes of held-out text per token, to turn nats per token into bits per byte."""
         return self.counts[HELDOUT].bytes / max(1, self.counts[HELDOUT].tokens)
+
+
+def require_free(folder: Path) -> None:
+    """Makes sure that nothing stands in a folder but token shards, or what is left of making some.
+
+    Raises:
+        UserError: something else does.
+    """
+    if not folder.is_dir() or (folder / MANIFEST).is_file():
+        return
+    names = {path.name for path in folder.iterdir()}
+    if atomic.LOCK in names:
+        names -= {atomic.LOCK, PART, f".{MANIFEST}.part"}
+        shards = {f"{side}.{end}" for side in (TRAIN, HELDOUT) for end in ("bin", "idx")}
+        if names & shards:
+            names -= {*shards, "tokenizer"}
+    if names:
+        raise UserError(f"{folder}: is not empty; choose another --out")
 
 
 def find(folder: Path, fingerprint: str) -> Prepared | None:

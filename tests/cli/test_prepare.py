@@ -7,6 +7,7 @@ import pytest
 
 from foreword.cli.main import run
 from foreword.data.prepared import Prepared
+from foreword.train.run import require_free
 from tests.data.test_prepare import make_texts, write
 
 
@@ -77,6 +78,44 @@ def test_mistakes_are_one_line(
     assert said in message
     assert message.count("\n") == 1
     assert not (tmp_path / "out" / "prepared.json").exists()
+
+
+def test_nothing_of_a_run_or_of_somebody_else_is_overwritten(
+    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained = tmp_path / "run"
+    for name in ("recipe.toml", "run.json", "tokenizer/tokenizer.json", "shards/prepared.json"):
+        (trained / name).parent.mkdir(parents=True, exist_ok=True)
+        (trained / name).write_text("mine")
+    (tmp_path / "mine" / "tokenizer").mkdir(parents=True)
+    (tmp_path / "mine" / "tokenizer" / "tokenizer.json").write_text("mine")
+    assert run(["prepare", text, "--out", str(tmp_path / "made"), "--kind", "char"]) == 0
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    capsys.readouterr()
+    prepare, train = ["prepare", text, "--out"], ["tokenizer", "train", text, "--out"]
+    for words, out, said in (
+        (prepare, "run", f"belongs to a model, in {trained}; choose another --out"),
+        (prepare, "run/shards", "belongs to a model"),
+        (train, "run/tokenizer", "belongs to a model"),
+        (train, "run", "belongs to a model"),
+        (train, "made/tokenizer", "belongs to token shards"),
+        (prepare, "mine", "is not empty; choose another --out"),
+    ):
+        assert run([*words, str(tmp_path / out), "--kind", "char"]) == 2
+        assert f"{tmp_path / out}: {said}" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_what_failed_is_no_hindrance(
+    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken, out = tmp_path / "broken.jsonl", str(tmp_path / "out")
+    broken.write_text(Path(text).read_text() + "{")
+    tokenizer = ["--tokenizer", str(tmp_path / "t")]
+    assert run(["tokenizer", "train", text, "--out", tokenizer[1], "--kind", "char"]) == 0
+    assert run(["prepare", str(broken), "--out", out, *tokenizer]) == 2
+    require_free(tmp_path / "out")
+    assert run(["prepare", text, "--out", out, *tokenizer]) == 0
 
 
 def test_what_was_not_read_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
