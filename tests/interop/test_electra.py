@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from foreword import config, kinds
 from foreword.cli.main import run as command
 from foreword.errors import UserError
+from foreword.interop.described import Described
+from foreword.interop.family import resolved
+from foreword.interop.hf.electra import Electra
 from foreword.nn.masks import Full
+from foreword.objectives._generator import shrunk
 from foreword.objectives.replaced_token import ReplacedToken
 from foreword.text.tokenizers.wordpiece import Wordpiece
 from foreword.train import checkpoint, continued, exported, imported
@@ -143,3 +149,30 @@ def test_parts_that_do_not_belong_together(folder: Path, tmp_path: Path) -> None
     tokenizer = own / "tokenizer.json"
     tokenizer.write_text(tokenizer.read_text().replace('"w7"', '"x7"'))
     assert "its tokens are not those of" in said()
+
+
+@pytest.mark.parametrize(
+    ("judge", "writer", "recipe"),
+    [
+        # hidden_size, intermediate_size, num_attention_heads, embedding_size, as published
+        ((256, 1024, 4, 128), (256, 1024, 4, 128), "electra_small"),
+        ((768, 3072, 12, 768), (256, 1024, 4, 768), "electra_base"),
+        ((1024, 4096, 16, 1024), (256, 1024, 4, 1024), "electra_large"),
+    ],
+)
+def test_published_pairs_fit(judge: tuple[int, ...], writer: tuple[int, ...], recipe: str) -> None:
+    keys = ("hidden_size", "intermediate_size", "num_attention_heads", "embedding_size")
+    layers = load_recipe(recipe).model.layers
+    family = Electra()
+    tables = {
+        part: family.model(
+            Described({**dict(zip(keys, sizes, strict=True)), "num_hidden_layers": layers}), {}
+        )
+        for part, sizes in (("", judge), ("generator", writer))
+    }
+    objective = family.join({"kind": "replaced_token", "fakes": "unigram"}, tables)
+    own = {"model": tables[""], "objective": objective}
+    joined: Any = config.build(Recipe, config.to_table(load_recipe(recipe)) | own)
+    asked = shrunk(joined.model, joined.objective.generator)
+    built = config.build_kind(kinds.Part("models"), tables["generator"], "model")
+    assert resolved(asked) == resolved(built)
