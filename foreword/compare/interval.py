@@ -30,6 +30,14 @@ class Interval:
         return f"{self.mean:.3f}" if math.isnan(self.half) else f"{self.mean:.3f} ± {self.half:.3f}"
 
 
+def share_half(count: int) -> float:
+    """Half the 95 % interval of a share of `count` examples, at its widest: where half are right.
+
+    The normal approximation of the binomial.
+    """
+    return float(stats.norm.ppf((1 + LEVEL) / 2)) / (2 * math.sqrt(count))
+
+
 def interval(values: Sequence[float]) -> Interval:
     """The mean, with Student's t interval at 95 %: for a few values that are about normal."""
     count = len(values)

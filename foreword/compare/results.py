@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -125,11 +125,13 @@ class Results:
         comparison: whose results they are.
         runs: the finished pretrainings.
         scores: the finished fine-tunings', a record per seed, and the guesses'.
+        dev: how many examples each task scores on, by its name.
     """
 
     comparison: Comparison
     runs: Sequence[RunFacts]
     scores: Sequence[Score]
+    dev: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def axis(self) -> Axis:
@@ -180,6 +182,7 @@ class Results:
             "grid": config.to_table(self.comparison.grid),
             "axis": self.axis.label,
             "is_one_objective": self.is_one_objective,
+            "dev": dict(self.dev),
             "metrics": {task.name: self.metric(task) for task in self.comparison.grid.tasks},
             "cells": [self._cell(cell) for cell in self.comparison.grid.cells],
             "runs": [asdict(run) for run in self.runs],
@@ -201,7 +204,8 @@ class Results:
 
 def gather(comparison: Comparison) -> Results:
     """Reads what there is of a comparison's results."""
-    runs, scores, guessed = [], [], set()
+    runs, scores = [], []
+    dev: dict[str, int] = {}
     assert comparison.grid.budget is not None
     for piece in comparison.work():
         if piece.task is None:
@@ -213,14 +217,14 @@ def gather(comparison: Comparison) -> Results:
         if done is None:
             continue
         scores += _scores(piece, piece.task, done["epochs"])
-        if piece.task.name not in guessed:
-            guessed.add(piece.task.name)
+        if piece.task.name not in dev:
+            dev[piece.task.name] = done["examples"]["dev"]
             scores += [
                 Score("", 0, piece.task.name, row["strategy"], 0, _metrics(row))
                 for row in done["rows"]
                 if row["start"] == "no model"
             ]
-    return Results(comparison, runs, scores)
+    return Results(comparison, runs, scores, dev)
 
 
 def _facts(piece: Work, run: Path, axis: Axis) -> RunFacts:

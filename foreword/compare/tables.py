@@ -5,16 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 from foreword import atomic
-from foreword.compare.grid import Cell
-from foreword.compare.interval import LEVEL
+from foreword.compare.grid import Cell, GridTask
+from foreword.compare.interval import LEVEL, share_half
 from foreword.compare.results import NUMBERS, Results
 from foreword.words import duration, power, quantity
 
 NOTHING = "–"
+BLANK = re.compile(r"«|\[MASK\]|<extra_id_\d+>")  # a blank, or what it was filled with
+AROUND = 4  # words shown on either side of one
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,9 @@ def notes(results: Results) -> list[str]:
             f"± is half the {percent} interval (Student's t) over seeds of fine-tuning. Each cell "
             "was pretrained once: what another seed of pretraining would change is not in it."
         )
+    sizes = [_size(task, results) for task in grid.tasks if task.name in results.dev]
+    if sizes:
+        said.append(f"What other dev examples would change is not in ± either: {'; '.join(sizes)}.")
     cut = [f"{task.name}: the first {task.rows:,} rows" for task in grid.tasks if task.rows]
     if cut:
         said.append(f"Of the training examples, {'; '.join(cut)}.")
@@ -76,6 +83,15 @@ def notes(results: Results) -> list[str]:
     if missing:
         said.append(f"{missing} of {len(results.comparison.work())} pieces are not done.")
     return said
+
+
+def _size(task: GridTask, results: Results) -> str:
+    """How many dev examples a task has, and how far they may lead an accuracy astray."""
+    count = results.dev[task.name]
+    said = f"{task.name} has {count:,}"
+    if results.metric(task) != "accuracy":
+        return said
+    return f"{said}, so up to ± {share_half(count):.3f} ({LEVEL:.0%}, binomial)"
 
 
 def as_document(results: Results) -> dict[str, Any]:
@@ -165,11 +181,12 @@ def _tuning(results: Results) -> Table:
 
 
 def _samples(results: Results) -> Table:
-    """The first sample of each cell's first seed."""
+    """All samples of each cell's first seed."""
     rows = [
-        (run.cell, _line(run.samples[0].get("prompt")), _line(run.samples[0].get("text")))
+        (run.cell, _line(sample.get("prompt")), _line(sample.get("text")))
         for run in results.runs
-        if run.seed == 1 and run.samples
+        if run.seed == 1
+        for sample in run.samples
     ]
     return Table("What they say", ("cell", "from", "text"), tuple(rows))
 
@@ -201,9 +218,19 @@ def _recipe_name(cell: Cell) -> str:
 
 
 def _line(text: str | None, limit: int = 160) -> str:
-    """On one line, cut where it is long."""
+    """On one line; of a long one, what stands around its blanks, or else its beginning."""
     text = " ".join((text or "").split())
-    return text if len(text) <= limit else text[:limit].rsplit(" ", 1)[0] + " …"
+    if len(text) <= limit:
+        return text
+    words = text.split()
+    blanks = [n for n, word in enumerate(words) if BLANK.search(word)]
+    if not blanks:
+        return text[:limit].rsplit(" ", 1)[0] + " …"
+    near = sorted({n for at in blanks for n in range(at - AROUND, at + AROUND + 1)})
+    near = [n for n in near if 0 <= n < len(words)]
+    shown = ["… " * (near[0] > 0) + words[near[0]]]
+    shown += ["… " * (b > a + 1) + words[b] for a, b in pairwise(near)]
+    return " ".join(shown) + " …" * (near[-1] < len(words) - 1)
 
 
 def _escaped(cell: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -13,8 +14,10 @@ from scipy import stats
 
 from foreword.cli.main import run
 from foreword.compare.clock import Clock
-from foreword.compare.interval import interval
+from foreword.compare.grid import load_grid
+from foreword.compare.interval import interval, share_half
 from foreword.compare.results import gather
+from foreword.compare.run import Comparison
 from foreword.compare.tables import Table, notes, tables
 from tests.compare import grids
 
@@ -38,6 +41,12 @@ def test_the_interval_holds_the_mean_as_often_as_it_says() -> None:
     samples = np.random.default_rng(1).normal(3.0, 2.0, (2000, 3))
     held = [abs(found.mean - 3.0) <= found.half for found in map(interval, samples)]
     assert np.mean(held) == pytest.approx(0.95, abs=0.015)
+
+
+def test_a_share_of_few_examples_is_uncertain() -> None:
+    assert share_half(277) == pytest.approx(0.059, abs=5e-4)  # RTE
+    right = np.random.default_rng(1).binomial(277, 0.5, 20_000) / 277
+    assert np.mean(abs(right - 0.5) <= share_half(277)) == pytest.approx(0.95, abs=0.01)
 
 
 def test_time_left_is_that_of_pieces_like_it() -> None:
@@ -157,6 +166,37 @@ def test_a_dry_run_trains_nothing(
     each = [2 * c["pretraining_seconds"] + c["tuning_seconds"] for c in document["cells"]]
     assert document["seconds"] == pytest.approx(sum(each))
     assert not (tmp_path / "out" / "runs").exists()
+
+
+@pytest.mark.parametrize(("metric", "more"), [("matthews", "."), ("accuracy", ", so up to ± 0.28")])
+def test_how_many_dev_examples_there_are_is_said(
+    metric: str, more: str, folder: Path, out: Path
+) -> None:
+    comparison = Comparison(
+        load_grid(grids.write_grid(folder, tasks=[{**grids.TASK, "metric": metric}])),
+        out,
+        grids.Quiet(),
+    )
+    comparison.prepare()
+    (said,) = [note for note in notes(gather(comparison)) if "dev examples" in note]
+    assert f"Reviews has 12{more}" in said
+
+
+def test_samples_tell_cells_apart(out: Path, folder: Path) -> None:
+    """Three texts of each, and of a long one every blank."""
+    results = gather(grids.compare(folder, out))
+    long = "a b c d e f g h «i» j k l m n " + "o " * 150 + "p q r s t «u» v w x y z."
+    written = ("One.", "Two " * 60, long)
+    samples = tuple({"prompt": f"{n}", "text": text} for n, text in enumerate(written))
+    runs = [dataclasses.replace(run, samples=samples) for run in results.runs]
+    table = tables(dataclasses.replace(results, runs=runs))[-1]
+    assert [row[:2] for row in table.rows] == [
+        (cell, str(n)) for cell in ("masked", "decoder") for n in range(3)
+    ]
+    one, two, blanks = (row[2] for row in table.rows[:3])
+    assert one == "One."
+    assert two == "Two " * 40 + "…"
+    assert blanks == "… e f g h «i» j k l m … q r s t «u» v w x y …"
 
 
 def test_bars_in_texts_are_no_columns() -> None:
