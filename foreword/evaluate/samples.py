@@ -26,7 +26,7 @@ def samples(
     """A few samples on held-out rows, the same at every call as far as the model is the same.
 
     - A model that predicts in place: a piece of text with some words hidden, and what it fills in.
-    - A causal model: the first tokens of a row, and how it goes on.
+    - A causal model: the first tokens of a document, and how it goes on.
     - A model with a source: the source, and the target it writes.
 
     Uses no random state of torch's, and leaves the model in the mode it was in.
@@ -91,7 +91,9 @@ def _filled(subject: Subject, rows: Rows) -> dict[str, str] | None:
 
 
 def _continued(subject: Subject, rows: Rows) -> dict[str, str] | None:
-    ids = _plain(subject, rows)[: min(PROMPT, subject.recipe.packing.length // 2)]
+    ids = _plain(subject, rows)
+    # Of a short document half, or there would be nothing to go on with.
+    ids = ids[: min(PROMPT, subject.recipe.packing.length // 2, -(-len(ids) // 2))]
     if not len(ids):
         return None
     start = Start(None, np.concatenate([subject.opening, ids]))
