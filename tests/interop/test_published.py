@@ -10,9 +10,10 @@ import torch
 
 from foreword import config
 from foreword.interop.described import Described
+from foreword.interop.hf.big_bird import BigBird
 from foreword.text.special import NAMES
 from foreword.train.imported import family_of
-from foreword.train.recipe import Recipe
+from foreword.train.recipe import Recipe, load_recipe
 from foreword.types import Vocab
 
 SUMMARY = {
@@ -314,3 +315,15 @@ def test_every_key_is_known_and_the_size_is_right(name: str) -> None:
     with torch.device("meta"):
         parameters = recipe.build(vocab_of(keys["vocab_size"])).count_parameters()
     assert size is None or parameters == size
+
+
+@pytest.mark.parametrize(
+    ("places", "apart"), [(4096, None), (2048, "of 1,024 tokens"), (512, None)]
+)
+def test_where_bigbird_draws_other_blocks_is_said(places: int, apart: str | None) -> None:
+    """As found by drawing with `tests/oracles/test_mixing.py` at other numbers of places."""
+    model = f"model.position={{kind='learned', length={places}}}"
+    recipe = load_recipe("bigbird_base", [model, f"packing.length={min(places, 512)}"])
+    _, *more = BigBird().notes(recipe)
+    assert len(more) == (apart is not None)
+    assert apart is None or apart in more[0]

@@ -11,6 +11,7 @@ from torch import Tensor
 from foreword.interop.described import Described
 from foreword.interop.family import Carry, Design, Family, Name, Table
 from foreword.interop.hf import _encoder as encoder
+from foreword.nn.mixing.bigbird import PAPER
 from foreword.types import Vocab
 
 # Their code's blocks: three in the window, one at each end, random ones from the start of a row.
@@ -97,10 +98,18 @@ class BigBird(Family):
         mixing = design.model.mixing
         if not getattr(mixing, "random", 0):
             return ()
-        full = mixing.least_blocks * mixing.block
-        return (
+        full, limit = mixing.least_blocks * mixing.block, design.model.limit
+        found = (
             f"in texts of more than {full:,} tokens transformers looks at the first block in the "
             "place of random ones when it does not train, and so gives other numbers",
+        )
+        apart = [f"{length:,}" for length in PAPER if full < length <= limit]
+        if not apart or limit == max(PAPER):
+            return found
+        return (
+            *found,
+            f"when it trains on texts of {' or '.join(apart)} tokens, transformers draws other "
+            f"blocks: there its draws depend on the places of a model, and agree at {max(PAPER):,}",
         )
 
     def left(self, names: Iterable[str]) -> list[str]:
