@@ -46,6 +46,7 @@ def translate(
     from foreword.data.sources import ReadCounts, ReadSettings
     from foreword.errors import UserError
     from foreword.evaluate import translation
+    from foreword.evaluate.alignment import layer_of
     from foreword.evaluate.beam import Beams
 
     how = Beams(beams, length_penalty, tokens)
@@ -60,7 +61,11 @@ def translate(
             raise UserError(f"--alignment {number}: {source} has no text in such a line")
     if counts.replaced_bytes:
         console.say(f"{counts.replaced_bytes:,} bytes replaced")
+    if layer is not None and not alignment:
+        raise UserError("--layer: goes with --alignment")
     loaded = open_model(run, device)
+    if alignment:
+        layer = layer_of(loaded.subject, layer)
     found = []
     with console.progress("translating") as bar:
         task = bar.add_task("translating", total=len(texts), note="")

@@ -53,12 +53,9 @@ def align(subject: Subject, source: str, target: str, layer: int | None = None) 
     Raises:
         UserError: the model has no such attention, or no such layer.
     """
+    number = layer_of(subject, layer)
     read = starts_of(subject, [source])[0].source
-    if read is None or not subject.recipe.model.reads_source:
-        raise UserError(
-            f"{subject.name}: this {subject.family} has no attention to a source of its own; an "
-            "alignment wants a model with an encoder and a decoder"
-        )
+    assert read is not None
     written = np.concatenate([subject.tokenizer.encode(target), subject.end])
     example = Example(
         side_by_side([read]), side_by_side([written]), np.ones((1, len(written)), np.float32)
@@ -66,11 +63,6 @@ def align(subject: Subject, source: str, target: str, layer: int | None = None) 
     batch = subject.recipe.layout.arrange(example, subject.vocab)
     with _watched(subject.model.backbone) as seen:
         subject.read(batch)
-    if not seen:
-        raise UserError(f"{subject.name}: this model has no attention; there is no alignment")
-    number = len(seen) if layer is None else layer
-    if not 1 <= number <= len(seen):
-        raise UserError(f"--layer {number}: layers 1 to {len(seen)} look at the source")
     module, parts = list(seen.items())[number - 1]
     weights = torch.cat(parts).double().cpu().numpy()
     what = "attention"
@@ -82,6 +74,37 @@ def align(subject: Subject, source: str, target: str, layer: int | None = None) 
     return Aligned(columns[0], rows[0], by_word / counts, what)
 
 
+def layer_of(subject: Subject, layer: int | None = None) -> int:
+    """The number of the layer whose attention `align` shows, from 1 on; the last if unsaid.
+
+    Raises:
+        UserError: the model has no such attention, or no such layer.
+    """
+    if not subject.recipe.model.reads_source:
+        raise UserError(
+            f"{subject.name}: this {subject.family} has no attention to a source of its own; an "
+            "alignment wants a model with an encoder and a decoder"
+        )
+    count = len(_lookers(subject.model.backbone))
+    if not count:
+        raise UserError(f"{subject.name}: this model has no attention; there is no alignment")
+    number = count if layer is None else layer
+    if not 1 <= number <= count:
+        raise UserError(f"--layer {number}: layers 1 to {count} look at the source")
+    return number
+
+
+def _lookers(backbone: nn.Module) -> list[Aligner | Attention]:
+    """What looks at the source, the first layer's first."""
+    found: list[Aligner | Attention] = []
+    for module in backbone.modules():
+        if isinstance(module, Aligner):
+            found.append(module)
+        elif isinstance(module, Block) and module.cross is not None:
+            found.append(module.cross)
+    return found
+
+
 @contextmanager
 def _watched(backbone: nn.Module) -> Iterator[dict[nn.Module, list[Tensor]]]:
     """Within it, the weights of looks at the source are kept, (target, source), by module.
@@ -90,7 +113,7 @@ def _watched(backbone: nn.Module) -> Iterator[dict[nn.Module, list[Tensor]]]:
     """
     seen: dict[nn.Module, list[Tensor]] = {}
 
-    def of_aligner(module: nn.Module, given: Any, found: tuple[Tensor, Tensor]) -> None:
+    def of_aligner(module: Aligner, given: Any, found: tuple[Tensor, Tensor]) -> None:
         seen.setdefault(module, []).append(found[1][0])
 
     def of_cross(module: Attention, given: Any, found: Tensor) -> None:
@@ -99,12 +122,10 @@ def _watched(backbone: nn.Module) -> Iterator[dict[nn.Module, list[Tensor]]]:
         scores = module.scale * (q @ keys.transpose(-2, -1)).float()
         seen.setdefault(module, []).append(torch.softmax(scores, -1)[0].mean(0))
 
-    hooks = []
-    for module in backbone.modules():
-        if isinstance(module, Aligner):
-            hooks.append(module.register_forward_hook(of_aligner))
-        elif isinstance(module, Block) and module.cross is not None:
-            hooks.append(module.cross.register_forward_hook(of_cross))
+    hooks = [
+        looker.register_forward_hook(of_aligner if isinstance(looker, Aligner) else of_cross)
+        for looker in _lookers(backbone)
+    ]
     try:
         yield seen
     finally:

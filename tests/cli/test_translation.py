@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from foreword.cli.main import run as command
+from foreword.evaluate import alignment, translation
 from foreword.train import log
 
 WORDS = {"a": "ein", "dog": "Hund", "cat": "Kater", "man": "Mann", "runs": "rennt", "sees": "sieht"}
@@ -119,15 +120,21 @@ def test_translate_scores_and_draws(
     assert capsys.readouterr().out.splitlines() == found["translations"]
 
 
-def test_what_was_asked_wrongly(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_asked_wrongly(
+    made: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     run, source = str(made / "seq2seq"), str(made / "valid.en")
     (made / "short.de").write_text("ein Hund\n")
     words = ("translate", run, "--source", source)
     said = refused(capsys, *words, "--reference", str(made / "short.de"))
     assert f"{source}:2: there is no line 2 in {made / 'short.de'}" in said
     assert "no text in such a line" in refused(capsys, *words, "--alignment", "99")
+    monkeypatch.setattr(translation, "translate", None)  # all this is said before
     said = refused(capsys, *words, "--alignment", "1", "--layer", "4")
     assert "--layer 4: layers 1 to 1 look at the source" in said
+    assert "--layer: goes with --alignment" in refused(capsys, *words, "--layer", "1")
+    monkeypatch.setattr(alignment, "_lookers", lambda backbone: [])
+    assert "this model has no attention" in refused(capsys, *words, "--alignment", "1")
     assert "beams: must be at least 1" in refused(capsys, *words, "--beams", "0")
     gone = refused(capsys, "translate", run, "--source", str(made / "none.en"))
     assert "No such file" in gone
