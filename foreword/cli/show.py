@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import fields
+from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -117,17 +118,21 @@ def _show_families(*, as_json: bool) -> None:
 
 
 def _gathered(names: list[str]) -> str:
-    """`t5_base`, `t5_small` as `t5_{base, small}`."""
-    groups: dict[str, list[str]] = {}
+    """`t5_base`, `t5_small` as `t5_{base, small}`: before the brace stands all that is common."""
+    groups: dict[str, list[list[str]]] = {}
     for name in names:
-        first, _, rest = name.partition("_")
-        groups.setdefault(first if rest else name, []).extend([rest] * bool(rest))
-    words = []
-    for first, rests in groups.items():
-        words += [first] * (first in names)
-        words += [f"{first}_{rests[0]}"] if len(rests) == 1 else []
-        words += [f"{first}_{{{', '.join(rests)}}}"] if len(rests) > 1 else []
-    return "; ".join(words)
+        words = name.split("_")
+        groups.setdefault(words[0], []).append(words)
+    said = []
+    for group in groups.values():
+        side_by_side = zip(*group, strict=False)
+        common = [same[0] for same in takewhile(lambda words: len({*words}) == 1, side_by_side)]
+        first = "_".join(common)
+        rests = ["_".join(words[len(common) :]) for words in group if words != common]
+        said += [first] * (common in group)
+        said += [f"{first}_{rests[0]}"] if len(rests) == 1 else []
+        said += [f"{first}_{{{', '.join(rests)}}}"] if len(rests) > 1 else []
+    return "; ".join(said)
 
 
 def _architecture(recipe: Recipe) -> str:
