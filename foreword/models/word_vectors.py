@@ -163,8 +163,17 @@ class WordVectorsBackbone(Backbone):
         return WordHead(self)
 
     def score(self, states: Tensor) -> Tensor:
-        """Of each word, but for what all share; (..., d_model) -> (..., vocab) float32."""
+        """Of each word, but for what all share; (..., d_model) -> (..., vocab) float32.
+
+        Raises:
+            UserError: the vectors came from a file, which holds no output layer.
+        """
         if self._score is None:
+            if not self.outputs.weight.any():
+                raise UserError(
+                    "the file that it was imported from holds no output layer: the run predicts "
+                    "nothing"
+                )
             output: Output = self.kind.output
             self._score = output.scorer(self.counts)
         return self._score(states, self.outputs.weight).float()

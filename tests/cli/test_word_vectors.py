@@ -106,7 +106,7 @@ def test_it_is_scored_and_writes_like_a_language_model(
 
 
 def test_it_travels_as_a_file(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], refused: Refused
+    text: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], refused: Refused
 ) -> None:
     path, back = tmp_path / "vectors.bin", tmp_path / "back"
     facts = asked(capsys, "export", run, "--format", "word2vec", "--binary", "--out", path)
@@ -116,6 +116,13 @@ def test_it_travels_as_a_file(
     assert asked(capsys, "neighbours", back, "boat") == wanted
     assert "is there already" in refused("export", run, "--format", "word2vec", "--out", path)
     path.write_bytes(path.read_bytes()[:100])
+    for verb, *more in (
+        ["generate", "boat"],
+        ["score", "boat fish"],
+        ["score", "--file", text],
+        ["evaluate", "--file", text],
+    ):
+        assert "no output layer: the run predicts nothing" in refused(verb, back, *more)
     assert "cut short" in refused("import", path, "--format", "word2vec", "--out", tmp_path / "x")
 
 
