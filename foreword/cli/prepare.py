@@ -73,7 +73,7 @@ def prepare(
     if as_json:
         console.emit({"folder": str(out), "reused": prepared.reused, **prepared.manifest})
     else:
-        _show(prepared)
+        _show(prepared, found)
 
 
 def _train(
@@ -123,9 +123,10 @@ def _made(out: Path, files: list[Path], read: ReadSettings) -> Tokenizer | None:
     return Tokenizer.load(prepared.tokenizer)
 
 
-def _show(prepared: Prepared) -> None:
+def _show(prepared: Prepared, tokenizer: Tokenizer) -> None:
     """The counts, for people; what was not read is said as well as what was."""
     from foreword.data.prepared import oddities
+    from foreword.text.training import describe
 
     columns = ("documents", "sequences", "tokens", "bytes", "unknown")
     rows = [
@@ -136,4 +137,6 @@ def _show(prepared: Prepared) -> None:
     counts = prepared.manifest["read"]["counts"]
     console.facts({"files read": counts["files"], **oddities(counts)})
     state = "unchanged, reused" if prepared.reused else "written"
-    console.facts({"shards": f"{prepared.folder} ({state})", "tokenizer": str(prepared.tokenizer)})
+    trained = {"trained on": said} if (said := describe(tokenizer)) else {}
+    places = {"shards": f"{prepared.folder} ({state})", "tokenizer": str(prepared.tokenizer)}
+    console.facts(places | trained)

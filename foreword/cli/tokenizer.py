@@ -62,7 +62,7 @@ def train(
     if as_json:
         console.emit(facts | {"read": asdict(counts)})
     else:
-        _say_facts(facts | oddities(asdict(counts)))
+        _say_facts(tokenizer, facts | oddities(asdict(counts)))
 
 
 @app.command()
@@ -81,7 +81,7 @@ def show(
         cut = {} if ids is None else _cut(tokenizer, text or "", ids)
         console.emit(facts | {"pieces": _some_pieces(tokenizer)} | cut)
         return
-    _say_facts(facts)
+    _say_facts(tokenizer, facts)
     _say_tokens("some pieces", _some_pieces(tokenizer))
     if ids is not None:
         cut = _cut(tokenizer, text or "", ids)
@@ -163,16 +163,14 @@ def _facts(tokenizer: Tokenizer) -> dict[str, Any]:
     return facts
 
 
-def _say_facts(facts: dict[str, Any]) -> None:
+def _say_facts(tokenizer: Tokenizer, facts: dict[str, Any]) -> None:
+    from foreword.text.training import describe
+
     lines = dict(facts)
     lines["special"] = " ".join(f"{name} {i}" for name, i in facts["special"].items())
     lines["begin a word"] = lines.pop("words_begin_with")
-    if "sample" in facts:
-        sample = lines.pop("sample")
-        lines["trained on"] = (
-            f"{sample['documents_kept']:,} of {sample['documents_seen']:,} documents, "
-            f"{sample['bytes_kept'] / 1e6:,.1f} of {sample['bytes_seen'] / 1e6:,.1f} MB"
-        )
+    if lines.pop("sample", None):
+        lines["trained on"] = describe(tokenizer)
     console.facts(lines)
 
 

@@ -30,6 +30,14 @@ class TrainingSample:
     bytes_seen: int
     bytes_kept: int
 
+    def __str__(self) -> str:
+        """For people: `60 of 60 documents, 0.3 of 0.3 MB`."""
+        unit, name = (1e6, "MB") if self.bytes_seen >= 1e5 else (1e3, "kB")
+        return (
+            f"{self.documents_kept:,} of {self.documents_seen:,} documents, "
+            f"{self.bytes_kept / unit:,.1f} of {self.bytes_seen / unit:,.1f} {name}"
+        )
+
 
 @dataclass(frozen=True)
 class Sample:

@@ -78,6 +78,18 @@ def finish(engine: Engine, settings: Any, sample: TrainingSample | None) -> Toke
     return Tokenizer(engine, kind=kind, sample=sample)
 
 
+def describe(tokenizer: Tokenizer) -> str:
+    """What it was trained on, for people, and whether that had what was asked for; "" if unknown.
+
+    Words and characters are as many as the text has, where that is fewer.
+    """
+    if tokenizer.sample is None:
+        return ""
+    asked, size = tokenizer.kind.get("vocab", 0), tokenizer.vocab.size
+    fewer = f"; a vocabulary of {asked:,} asked, the text has {size:,}" if size < asked else ""
+    return f"{tokenizer.sample}{fewer}"
+
+
 def require_vocab(tokenizer: Tokenizer, vocab: int) -> Tokenizer:
     """Makes sure that the vocabulary has just the size that was asked for.
 

@@ -12,6 +12,7 @@ from foreword.data.prepared import Prepared, oddities
 from foreword.data.reading import ReadSettings, find_files, read_documents
 from foreword.errors import UserError
 from foreword.text.tokenizer import Tokenizer
+from foreword.text.training import describe
 from foreword.train import checkpoint
 from foreword.train.recipe import Recipe
 
@@ -89,12 +90,17 @@ def is_prepared(texts: Sequence[str]) -> bool:
     return len(texts) == 1 and (Path(texts[0]) / "prepared.json").is_file()
 
 
-def describe_text(prepared: Prepared) -> str:
-    """One line on what was read, and on whatever of it was not as it should be."""
+def describe_text(prepared: Prepared, tokenizer: Tokenizer) -> list[str]:
+    """A line on what was read, and on whatever of it was not as it should be.
+
+    And another on what the tokenizer was trained on, if that is known.
+    """
     train, heldout = prepared.counts["train"], prepared.counts["heldout"]
     odd = oddities(prepared.manifest["read"]["counts"], train.unknown + heldout.unknown)
-    return (
+    read = (
         f"{train.documents + heldout.documents:,} documents: {train.tokens:,} tokens to train on, "
         f"{heldout.tokens:,} held out"
         + "".join(f"; {count:,} {what}" for what, count in odd.items())
     )
+    trained = describe(tokenizer)
+    return [read, f"tokenizer trained on {trained}"] if trained else [read]

@@ -66,7 +66,8 @@ def fit_run(
     _require_plain(recipe, vocab)
     if damaged := checkpoint.all_in(run):
         watcher.note(f"{damaged[-1]}: damaged; the model is fitted anew")
-    watcher.note(describe_text(prepared))
+    for line in describe_text(prepared, tokenizer):
+        watcher.note(line)
     with _scratch(run / FOLDER) as folder:
         reading = reading_of(recipe, prepared.train, vocab, folder, stage("fitting"))
         _note_budget(recipe, reading.epochs, watcher)

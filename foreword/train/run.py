@@ -165,7 +165,8 @@ def _carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None
     if ready.recipe != recipe:
         atomic.write_text(run / "recipe.toml", ready.recipe.dumps())
     note_data(run, prepared, ready.model, ready.device, ready.recipe.train.precision)
-    watcher.note(describe_text(prepared))
+    for line in describe_text(prepared, tokenizer):
+        watcher.note(line)
     watcher.note(describe_run(ready))
     for note in getattr(ready.feed.packed, "notes", ()):
         watcher.note(note)

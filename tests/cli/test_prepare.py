@@ -25,6 +25,8 @@ def test_counts_as_a_table(tmp_path: Path, text: str, capsys: pytest.CaptureFixt
         assert f"{split.tokens:,}" in printed.out
     assert "written" in printed.out
     assert "files read  1" in printed.out
+    assert "trained on  100 of 100 documents" in printed.out
+    assert "a vocabulary of 10,000 asked, the text has" in printed.out
     assert run(words) == 0
     assert "unchanged, reused" in capsys.readouterr().out
 

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as Engine
 
 from foreword import kinds
 from foreword.errors import UserError
-from foreword.text import special
+from foreword.text import special, training
 from foreword.text.tokenizer import Tokenizer
 
 from .conftest import CORPUS, SENTENCES, SETTINGS
@@ -338,3 +338,19 @@ def test_a_folder_that_cannot_be_written(tmp_path, trained) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"tokenizer_config\.json: cannot be written"):
         trained["word"].save(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "said"),
+    [
+        ("word", {"min_count": 1}, "; a vocabulary of 30,000 asked, the text has 111"),
+        ("char", {}, "; a vocabulary of 10,000 asked, the text has 112"),
+        ("char", {"vocab": 109}, ""),
+    ],
+)
+def test_what_it_was_trained_on_is_said(kind: str, settings: dict[str, int], said: str) -> None:
+    trainer = kinds.load("text/tokenizers", kind)(**settings)
+    trained = trainer.train(["a b c d"] * 300)
+    assert training.describe(trained) == f"300 of 300 documents, 2.1 of 2.1 kB{said}"
+    engine = Engine.from_str(trained.to_str())
+    assert training.describe(Tokenizer(engine)) == ""
