@@ -93,9 +93,9 @@ class Foundation:
         """The error for an objective that needs parameters which are not there, or not so."""
         kind, own = kinds.name_of(recipe.objective), kinds.name_of(self.recipe.objective)
         way = _as_trained(recipe.objective, self.recipe.objective)
-        heads = {name.split(".")[1] for name in names} - set(self.model.heads)
-        for head in heads.intersection(self._published_apart()):
-            folder = self.provenance["imported"]["folder"]
+        new = {name.split(".")[1] for name in names} - set(self.model.heads)
+        if apart := [head for head in self._published_apart() if head in new]:
+            head, folder = apart[0], self.provenance["imported"]["folder"]
             again = "" if imported.is_foreign(self.path) else "import it again, "
             return UserError(
                 f"objective.kind: '{kind}' needs a {head}, and {self.path} has no {head}; put the "
