@@ -115,6 +115,7 @@ def tune(
 
     from foreword.train.opened import open_run
     from foreword.train.origin import command
+    from foreword.tune.framing import lacking
     from foreword.tune.run import tune as fine_tune
 
     opened = open_run(run, device)
@@ -124,6 +125,8 @@ def tune(
     results.check_free(evaluation, out)
     for note in opened.notes:
         console.say(note)
+    if added := lacking(opened.recipe, opened.vocab):
+        console.say(f"new tokens to frame texts by, of which it has none: {', '.join(added)}")
     with console.progress("tuning") as bar:
         shown = bar.add_task("tuning", total=None, note="")
         result = fine_tune(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from foreword.cli.main import run as command
 from foreword.train import imported
 from foreword.train.opened import Opened, open_run
 from foreword.tune.contracts import Labelled
@@ -81,3 +82,17 @@ def test_the_tuned_run_keeps_them(result: TuneResult, tmp_path: Path) -> None:
     assert loaded.frame == result.frame
     labels, _ = loaded.predict([e.text for e in PAIRS], [e.pair or "" for e in PAIRS])
     assert labels == [example.label for example in PAIRS]
+
+
+def test_from_the_command_line(
+    opened: Opened, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{e.text}\t{e.pair}\t{e.label}" for e in PAIRS * 4]
+    file = tmp_path / "pairs.tsv"
+    file.write_text("\n".join(["text\tother\tlabel", *rows]) + "\n")
+    words = ["tune", str(opened.run), "--train", str(file), "--dev", str(file), "--pair", "other"]
+    words += ["--seeds", "1", "--epochs", "1", "--device", "cpu", "--out", str(tmp_path / "out")]
+    assert command(words) == 0
+    said = "new tokens to frame texts by, of which it has none: [SEP], [CLS], <s>"
+    assert said in capsys.readouterr().err
+    assert load_classifier(tmp_path / "out", "cpu").tokenizer.vocab.size == theirs.SIZE + 3
