@@ -107,6 +107,20 @@ class Shards:
             counts += np.bincount(self.tokens[at : at + _BLOCK], minlength=vocab)[:vocab]
         return counts
 
+    def require_variety(self) -> None:
+        """Makes sure that there is something to predict; of most texts only the beginning is read.
+
+        Raises:
+            UserError: all tokens are the same.
+        """
+        for at in range(0, self.tokens_total, _BLOCK):
+            if (self.tokens[at : at + _BLOCK] != self.tokens[0]).any():
+                return
+        raise UserError(
+            f"{self.prefix}: the text is one token over and over, fewer than two different words, "
+            "and there is nothing to predict; give more text, or a tokenizer that knows more words"
+        )
+
     @cached_property
     def sequence_starts(self) -> Array:
         """The first token of each sequence, and the end; (sequences + 1,) int64."""

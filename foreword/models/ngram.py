@@ -17,7 +17,7 @@ from foreword.ngrams.counting import count
 from foreword.ngrams.scratch import CHUNK, Scratch
 from foreword.ngrams.smooth import Smoothing
 from foreword.ngrams.table import Table
-from foreword.ngrams.texts import Texts, require_words
+from foreword.ngrams.texts import Texts
 from foreword.nn.fit import Fit, Reading
 from foreword.nn.model import Backbone, Model
 from foreword.nn.settings import Architecture
@@ -110,12 +110,10 @@ class NgramBackbone(Backbone):
         """Counts the text; the counts lie in the reading's folder for as long as they are in use.
 
         Raises:
-            UserError: nothing begins each text, all is one word, or no text is as long as the
-                order.
+            UserError: nothing begins each text, or no text is as long as the order.
         """
         kind, folder = self.kind, reading.folder
         texts = Texts.of(reading.shards, reading.vocab, reading.before, reading.after)
-        require_words(reading.shards, self.vocab)
         stream = texts.store(folder / "stream.npy", reading.shards.tokens.dtype)
         scratch = Scratch(folder, kind.chunk)
         levels = count(stream, kind.order, self.vocab, texts.start, scratch, reading.progress)

@@ -27,23 +27,6 @@ def words_of(vocab: Vocab, after: str) -> Array:
     return is_word
 
 
-def require_words(shards: Shards, vocab: int) -> None:
-    """Makes sure that there are words to choose among.
-
-    Raises:
-        UserError: there are not.
-    """
-    is_there = np.zeros(vocab, dtype=bool)
-    for at in range(0, shards.tokens_total, CHUNK):
-        is_there[shards.tokens[at : at + CHUNK]] = True
-        if is_there.sum() > 1:
-            return
-    raise UserError(
-        f"{shards.prefix}: the text is one token over and over, and there is nothing to predict; "
-        "give more text, or a tokenizer that knows more words"
-    )
-
-
 @dataclass(frozen=True)
 class Texts:
     """Documents one after the other, wrapped as the packing does.

@@ -37,7 +37,11 @@ def require_texts(
 
 
 def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared]:
-    """The run's tokenizer and shards, made where they are not there yet."""
+    """The run's tokenizer and shards, made where they are not there yet.
+
+    Raises:
+        UserError: the text is gone, of another tokenizer, or the same token over and over.
+    """
     provenance = json.loads((run / "run.json").read_text(encoding="utf-8"))
     texts, given = provenance["texts"], provenance["tokenizer"]
     if not texts:
@@ -66,6 +70,8 @@ def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared
         stage("reusing the token shards made before" if prepared.reused else "token shards made")
     elif prepared.manifest["tokenizer"]["fingerprint"] != tokenizer.fingerprint:
         raise UserError(f"{texts[0]}: these shards were made with another tokenizer")
+    if prepared.train.tokens_total:
+        prepared.train.require_variety()
     return tokenizer, prepared
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from foreword.data import shards as module
 from foreword.data.shards import Shards, ShardWriter
 from foreword.errors import UserError
 
@@ -123,3 +124,14 @@ def test_a_full_disk_is_one_line(tmp_path: Path, part: str, count: int) -> None:
 def test_unwritable(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be written"), ShardWriter(tmp_path / "no" / "a", 9):
         pass
+
+
+def test_a_text_of_one_token_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BLOCK", 4)
+    for name, tokens in (("one", [7] * 12), ("last", [7] * 11 + [8]), ("block", [7] * 4 + [8] * 4)):
+        with ShardWriter(tmp_path / name, 1000) as writer:
+            writer.add(np.array(tokens), np.array([len(tokens)]), np.array([1]))
+    Shards.open(tmp_path / "last").require_variety()
+    Shards.open(tmp_path / "block").require_variety()
+    with pytest.raises(UserError, match="one: the text is one token over and over"):
+        Shards.open(tmp_path / "one").require_variety()
