@@ -89,7 +89,7 @@ def _check(wanted: Wanted, folder: Path, stage: Stage, shown: tuple[int, int]) -
     from foreword.errors import UserError
     from foreword.train import run as running
     from foreword.train.continued import load_start
-    from foreword.train.corpus import corpus, is_prepared, require_texts
+    from foreword.train.corpus import corpus, is_prepared, of_text, require_texts
     from foreword.train.estimate import estimate
     from foreword.train.preview import preview
     from foreword.train.ready import make_ready
@@ -103,10 +103,11 @@ def _check(wanted: Wanted, folder: Path, stage: Stage, shown: tuple[int, int]) -
         wanted, shares, counts = _sampled(wanted, folder)
     run = folder / "run"
     try:
-        wanted = wanted.extended()
-        running.start(wanted.recipe, wanted.inputs, run, wanted.foundation)
-        made, prepared = corpus(wanted.recipe, run, stage)
-        ready = make_ready(wanted.recipe, made, prepared)
+        with of_text(run, texts):
+            wanted = wanted.extended()
+            running.start(wanted.recipe, wanted.inputs, run, wanted.foundation)
+            made, prepared = corpus(wanted.recipe, run, stage)
+            ready = make_ready(wanted.recipe, made, prepared)
     except UserError as error:
         part = f"the first {SAMPLE_BYTES / 1e6:.0f} MB of the text: " if min(shares) < 1 else ""
         raise UserError(part + str(error).replace(f"{run}/", "")) from error

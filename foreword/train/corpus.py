@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from foreword.data.holdout import find_apart
 from foreword.data.prepare import prepare
-from foreword.data.prepared import Prepared, oddities
+from foreword.data.prepared import HELDOUT, TRAIN, Prepared, oddities
 from foreword.data.reading import ReadSettings, find_files, read_documents
 from foreword.errors import UserError
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.training import describe
 from foreword.train import checkpoint
 from foreword.train.recipe import Recipe
+
+SHARDS = "shards"  # in a run folder, where it is not given any
+_PIECE = 1 << 16  # characters encoded at once
 
 Stage = Callable[[str], Callable[[float, float], None]]  # a stage's name -> its progress callback
 
@@ -53,10 +57,11 @@ def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared
         prepared = Prepared.load(Path(texts[0]))
         given = given or str(prepared.tokenizer)
     tokenizer = _tokenizer(recipe, run, texts, given, stage)
-    made = run / "shards"
+    made = run / SHARDS
     if checkpoint.all_in(run) and is_prepared([str(made)]):
         return tokenizer, Prepared.load(made)  # the run's own; the text may be gone by now
     if not is_prepared(texts):
+        _require_row(recipe, run, tokenizer, texts)
         progress = stage("cutting text into tokens")
         prepared = prepare(
             texts,
@@ -89,6 +94,48 @@ def _tokenizer(
         tokenizer = recipe.tokenizer.train(document.text for document in documents)
     tokenizer.save(folder)
     return tokenizer
+
+
+def _require_row(recipe: Recipe, run: Path, tokenizer: Tokenizer, texts: Sequence[str]) -> None:
+    """Makes sure, before anything is cut or held out, that there is text for a row.
+
+    No more is read than that takes.
+    """
+    least, found = recipe.packing.length, 0
+    if recipe.model.is_counted:  # it reads no rows
+        return
+    for document in read_documents(texts, recipe.read):
+        found += sum(map(bool, recipe.wrapping))
+        for at in range(0, len(document.text), _PIECE):
+            found += len(tokenizer.encode(document.text[at : at + _PIECE]))
+            if found >= least:
+                return
+    raise UserError(
+        f"{run / SHARDS / TRAIN}: only {found:,} tokens, but a row needs {least:,}; give more "
+        "text, or set a smaller packing.length"
+    )
+
+
+@contextmanager
+def of_text(run: Path, texts: Sequence[str]) -> Iterator[None]:
+    """Turns what is wrong with the token shards that a run has made into what is with its text.
+
+    Args:
+        run: its folder.
+        texts: what they were made of.
+
+    Raises:
+        UserError: in the name of the text.
+    """
+    try:
+        yield
+    except UserError as error:
+        for side, of in ((TRAIN, ""), (HELDOUT, "what is held out of ")):
+            shards, colon, wrong = str(error).partition(": ")
+            if shards == str(run / SHARDS / side):
+                more = f" and {len(texts) - 1} more" if texts[1:] else ""
+                raise UserError(f"{of}{texts[0]}{more}{colon}{wrong}") from error
+        raise
 
 
 def is_prepared(texts: Sequence[str]) -> bool:

@@ -21,7 +21,7 @@ from foreword.errors import UserError
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log
 from foreword.train.continued import Foundation, load_start
-from foreword.train.corpus import Stage, corpus, describe_text, require_texts
+from foreword.train.corpus import Stage, corpus, describe_text, of_text, require_texts
 from foreword.train.fitting import fit_run
 from foreword.train.loop import Loop, Samples, Watcher
 from foreword.train.opened import read_recipe, read_state
@@ -149,7 +149,7 @@ def carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None 
             TrainingStoppedError.
     """
     read_recipe(run)  # or it is no run
-    with atomic.alone(run):
+    with atomic.alone(run), of_text(run, read_state(run)["texts"]):
         return _carry_on(run, watcher, stage, samples)
 
 

@@ -101,7 +101,10 @@ TEXTS: dict[str, tuple[Mistake, list[str]]] = {
     "cut Parquet": (cut_parquet, ["cut.parquet: not a Parquet file, or one cut short"]),
     "too short": (
         text("short.txt", "a b c.\nd e f.\ng h i.\n"),
-        ["only", "needs 16", "give more text, or set a smaller packing.length"],
+        [
+            "short.txt: only 12 tokens, but a row needs 16",
+            "give more text, or set a smaller packing.length",
+        ],
     ),
 }
 
@@ -209,6 +212,23 @@ def test_text_is_read_as_the_options_say(case: Case, capsys: pytest.CaptureFixtu
     assert f"--field: {shards} holds text that is read already" in line
     line = case.fails(case.words(str(case.data), data=shards))
     assert f"{shards}: holds token shards and no text; 'foreword pretrain' takes such" in line
+
+
+@pytest.mark.parametrize("text", ["the cat sat.\n", "The cat sat. It ran.\n"])
+def test_too_short_a_text_is_said_first(case: Case, text: str) -> None:
+    bert = case.write("bert.toml", runs.recipe("bert").dumps())
+    for recipe in (bert, case.recipe):
+        line = case.fails(case.words(recipe=recipe, data=case.write("one.txt", text)))
+        assert f"{case.folder / 'one.txt'}: only" in line
+        assert "tokens, but a row needs" in line
+
+
+def test_what_a_text_lacks_for_pairs_is_said_of_it(case: Case) -> None:
+    bert = case.write("bert.toml", runs.recipe("bert").dumps())
+    lines = case.write("lines.txt", "the cat sat on a house.\n" * 90)
+    more = ["--documents", "line", "--set", "prepare.heldout=0", str(case.folder / "lines.txt")]
+    line = case.fails(case.words(*more, recipe=bert, data=lines))
+    assert f"{lines} and 1 more: a pair objective on a corpus whose documents have one" in line
 
 
 def test_recipes(case: Case) -> None:
