@@ -4,12 +4,15 @@
 
 Every rung is trained for a few steps on the text, on the same road as `foreword pretrain`, and then
 writes. Rates are per second of CPU time on one thread, which other work on the machine disturbs
-less than the clock's. A model of counts is fitted in one pass over the text.
+less than the clock's. Models of counts and word vectors are fitted, in one pass over the text. The
+sequence to sequence models read pairs: 24 words of the text, and the 24 behind them; their speed
+does not depend on what these say.
 
 Steps that wait: how many layers must be computed one after the other, each from the one before.
-In training on a row of L tokens a recurrent layer takes L of them; a Transformer or a window
-computes all places of a layer at once. In writing each token waits for the one before it in every
-neural rung.
+In training on a row of L tokens a recurrent layer takes L of them, in either direction; a
+Transformer or a window computes all places of a layer at once. Pairs of a row are computed side by
+side, so it takes as many as a pair has tokens, and one more to look at the source. In writing each
+token waits for the one before it in every neural rung.
 """
 
 from __future__ import annotations
@@ -29,24 +32,41 @@ import numpy as np
 import torch
 
 from foreword.cli._process import settle
+from foreword.data.packing.parallel import ENDS
+from foreword.data.prepared import Prepared
+from foreword.data.shards import Shards
 from foreword.evaluate import decoding
 from foreword.evaluate.loaded import load
 from foreword.evaluate.sampling import Sampling
+from foreword.models.elmo import Elmo
+from foreword.models.seq2seq import Seq2seq
 from foreword.nn.recurrent import RecurrentSettings
 from foreword.train import run as running
+from foreword.train.fitting import reading_of
 from foreword.train.recipe import Recipe, load_recipe
+from foreword.types import Vocab
 
 RUNGS = {
-    "5-gram": "ngram_mini",
+    "unigram": "ngram_1",
+    "bigram": "ngram_2",
+    "trigram": "ngram_3",
+    "4-gram": "ngram_4",
+    "5-gram": "ngram_5",
+    "word2vec": "word2vec_mini",
     "fixed window": "fixed_window_mini",
     "RNN": "rnn_mini",
     "GRU": "gru_mini",
     "LSTM": "lstm_mini",
+    "ELMo": "elmo_mini",
+    "seq2seq": "seq2seq_mini_no_attention",
+    "seq2seq, attention": "seq2seq_mini",
     "Transformer": "gpt2_mini",
     "Transformer-XL": "transformer_xl_mini",
 }
 WARM = 2  # steps that are not timed
+LENGTH = 128  # of a row
 PROMPT = "the"
+SIDE = 24  # words of each side of a pair
 
 
 @dataclass
@@ -72,8 +92,8 @@ class Clock:
     @property
     def rate(self) -> float:
         """Tokens per second after the first steps."""
-        seconds = self.seconds[-1] - self.seconds[WARM]
-        return (self.tokens[-1] - self.tokens[WARM]) / seconds
+        seconds = self.seconds[-1] - self.seconds[WARM - 1]
+        return (self.tokens[-1] - self.tokens[WARM - 1]) / seconds
 
 
 @dataclass(frozen=True)
@@ -99,25 +119,40 @@ def measure(recipe: Recipe, texts: list[str], tokenizer: Path, folder: Path, tok
     """Trains a rung for a few steps, and lets it write."""
     given = str(tokenizer) if tokenizer.is_dir() else None
     running.start(recipe, running.Inputs(tuple(texts), given), folder)
-    clock, began = Clock(), time.process_time()
+    clock = Clock()
     running.carry_on(folder, clock, lambda name: lambda done, total: None)
-    seconds = time.process_time() - began
     if given is None:
         (folder / "tokenizer").rename(tokenizer)
         (folder / "tokenizer").symlink_to(tokenizer)
     loaded = load(folder)
-    model, settings = loaded.opened.model, recipe.model
-    is_fitted = settings.is_fitted
-    layers = getattr(settings, "layers", 1)
-    waits = recipe.packing.length if isinstance(settings, RecurrentSettings) else 1
-    reads = loaded.opened.state["spent"]["tokens"] / seconds if is_fitted else clock.rate
+    shards = Prepared.load(folder / "shards", verify=False).train
+    is_fitted = recipe.model.is_fitted
     return Rung(
-        model.count_parameters(),
-        reads,
-        1 if is_fitted else waits * layers,
+        loaded.opened.model.count_parameters(),
+        _rate(lambda: _fit(recipe, shards, loaded.tokenizer.vocab)) if is_fitted else clock.rate,
+        row_steps(recipe, shards),
         _rate(lambda: _write(loaded.subject, tokens)),
-        layers,
+        getattr(recipe.model, "layers", 1),
     )
+
+
+def row_steps(recipe: Recipe, shards: Shards) -> int:
+    """How many steps wait for one another, in training on a row."""
+    model = recipe.model
+    if model.is_fitted:
+        return 1
+    if isinstance(model, Seq2seq):
+        pair = shards.tokens_total / len(shards) + ENDS  # the mean
+        return round(pair) * model.layers + (model.attention.build(model.d_model) is not None)
+    is_recurrent = isinstance(model, RecurrentSettings | Elmo)
+    return int(recipe.packing.length if is_recurrent else 1) * int(model.layers)
+
+
+def _fit(recipe: Recipe, shards: Shards, vocab: Vocab) -> int:
+    """One pass over the text; returns how many tokens it has."""
+    with tempfile.TemporaryDirectory() as folder:
+        reading = reading_of(recipe, shards, vocab, Path(folder))
+        return recipe.build(vocab).backbone.fit(reading).tokens
 
 
 def _write(subject: Any, tokens: int) -> int:
@@ -134,6 +169,31 @@ def _rate(work: Callable[[], int]) -> float:
     return done / (time.process_time() - began)
 
 
+def small(recipe: str, vocab: int, steps: int) -> Recipe:
+    """A recipe as it is measured: for a few steps, or once through the text."""
+    is_fitted = load_recipe(recipe).model.is_fitted
+    settings = [
+        f"tokenizer={{kind='bpe', vocab={vocab}}}",
+        "train.epochs=1" if is_fitted else f"train.steps={steps + WARM}",
+        "train.evaluations=1",
+        "train.heldout_rows=1",
+        "train.checkpoints=1",
+        "prepare.heldout=0.01",
+        f"packing.length={LENGTH}",
+    ]
+    return load_recipe(recipe, settings)
+
+
+def write_pairs(texts: list[str], stem: Path) -> str:
+    """Parallel text made of a plain one: two files of one name; returns one of them."""
+    words = [word for text in texts for word in Path(text).read_text("utf-8").split()]
+    starts = range(0, len(words) - 2 * SIDE + 1, 2 * SIDE)
+    for language, at in (("en", 0), ("de", SIDE)):
+        lines = [" ".join(words[start + at : start + at + SIDE]) for start in starts]
+        stem.with_suffix(f".{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(stem.with_suffix(".en"))
+
+
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(
@@ -146,22 +206,16 @@ def main() -> None:
     given = parser.parse_args()
     settle()
     torch.set_num_threads(1)
-    columns = ("rung", "parameters", "trains, tokens/s", "steps a row of 128")
+    columns = ("rung", "parameters", "trains, tokens/s", f"steps a row of {LENGTH}")
     print("|", " | ".join((*columns, "writes, tokens/s", "steps a token")), "|")
     print("|---" * 6 + "|")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        pairs = write_pairs(given.texts, folder / "pairs")
         for name, recipe in RUNGS.items():
-            settings = [
-                f"tokenizer={{kind='bpe', vocab={given.vocab}}}",
-                f"train.steps={given.steps + WARM}",
-                "train.evaluations=1",
-                "train.heldout_rows=1",
-                "train.checkpoints=1",
-                "prepare.heldout=0.01",
-            ]
-            made = load_recipe(recipe, settings)
-            run = Path(folder) / recipe
-            found = measure(made, given.texts, Path(folder) / "tokenizer", run, given.tokens)
+            made = small(recipe, given.vocab, given.steps)
+            texts = [pairs] if made.model.reads_source else given.texts
+            found = measure(made, texts, folder / "tokenizer", folder / recipe, given.tokens)
             cells = (f"{found.parameters:,}", f"{found.reads:,.0f}", f"{found.row_steps:,}")
             row = (name, *cells, f"{found.writes:,.0f}", f"{found.token_steps}")
             print("|", " | ".join(row), "|", flush=True)
