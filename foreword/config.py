@@ -158,11 +158,18 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
 def assign(table: Mapping[str, Any], assignments: Iterable[str]) -> Table:
     """`table` with each `a.b=value` laid on it; values are TOML, bare words are strings.
 
+    A kind replaces what was set of another, so whole parts and kinds are laid on first: the order
+    of `model.layers=2` and `model.kind=rnn` does not matter.
+
     Raises:
         UserError: an assignment has no `=` or no key.
     """
+
+    def depth(assignment: str) -> int:
+        return assignment.partition("=")[0].strip().removesuffix(".kind").count(".")
+
     result = dict(table)
-    for assignment in assignments:
+    for assignment in sorted(assignments, key=depth):
         key, equals, text = assignment.partition("=")
         names = key.strip().split(".")
         if not equals or not all(names):

@@ -223,6 +223,13 @@ def test_later_settings_win_and_the_table_is_left_alone() -> None:
     assert table == {"inner": {"steps": 1}}
 
 
+def test_a_kind_set_late_leaves_what_was_set_of_it() -> None:
+    table = {"model": {"kind": "lstm", "layers": 4, "size": 2}}
+    for order in (1, -1):
+        given = ["model.layers=2", "model.kind=rnn"][::order]
+        assert config.assign(table, given) == {"model": {"kind": "rnn", "layers": 2}}
+
+
 @pytest.mark.parametrize("assignment", ["count", "=3", "inner..steps=3", ".count=3"])
 def test_set_without_a_key_or_a_value_is_refused(assignment: str) -> None:
     with pytest.raises(UserError, match=r"expected key\.name=value"):
