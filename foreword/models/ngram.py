@@ -94,7 +94,7 @@ class NgramBackbone(Backbone):
             UserError: always.
         """
         raise UserError(
-            "objective.kind: an n-gram model predicts each token from those before; use 'causal'"
+            "an n-gram model has no vectors of words; take word2vec_skip_gram or a neural run"
         )
 
     def build_token_head(self) -> nn.Module:
@@ -112,10 +112,9 @@ class NgramBackbone(Backbone):
         Raises:
             UserError: nothing begins each text, or no text is as long as the order.
         """
-        kind, folder = self.kind, reading.folder
+        kind, scratch = self.kind, Scratch(reading.folder, self.kind.chunk)
         texts = Texts.of(reading.shards, reading.vocab, reading.before, reading.after)
-        stream = texts.store(folder / "stream.npy", reading.shards.tokens.dtype)
-        scratch = Scratch(folder, kind.chunk)
+        stream = texts.store(scratch, reading.shards.tokens.dtype)
         levels = count(stream, kind.order, self.vocab, texts.start, scratch, reading.progress)
         longest = max(n for n, level in enumerate(levels, start=1) if level.counts.any())
         if longest < kind.order:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from foreword.data.shards import Shards
 from foreword.data.wrapped import Wrapped
 from foreword.errors import UserError
 from foreword.ngrams.counting import NONE
-from foreword.ngrams.scratch import CHUNK
+from foreword.ngrams.scratch import CHUNK, Scratch
 from foreword.ngrams.table import Table
 from foreword.text.special import UNK
 from foreword.types import Array, Vocab
@@ -70,11 +69,11 @@ class Texts:
         """The tokens from `first` to `stop` - 1, (tokens,) int64."""
         return self.stream.read(np.array([first]), np.array([stop - first])).ids
 
-    def store(self, file: Path, dtype: np.dtype[np.generic]) -> Array:
+    def store(self, scratch: Scratch, dtype: np.dtype[np.generic]) -> Array:
         """All tokens in a file, mapped; (tokens,)."""
-        stored = np.lib.format.open_memmap(file, "w+", dtype, (len(self),))
-        for at in range(0, len(self), CHUNK):
-            stored[at : at + CHUNK] = self.read(at, min(at + CHUNK, len(self)))
+        stored = scratch.create("stream", len(self), dtype)
+        for part in scratch.parts(len(self)):
+            stored[part] = self.read(part.start, part.stop)
         return stored
 
 

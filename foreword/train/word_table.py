@@ -70,7 +70,7 @@ def input_vectors(model: Model, size: int) -> Array:
     """
     try:
         table = model.backbone.embedding.token
-    except (AttributeError, UserError) as error:  # a model of counts
+    except AttributeError as error:
         raise UserError("this model has no vectors for words") from error
     weight = getattr(table, "weight", None)
     if isinstance(weight, Tensor):

@@ -123,7 +123,7 @@ def test_it_has_neither_states_nor_embedding_for_other_heads() -> None:
     backbone = Ngram().build(200)
     with pytest.raises(UserError, match="no gradients"):
         kinds.load("objectives", "masked")().heads(backbone, vocab())
-    with pytest.raises(UserError, match="use 'causal'"):
+    with pytest.raises(UserError, match="no vectors of words; take word2vec"):
         _ = backbone.embedding
 
 
