@@ -20,18 +20,18 @@ def test_several_runs_stand_in_one_table(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    runs = [str(make_run(family)) for family in ("decoder", "lstm", "encoder_decoder")]
+    names = ["decoder", "lstm", "elmo", "encoder_decoder"]
+    runs = [str(make_run(family)) for family in names]
     words = ["probe", *runs, "--kind", "gradient_reach", "--set", "places=4", "--data", str(text)]
     out = tmp_path / "out"
     assert command([*words, "--out", str(out), "--untrained", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    names = ["decoder", "lstm", "encoder_decoder"]
     expected = [shown for name in names for shown in (name, f"{name}, untrained")]
     assert [row["run"] for row in told["rows"]] == expected
     assert json.loads((out / "probe-gradient_reach.json").read_text("utf-8")) == told
     assert (out / "probe-gradient_reach.png").read_bytes().startswith(b"\x89PNG")
     layers = {row["run"]: row["layer"] for row in told["rows"]}
-    assert layers["lstm"] == 1 and layers["decoder"] == 0
+    assert layers["lstm"] == layers["elmo"] == 1 and layers["decoder"] == 0
     assert not (Path(runs[0]) / "evaluations").exists()
 
 
