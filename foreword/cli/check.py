@@ -89,13 +89,13 @@ def _check(wanted: Wanted, folder: Path, stage: Stage, shown: tuple[int, int]) -
     from foreword.errors import UserError
     from foreword.train import run as running
     from foreword.train.continued import load_start
-    from foreword.train.corpus import corpus, is_prepared, of_text, require_texts
+    from foreword.train.corpus import corpus, is_prepared, of_text
     from foreword.train.estimate import estimate
     from foreword.train.preview import preview
     from foreword.train.ready import make_ready
 
-    texts, heldout = wanted.inputs.texts, wanted.inputs.heldout
-    require_texts(texts, heldout, wanted.recipe.read)
+    texts = wanted.inputs.texts
+    running.require_possible(wanted.recipe, wanted.inputs, wanted.foundation)
     shares: Shares = (1.0, 1.0)
     counts = None
     if not is_prepared(texts):

@@ -185,19 +185,13 @@ def _show_grids(*, as_json: bool) -> None:
 
 def _size(name: str, assignments: list[str] | None = None) -> dict[str, Any]:
     """A recipe's facts; its model is built on the meta device, where weights take no memory."""
-    import numpy as np
     import torch
 
-    from foreword.text.special import ALL, NAMES, SENTINELS
     from foreword.train.recipe import load_recipe
-    from foreword.types import Vocab
+    from foreword.train.trial import stand_in
 
     recipe = load_recipe(name, assignments or [])
-    size = getattr(recipe.tokenizer, "vocab", len(ALL) + 1)
-    is_special = np.arange(size) < len(ALL)
-    special = {token: n for n, token in enumerate(NAMES)}
-    sentinels = np.arange(len(NAMES), len(NAMES) + len(SENTINELS))
-    vocab = Vocab(size, special, sentinels, is_special, ~is_special)
+    vocab = stand_in(recipe.tokenizer)
     with torch.device("meta"):
         parameters = recipe.build(vocab).count_parameters()
     return {
@@ -205,7 +199,7 @@ def _size(name: str, assignments: list[str] | None = None) -> dict[str, Any]:
         "parameters": None if recipe.model.is_counted else parameters,  # what the text makes it
         "layers": getattr(recipe.model, "layers", None),
         "d_model": getattr(recipe.model, "d_model", None),
-        "vocab": size,
+        "vocab": vocab.size,
         "description": recipe.description,
     }
 

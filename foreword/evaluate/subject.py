@@ -16,14 +16,14 @@ import torch
 from torch import Tensor
 
 from foreword import kinds
-from foreword.data.rng import RowRng
 from foreword.errors import UserError
 from foreword.nn.model import Backbone, Model
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.device import autocast
 from foreword.train.opened import Opened
 from foreword.train.recipe import Recipe
-from foreword.types import Array, Batch, Example, Hidden, Rows, Tokens, Vocab
+from foreword.train.trial import probe
+from foreword.types import Array, Batch, Example, Hidden, Tokens, Vocab
 
 PROBED = 64  # rows that show what sources look like
 
@@ -73,17 +73,7 @@ class Subject:
     @cached_property
     def example(self) -> Example:
         """What its objective makes of one row of ordinary tokens."""
-        return self._probe(1)
-
-    def _probe(self, count: int) -> Example:
-        """What its objective makes of so many rows of ordinary tokens, pairs of texts by halves."""
-        shape = (count, self.recipe.packing.length)
-        ids = np.resize(np.flatnonzero(~self.vocab.is_special), shape).astype(np.int64)
-        places = np.broadcast_to(np.arange(shape[1]), shape)
-        segments, labels = (places >= shape[1] // 2).astype(np.int64), np.where(places > 0, -1, 0)
-        numbers = np.arange(count, dtype=np.int64)
-        rows = Rows(ids, np.zeros_like(ids), places, numbers, segments, labels)
-        return self.recipe.objective.corrupt(rows, RowRng(0, rows.numbers), self.vocab)
+        return probe(self.recipe, self.vocab)
 
     @property
     def fills_in_place(self) -> bool:
@@ -103,7 +93,7 @@ class Subject:
     @cached_property
     def forms(self) -> tuple[Form, ...]:
         """What its sources look like, those that hide least first; none where it has no source."""
-        source = self._probe(PROBED).source if self.answers else None
+        source = probe(self.recipe, self.vocab, PROBED).source if self.answers else None
         if source is None:
             return ()
         is_there = source.documents >= 0

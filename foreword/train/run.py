@@ -21,13 +21,21 @@ from foreword.errors import UserError
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log
 from foreword.train.continued import Foundation, load_start
-from foreword.train.corpus import Stage, corpus, describe_text, of_text, require_texts
+from foreword.train.corpus import (
+    Stage,
+    corpus,
+    describe_text,
+    is_prepared,
+    of_text,
+    require_texts,
+)
 from foreword.train.fitting import fit_run
 from foreword.train.loop import Loop, Samples, Watcher
 from foreword.train.opened import read_recipe, read_state
 from foreword.train.origin import note_data, origin
 from foreword.train.ready import Ready, compile_blocks, describe_run, make_ready
 from foreword.train.recipe import Recipe
+from foreword.train.trial import try_out
 
 
 @dataclass(frozen=True)
@@ -55,18 +63,16 @@ def start(recipe: Recipe, inputs: Inputs, run: Path, foundation: Foundation | No
         foundation: a trained model to go on from.
 
     Raises:
-        UserError: the folder already holds something, or there is no such text, or another process
-            is at work there.
+        UserError: the folder already holds something, or another process is at work there; or as
+            `require_possible`.
     """
     require_free(run)
     texts, heldout = (
         tuple(str(Path(text).resolve()) for text in given)
         for given in (inputs.texts, inputs.heldout)
     )
-    require_texts(texts, heldout, recipe.read)
     tokenizer = str(Path(inputs.tokenizer).resolve()) if inputs.tokenizer else None
-    if tokenizer is not None:
-        Tokenizer.load(tokenizer)
+    require_possible(recipe, Inputs(texts, tokenizer, heldout), foundation)
     provenance = {**origin(), "texts": list(texts), "tokenizer": tokenizer}
     provenance |= {"heldout": list(heldout)} if heldout else {}
     provenance |= foundation.provenance if foundation is not None else {}
@@ -78,6 +84,21 @@ def start(recipe: Recipe, inputs: Inputs, run: Path, foundation: Foundation | No
         if foundation is not None:
             foundation.save(run)
         atomic.write_text(run / "recipe.toml", recipe.dumps())
+
+
+def require_possible(recipe: Recipe, inputs: Inputs, foundation: Foundation | None = None) -> None:
+    """Makes sure that there is such text, and such a model to train on it; none of it is read.
+
+    Raises:
+        UserError: there is no such text or tokenizer, or parts of the recipe do not fit.
+    """
+    require_texts(inputs.texts, inputs.heldout, recipe.read)
+    tokenizer = None if foundation is None else foundation.tokenizer
+    if inputs.tokenizer is not None:
+        tokenizer = Tokenizer.load(inputs.tokenizer)
+    elif is_prepared(inputs.texts):
+        tokenizer = tokenizer or Tokenizer.load(Path(inputs.texts[0]) / "tokenizer")
+    try_out(recipe, None if tokenizer is None else tokenizer.vocab)
 
 
 def require_free(run: Path) -> None:

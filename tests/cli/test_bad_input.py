@@ -178,6 +178,28 @@ def test_texts(name: str, case: Case) -> None:
         assert words in line
 
 
+@pytest.mark.parametrize("verb", ["pretrain", "check"])
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            ["model.d_model=18", "model.heads=6", "model.position=rotary"],
+            "model.d_head: rotary positions need an even number, got 3; where it is not set, it is",
+        ),
+        (["objective=causal"], "layout.kind: 'encoder' predicts in place"),
+        (["layout=decoder"], "layout.kind: this objective predicts in place"),
+        (["model.output=adaptive"], "model.output"),
+    ],
+)
+def test_what_cannot_be_is_said_before_text_is_read(
+    case: Case, verb: str, more: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foreword.data.sources.Source.open", None)
+    words = case.words(*(word for setting in more for word in ("--set", setting)))
+    words = words if verb == "pretrain" else [verb, *words[1:4], *words[6:]]
+    assert said in case.fails(words)
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_settings(name: str, case: Case) -> None:
     more, says = SETTINGS[name]

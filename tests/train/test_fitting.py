@@ -163,8 +163,9 @@ def test_its_records_are_those_of_any_run(done: Done, kind: str) -> None:
 @every_kind
 def test_it_says_what_it_read_and_how_fast(done: Done, kind: str) -> None:
     _, watcher = done(kind)
-    first, second, *_, last = watcher.notes
+    first, trained, second, *_, last = watcher.notes
     assert "tokens to train on" in first
+    assert "tokenizer trained on 240 of 240 documents" in trained
     assert {"ngram": "3-grams: ", "word_vectors": "different ones, 2 times"}[kind] in second
     assert "tokens/s in" in last
 
@@ -327,7 +328,7 @@ def test_too_little_text_for_discounts_is_said(tmp_path: Path) -> None:
         (
             changed(recipe("word_vectors"), packing={"kind": "documents", "length": 40}),
             "a b\nb a\nc a\na a\n",
-            "only 6 tokens, but a row needs 40",
+            "text: only 12 tokens, but a row needs 40",
         ),
     ],
 )

@@ -35,7 +35,10 @@ class Rotary:
     ) -> PositionScheme:
         """The module, without parameters."""
         if d_head % 2:
-            raise ValueError(f"d_head: rotary positions need an even number, got {d_head}")
+            raise ValueError(
+                f"d_head: rotary positions need an even number, got {d_head}; where it is not set, "
+                "it is d_model / heads"
+            )
         return RotaryPositions(self.base, d_head)
 
 

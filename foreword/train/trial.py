@@ -1,0 +1,51 @@
+"""A recipe tried on nothing: whether its parts fit each other, before any text is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from foreword.data.rng import RowRng
+from foreword.text.special import ALL, NAMES, SENTINELS
+from foreword.train.recipe import Recipe
+from foreword.types import Example, Rows, Vocab
+
+
+def try_out(recipe: Recipe, vocab: Vocab | None = None) -> None:
+    """Makes sure that there is such a model, and that the layout arranges what the objective makes.
+
+    The model is built on torch's meta device, where weights take no memory.
+
+    Args:
+        recipe: to try.
+        vocab: of the run's tokenizer, where there is one already.
+
+    Raises:
+        UserError: parts do not fit; the setting is named.
+    """
+    vocab = vocab or stand_in(recipe.tokenizer)
+    with torch.device("meta"):
+        recipe.build(vocab)
+    recipe.layout.arrange(probe(recipe, vocab), vocab)
+
+
+def stand_in(tokenizer: Any) -> Vocab:
+    """The vocabulary of a tokenizer of that kind and size, of which nothing is trained yet."""
+    size = getattr(tokenizer, "vocab", len(ALL) + 1)
+    is_special = np.arange(size) < len(ALL)
+    special = {token: n for n, token in enumerate(NAMES)}
+    sentinels = np.arange(len(NAMES), len(NAMES) + len(SENTINELS))
+    return Vocab(size, special, sentinels, is_special, ~is_special)
+
+
+def probe(recipe: Recipe, vocab: Vocab, count: int = 1) -> Example:
+    """What the objective makes of so many rows of ordinary tokens, pairs of texts by halves."""
+    shape = (count, recipe.packing.length)
+    ids = np.resize(np.flatnonzero(~vocab.is_special), shape).astype(np.int64)
+    places = np.broadcast_to(np.arange(shape[1]), shape)
+    segments, labels = (places >= shape[1] // 2).astype(np.int64), np.where(places > 0, -1, 0)
+    numbers = np.arange(count, dtype=np.int64)
+    rows = Rows(ids, np.zeros_like(ids), places, numbers, segments, labels)
+    return recipe.objective.corrupt(rows, RowRng(0, rows.numbers), vocab)
