@@ -73,6 +73,7 @@ def _specimens(
     runs: Sequence[Path], reading: Reading, texts: tuple[str, ...], device: str, *, untrained: bool
 ) -> list[Specimen]:
     """The models, each with a name of its own."""
+    from foreword.errors import UserError
     from foreword.nn.init import initialise
     from foreword.probes._contract import Specimen
 
@@ -85,6 +86,10 @@ def _specimens(
         name = name if names.count(name) == 1 else str(run)
         specimens.append(Specimen(name, subject, opened.run, texts))
         if untrained:
+            if subject.is_counted:
+                raise UserError(
+                    f"--untrained: {run} is counts of a text and has no weights to draw"
+                )
             model = opened.recipe.build(opened.vocab)
             initialise(model, opened.recipe.train.seed)
             fresh = replace(subject, model=model.to(opened.device).eval())

@@ -108,6 +108,11 @@ def test_any_measurement_can_ask_it(run: Path) -> None:
     assert len(scorer.generate(ids[:4], Sampling(tokens=2)))
 
 
+def test_there_is_none_without_its_text(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, "probe", str(run), "--kind", "similarity", "--untrained")
+    assert f"--untrained: {run} is counts of a text" in said
+
+
 def test_there_and_back_as_an_arpa_file(
     run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
