@@ -95,7 +95,7 @@ class Lowest:
         if len(pieces) < 2:
             raise UserError(
                 "the text is a single sentence, of which nothing can be held out; give more text, "
-                "or --heldout 0 (--set prepare.heldout=0)"
+                "or --heldout 0"
             )
         kept = len(pieces) - 1
         size = len(pieces[kept])

@@ -100,11 +100,11 @@ def require_vocab(tokenizer: Tokenizer, vocab: int) -> Tokenizer:
     if size > vocab:
         raise UserError(
             f"tokenizer.vocab: {vocab:,} is too small for this text, whose single characters and "
-            f"the special tokens are {size:,}; use --set tokenizer.vocab={size} or more"
+            f"the special tokens are {size:,}; use tokenizer.vocab={size} or more"
         )
     if size < vocab:
         raise UserError(
             f"tokenizer.vocab: {vocab:,} asked, but this text supports only {size:,}; "
-            f"use --set tokenizer.vocab={size} or give more text"
+            f"use tokenizer.vocab={size} or give more text"
         )
     return tokenizer
