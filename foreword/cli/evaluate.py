@@ -143,7 +143,7 @@ def _by_memory(
         with heldout.shards_of_texts(subject, file, console.say) as (shards, per_token):
             return context.by_memory(subject, shards, memories, per_token, rows)
     prepared = heldout.shards_of(subject, run)
-    per_token = prepared.heldout_bytes_per_token
+    per_token = prepared.bytes_per_token(ends=subject.recipe.ends_texts)
     return context.by_memory(subject, prepared.heldout, memories, per_token, rows)
 
 

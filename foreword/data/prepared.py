@@ -111,10 +111,15 @@ class Prepared:
         """Equal for shards made from equal texts, with equal settings, by equal tokenizers."""
         return str(self.manifest["fingerprint"])
 
-    @property
-    def heldout_bytes_per_token(self) -> float:
-        """Bytes of held-out text per token, to turn nats per token into bits per byte."""
-        return self.counts[HELDOUT].bytes / max(1, self.counts[HELDOUT].tokens)
+    def bytes_per_token(self, split: str = HELDOUT, *, ends: bool = False) -> float:
+        """Bytes of a split's text per token, to turn nats per token into bits per byte.
+
+        Args:
+            split: "heldout" or "train".
+            ends: whether the ends of documents are tokens too, which are predicted and no bytes.
+        """
+        counts = self.counts[split]
+        return counts.bytes / max(1, counts.tokens + ends * counts.documents)
 
 
 def require_free(folder: Path) -> None:

@@ -112,7 +112,7 @@ def on_run(subject: Subject, run: Path, rows: int = ALL, lanes: int = 0) -> list
         UserError: the shards are gone, or hold out too little.
     """
     prepared = shards_of(subject, run)
-    per_token = prepared.heldout_bytes_per_token
+    per_token = prepared.bytes_per_token(ends=subject.recipe.ends_texts)
     found = [_measure(subject, prepared.heldout, per_token, rows, lanes)]
     if prepared.heldout.tokens_total and prepared.train.tokens_total:
         counts = entropy.baselines(prepared.train, prepared.heldout, subject.vocab.size)
@@ -120,7 +120,7 @@ def on_run(subject: Subject, run: Path, rows: int = ALL, lanes: int = 0) -> list
         if found[0].bits_per_byte is not None:  # a model that sees both sides is no bigram's rival
             levels.insert(0, ("bigram counts", counts.bigram))
         for what, nats in levels:
-            bits = entropy.bits_per_byte(nats, per_token)
+            bits = entropy.bits_per_byte(nats, prepared.bytes_per_token())
             found.append(HeldOut(what, nats, counts.tokens, bits))
     return found
 
@@ -152,7 +152,7 @@ def on_texts(
 def shards_of_texts(
     subject: Subject, texts: Sequence[str], note: Callable[[str], None] | None = None
 ) -> Iterator[tuple[Shards, float]]:
-    """Texts as shards, while they are needed, and their bytes per token.
+    """Texts as shards, while they are needed, and their bytes per token that is predicted.
 
     Args:
         subject: the model.
@@ -169,8 +169,7 @@ def shards_of_texts(
         odd = oddities(prepared.manifest["read"]["counts"], prepared.counts["train"].unknown)
         if note is not None and odd:
             note("; ".join(f"{count:,} {what}" for what, count in odd.items()))
-        size, tokens = prepared.counts["train"].bytes, max(1, prepared.counts["train"].tokens)
-        yield prepared.train, size / tokens
+        yield prepared.train, prepared.bytes_per_token("train", ends=subject.recipe.ends_texts)
 
 
 def _measure(

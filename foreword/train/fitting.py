@@ -152,7 +152,7 @@ def _records(
     }
     heldout = measure(recipe, model, prepared.heldout, vocab)
     if heldout is not None:
-        yield heldout_record(spent, heldout, prepared.heldout_bytes_per_token)
+        yield heldout_record(spent, heldout, prepared.bytes_per_token(ends=recipe.ends_texts))
     if samples is not None and prepared.heldout.tokens_total >= length:
         feed = Feed.of(recipe, prepared.heldout, vocab, for_training=False)
         rows = feed.packed.rows(np.arange(3))

@@ -192,6 +192,11 @@ class Recipe:
         return getattr(self.packing, "before", ""), getattr(self.packing, "after", "")
 
     @property
+    def ends_texts(self) -> bool:
+        """Whether a token ends each text, which is predicted as the text's own tokens are."""
+        return bool(self.wrapping[1])
+
+    @property
     def rows_per_step(self) -> int:
         """Sequences per step."""
         if self.train.batch_tokens:

@@ -199,7 +199,7 @@ def _carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None
         ready.feed,
         ready.heldout,
         ready.dtype,
-        prepared.heldout_bytes_per_token,
+        prepared.bytes_per_token(ends=ready.recipe.ends_texts),
         _Looking(watcher, ready, samples),
     )
     if has_begun:

@@ -95,7 +95,9 @@ def test_all_text_comes_back(tmp_path: Path, tokenizer: Tokenizer, in_sentences:
         assert counts.tokens == shards.tokens_total == sum(map(len, kept))
         pieces = [sentences.split(text) if in_sentences else [text] for text in kept]
         assert counts.sequences == len(shards.sequence_lengths) == sum(map(len, pieces))
-    assert found.heldout_bytes_per_token == 1.0
+    counts = found.counts["heldout"]
+    assert found.bytes_per_token() == 1.0
+    assert found.bytes_per_token(ends=True) == counts.bytes / (counts.tokens + len(heldout))
     assert Tokenizer.load(found.tokenizer).fingerprint == tokenizer.fingerprint
 
 
