@@ -25,7 +25,7 @@ class Reading(Options):
     """How text is read, in the place of what a recipe says of it."""
 
     field: Annotated[
-        str | None, typer.Option(help="Where JSON and Parquet keep the text; 'text' if unsaid.")
+        str | None, typer.Option(help="Where JSON and Parquet keep the text: 'text', 'body', ...")
     ] = None
     target: Annotated[
         str | None, typer.Option(help="Of parallel text: where the other side of each pair stands.")

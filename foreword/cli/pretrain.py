@@ -13,9 +13,9 @@ from foreword.cli._reading import Reading
 
 
 def pretrain(
+    out: Annotated[Path, typer.Option("--out", help="The run folder to make.")],
     asked: Asked,
     reading: Reading,
-    out: Annotated[Path, typer.Option("--out", help="The run folder to make.")],
     json: Json = False,
 ) -> int:
     """Pretrain a model on your own text.
