@@ -17,7 +17,7 @@ from foreword.evaluate.perplexity import side_by_side
 from foreword.evaluate.subject import Subject
 from foreword.nn.align import Aligner
 from foreword.nn.attention import Attention
-from foreword.nn.stack import Block
+from foreword.nn.block import Block
 from foreword.types import Array, Example
 
 

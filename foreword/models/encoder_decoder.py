@@ -9,7 +9,8 @@ from torch import Tensor
 
 from foreword.nn.embedding import Embedding
 from foreword.nn.model import Backbone
-from foreword.nn.stack import Read, Stack, StackSettings
+from foreword.nn.stack import Read, Stack
+from foreword.nn.stack_settings import StackSettings
 from foreword.types import Batch, Hidden
 
 

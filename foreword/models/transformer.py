@@ -13,7 +13,8 @@ from foreword.errors import UserError
 from foreword.nn.embedding import Embedding
 from foreword.nn.mixing.dense import Dense
 from foreword.nn.model import Backbone
-from foreword.nn.stack import Second, Stack, StackSettings
+from foreword.nn.stack import Second, Stack
+from foreword.nn.stack_settings import StackSettings
 from foreword.types import Batch, Hidden, Queries
 
 

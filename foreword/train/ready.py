@@ -106,7 +106,7 @@ def _rows_that_fit(recipe: Recipe, device: torch.device) -> int:
 
 def compile_blocks(model: Model) -> None:
     """Compiles each Transformer block in place; blocks of one shape share the code."""
-    from foreword.nn.stack import Block
+    from foreword.nn.block import Block
 
     for module in model.modules():
         if isinstance(module, Block):

@@ -16,7 +16,7 @@ from foreword.nn.model import Model
 from foreword.nn.positions.learned import Learned
 from foreword.nn.positions.rotary import Rotary
 from foreword.nn.positions.t5_bias import T5Bias
-from foreword.nn.stack import StackSettings
+from foreword.nn.stack_settings import StackSettings
 from foreword.types import Batch
 
 from . import weights

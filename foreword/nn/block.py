@@ -1,0 +1,127 @@
+"""One layer of the Transformer: attention, attention to a source if there is one, feed-forward."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from foreword.nn.attention import Attention, Cache, View
+from foreword.nn.dropout import Dropout
+from foreword.nn.feedforward import FeedForward
+from foreword.nn.norm import build_norm
+from foreword.nn.stack_settings import StackSettings
+
+LayerMemory = tuple[Cache, Cache | None]  # of the row itself, and of the source
+
+
+class Block(nn.Module):
+    """Self-attention, cross-attention where there is a source, feed-forward.
+
+    Args:
+        settings: widths and choices.
+        crosses: whether it attends to a source.
+        like: a block whose attention or feed-forward it shares, as `settings.share` says.
+    """
+
+    def __init__(self, settings: StackSettings, *, crosses: bool, like: Block | None) -> None:
+        super().__init__()
+        self.is_pre = settings.norm_order == "pre"
+        self.attention: Attention
+        self.attention_norm: nn.Module
+        self.cross: Attention | None
+        self.cross_norm: nn.Module | None
+        self.feedforward: FeedForward
+        self.feedforward_norm: nn.Module
+        if like is not None and settings.share == "attention":
+            self.attention, self.attention_norm = like.attention, like.attention_norm
+            self.cross, self.cross_norm = like.cross, like.cross_norm
+        else:
+            self.attention, self.attention_norm = _attention(settings), norm_of(settings)
+            self.cross = _attention(settings) if crosses else None
+            self.cross_norm = norm_of(settings) if crosses else None
+        if like is not None and settings.share == "feedforward":
+            self.feedforward, self.feedforward_norm = like.feedforward, like.feedforward_norm
+        else:
+            self.feedforward = FeedForward(
+                settings.d_model, settings.ff_width, settings.activation, bias=settings.bias
+            )
+            self.feedforward_norm = norm_of(settings)
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        view: View,
+        memory: LayerMemory | None = None,
+        carried: Tensor | None = None,
+        source: Tensor | None = None,
+        cross: View | None = None,
+        second: tuple[Tensor, View] | None = None,
+    ) -> tuple[Tensor, LayerMemory, Tensor | None]:
+        """One layer.
+
+        Args:
+            x: (batch, length, d_model).
+            view: of the self-attention.
+            memory: keys and values of places before.
+            carried: states of places before, to make keys and values of; (batch, carried, d_model).
+            source: (batch, source length, d_model).
+            cross: of the attention to the source.
+            second: a second stream and its view; its keys and values are the first stream's.
+
+        Returns:
+            The new states, the keys and values to remember, the new states of the second stream.
+        """
+        context = x if carried is None else torch.cat([carried.to(x.dtype), x], dim=1)
+        # Without memory keys begin at 0; with one, the new keys stand where the queries do.
+        places = view.places.queries if memory is not None else from_zero(context)
+        k, v = self.attention.keys_values(self.attention_norm(context) if self.is_pre else context)
+        if view.position is not None:
+            k = view.position.rotate(k, places)
+        if memory is not None:
+            k, v = torch.cat([memory[0][0], k], dim=2), torch.cat([memory[0][1], v], dim=2)
+        kept = memory[1] if memory is not None else None
+        if self.cross is not None and cross is not None and kept is None:
+            assert source is not None
+            kept = self.cross.keys_values(source)
+        g = None if second is None else self._rest(second[0], (k, v), second[1], kept, cross)
+        return self._rest(x, (k, v), view, kept, cross), ((k, v), kept), g
+
+    def _rest(
+        self, x: Tensor, kv: Cache, view: View, source: Cache | None, cross: View | None
+    ) -> Tensor:
+        """Attention to keys and values, then to the source, then the feed-forward layer."""
+        entering = self.attention_norm(x) if self.is_pre else x
+        x = self._leave(x, self.attention(entering, kv, view), self.attention_norm)
+        if self.cross is not None and self.cross_norm is not None and cross is not None:
+            assert source is not None
+            entering = self.cross_norm(x) if self.is_pre else x
+            x = self._leave(x, self.cross(entering, source, cross), self.cross_norm)
+        entering = self.feedforward_norm(x) if self.is_pre else x
+        return self._leave(x, self.feedforward(entering), self.feedforward_norm)
+
+    def _leave(self, x: Tensor, part: Tensor, norm: nn.Module) -> Tensor:
+        x = x + self.dropout(part)
+        return x if self.is_pre else norm(x)
+
+
+def from_zero(context: Tensor) -> Tensor:
+    """The places of (batch, length, ...), from 0; (length,) int64."""
+    return torch.arange(context.shape[1], device=context.device)
+
+
+def _attention(settings: StackSettings) -> Attention:
+    bias = settings.bias if settings.attention_bias is None else settings.attention_bias
+    return Attention(
+        settings.d_model,
+        settings.heads,
+        settings.head_width,
+        bias=bias,
+        is_scaled=settings.scale_scores,
+        dropout=settings.attention_dropout,
+    )
+
+
+def norm_of(settings: StackSettings) -> nn.Module:
+    """A norm of the states."""
+    return build_norm(settings.norm, settings.d_model, settings.norm_eps, bias=settings.bias)

@@ -1,0 +1,90 @@
+"""The settings that every Transformer has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from foreword.kinds import part
+from foreword.nn.mix import Mixing
+from foreword.nn.position import Position
+from foreword.nn.settings import ModelSettings
+
+
+@dataclass(frozen=True)
+class StackSettings(ModelSettings):
+    """The settings that every Transformer has; a kind in `models/` adds its own.
+
+    Attributes:
+        heads: attention heads.
+        d_head: width of a head; d_model / heads if unsaid.
+        d_ff: width of the feed-forward layer; 4 d_model if unsaid.
+        activation: of the feed-forward layer; `geglu` and `swiglu` are gated.
+        norm_order: `pre` normalises what enters a part, `post` the sum that leaves it.
+        attention_bias: whether attention's linear maps have biases; as `bias` if unsaid.
+        position: how a token's place is told.
+        local_position: the same in layers whose mixing is not dense (ModernBERT); as `position` if
+            unsaid. It cannot add to the embeddings.
+        mixing: how queries meet keys; dense unless said otherwise.
+        dense_every: with another mixing, layers 0, n, 2n, ... are dense; 0 for none.
+        normalise_first: whether what enters the first attention is normalised, with `norm_order`
+            `pre`; embeddings that are normalised need it no more (ModernBERT).
+        share: what all layers have in common (ALBERT).
+        attention_dropout: of attention weights.
+        scale_scores: divide attention scores by sqrt(d_head); T5 does not.
+    """
+
+    heads: int = 4
+    d_head: int | None = None
+    d_ff: int | None = None
+    activation: Literal["relu", "gelu", "gelu_tanh", "geglu", "geglu_tanh", "swiglu"] = "gelu"
+    norm_order: Literal["pre", "post"] = "pre"
+    attention_bias: bool | None = None
+    position: Position = part("nn/positions", "learned")
+    local_position: Position | None = part("nn/positions", is_optional=True)
+    mixing: Mixing = part("nn/mixing", "dense")
+    dense_every: int = 0
+    normalise_first: bool = True
+    share: Literal["none", "all", "attention", "feedforward"] = "none"
+    attention_dropout: float = 0.1
+    scale_scores: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.heads < 1:
+            raise ValueError(f"heads: must be at least 1, got {self.heads}")
+        if self.d_head is None and self.d_model % self.heads:
+            near = [h for h in range(1, self.d_model + 1) if self.d_model % h == 0]
+            best = min(near, key=lambda h: abs(h - self.heads))
+            raise ValueError(
+                f"heads: d_model {self.d_model} is not divisible by {self.heads} heads; "
+                f"{best} heads would do, or set d_head"
+            )
+        if not 0 <= self.attention_dropout < 1:
+            raise ValueError(f"attention_dropout: must be in [0, 1), got {self.attention_dropout}")
+        if self.d_ff is not None and self.d_ff < 1:
+            raise ValueError(f"d_ff: must be at least 1, got {self.d_ff}")
+        if self.dense_every < 0:
+            raise ValueError(f"dense_every: must not be negative, got {self.dense_every}")
+        if not self.normalise_first and (self.norm_order != "pre" or self.share != "none"):
+            raise ValueError(
+                "normalise_first: false leaves the first of the norms out that stand before each "
+                "part, so it wants norm_order 'pre' and share 'none'"
+            )
+
+    @property
+    def limit(self) -> int | None:
+        """The greatest length it can read, or None."""
+        parts = (self.position, self.local_position, self.mixing)
+        limits = [part.limit for part in parts if part is not None and part.limit is not None]
+        return min(limits, default=None)
+
+    @property
+    def head_width(self) -> int:
+        """d_head, worked out."""
+        return self.d_head or self.d_model // self.heads
+
+    @property
+    def ff_width(self) -> int:
+        """d_ff, worked out."""
+        return self.d_ff or 4 * self.d_model
