@@ -234,4 +234,5 @@ def _line(text: str | None, limit: int = 160) -> str:
 
 
 def _escaped(cell: str) -> str:
-    return cell.replace("|", "\\|")
+    """Text that Markdown takes for no column and no tag, as `<unk>` would be."""
+    return cell.replace("|", "\\|").replace("<", "&lt;")

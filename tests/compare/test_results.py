@@ -200,4 +200,4 @@ def test_samples_tell_cells_apart(out: Path, folder: Path) -> None:
 
 
 def test_bars_in_texts_are_no_columns() -> None:
-    assert "a\\|b" in Table("x", ("y",), (("a|b",),)).markdown()
+    assert "a\\|b &lt;unk>" in Table("x", ("y",), (("a|b <unk>",),)).markdown()
