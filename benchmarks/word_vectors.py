@@ -36,7 +36,7 @@ from foreword.probes.similarity import Similarity
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.fitting import reading_of
 from foreword.train.recipe import Recipe, load_recipe
-from foreword.vectors.outputs.hierarchical_softmax import LONGEST
+from foreword.vectors.through_gensim import LONGEST
 from foreword.vectors.words import Words
 
 RECIPES = ("word2vec_skip_gram", "word2vec_cbow")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+import torch
 from torch import Tensor
 
 from foreword.types import Array
@@ -129,3 +130,21 @@ class Output(Protocol):
 def shares(counts: Tensor) -> Tensor:
     """The logarithm of each count, one half for what was never counted; (vocab,) float32."""
     return counts.float().clamp(min=0.5).log()
+
+
+def noise_scorer(counts: Array, exponent: float) -> Scorer:
+    """See `Output.scorer`: the score of a word with the logarithm of its share of the noise.
+
+    The score comes to log p(word) - log(k q(word)), where q is the noise, so p is the score
+    with log q added, but for a constant (Levy & Goldberg 2014, section 3.1).
+
+    Args:
+        counts: of each token in the training text, (vocab,) int64.
+        exponent: of the frequency of words as noise.
+    """
+    noise = exponent * shares(torch.from_numpy(counts))
+
+    def score(states: Tensor, outputs: Tensor) -> Tensor:
+        return states @ outputs.T + noise.to(states)
+
+    return score

@@ -191,9 +191,10 @@ def test_mistakes(text: Path, tmp_path: Path, refused: Refused) -> None:
     assert "window: must be at least 1 word" in refused(*pretrain(text, out, "model.window=0"))
 
 
+@pytest.mark.parametrize("output", ["hierarchical_softmax", "negative_sampling_gensim"])
 def test_without_gensim_one_line_says_what_to_install(
-    text: Path, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
+    output: str, text: Path, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "gensim.models", None)
-    line = refused(*pretrain(text, tmp_path / "run", "model.output=hierarchical_softmax"))
+    line = refused(*pretrain(text, tmp_path / "run", f"model.output={output}"))
     assert "pip install 'foreword[vectors]'" in line

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,13 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from foreword.errors import UserError
 from foreword.types import Array
+from foreword.vectors import through_gensim
 from foreword.vectors.contract import Progress, Scorer, VectorCourse, Vectors
 from foreword.vectors.tree import Tree
 from foreword.vectors.words import Words
-
-LONGEST = 10_000  # words of a text that gensim reads; it drops the rest
 
 
 @dataclass(frozen=True)
@@ -36,42 +33,7 @@ class HierarchicalSoftmax:
         Raises:
             UserError: gensim is not installed.
         """
-        try:
-            from gensim.models import Word2Vec
-        except ImportError as error:
-            raise UserError(
-                "model.output: hierarchical_softmax needs gensim: pip install 'foreword[vectors]'; "
-                "negative_sampling needs nothing"
-            ) from error
-        tree = Tree.of(words.counts)
-        model = Word2Vec(
-            vector_size=vectors.inputs.shape[1],
-            alpha=course.lr(0.0),
-            min_alpha=course.lr(1.0),
-            window=course.window,
-            sample=course.subsample,
-            seed=course.seed,
-            workers=course.threads,
-            sg=int(course.architecture.is_skip_gram),
-            hs=1,
-            negative=0,
-            min_count=1,
-            epochs=course.epochs,
-        )
-        counts = {str(word): int(words.counts[word]) for word in tree.words}
-        model.build_vocab_from_freq(counts)
-        keys = model.wv.key_to_index
-        order = np.array([keys[str(word)] for word in tree.words])
-        for place, index in enumerate(order):
-            forks, sides = tree.path(place)
-            model.wv.set_vecattr(int(index), "point", np.array(forks, dtype=np.uint32))
-            model.wv.set_vecattr(int(index), "code", np.array(sides, dtype=np.uint8))
-        model.wv.vectors[order] = vectors.inputs[tree.words]
-        model.train(
-            _Texts(words, course.epochs, progress), total_words=words.total, epochs=course.epochs
-        )
-        vectors.inputs[tree.words] = model.wv.vectors[order]
-        vectors.outputs[: tree.forks] = model.syn1[: tree.forks]
+        through_gensim.learn(words, vectors, course, progress, tree=Tree.of(words.counts))
 
     def scorer(self, counts: Array) -> Scorer:
         """See `Output`: the sum of the turns on the way to a word.
@@ -98,18 +60,3 @@ class HierarchicalSoftmax:
             return out.index_copy(-1, words, found[..., tree.forks :])
 
         return score
-
-
-class _Texts:
-    """Texts as gensim reads them, once for each epoch."""
-
-    def __init__(self, words: Words, epochs: int, progress: Progress) -> None:
-        self.words, self.epochs, self.progress, self.begun = words, epochs, progress, 0
-        self.names = np.array([str(n) for n in range(len(words.counts))], dtype=object)
-
-    def __iter__(self) -> Iterator[list[str]]:
-        self.progress(self.begun, self.epochs)
-        self.begun += 1
-        for text in self.words.texts():
-            for at in range(0, len(text), LONGEST):
-                yield self.names[text[at : at + LONGEST]].tolist()

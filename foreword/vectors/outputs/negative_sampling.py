@@ -14,7 +14,15 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from foreword.types import Array
-from foreword.vectors.contract import Block, Progress, Scorer, Steps, VectorCourse, Vectors, shares
+from foreword.vectors.contract import (
+    Block,
+    Progress,
+    Scorer,
+    Steps,
+    VectorCourse,
+    Vectors,
+    noise_scorer,
+)
 from foreword.vectors.words import Windows, Words
 
 DRAWS = 1 << 20  # places of the table that noise is drawn from
@@ -76,17 +84,8 @@ class NegativeSampling:
         return words.astype(np.int64)
 
     def scorer(self, counts: Array) -> Scorer:
-        """See `Output`: the score of a word with the logarithm of its share of the noise.
-
-        The score comes to log p(word) - log(k q(word)), where q is the noise, so p is the score
-        with log q added, but for a constant (Levy & Goldberg 2014, section 3.1).
-        """
-        noise = self.exponent * shares(torch.from_numpy(counts))
-
-        def score(states: Tensor, outputs: Tensor) -> Tensor:
-            return states @ outputs.T + noise.to(states)
-
-        return score
+        """See `Output`."""
+        return noise_scorer(counts, self.exponent)
 
 
 class _Step:

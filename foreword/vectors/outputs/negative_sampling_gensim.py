@@ -1,0 +1,47 @@
+"""Negative sampling as gensim learns it: faster than ours for the continuous bag of words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from foreword.types import Array
+from foreword.vectors import through_gensim
+from foreword.vectors.contract import Progress, Scorer, VectorCourse, Vectors, noise_scorer
+from foreword.vectors.words import Words
+
+
+@dataclass(frozen=True)
+class NegativeSamplingGensim:
+    """Each prediction is held against `negatives` words drawn by their frequency to a power.
+
+    Gensim learns the vectors, a prediction at a time. With one thread, the same seed gives the
+    same vectors.
+
+    Attributes:
+        negatives: noise words for each prediction.
+        exponent: of the frequency of words as noise.
+
+    Reference: Mikolov et al. 2013b, section 2.2.
+    """
+
+    negatives: int = 5
+    exponent: float = 0.75
+
+    def __post_init__(self) -> None:
+        if self.negatives < 1:
+            raise ValueError(f"negatives: must be at least 1, got {self.negatives}")
+
+    def fit(self, words: Words, vectors: Vectors, course: VectorCourse, progress: Progress) -> None:
+        """See `Output`.
+
+        Raises:
+            UserError: gensim is not installed.
+        """
+        negatives, exponent = self.negatives, self.exponent
+        through_gensim.learn(
+            words, vectors, course, progress, negatives=negatives, exponent=exponent
+        )
+
+    def scorer(self, counts: Array) -> Scorer:
+        """See `Output`."""
+        return noise_scorer(counts, self.exponent)
