@@ -80,7 +80,7 @@ def by_memory(
         UserError: it is no causal model, keeps documents apart, or has no room for such a memory.
     """
     recipe, model = subject.recipe, subject.model
-    if not subject.continues or getattr(recipe.packing, "separate", False):
+    if not subject.continues or recipe.packing.separate:
         raise UserError(
             f"{subject.name}: a memory is measured of causal models that read one text after "
             "another; this one does not"
@@ -115,14 +115,13 @@ def by_memory(
 def _lanes(subject: Subject, shards: Shards, seen: int, rows: int) -> Array:
     """The text in lanes that are long beside what is `seen` at once, (lanes, tokens) int64."""
     length = subject.recipe.packing.length
-    after = getattr(subject.recipe.packing, "after", "")
     if shards.tokens_total < seen:
         raise UserError(
             f"{shards.tokens_total} tokens of held-out text are too few for a memory of "
             f"{seen - length} and rows of {length}; name a longer text with --file"
         )
     lanes = max(1, min(LANES, rows, shards.tokens_total // (STEPS * seen)))
-    packed = Stream(length, after).open(shards, subject.vocab, 0, lanes)
+    packed = Stream(length, subject.recipe.packing.after).open(shards, subject.vocab, 0, lanes)
     steps = min(packed.tokens_per_epoch // lanes // length, max(1, rows // lanes))
     ids = packed.rows(np.arange(steps * lanes)).ids.reshape(steps, lanes, length)
     return np.asarray(ids.transpose(1, 0, 2).reshape(lanes, steps * length))

@@ -185,18 +185,17 @@ class Subject:
         """
         if self.is_counted:
             return 1 << 62
-        memory: int = getattr(self.recipe.model, "memory", 0)
-        return self.recipe.packing.length + memory
+        return self.recipe.packing.length + self.recipe.model.memory
 
     @cached_property
     def before(self) -> Array:
         """What its packing puts before a document, (0 or 1,) int64."""
-        return self._special(getattr(self.recipe.packing, "before", ""))
+        return self._special(self.recipe.packing.before)
 
     @cached_property
     def after(self) -> Array:
         """What its packing puts after a document, (0 or 1,) int64."""
-        return self._special(getattr(self.recipe.packing, "after", ""))
+        return self._special(self.recipe.packing.after)
 
     @cached_property
     def opening(self) -> Array:
@@ -205,8 +204,7 @@ class Subject:
         The token before a document; without one, the token after the document before, where
         training let documents see each other.
         """
-        is_apart = getattr(self.recipe.packing, "separate", False)
-        return self.before if len(self.before) or is_apart else self.after
+        return self.before if len(self.before) or self.recipe.packing.separate else self.after
 
     @cached_property
     def end(self) -> Array:

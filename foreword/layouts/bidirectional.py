@@ -9,13 +9,14 @@ import numpy as np
 
 from foreword.data.rows import positions_within
 from foreword.errors import UserError
+from foreword.layouts._contract import Layout
 from foreword.layouts.decoder import next_token
 from foreword.layouts.encoder import within
 from foreword.types import Backward, Batch, Example, Tokens, Vocab
 
 
 @dataclass(frozen=True)
-class Bidirectional:
+class Bidirectional(Layout):
     """For language models of both directions, in a model that keeps them apart (ELMo).
 
     target [ 7  3  9 |  4  3]

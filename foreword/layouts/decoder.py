@@ -9,13 +9,14 @@ import numpy as np
 
 from foreword.data.rows import positions_within
 from foreword.errors import UserError
+from foreword.layouts._contract import Layout, Summary
 from foreword.layouts.encoder import within
 from foreword.nn.masks import Causal
 from foreword.types import Array, Batch, Example, Mask, Tokens, Vocab
 
 
 @dataclass(frozen=True)
-class Decoder:
+class Decoder(Layout):
     """For causal language models, and for denoising with a decoder alone.
 
     source [7 50 4 51]  target [50 8 9 1]
@@ -24,6 +25,7 @@ class Decoder:
     """
 
     is_causal: ClassVar[bool] = True
+    summary: ClassVar[Summary] = "extract"
 
     def arrange(self, example: Example, vocab: Vocab) -> Batch:
         """The batch: ids, and as targets the ids one place further on."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from foreword.errors import UserError
+from foreword.layouts._contract import Layout
 from foreword.nn.masks import Full, Mask, SameDocument
 from foreword.types import Array, Batch, Example, Vocab
 
 
 @dataclass(frozen=True)
-class Encoder:
+class Encoder(Layout):
     """For objectives that predict in place (masked language models).
 
     source [ 7  3  9 | 4  3]  targets [ .  8  . | .  5]: `|` parts documents, which the mask

@@ -8,13 +8,14 @@ from typing import ClassVar
 import numpy as np
 
 from foreword.errors import UserError
+from foreword.layouts._contract import Layout, Summary
 from foreword.layouts.encoder import within
 from foreword.nn.masks import Causal
 from foreword.types import Batch, Example, Vocab
 
 
 @dataclass(frozen=True)
-class EncoderDecoder:
+class EncoderDecoder(Layout):
     """For objectives with a source and a target of its own.
 
     source [7 50  4 51]  target [50 8 9 1]   start is 0
@@ -29,6 +30,7 @@ class EncoderDecoder:
     """
 
     has_source: ClassVar[bool] = True
+    summary: ClassVar[Summary] = "start"
 
     start: str = "[PAD]"
 

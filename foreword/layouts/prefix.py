@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from foreword.errors import UserError
+from foreword.layouts._contract import Layout, Summary
 from foreword.layouts.decoder import join, next_token
 from foreword.layouts.encoder import within
 from foreword.nn import masks
@@ -12,7 +14,7 @@ from foreword.types import Batch, Example, Vocab
 
 
 @dataclass(frozen=True)
-class Prefix:
+class Prefix(Layout):
     """A decoder that reads its source in both directions, for objectives with a source.
 
     source [7 50  4 51]  target [50 8 9 1]
@@ -21,6 +23,8 @@ class Prefix:
 
     Reference: Raffel et al. 2020, section 3.2.1.
     """
+
+    summary: ClassVar[Summary] = "last"
 
     def arrange(self, example: Example, vocab: Vocab) -> Batch:
         """The batch: ids, and as targets the ids one place further on.

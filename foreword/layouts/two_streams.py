@@ -8,13 +8,14 @@ from typing import ClassVar
 import numpy as np
 
 from foreword.errors import UserError
+from foreword.layouts._contract import Layout
 from foreword.layouts.encoder import within
 from foreword.nn.masks import Ordered
 from foreword.types import Batch, Example, Queries, Vocab
 
 
 @dataclass(frozen=True)
-class TwoStreams:
+class TwoStreams(Layout):
     """For objectives with an order of prediction; the model needs `two_streams`.
 
     source [ 7  3  9 | 4  6]  order [ .  1  0 | .  0]

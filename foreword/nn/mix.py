@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -49,13 +49,18 @@ class Mixer(nn.Module, ABC):
         """
 
 
-class Mixing(Protocol):
+class Mixing(ABC):
     """The settings of a way to mix: a kind in `nn/mixing/`."""
 
     @property
-    @abstractmethod
     def limit(self) -> int | None:
         """The greatest length it allows, or None."""
+        return None
+
+    @property
+    def exact(self) -> int | None:
+        """The one length it allows, or None."""
+        return None
 
     @abstractmethod
     def prepare(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -86,13 +86,18 @@ class PositionScheme(nn.Module, ABC):
         return None
 
 
-class Position(Protocol):
+class Position(ABC):
     """The settings of a position scheme: a kind in `nn/positions/`."""
 
     @property
-    @abstractmethod
     def limit(self) -> int | None:
         """The greatest length it allows, or None."""
+        return None
+
+    @property
+    def segments(self) -> bool:
+        """Whether its scores tell one segment from another."""
+        return False
 
     @abstractmethod
     def build(

@@ -19,6 +19,7 @@ class Architecture(ABC):
 
     reads_ahead: ClassVar[bool] = True  # whether a place may depend on what stands behind it
     reads_source: ClassVar[bool] = False  # whether it has an encoder for a source of its own
+    is_bidirectional: ClassVar[bool] = False  # whether two directions predict, kept apart
     is_fitted: ClassVar[bool] = False  # learns from the whole text by Backbone.fit, not in the loop
     is_counted: ClassVar[bool] = False  # a table: no gradients, no states, texts read whole
 
@@ -30,6 +31,26 @@ class Architecture(ABC):
     def limit(self) -> int | None:
         """The greatest length it can read, or None."""
         return None
+
+    @property
+    def exact(self) -> int | None:
+        """The one length of rows that it can read, or None."""
+        return None
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether it counts on a layout that lets no place see later ones."""
+        return False
+
+    @property
+    def two_streams(self) -> bool:
+        """Whether it has a start for the second stream of layout `two_streams`."""
+        return False
+
+    @property
+    def memory(self) -> int:
+        """How many places of the row before a row looks back at."""
+        return 0
 
     @property
     def carries(self) -> bool:

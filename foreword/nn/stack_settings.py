@@ -80,6 +80,11 @@ class StackSettings(ModelSettings):
         return min(limits, default=None)
 
     @property
+    def exact(self) -> int | None:
+        """The one length of rows that its mixing can read, or None."""
+        return self.mixing.exact
+
+    @property
     def head_width(self) -> int:
         """d_head, worked out."""
         return self.d_head or self.d_model // self.heads

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import cast
 
 import numpy as np
@@ -14,10 +14,11 @@ from foreword.data.rng import RowRng
 from foreword.errors import UserError
 from foreword.nn.model import Backbone, Model
 from foreword.nn.pair_head import PairHead
+from foreword.objectives._contract import Term
 from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
 
 
-class PairObjective(ABC):
+class PairObjective(Term):
     """Asks one thing about each pair of texts, of the state of its first token."""
 
     @abstractmethod
@@ -65,10 +66,6 @@ class PairObjective(ABC):
         """BERT's pooler and two classes."""
         return nn.ModuleDict({"pair": PairHead(backbone.settings.d_model)})
 
-    def loss(self, model: Model, batch: Batch) -> Loss:
-        """Cross-entropy of the pairs' classes, in nats."""
-        return self.read(model, batch, model.backbone(batch))
-
     def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
-        """The same from the backbone's states, as a term of a sum."""
+        """Cross-entropy of the pairs' classes, in nats."""
         return cast(PairHead, model.heads["pair"]).loss(hidden, batch)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from foreword.objectives._contract import Objective
 
-def require_room(name: str, parts: Sequence[object], length: int) -> None:
-    """Asks each part that has a `require_room`.
+
+def require_room(name: str, parts: Sequence[Objective], length: int) -> None:
+    """Asks each part.
 
     Raises:
         ValueError: a part has no room in rows of `length` tokens; it is named `name[n]`.
     """
     for n, part in enumerate(parts):
-        require = getattr(part, "require_room", None)
-        if require is None:
-            continue
         try:
-            require(length)
+            part.require_room(length)
         except ValueError as error:
             raise ValueError(f"{name}[{n}].{error}") from error

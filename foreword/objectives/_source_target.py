@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
 import numpy as np
 from torch import nn
@@ -10,10 +10,11 @@ from torch import nn
 from foreword.data.rng import RowRng
 from foreword.data.rows import positions_within
 from foreword.nn.model import Backbone, Model
+from foreword.objectives._contract import Term
 from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
 
 
-class SourceTarget(ABC):
+class SourceTarget(Term):
     """Reads a source and writes a target, token by token."""
 
     @abstractmethod
@@ -24,12 +25,8 @@ class SourceTarget(ABC):
         """The model's output layer."""
         return nn.ModuleDict({"token": backbone.build_token_head()})
 
-    def loss(self, model: Model, batch: Batch) -> Loss:
-        """Cross-entropy of the target, in nats."""
-        return self.read(model, batch, model.backbone(batch))
-
     def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
-        """The same from the backbone's states, as a term of a sum."""
+        """Cross-entropy of the target, in nats."""
         return model.token_head.loss(hidden, batch)
 
 

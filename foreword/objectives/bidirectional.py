@@ -11,11 +11,12 @@ from torch import nn
 from foreword.data.rng import RowRng
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone, Model
+from foreword.objectives._contract import Term
 from foreword.types import Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
 
 
 @dataclass(frozen=True)
-class Bidirectional:
+class Bidirectional(Term):
     """Each token is predicted from those before it and, apart from that, from those behind it.
 
         ids       [ 7  8  9  4  2]
@@ -47,12 +48,8 @@ class Bidirectional:
             return nn.ModuleDict({"token": backbone.build_token_head()})
         return nn.ModuleDict({"token": TokenHead(settings, backbone.embedding, bias=True)})
 
-    def loss(self, model: Model, batch: Batch) -> Loss:
-        """Cross-entropy of the next token and of the one before, in nats."""
-        return self.read(model, batch, model.backbone(batch))
-
     def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
-        """The same from the backbone's states, as a term of a sum."""
+        """Cross-entropy of the next token and of the one before, in nats."""
         forward = model.token_head.loss(hidden, batch)
         if batch.backward is None:
             return forward

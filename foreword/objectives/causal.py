@@ -9,11 +9,12 @@ from torch import nn
 
 from foreword.data.rng import RowRng
 from foreword.nn.model import Backbone, Model
+from foreword.objectives._contract import Term
 from foreword.types import Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
 
 
 @dataclass(frozen=True)
-class Causal:
+class Causal(Term):
     """The whole row is the target; the layout makes each token see only what stands before it.
 
         ids      [ 7  8  9  4  2]
@@ -37,10 +38,6 @@ class Causal:
         """The model's output layer."""
         return nn.ModuleDict({"token": backbone.build_token_head()})
 
-    def loss(self, model: Model, batch: Batch) -> Loss:
-        """Cross-entropy of the next token, in nats."""
-        return self.read(model, batch, model.backbone(batch))
-
     def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
-        """The same from the backbone's states, as a term of a sum."""
+        """Cross-entropy of the next token, in nats."""
         return model.token_head.loss(hidden, batch)

@@ -10,6 +10,7 @@ from torch import nn
 from foreword.data.rng import RowRng
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone, Model
+from foreword.objectives._contract import Term
 from foreword.objectives._hiding import (
     candidates_of,
     hide,
@@ -23,7 +24,7 @@ from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Vocab
 
 
 @dataclass(frozen=True)
-class Masked:
+class Masked(Term):
     """A share of the tokens is chosen; most become [MASK], some a random token, some stay.
 
         ids      [ 7  8  9  4  2]          [MASK] is 3
@@ -87,10 +88,6 @@ class Masked:
         head = TokenHead(backbone.settings, backbone.embedding, transform=self.transform, bias=True)
         return nn.ModuleDict({"token": head})
 
-    def loss(self, model: Model, batch: Batch) -> Loss:
-        """Cross-entropy of the chosen tokens, in nats."""
-        return self.read(model, batch, model.backbone(batch))
-
     def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
-        """The same from the backbone's states, as a term of a sum."""
+        """Cross-entropy of the chosen tokens, in nats."""
         return model.token_head.loss(hidden, batch)

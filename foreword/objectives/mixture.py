@@ -78,7 +78,7 @@ class Mixture(SourceTarget):
     @property
     def end(self) -> str:
         """What closes inputs and targets, by the first objective."""
-        return str(getattr(self.objectives[0], "end", ""))
+        return self.objectives[0].end
 
     def require_room(self, length: int) -> None:
         """Makes sure that each objective has room in a row.

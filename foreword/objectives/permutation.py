@@ -10,11 +10,12 @@ from torch import nn
 from foreword.data.rng import RowRng
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone, Model
+from foreword.objectives._contract import Term
 from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
 
 
 @dataclass(frozen=True)
-class Permutation:
+class Permutation(Term):
     """Tokens are predicted in a random order, each from the context and the targets before it.
 
         ids      [ 7  8  9  4  2]
@@ -103,12 +104,8 @@ class Permutation:
         head = TokenHead(backbone.settings, backbone.embedding, bias=True)
         return nn.ModuleDict({"token": head})
 
-    def loss(self, model: Model, batch: Batch) -> Loss:
-        """Cross-entropy of the targets, in nats."""
-        return self.read(model, batch, model.backbone(batch))
-
     def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
-        """The same from the second stream's states, as a term of a sum."""
+        """Cross-entropy of the targets, in nats."""
         return model.token_head.loss(hidden, batch)
 
 

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from foreword.data.rng import RowRng
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone, Model
+from foreword.objectives._contract import Objective
 from foreword.objectives._generator import build_generator
 from foreword.objectives._hiding import in_place, random_by_count, random_ordinary
 from foreword.objectives.masked import Masked
@@ -23,7 +24,7 @@ BELOW_ONE = np.float32(1 - 2**-24)
 
 
 @dataclass(frozen=True)
-class ReplacedToken:
+class ReplacedToken(Objective):
     """A small generator fills the blanks of a cloze; the model says which tokens are replaced.
 
         ids      [ 7  8  9  4  2]          [MASK] is 3

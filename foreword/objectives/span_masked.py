@@ -13,6 +13,7 @@ from foreword.data.rng import RowRng
 from foreword.nn.boundary_head import BoundaryHead
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone, Model
+from foreword.objectives._contract import Term
 from foreword.objectives._hiding import (
     candidates_of,
     hide,
@@ -26,7 +27,7 @@ from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Vocab
 
 
 @dataclass(frozen=True)
-class SpanMasked:
+class SpanMasked(Term):
     """Spans of whole words are chosen; most become [MASK]s, some random tokens, some stay.
 
         ids      [ 7  8  9  4  5  6]       [MASK] is 3
@@ -142,16 +143,12 @@ class SpanMasked:
             heads["boundary"] = BoundaryHead(settings, width, self.places, self.d_place)
         return heads
 
-    def loss(self, model: Model, batch: Batch) -> Loss:
-        """Cross-entropy of the tokens of spans, in nats; both predictions summed."""
-        return self.read(model, batch, model.backbone(batch))
-
     def guess(self, vocab: int) -> float:
         """The loss of one who guesses, in nats: twice that of guessing a token."""
         return (1 + self.boundary) * math.log(vocab)
 
     def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
-        """The same from the backbone's states, as a term of a sum."""
+        """Cross-entropy of the tokens of spans, in nats; both predictions summed."""
         masked = model.token_head.loss(hidden, batch)
         if not self.boundary:
             return masked

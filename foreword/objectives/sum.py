@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from foreword.data.rng import RowRng
 from foreword.errors import UserError
 from foreword.kinds import Part
 from foreword.nn.model import Backbone, Model
+from foreword.objectives._contract import Term
 from foreword.objectives._pair import PairObjective
 from foreword.objectives._room import require_room
 from foreword.objectives.masked import Masked
@@ -23,21 +23,8 @@ from foreword.objectives.next_sentence import NextSentence
 from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Vocab
 
 
-class Term(Protocol):
-    """What can be added up: an objective that reads states which are there already."""
-
-    def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
-        """The example of these rows."""
-
-    def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
-        """The parameters that it owns."""
-
-    def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
-        """A sum in nats and a count."""
-
-
 @dataclass(frozen=True)
-class Sum:
+class Sum(Term):
     """The weighted sum of the means of several terms, over one reading of the row.
 
         ids       [ 1  7  8  2  9  2]       [CLS] is 1, [SEP] is 2, [MASK] is 3
@@ -119,7 +106,7 @@ class Sum:
 
     def guess(self, vocab: int) -> float:
         """The loss of one who guesses, in nats."""
-        each = [getattr(term, "guess", math.log)(vocab) for term in self.terms]
+        each = [term.guess(vocab) for term in self.terms]
         return math.fsum(map(operator.mul, self.weights or (1.0,) * len(each), each))
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
@@ -128,13 +115,6 @@ class Sum:
         for term in self.terms:
             heads.update(dict(term.heads(backbone, vocab).items()))
         return heads
-
-    def loss(self, model: Model, batch: Batch) -> Loss:
-        """The weighted sum of the terms' means, times the number of the first term's predictions.
-
-        Where the batch has no `counts`, it is taken for the whole step.
-        """
-        return self.read(model, batch, model.backbone(batch))
 
     def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
         """The same from the backbone's states."""

@@ -73,7 +73,7 @@ class Foundation:
                 f"use --set packing.length={limit}"
             )
         for side in ("before", "after"):
-            name = getattr(recipe.packing, side, "")
+            name = getattr(recipe.packing, side)
             if name and name not in self.tokenizer.vocab.special:
                 raise UserError(
                     f"packing.{side}: the tokenizer of {self.path} has no {name}; "

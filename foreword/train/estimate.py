@@ -15,9 +15,9 @@ from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.optim import Optimizer
 
+from foreword.objectives._contract import Objective
 from foreword.train import flops
 from foreword.train.budget import Budget
-from foreword.train.contracts import Objective
 from foreword.train.device import autocast
 from foreword.train.feed import count_tokens
 from foreword.train.ready import Ready, compile_blocks

@@ -137,8 +137,7 @@ def _misfits(opened: Opened, family: Family) -> list[str]:
 def _opening(design: Design) -> str:
     """The special token that a text to be written begins with."""
     packing = design.packing
-    is_apart = getattr(packing, "separate", False)
-    return getattr(packing, "before", "") or ("" if is_apart else getattr(packing, "after", ""))
+    return packing.before or ("" if packing.separate else packing.after)
 
 
 def _described(design: Design, vocab: Vocab, family: Family, opening: str) -> Table:

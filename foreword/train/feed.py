@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from foreword.data.packing._contract import Packed
 from foreword.data.rng import RowRng
 from foreword.data.shards import Shards
-from foreword.train.contracts import Objective, Packed
+from foreword.objectives._contract import Objective
 from foreword.train.recipe import Recipe
 from foreword.types import Array, Batch, Example, Vocab
 
@@ -65,11 +66,10 @@ class Feed:
         if not for_training:
             most = min(lanes or micro_batch, shards.tokens_total // recipe.packing.length)
             rows = micro_batch = max(1, most)
-        if getattr(recipe.objective, "wants_counts", False):
+        if recipe.objective.wants_counts:
             vocab = replace(vocab, counts=shards.counts(vocab.size))
         # What projects rows of one length has no use for a last one that ends in padding.
-        is_exact = getattr(getattr(recipe.model, "mixing", None), "exact", None) is not None
-        once = not for_training and not is_exact
+        once = not for_training and recipe.model.exact is None
         packed = recipe.packing.open(shards, vocab, recipe.train.seed, rows, once=once)
         return cls(recipe, packed, vocab, micro_batch)
 
@@ -152,8 +152,13 @@ def counted(objective: Objective, batches: Sequence[Batch]) -> list[Batch]:
 
 def count_all(objective: Objective, batches: Iterable[Batch]) -> Array | None:
     """The predictions of each term in all batches, (terms,) float32; None without terms."""
-    count = getattr(objective, "count_terms", None)
-    return None if count is None else np.sum([count(batch) for batch in batches], axis=0)
+    total: Array | None = None
+    for batch in batches:
+        counts = objective.count_terms(batch)
+        if counts is None:
+            return None
+        total = counts if total is None else total + counts
+    return total
 
 
 def count_tokens(batch: Batch) -> int:

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from foreword import config
+from foreword.data.packing._contract import Packing
 from foreword.data.prepare import PrepareSettings
 from foreword.data.reading import ReadSettings
 from foreword.errors import UserError
 from foreword.kinds import part
+from foreword.layouts._contract import Layout
 from foreword.nn.model import Model
 from foreword.nn.settings import ModelSettings
-from foreword.train.contracts import Layout, Objective, OptimizerSettings, Packing, Schedule
+from foreword.objectives._contract import Objective
+from foreword.train.contracts import OptimizerSettings, Schedule
 from foreword.types import Vocab
 
 
@@ -128,40 +131,38 @@ class Recipe:
                 f"packing.length: rows of {length} tokens, but model.{where} has {limit} places; "
                 f"set model.{where}.length={length}"
             )
-        exact = getattr(getattr(self.model, "mixing", None), "exact", length)
-        if exact != length:
+        exact = self.model.exact
+        if exact not in (None, length):
             raise UserError(
                 f"packing.length: rows of {length} tokens, but model.mixing projects rows of "
                 f"exactly {exact}; set model.mixing.length={length}"
             )
 
-        if self.model.carries and not getattr(self.packing, "is_contiguous", False):
+        if self.model.carries and not self.packing.is_contiguous:
             raise UserError(
                 "packing.kind: this model looks back at the row before, so rows must follow one "
                 "another; use 'stream'"
             )
-        if getattr(self.layout, "is_two_streams", False) != getattr(
-            self.model, "two_streams", False
-        ):
+        if self.layout.is_two_streams != self.model.two_streams:
             raise UserError(
                 "layout.kind: 'two_streams' and a model with model.two_streams=true go together"
             )
 
-        if self.model.reads_source != getattr(self.layout, "has_source", False):
+        if self.model.reads_source != self.layout.has_source:
             raise UserError(
                 "layout.kind: 'encoder_decoder' and a model with an encoder and a decoder "
                 "(model.kind 'encoder_decoder' or 'seq2seq') go together"
             )
 
         parts = (self.model, self.objective, self.layout)
-        if len({getattr(part, "is_bidirectional", False) for part in parts}) > 1:
+        if len({part.is_bidirectional for part in parts}) > 1:
             raise UserError(
                 "layout.kind: 'bidirectional', the objective of that name and model.kind 'elmo' go "
                 "together"
             )
-        if not self.model.reads_ahead and not getattr(self.layout, "is_causal", False):
+        if not self.model.reads_ahead and not self.layout.is_causal:
             raise UserError("layout.kind: this model reads from left to right alone; use 'decoder'")
-        if getattr(self.model, "is_causal", False) and not getattr(self.layout, "is_causal", False):
+        if self.model.is_causal and not self.layout.is_causal:
             raise UserError(
                 "model.is_causal: true counts on a layout that lets no place see later ones, and "
                 "this one does not; set it to false or use layout 'decoder'"
@@ -170,10 +171,8 @@ class Recipe:
 
     def _require_room(self) -> None:
         """Raises a UserError where the objective wants longer rows."""
-        require = getattr(self.objective, "require_room", None)
         try:
-            if require is not None:
-                require(self.packing.length)
+            self.objective.require_room(self.packing.length)
         except ValueError as error:
             raise UserError(f"objective.{error}") from error
 
@@ -189,7 +188,7 @@ class Recipe:
     @property
     def wrapping(self) -> tuple[str, str]:
         """The special tokens that the packing puts before and after each text; "" for none."""
-        return getattr(self.packing, "before", ""), getattr(self.packing, "after", "")
+        return self.packing.before, self.packing.after
 
     @property
     def ends_texts(self) -> bool:

@@ -189,7 +189,7 @@ def _carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None
     for line in describe_text(prepared, tokenizer):
         watcher.note(line)
     watcher.note(describe_run(ready))
-    for note in getattr(ready.feed.packed, "notes", ()):
+    for note in ready.feed.packed.notes:
         watcher.note(note)
     loop = Loop(
         run,

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from foreword.data.rows import positions_within
 from foreword.errors import UserError
 from foreword.evaluate.subject import Subject
+from foreword.layouts._contract import Layout
 from foreword.nn.heads import TokenHead
-from foreword.train.contracts import Layout
 from foreword.tune.contracts import Encoded
 from foreword.tune.framing import Frame
 from foreword.tune.rows import TOKENS_AT_ONCE, WIDTH, SpotBatch, first_fit

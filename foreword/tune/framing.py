@@ -1,13 +1,12 @@
 """How texts are framed for a model: special tokens, segments, cuts, and the states that are read.
 
-The layout of pretraining decides. `before` and `after` are the packing's special tokens.
+The layout of pretraining decides by its `summary`. `before` and `after` are the packing's special
+tokens.
 
-    encoder          before a after                read: the mean of a; before, if pairs trained it
-    two_streams      before a after                read: the mean of a; all sees all
-    bidirectional    before a after                read: the mean of a, of both directions
-    decoder          before a extract              read: extract, which has seen all
-    prefix           before a after                read: the last token; all of it is prefix
-    encoder_decoder  before a after -> start       read: the start token, which sees the source
+    text       before a after                read: the mean of a; before, if pairs trained it
+    extract    before a extract              read: extract, which has seen all
+    last       before a after                read: the last token
+    start      before a after -> start       read: the start token, which sees the source
 
 A pair is `before a after b after`, with segments 0 and 1 where the model has them, and [SEP]
 between where `after` is nothing. In a decoder it is `before a delimiter b extract` (Radford et al.
@@ -23,7 +22,6 @@ from typing import Literal
 
 import numpy as np
 
-from foreword import kinds
 from foreword.errors import UserError
 from foreword.text import special
 from foreword.train.recipe import Recipe
@@ -155,7 +153,7 @@ def lacking(recipe: Recipe, vocab: Vocab) -> tuple[str, ...]:
     """
     before, after = _shown(recipe, vocab)
     wanted: tuple[str, ...] = () if after else (special.SEP,)
-    if wanted and kinds.name_of(recipe.layout) == "decoder":
+    if wanted and recipe.layout.summary == "extract":
         wanted = (*wanted, special.CLS, *(() if before else (special.BOS,)))
     return tuple(name for name in wanted if name not in vocab.special)
 
@@ -169,45 +167,35 @@ def frame_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> Frame:
         max_length: the most tokens of an example; as long as pretraining's rows if None.
 
     Raises:
-        UserError: the length is impossible, or the layout is none that can be fine-tuned.
+        UserError: the length is impossible.
     """
-    layout = kinds.name_of(recipe.layout)
-    if layout not in (
-        "encoder",
-        "two_streams",
-        "bidirectional",
-        "decoder",
-        "prefix",
-        "encoder_decoder",
-    ):
-        raise UserError(f"layout '{layout}': fine-tuning does not know where to read such a model")
     limit = recipe.model.limit
     if max_length is not None and limit is not None and max_length > limit:
         raise UserError(f"--max-length {max_length}: the model has {limit} positions")
     before, after = _shown(recipe, vocab)
     between, fresh = after or _ids(vocab, special.SEP), frozenset[int]()
     pooling: Pooling = "mean"
-    if layout == "encoder_decoder" or (before and _trains_first(recipe)):
+    summary = recipe.layout.summary
+    if summary == "start" or (before and recipe.packing.labels_pairs):
         pooling = "first"
-    elif layout == "prefix":
+    elif summary == "last":
         pooling = "last"
-    elif layout == "decoder":
+    elif summary == "extract":
         seen = {*before, *after}
         before = before or _ids(vocab, special.BOS)
         between, after = _ids(vocab, special.SEP) or after, _ids(vocab, special.CLS) or after
         pooling, fresh = "last", frozenset({*before, *between, *after} - seen)
-    layout_start = getattr(recipe.layout, "start", "")
-    position = getattr(recipe.model, "position", None)
+    start, position = recipe.layout.start, getattr(recipe.model, "position", None)
     length = max_length or min(recipe.packing.length, limit or recipe.packing.length)
     frame = Frame(
         before=before,
         after=after,
         length=length,
-        is_causal=layout == "decoder",
-        has_segments=recipe.model.segments > 1 or getattr(position, "segments", False),
+        is_causal=recipe.layout.is_causal,
+        has_segments=recipe.model.segments > 1 or (position is not None and position.segments),
         between=between,
         pooling=pooling,
-        start=vocab.id(layout_start) if layout == "encoder_decoder" else None,
+        start=vocab.id(start) if start else None,
         fresh=tuple(sorted(fresh)),
     )
     if frame.room < 2:
@@ -218,14 +206,9 @@ def frame_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> Frame:
 def _shown(recipe: Recipe, vocab: Vocab) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """What stood before and after a text in pretraining, at most one token each."""
     before, after = recipe.wrapping
-    return _ids(vocab, before), _ids(vocab, after or getattr(recipe.objective, "end", ""))
+    return _ids(vocab, before), _ids(vocab, after or recipe.objective.end)
 
 
 def _ids(vocab: Vocab, name: str) -> tuple[int, ...]:
     """The special token `name`, where there is such a one."""
     return (vocab.special[name],) if name in vocab.special else ()
-
-
-def _trains_first(recipe: Recipe) -> bool:
-    """Whether pretraining asked the first token of a text for anything: labels of pairs do."""
-    return kinds.name_of(recipe.packing) == "pairs"

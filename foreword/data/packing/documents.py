@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foreword.data.packing._contract import Packed, Packing
 from foreword.data.rng import mix, permute
 from foreword.data.shards import Shards
 from foreword.data.wrapped import Wrapped
@@ -13,7 +14,7 @@ from foreword.types import Array, Rows, Vocab
 
 
 @dataclass(frozen=True)
-class Documents:
+class Documents(Packing):
     """Documents end to end, each wrapped in special tokens, in rows without padding.
 
     All documents in their order, for ever, are one endless stream: epoch follows epoch without a
@@ -60,7 +61,7 @@ class Documents:
         return PackedDocuments(self, stream, seed, vocab.special.get("[PAD]", 0) if once else None)
 
 
-class PackedDocuments:
+class PackedDocuments(Packed):
     """A corpus as rows of packed documents; see `Documents`.
 
     Args:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from foreword.data.packing._bins import into_bins
+from foreword.data.packing._contract import Packed, Packing
 from foreword.data.packing._pairing import Drawn, Sentences
 from foreword.data.rng import mix, permute
 from foreword.data.shards import Shards
@@ -21,7 +23,7 @@ ONE = (
 
 
 @dataclass(frozen=True)
-class Pairs:
+class Pairs(Packing):
     """Pairs of texts, each `[CLS] A [SEP] B [SEP]`, as many in a row as it holds.
 
     A and B are one or more whole sentences of one document, cut apart at a random boundary; of a
@@ -57,6 +59,8 @@ class Pairs:
     left over at the end of a document is not given a random B, so that the labels keep to their
     share.
     """
+
+    labels_pairs: ClassVar[bool] = True
 
     length: int = 128
     before: str = "[CLS]"
@@ -105,7 +109,7 @@ class _Epoch:
         return len(self.first) - 1
 
 
-class PackedPairs:
+class PackedPairs(Packed):
     """A corpus as rows of pairs; see `Pairs`.
 
     Attributes:

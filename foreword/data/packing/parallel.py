@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from foreword.data.packing._bins import into_bins
+from foreword.data.packing._contract import Packed, Packing
 from foreword.data.rng import mix, permute
 from foreword.data.shards import Shards
 from foreword.data.wrapped import ranges
@@ -19,7 +20,7 @@ KEPT = 2  # epochs whose rows are remembered
 
 
 @dataclass(frozen=True)
-class Parallel:
+class Parallel(Packing):
     """Pairs of parallel text, each whole: a source, which is segment 0, and its target, segment 1.
 
     Pairs go into rows as they fit, anew in each epoch. In the row, each pair is a document of its
@@ -36,7 +37,7 @@ class Parallel:
         length: tokens in a row, of both sides together.
     """
 
-    wants_pairs: ClassVar[bool] = True  # documents of two sequences
+    wants_pairs: ClassVar[bool] = True
 
     length: int = 128
 
@@ -72,7 +73,7 @@ class _Epoch:
         return len(self.first) - 1
 
 
-class PackedParallel:
+class PackedParallel(Packed):
     """A corpus as rows of pairs; see `Parallel`.
 
     Attributes:

@@ -7,13 +7,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from foreword.data.packing._contract import Packed, Packing
 from foreword.data.shards import Shards
 from foreword.data.wrapped import Wrapped
 from foreword.types import Array, Rows, Vocab
 
 
 @dataclass(frozen=True)
-class Stream:
+class Stream(Packing):
     """Contiguous text for models with a memory: what a row ends with, the lane's next one goes on.
 
     The text, each document followed by `after`, is cut into as many equal parts as the batch has
@@ -63,7 +64,7 @@ class Stream:
         return PackedStream(self.length, stream, batch, padding)
 
 
-class PackedStream:
+class PackedStream(Packed):
     """A corpus as lanes of contiguous rows; see `Stream`.
 
     Args:

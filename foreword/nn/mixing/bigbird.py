@@ -15,7 +15,7 @@ from foreword.errors import UserError
 from foreword.nn.attention import Pattern, prepare, uses_flex
 from foreword.nn.attention import attend as attend_densely
 from foreword.nn.masks import Blocks, Full, Mask
-from foreword.nn.mix import Mixer
+from foreword.nn.mix import Mixer, Mixing
 from foreword.nn.mixing._blocks import Look, Looked, attend, look_up
 from foreword.types import Array
 
@@ -23,7 +23,7 @@ PAPER = (1_024, 3_072, 4_096)  # lengths of the paper's rows, for which its code
 
 
 @dataclass(frozen=True)
-class Bigbird:
+class Bigbird(Mixing):
     """Window, global and random blocks: time and memory grow with the length.
 
     Rows too short to have something to leave out are attended to in full. Random blocks are drawn
@@ -64,11 +64,6 @@ class Bigbird:
                 f"window: counts the block itself and as many on each side, so it must be odd, got "
                 f"{self.window}"
             )
-
-    @property
-    def limit(self) -> int | None:
-        """None: any length."""
-        return None
 
     @property
     def least_blocks(self) -> int:

@@ -8,20 +8,15 @@ from torch import Tensor
 
 from foreword.nn.attention import Pattern, attend, prepare
 from foreword.nn.masks import Full, Mask
-from foreword.nn.mix import Mixer
+from foreword.nn.mix import Mixer, Mixing
 
 
 @dataclass(frozen=True)
-class Dense:
+class Dense(Mixing):
     """Full attention: time and scores grow with the square of the length.
 
     Reference: Vaswani et al. 2017, section 3.2.1.
     """
-
-    @property
-    def limit(self) -> int | None:
-        """None: any length."""
-        return None
 
     def prepare(
         self,

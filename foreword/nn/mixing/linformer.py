@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from foreword.errors import UserError
 from foreword.nn.attention import Pattern, attend
 from foreword.nn.masks import Full, Mask
-from foreword.nn.mix import Mixer
+from foreword.nn.mix import Mixer, Mixing
 
 
 @dataclass(frozen=True)
-class Linformer:
+class Linformer(Mixing):
     """softmax(scale q (E k)') (F v), with E and F learned: time and memory grow with the length.
 
     A projection mixes all places of a row, so it cannot be causal, and a row is one text: use it

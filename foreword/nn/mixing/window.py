@@ -11,12 +11,12 @@ from foreword.nn import masks
 from foreword.nn.attention import Pattern, prepare, uses_flex
 from foreword.nn.attention import attend as attend_densely
 from foreword.nn.masks import Mask
-from foreword.nn.mix import Mixer
+from foreword.nn.mix import Mixer, Mixing
 from foreword.nn.mixing._blocks import Look, Looked, attend, look_up
 
 
 @dataclass(frozen=True)
-class Window:
+class Window(Mixing):
     """Local attention: time and memory grow with the length. Causal where the batch's mask is.
 
     Attributes:
@@ -37,11 +37,6 @@ class Window:
             raise ValueError(f"radius: must be at least 1, got {self.radius}")
         if self.global_tokens < 0:
             raise ValueError(f"global_tokens: must not be negative, got {self.global_tokens}")
-
-    @property
-    def limit(self) -> int | None:
-        """None: any length."""
-        return None
 
     @property
     def block(self) -> int:

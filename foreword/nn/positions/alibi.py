@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from foreword.nn.position import PositionScheme
+from foreword.nn.position import Position, PositionScheme
 
 
 @dataclass(frozen=True)
-class Alibi:
+class Alibi(Position):
     """Adds -slope |i - j| to the scaled scores.
 
     The slopes of n heads are 2^(-8/n), 2^(-16/n), ..., 2^-8; where n is no power of two, those of
@@ -21,11 +21,6 @@ class Alibi:
     Differs from the paper: where keys stand on both sides the bias is symmetric, so that an
     encoder sees how far, and not in which direction.
     """
-
-    @property
-    def limit(self) -> int | None:
-        """None: any length."""
-        return None
 
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool

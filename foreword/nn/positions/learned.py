@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from foreword.nn.position import PositionScheme
+from foreword.nn.position import Position, PositionScheme
 
 
 @dataclass(frozen=True)
-class Learned:
+class Learned(Position):
     """A learned vector per position.
 
     Attributes:

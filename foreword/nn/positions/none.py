@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from foreword.nn.position import PositionScheme
+from foreword.nn.position import Position, PositionScheme
 
 
 @dataclass(frozen=True)
-class None_:  # noqa: N801 - `None` is a keyword
+class None_(Position):  # noqa: N801 - `None` is a keyword
     """No positions (Haviv et al. 2022, for decoders)."""
-
-    @property
-    def limit(self) -> int | None:
-        """None: any length."""
-        return None
 
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool

@@ -9,11 +9,11 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from foreword.nn.position import Places, PositionScheme
+from foreword.nn.position import Places, Position, PositionScheme
 
 
 @dataclass(frozen=True)
-class Relative:
+class Relative(Position):
     """Each score is a sum of four terms (and of two more where segments are compared).
 
         (a) q_i k_j    content and content: plain attention
@@ -44,11 +44,6 @@ class Relative:
     def __post_init__(self) -> None:
         if self.clamp < 0:
             raise ValueError(f"clamp: must not be negative, got {self.clamp}")
-
-    @property
-    def limit(self) -> int | None:
-        """None: any length."""
-        return None
 
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from foreword.nn.position import PositionScheme
+from foreword.nn.position import Position, PositionScheme
 
 
 @dataclass(frozen=True)
-class Rotary:
+class Rotary(Position):
     """Rotates the pair (x_i, x_{i + d/2}) of each head by place / base^(2i / d_head).
 
     Attributes:
@@ -24,11 +24,6 @@ class Rotary:
     """
 
     base: float = 10_000.0
-
-    @property
-    def limit(self) -> int | None:
-        """None: any length."""
-        return None
 
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from foreword.nn.position import Places, PositionScheme
+from foreword.nn.position import Places, Position, PositionScheme
 
 
 @dataclass(frozen=True)
-class Shaw:
+class Shaw(Position):
     """Each score is q_i (k_j + a_d), d = j - i clipped to `distance` on both sides.
 
     Attributes:
@@ -27,11 +27,6 @@ class Shaw:
     def __post_init__(self) -> None:
         if self.distance < 1:
             raise ValueError(f"distance: must be at least 1, got {self.distance}")
-
-    @property
-    def limit(self) -> int | None:
-        """None: any length."""
-        return None
 
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool

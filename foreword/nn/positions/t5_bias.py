@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from foreword.nn.position import PositionScheme
+from foreword.nn.position import Position, PositionScheme
 
 
 @dataclass(frozen=True)
-class T5Bias:
+class T5Bias(Position):
     """A bias per head and bucket of distance, shared by the layers of a stack.
 
     Near distances have a bucket each; far ones share buckets of logarithmic width, all beyond
@@ -27,11 +27,6 @@ class T5Bias:
 
     buckets: int = 32
     max_distance: int = 128
-
-    @property
-    def limit(self) -> int | None:
-        """None: any length."""
-        return None
 
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool
