@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
@@ -31,6 +32,7 @@ import torch
 
 from foreword import config, kinds
 from foreword.cli._process import settle
+from foreword.data.packing._contract import Packed
 from foreword.nn.init import initialise
 from foreword.train import flops
 from foreword.train.device import choose_device, choose_precision, matmul_flops_per_second
@@ -72,7 +74,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
 FAMILIES["t5_deshuffle"] = FAMILIES["t5"] | {"objective": "deshuffle", "length": 255}
 
 
-class Zipf:
+class Zipf(Packed):
     """Rows of tokens with the frequencies of text, the same for both sides."""
 
     def __init__(self, length: int, vocab: int, rows: int, documents: int = 1) -> None:
@@ -126,7 +128,7 @@ def ours(family: dict[str, Any], steps: int, dropout: float, documents: int) -> 
     optimizer = recipe.optimizer.build(built)
     packed = Zipf(family["length"], family["vocab"], 4096, documents)
     feed = Feed(recipe, packed, vocab, family["batch"])
-    loss_of = lambda batch: recipe.objective.loss(built, batch)  # noqa: E731
+    loss_of = partial(recipe.objective.loss, built)
     tokens = family["batch"] * family["length"]
     products = flops.count(built, feed.micro_batches(0)[0], loss_of)
     bound = tokens * matmul_flops_per_second(where, dtype) / products

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from foreword.evaluate.subject import Subject
 from foreword.nn.masks import Causal
 from foreword.nn.stack import Stack
 from foreword.train.step import evaluate
-from foreword.types import Array, Batch, Loss
+from foreword.types import Array, Batch
 
 LANES = 16  # at most, read side by side
 STEPS = 8  # a lane is at least so many times as long as a row and its memory
@@ -96,9 +97,7 @@ def by_memory(
             raise UserError(f"--memory {memory}: {room}; a row has {length} tokens")
     text = _lanes(subject, shards, length + max(memories), rows)
 
-    def loss_of(batch: Batch) -> Loss:
-        return recipe.objective.loss(model, batch)
-
+    loss_of = partial(recipe.objective.loss, model)
     found, unknown = [], unknown_in(shards, subject.vocab)
     for memory in memories:
         if recipe.model.carries:

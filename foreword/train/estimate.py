@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 import numpy as np
@@ -98,9 +99,7 @@ def estimate(ready: Ready, share: float = 1.0) -> Estimate:
     recipe, model = ready.recipe, ready.model
     model.train()
 
-    def loss_of(batch: Batch) -> Loss:
-        return recipe.objective.loss(model, batch)
-
+    loss_of = partial(recipe.objective.loss, model)
     rows = _rows_to_time(ready, loss_of)
     batch = ready.feed.batch(np.arange(rows), recipe.train.seed)
     scale = recipe.rows_per_step / rows

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
 import torch
-from torch.optim import Optimizer
 
 from foreword.data.rng import RowRng
 from foreword.errors import TrainingStoppedError, UserError
@@ -23,11 +23,12 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, flops, log
 from foreword.train.budget import Budget, Spent
 from foreword.train.device import matmul_flops_per_second
-from foreword.train.feed import Feed, count_tokens
+from foreword.train.feed import count_tokens
 from foreword.train.measure import heldout_record, measure_rows
+from foreword.train.ready import Ready
 from foreword.train.recipe import Recipe
 from foreword.train.step import Carried, StepResult, take
-from foreword.types import Batch, Loss, Rows
+from foreword.types import Batch, Rows
 
 RECORDS = 400  # train records that a whole run writes to its log
 CHECKPOINT_SECONDS = 600.0  # a long run is never further from its last checkpoint than this
@@ -83,41 +84,22 @@ class Loop:
 
     Args:
         run: the run folder.
-        recipe: resolved.
-        model: on its device.
-        optimizer: over its parameters.
-        feed: of the training text.
-        heldout: of the held-out text, or None where there is none.
-        dtype: to compute in.
+        ready: what there is to train, with which text.
         bytes_per_token: of the held-out text, for bits per byte.
         watcher: who looks on.
     """
 
-    def __init__(
-        self,
-        run: Path,
-        recipe: Recipe,
-        model: Model,
-        optimizer: Optimizer,
-        feed: Feed,
-        heldout: Feed | None,
-        dtype: torch.dtype,
-        bytes_per_token: float,
-        watcher: Watcher,
-    ) -> None:
-        self.run, self.recipe, self.model, self.optimizer = run, recipe, model, optimizer
-        self.feed, self.heldout, self.dtype = feed, heldout, dtype
-        self.bytes_per_token, self.watcher = bytes_per_token, watcher
-        self.budget = Budget.of(recipe.train)
+    def __init__(self, run: Path, ready: Ready, bytes_per_token: float, watcher: Watcher) -> None:
+        self.run, self.bytes_per_token, self.watcher = run, bytes_per_token, watcher
+        self.recipe, self.model, self.feed = ready.recipe, ready.model, ready.feed
+        self.heldout, self.device, self.dtype = ready.heldout, ready.device, ready.dtype
+        self.optimizer = self.recipe.optimizer.build(self.model)
+        self.loss_of = partial(self.recipe.objective.loss, self.model)
+        self.budget = Budget.of(self.recipe.train)
         self.progress = Progress()
-        self.device = next(model.parameters()).device
         self._stop = threading.Event()
         self._saved_step = -1
         self._carried: tuple[Carried, ...] = ()
-
-    def loss_of(self, batch: Batch) -> Loss:
-        """The objective's loss."""
-        return self.recipe.objective.loss(self.model, batch)
 
     def resume(self, folder: Path) -> None:
         """Puts weights, optimizer and progress back to a checkpoint."""

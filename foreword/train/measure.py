@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from foreword.train.budget import Spent
 from foreword.train.feed import Feed
 from foreword.train.recipe import Recipe
 from foreword.train.step import evaluate
-from foreword.types import Batch, Loss, Vocab
+from foreword.types import Vocab
 
 
 @dataclass(frozen=True)
@@ -97,11 +98,7 @@ def measure_rows(
     recipe: Recipe, model: Model, feed: Feed, rows: int, dtype: torch.dtype
 ) -> Measure:
     """What a model makes of the first rows of a text."""
-
-    def loss_of(batch: Batch) -> Loss:
-        return recipe.objective.loss(model, batch)
-
-    found = evaluate(model, feed.heldout(rows), loss_of, dtype)
+    found = evaluate(model, feed.heldout(rows), partial(recipe.objective.loss, model), dtype)
     weight, parts = int(found.weight), found.parts
     return Measure(found.loss, weight, feed.predicts_all, not parts, parts)
 

@@ -191,17 +191,8 @@ def _carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None
     watcher.note(describe_run(ready))
     for note in ready.feed.packed.notes:
         watcher.note(note)
-    loop = Loop(
-        run,
-        ready.recipe,
-        ready.model,
-        ready.recipe.optimizer.build(ready.model),
-        ready.feed,
-        ready.heldout,
-        ready.dtype,
-        prepared.bytes_per_token(ends=ready.recipe.ends_texts),
-        _Looking(watcher, ready, samples),
-    )
+    bytes_per_token = prepared.bytes_per_token(ends=ready.recipe.ends_texts)
+    loop = Loop(run, ready, bytes_per_token, _Looking(watcher, ready, samples))
     if has_begun:
         notes: list[str] = []
         newest = checkpoint.newest(run, notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -97,38 +98,60 @@ class Network(nn.Module):
         return mixed
 
 
-class Task(Protocol):
+class Task(ABC):
     """What is to be learned from labelled texts: a kind in `tune/tasks/`."""
 
+    @property
+    def auxiliary(self) -> float:
+        """In decoders, weight of the language-model loss of the same texts beside the task's."""
+        return 0.0
+
+    @property
+    def mix_layers(self) -> bool:
+        """Whether the head reads a mean of the states of all layers, by weights it learns."""
+        return False
+
+    @abstractmethod
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
         """The labels that the training examples know, in order."""
 
+    @abstractmethod
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, frame: Frame
     ) -> list[Encoded]:
         """Each example as ids."""
 
+    @abstractmethod
     def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
         """What is right at each example's spots, (examples,)."""
 
+    @abstractmethod
     def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module | None:
         """The module on top, (spots, d_model) -> (spots, outputs), not yet initialised.
 
         None where the task answers in text: then it is pretraining's output layer.
         """
 
+    @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
         """A sum and a count."""
 
+    @abstractmethod
     def scores(self, outputs: Array, targets: Array) -> dict[str, float]:
         """Metrics by name, the most telling first."""
 
+    @abstractmethod
     def baseline(self, targets: Array, labels: tuple[str, ...]) -> tuple[str, Array]:
         """The best outputs (outputs,) of one who knows the training targets and reads nothing.
 
         Returns:
             What to call it, and the outputs for each spot.
         """
+
+
+def layer_mix(task: Task, settings: ModelSettings) -> LayerMix | None:
+    """What mixes the layers of such a body, where the task asks for it."""
+    return LayerMix(settings.layers + 1) if task.mix_layers else None
 
 
 class Strategy(Protocol):

@@ -23,8 +23,7 @@ from foreword.train.schedule.linear import Linear
 from foreword.train.step import take
 from foreword.train.warmup import Warmup
 from foreword.tune.answers import Answers, Words
-from foreword.tune.contracts import Network, Strategy, Task
-from foreword.tune.layers import layer_mix
+from foreword.tune.contracts import Network, Strategy, Task, layer_mix
 from foreword.tune.result import Row
 from foreword.tune.rows import Examples, SpotBatch
 from foreword.types import Array, Hidden, Loss

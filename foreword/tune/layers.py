@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from foreword.errors import UserError
-from foreword.nn.settings import ModelSettings
 
 
 class LayerMix(nn.Module):
@@ -41,11 +39,6 @@ class LayerMix(nn.Module):
         return {f"layer_{n}": share for n, share in enumerate(shares)} | {
             "layer_gamma": float(self.gamma.detach())
         }
-
-
-def layer_mix(task: Any, settings: ModelSettings) -> LayerMix | None:
-    """What mixes the layers of such a body, where the task asks for it (`mix_layers`)."""
-    return LayerMix(settings.layers + 1) if getattr(task, "mix_layers", False) else None
 
 
 def require_layers(layers: Sequence[Tensor] | None) -> Sequence[Tensor]:

@@ -17,10 +17,9 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.train.checkpoint import load_weights
 from foreword.train.device import choose_device, choose_precision
 from foreword.train.opened import read_recipe
-from foreword.tune.contracts import Labelled, Network, Task
+from foreword.tune.contracts import Labelled, Network, Task, layer_mix
 from foreword.tune.course import predict
 from foreword.tune.framing import Frame
-from foreword.tune.layers import layer_mix
 from foreword.tune.rows import Examples
 from foreword.types import Array
 

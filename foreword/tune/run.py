@@ -112,7 +112,7 @@ def _read(
     train, dev = _named(train, "training"), _named(dev, "dev")
     if not dev:
         raise UserError("there is no dev example to score")
-    if getattr(task, "mix_layers", False) and frame.start is not None:
+    if task.mix_layers and frame.start is not None:
         raise UserError(
             "task.mix_layers: is for models of one stack; an encoder-decoder is read at the "
             "decoder's first token"
@@ -123,7 +123,7 @@ def _read(
     if read[0].answer is not None:
         subject = Subject.of(opened)
         return Data(Answers.of(subject, read, frame), Answers.of(subject, score, frame), labels)
-    auxiliary = getattr(task, "auxiliary", 0.0) if frame.is_causal else 0.0
+    auxiliary = task.auxiliary if frame.is_causal else 0.0
     return Data(
         Examples(read, train_targets, frame, auxiliary),
         Examples(score, dev_targets, frame),

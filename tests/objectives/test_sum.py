@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def test_held_out_text_is_the_sum_of_the_means_too(ready: Ready) -> None:
     assert ready.heldout is not None
 
     def measure(feed: Feed) -> Any:
-        loss_of = lambda batch: ready.recipe.objective.loss(ready.model, batch)  # noqa: E731
+        loss_of = partial(ready.recipe.objective.loss, ready.model)
         return evaluate(ready.model, feed.heldout(20), loss_of, torch.float32)
 
     whole, apart = (measure(replace(ready.heldout, micro_batch=n)) for n in (20, 3))

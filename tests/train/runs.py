@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -270,7 +271,7 @@ def gradient(of: Ready, batches: Sequence[Batch]) -> torch.Tensor:
         of.model,
         torch.optim.SGD(of.model.parameters(), lr=1.0),
         batches,
-        lambda batch: of.recipe.objective.loss(of.model, batch),
+        partial(of.recipe.objective.loss, of.model),
         clip=0.0,
         dtype=torch.float32,
         seeds=range(len(batches)),

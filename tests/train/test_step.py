@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -117,7 +118,7 @@ def test_a_finite_loss_with_a_bad_gradient_is_skipped_too() -> None:
 def test_evaluating_leaves_the_mode_and_the_gradients(text: Path, tmp_path: Path) -> None:
     of = ready(text, tmp_path / "run")
     of.model.train()
-    loss_of = lambda batch: of.recipe.objective.loss(of.model, batch)  # noqa: E731
+    loss_of = partial(of.recipe.objective.loss, of.model)
     whole = evaluate(of.model, of.feed.micro_batches(0), loss_of, torch.float32)
     many = dataclasses.replace(of.feed, micro_batch=1)
     split = evaluate(of.model, many.micro_batches(0), loss_of, torch.float32)

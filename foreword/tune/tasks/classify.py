@@ -13,14 +13,14 @@ from torch.nn import functional as F
 
 from foreword.errors import UserError
 from foreword.text.tokenizer import Tokenizer
-from foreword.tune.contracts import Encoded, Labelled
+from foreword.tune.contracts import Encoded, Labelled, Task
 from foreword.tune.framing import Frame, Pooling
 from foreword.tune.pooled import check_shares, encode_pooled, linear_head
 from foreword.types import Array, Loss
 
 
 @dataclass(frozen=True)
-class Classify:
+class Classify(Task):
     """Dropout and a linear layer on the state that stands for the whole text.
 
     Unsaid, that is the mean of the text's states in an encoder, or the state of [CLS] where

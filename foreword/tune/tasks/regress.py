@@ -12,14 +12,14 @@ from torch import Tensor, nn
 
 from foreword.errors import UserError
 from foreword.text.tokenizer import Tokenizer
-from foreword.tune.contracts import Encoded, Labelled
+from foreword.tune.contracts import Encoded, Labelled, Task
 from foreword.tune.framing import Frame, Pooling
 from foreword.tune.pooled import check_shares, encode_pooled, linear_head
 from foreword.types import Array, Loss
 
 
 @dataclass(frozen=True)
-class Regress:
+class Regress(Task):
     """Dropout and a linear layer with one output on the state that stands for the whole text.
 
     The layer's -1 and 1 are the least and the greatest number of the training examples, so that

@@ -13,14 +13,14 @@ from torch.nn import functional as F
 
 from foreword.errors import UserError
 from foreword.text.tokenizer import Tokenizer
-from foreword.tune.contracts import Encoded, Labelled
+from foreword.tune.contracts import Encoded, Labelled, Task
 from foreword.tune.framing import Frame
 from foreword.tune.mixed import asked
 from foreword.types import Array, Loss
 
 
 @dataclass(frozen=True)
-class TextToText:
+class TextToText(Task):
     """The label is written out as the target, by pretraining's own output layer.
 
     source [sst2 sentence: a lovely film </s>]  target [positive </s>]
