@@ -77,7 +77,9 @@ class _CrossEntropy(torch.autograd.Function):
                 nats = -torch.log_softmax(logits.float(), -1).gather(1, target)
                 total += (nats * scale).sum()
                 continue
-            p = torch.softmax(logits, -1)  # (rows, vocab); the kernel sums in float32
+            # On the CPU in place: the kernel reads a row before it writes it. It sums in float32.
+            room = logits if logits.device.type == "cpu" else None
+            p = torch.softmax(logits, -1, out=room)  # (rows, vocab)
             chosen = p.gather(1, target)
             nats = -chosen.float().clamp(min=1e-37).log()
             total += (nats * scale).sum()

@@ -91,3 +91,12 @@ def test_far_wrong_predictions_stay_finite() -> None:
     assert math.isfinite(total.item())
     assert total > 80
     torch.testing.assert_close(gradient, torch.tensor([[2.0]]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("vocab", [1, 7, 100, 1_024, 32_003])
+def test_torch_takes_the_softmax_in_place(vocab: int, dtype: torch.dtype) -> None:
+    """What the CPU's path counts on; torch does not promise it."""
+    logits = torch.randn(9, vocab).to(dtype)
+    wanted = torch.softmax(logits, -1)
+    assert torch.equal(torch.softmax(logits, -1, out=logits), wanted)
