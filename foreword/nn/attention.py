@@ -179,7 +179,7 @@ def attend(
         if extra is not None:
             scores = scores.add_(extra, alpha=scale)
         if pattern.dense is not None:
-            scores = scores.add_(pattern.dense)
+            scores = scores.add_(pattern.dense.to(scores.dtype))  # of two dtypes it is slow
         if pattern.is_causal:
             ahead = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu_(1)
             scores = scores.masked_fill_(ahead, float("-inf"))
