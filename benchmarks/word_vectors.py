@@ -129,7 +129,8 @@ def by_gensim(backbone: WordVectorsBackbone, reading: Reading) -> tuple[float, f
         epochs=course.epochs,
     )
     model.build_vocab(texts)
-    took = _timed(lambda: model.train(texts, total_examples=len(texts), epochs=course.epochs))
+    total = words.total  # the rate falls by words, as ours does, and not by texts
+    took = _timed(lambda: model.train(texts, total_words=total, epochs=course.epochs))
     ids = np.array([int(name) for name in model.wv.index_to_key])
     backbone.counts = words.counts
     with torch.no_grad():
