@@ -117,7 +117,10 @@ class Sum(Term):
         return heads
 
     def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
-        """The same from the backbone's states."""
+        """The weighted sum of the terms' means, times the number of the first term's predictions.
+
+        Where the batch has no `counts`, it is taken for the whole step.
+        """
         losses = [term.read(model, batch, hidden) for term in self.terms]
         counts = batch.counts
         if counts is None:

@@ -11,7 +11,7 @@ from foreword.errors import UserError
 from foreword.types import Array
 from foreword.vectors.contract import Progress, VectorCourse, Vectors
 from foreword.vectors.tree import Tree
-from foreword.vectors.words import Words
+from foreword.vectors.words import CHUNK, Words
 
 LONGEST = 10_000  # words of a text that gensim reads; it drops the rest
 
@@ -32,7 +32,7 @@ def learn(
         words: what is read.
         vectors: changed in place; the outputs are of the tree's forks or of the words.
         course: how it is learned.
-        progress: told at each epoch.
+        progress: told of the epochs that were handed to gensim, parts of them too.
         tree: hierarchical softmax over it, if there is one; our tree and not gensim's, since
             what is learned of its forks is to be read without gensim.
         negatives: noise words for each prediction, without a tree.
@@ -93,10 +93,14 @@ class _Texts:
         self.words, self.epochs, self.progress, self.begun = words, epochs, progress, 0
 
     def __iter__(self) -> Iterator[list[int]]:
-        self.progress(self.begun, self.epochs)
-        self.begun += 1
+        read, told = 0, -CHUNK
         for text in self.words.texts():
+            if read - told >= CHUNK:
+                self.progress(self.begun + read / self.words.total, self.epochs)
+                told = read
             yield from (_part(text, at) for at in range(0, len(text), LONGEST))
+            read += len(text)
+        self.begun += 1
 
 
 def _part(text: Array, at: int) -> list[int]:
