@@ -248,8 +248,8 @@ class Attention(nn.Module):
         """(batch, keys, d_model) -> two of (batch, heads, keys, d_head)."""
         batch, length, _ = context.shape
         both = self.key_value(context).view(batch, length, 2, self.heads, self.d_head)
-        k, v = both.permute(2, 0, 3, 1, 4).unbind(0)
-        return k, v
+        k, v = both.unbind(2)
+        return k.transpose(1, 2), v.transpose(1, 2)
 
     def forward(self, x: Tensor, kv: Cache, view: View) -> Tensor:
         """Attends from x to keys and values.

@@ -75,7 +75,8 @@ class Block(nn.Module):
         context = x if carried is None else torch.cat([carried.to(x.dtype), x], dim=1)
         # Without memory keys begin at 0; with one, the new keys stand where the queries do.
         places = view.places.queries if memory is not None else from_zero(context)
-        k, v = self.attention.keys_values(self.attention_norm(context) if self.is_pre else context)
+        entering = self._enter(context, self.attention_norm)
+        k, v = self.attention.keys_values(entering)
         if view.position is not None:
             k = view.position.rotate(k, places)
         if memory is not None:
@@ -84,21 +85,30 @@ class Block(nn.Module):
         if self.cross is not None and cross is not None and kept is None:
             assert source is not None
             kept = self.cross.keys_values(source)
-        g = None if second is None else self._rest(second[0], (k, v), second[1], kept, cross)
-        return self._rest(x, (k, v), view, kept, cross), ((k, v), kept), g
+        if carried is not None:
+            entering = self._enter(x, self.attention_norm)
+        g = None
+        if second is not None:
+            g, seen = second
+            asking = self._enter(g, self.attention_norm)
+            g = self._rest(g, self.attention(asking, (k, v), seen), kept, cross)
+        x = self._rest(x, self.attention(entering, (k, v), view), kept, cross)
+        return x, ((k, v), kept), g
 
     def _rest(
-        self, x: Tensor, kv: Cache, view: View, source: Cache | None, cross: View | None
+        self, x: Tensor, attended: Tensor, source: Cache | None, cross: View | None
     ) -> Tensor:
-        """Attention to keys and values, then to the source, then the feed-forward layer."""
-        entering = self.attention_norm(x) if self.is_pre else x
-        x = self._leave(x, self.attention(entering, kv, view), self.attention_norm)
+        """Adds what attention found, attends to the source, then the feed-forward layer."""
+        x = self._leave(x, attended, self.attention_norm)
         if self.cross is not None and self.cross_norm is not None and cross is not None:
             assert source is not None
-            entering = self.cross_norm(x) if self.is_pre else x
+            entering = self._enter(x, self.cross_norm)
             x = self._leave(x, self.cross(entering, source, cross), self.cross_norm)
-        entering = self.feedforward_norm(x) if self.is_pre else x
+        entering = self._enter(x, self.feedforward_norm)
         return self._leave(x, self.feedforward(entering), self.feedforward_norm)
+
+    def _enter(self, x: Tensor, norm: nn.Module) -> Tensor:
+        return norm(x) if self.is_pre else x
 
     def _leave(self, x: Tensor, part: Tensor, norm: nn.Module) -> Tensor:
         x = x + self.dropout(part)

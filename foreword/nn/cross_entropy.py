@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 # How many logits exist at once: what fits a large cache on the CPU, what fills a GPU.
-SLICE = {"cpu": 1 << 23, "cuda": 1 << 28}
+SLICE = {"cpu": 1 << 24, "cuda": 1 << 28}
 PIECE = 1 << 19  # numbers added at once into a gradient of another dtype, on the CPU
 
 
@@ -53,6 +53,12 @@ def _add(total: Tensor, step: Tensor) -> Tensor:
     return total
 
 
+def _rows(predictions: int, most: int) -> int:
+    """Rows of a slice, at most `most`: as few slices as that allows, all of about one size."""
+    slices = -(-predictions // max(1, most))
+    return max(1, -(-predictions // max(1, slices)))
+
+
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -68,7 +74,7 @@ class _CrossEntropy(torch.autograd.Function):
         total = torch.zeros((), device=states.device)
         d_states = torch.empty_like(states) if with_grad else None
         d_weight = d_bias = None
-        rows = max(1, SLICE.get(states.device.type, 1 << 26) // len(weight))
+        rows = _rows(len(states), SLICE.get(states.device.type, 1 << 26) // len(weight))
         for start in range(0, len(states), rows):
             part = slice(start, start + rows)
             x, target, scale = states[part], targets[part, None], weights[part, None]

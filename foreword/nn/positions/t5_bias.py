@@ -63,4 +63,5 @@ class T5BiasPositions(PositionScheme):
         """(queries,), (keys,) -> (heads, queries, keys)."""
         distance = keys[None, :] - queries[:, None]
         found = bucket(distance, self.settings, is_causal=self.is_causal)
-        return torch.einsum("qkh->hqk", self.table(found))
+        # In this order in memory too: it is added to the scores of every layer.
+        return torch.einsum("qkh->hqk", self.table(found)).contiguous()
