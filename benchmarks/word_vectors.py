@@ -1,7 +1,7 @@
 """Word vectors: ours against gensim's with equal settings, in words a second and in quality.
 
     python benchmarks/word_vectors.py TEXT... --megabytes 20 --epochs 5 --threads 2 \\
-        --analogies questions-words.txt --similarity wordsim353.txt
+        --analogies questions-words.txt --similarity wordsim353.txt [--seeds 1 2 3]
 
 A recipe that learns through gensim, as word2vec_cbow does, is gensim twice; measured then is
 our road around it.
@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import torch
@@ -64,6 +66,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--recipes", nargs="+", default=RECIPES)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1], help="means over them follow")
     parser.add_argument("--analogies", default="", help="like questions-words.txt")
     parser.add_argument("--similarity", default="", help="like wordsim353.txt")
     given = parser.parse_args()
@@ -71,35 +74,45 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         texts = Path(folder) / "text.jsonl"
         _cut(given.texts, texts, given.megabytes * 1e6)
-        recipes = [load_recipe(name, [f"train.epochs={given.epochs}"]) for name in given.recipes]
         documents = (document.text for document in read_documents([texts]))
-        tokenizer = recipes[0].tokenizer.train(documents)
+        tokenizer = load_recipe(given.recipes[0]).tokenizer.train(documents)
         settings = PrepareSettings(heldout=0.0)
         shards = prepare([texts], tokenizer, Path(folder) / "shards", settings).train
         heads = ("seconds", "processor", "spearman", "semantic", "syntactic")
-        print(" " * 26 + "".join(f"{head:>11}" for head in heads))
-        for recipe, name in zip(recipes, given.recipes, strict=True):
-            compare(recipe, name, tokenizer, shards, given)
+        print(" " * 34 + "".join(f"{head:>11}" for head in heads))
+        for name in given.recipes:
+            compare(name, tokenizer, shards, given)
 
 
-def compare(
-    recipe: Recipe, name: str, tokenizer: Tokenizer, shards: Shards, given: argparse.Namespace
-) -> None:
-    """Both on one recipe."""
-    found, read = {}, 0
-    for who, learn in (("gensim", by_gensim), ("ours", by_us)):
-        model = recipe.build(tokenizer.vocab)
-        backbone = model.backbone
-        assert isinstance(backbone, WordVectorsBackbone)
-        with tempfile.TemporaryDirectory() as folder:
-            took = learn(backbone, reading_of(recipe, shards, tokenizer.vocab, Path(folder)))
-        read = int(backbone.counts.sum()) * given.epochs
-        found[who] = measured(took, model, recipe, tokenizer, given)
-        _print(f"{name} {who}", found[who])
+def compare(name: str, tokenizer: Tokenizer, shards: Shards, given: argparse.Namespace) -> None:
+    """Both on one recipe, with each seed."""
+    found: dict[str, list[Measured]] = {"gensim": [], "ours": []}
+    read = 0
+    for seed in given.seeds:
+        recipe = load_recipe(name, [f"train.epochs={given.epochs}", f"train.seed={seed}"])
+        for who, learn in (("gensim", by_gensim), ("ours", by_us)):
+            model = recipe.build(tokenizer.vocab)
+            backbone = model.backbone
+            assert isinstance(backbone, WordVectorsBackbone)
+            with tempfile.TemporaryDirectory() as folder:
+                took = learn(backbone, reading_of(recipe, shards, tokenizer.vocab, Path(folder)))
+            read = int(backbone.counts.sum()) * given.epochs
+            found[who].append(measured(took, model, recipe, tokenizer, given))
+            _print(f"{name} {who}", found[who][-1])
+    means = {who: _mean(runs) for who, runs in found.items()}
+    if len(given.seeds) > 1:
+        for who, mean in means.items():
+            _print(f"{name} {who}, mean", mean)
     for what in ("seconds", "processor"):
-        theirs, ours = (getattr(found[who], what) for who in ("gensim", "ours"))
+        theirs, ours = (getattr(means[who], what) for who in ("gensim", "ours"))
         rates = f"{read / ours:,.0f} words/s to gensim's {read / theirs:,.0f}"
         print(f"  by {what}: {rates}: ratio {theirs / ours:.2f}", flush=True)
+
+
+def _mean(runs: list[Measured]) -> Measured:
+    """Of each number; NaN where a run has none."""
+    columns = zip(*(astuple(run) for run in runs), strict=True)
+    return Measured(*(fmean(math.nan if n is None else n for n in column) for column in columns))
 
 
 def by_us(backbone: WordVectorsBackbone, reading: Reading) -> tuple[float, float]:
@@ -167,7 +180,7 @@ def _print(name: str, found: Measured) -> None:
     shares = (found.spearman, found.semantic, found.syntactic)
     shown = ["-" if value is None else f"{value:.4f}" for value in shares]
     cells = [f"{found.seconds:.1f}", f"{found.processor:.1f}", *shown]
-    print(f"{name:26}" + "".join(f"{cell:>11}" for cell in cells), flush=True)
+    print(f"{name:34}" + "".join(f"{cell:>11}" for cell in cells), flush=True)
 
 
 def _cut(texts: list[str], path: Path, most: float) -> None:
