@@ -65,7 +65,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "length": 256, "batch": 16, "vocab": 32_000, "target": 2.5,
         "model": {"kind": "encoder_decoder", "activation": "relu", "norm": "rms", "bias": False,
                   "position": "t5_bias", "scale_scores": False, "scale_logits": True,
-                  "init": "t5", "d_head": 64},
+                  "inner_dropout": True, "init": "t5", "d_head": 64},
         "objective": "span_corruption", "layout": "encoder_decoder",
     },
 }  # fmt: skip

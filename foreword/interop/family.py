@@ -22,7 +22,7 @@ from foreword.types import Vocab
 Table = dict[str, Any]
 
 # Settings that say how a model is trained, not what it computes.
-TRAINING = ("init", "init_std", "dropout", "attention_dropout")
+TRAINING = ("init", "init_std", "dropout", "attention_dropout", "inner_dropout")
 
 
 class Design(Protocol):

@@ -43,7 +43,11 @@ class Block(nn.Module):
             self.feedforward, self.feedforward_norm = like.feedforward, like.feedforward_norm
         else:
             self.feedforward = FeedForward(
-                settings.d_model, settings.ff_width, settings.activation, bias=settings.bias
+                settings.d_model,
+                settings.ff_width,
+                settings.activation,
+                bias=settings.bias,
+                dropout=settings.dropout if settings.inner_dropout else 0.0,
             )
             self.feedforward_norm = norm_of(settings)
         self.dropout = Dropout(settings.dropout)

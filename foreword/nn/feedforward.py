@@ -8,6 +8,8 @@ from functools import partial
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from foreword.nn.dropout import Dropout
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
@@ -19,17 +21,20 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """`wide` to d_ff, activation, `narrow` back to d_model.
+    """`wide` to d_ff, activation, dropout, `narrow` back to d_model.
 
     The gated forms (GeGLU, SwiGLU; Shazeer 2020) multiply the activation with a second linear
     map of the input; both maps stand in `wide`, activation first.
     """
 
-    def __init__(self, d_model: int, d_ff: int, activation: str, *, bias: bool) -> None:
+    def __init__(
+        self, d_model: int, d_ff: int, activation: str, *, bias: bool, dropout: float = 0.0
+    ) -> None:
         super().__init__()
         self.is_gated = activation in ("geglu", "geglu_tanh", "swiglu")
         self.activation = ACTIVATIONS[activation]
         self.wide = nn.Linear(d_model, d_ff * (2 if self.is_gated else 1), bias=bias)
+        self.dropout = Dropout(dropout)
         self.narrow = nn.Linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -40,5 +45,5 @@ class FeedForward(nn.Module):
             hidden = self.activation(hidden) * gate
         else:
             hidden = self.activation(hidden)
-        narrow: Tensor = self.narrow(hidden)
+        narrow: Tensor = self.narrow(self.dropout(hidden))
         return narrow

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from foreword.nn.attention import View, prepare
 from foreword.nn.block import Block, LayerMemory, from_zero, norm_of
+from foreword.nn.dropout import Dropout
 from foreword.nn.masks import Carried, Mask
 from foreword.nn.mix import Mixer
 from foreword.nn.mixing.dense import Dense, DenseMixer
@@ -93,6 +94,7 @@ class Stack(nn.Module):
             blocks[0].attention_norm = nn.Identity()
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = norm_of(settings) if settings.norm_order == "pre" else nn.Identity()
+        self.dropout = Dropout(settings.dropout if settings.inner_dropout else 0.0)
         self.drops_attention = settings.attention_dropout > 0
         self.mixing = settings.mixing
         self.mixers = nn.ModuleList(
@@ -166,8 +168,8 @@ class Stack(nn.Module):
                 None if g is None else (g, seconds[n]),
             )
             kept.append(layer_memory)
-        g = None if g is None else self.final_norm(g)
-        states = self.final_norm(x)
+        g = None if g is None else self.dropout(self.final_norm(g))
+        states = self.dropout(self.final_norm(x))
         return Read(states, kept, g, self._carry(entered, carried), (*entered, states))
 
     def _views(

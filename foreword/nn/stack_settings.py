@@ -31,6 +31,8 @@ class StackSettings(ModelSettings):
             `pre`; embeddings that are normalised need it no more (ModernBERT).
         share: what all layers have in common (ALBERT).
         attention_dropout: of attention weights.
+        inner_dropout: `dropout` also of what the feed-forward layer's activation gives, and of the
+            states that leave the stack (T5, Transformer-XL, XLNet).
         scale_scores: divide attention scores by sqrt(d_head); T5 does not.
     """
 
@@ -47,6 +49,7 @@ class StackSettings(ModelSettings):
     normalise_first: bool = True
     share: Literal["none", "all", "attention", "feedforward"] = "none"
     attention_dropout: float = 0.1
+    inner_dropout: bool = False
     scale_scores: bool = True
 
     def __post_init__(self) -> None:

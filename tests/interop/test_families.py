@@ -63,18 +63,21 @@ def tokens(lengths: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     return ids, (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
 
 
-def load(folder: Path) -> nn.Module:
+def load(folder: Path, training: bool = False) -> nn.Module:
     name = transformers.AutoConfig.from_pretrained(folder).architectures[0]
-    in_training = name.startswith("BigBird")
+    in_training = training or name.startswith("BigBird")
     model: nn.Module = getattr(transformers, name).from_pretrained(
-        folder, attn_implementation="eager", **(STILL if in_training else {})
+        folder, attn_implementation="eager", **({} if training or not in_training else STILL)
     )
     return model.train(in_training)
 
 
-def both(run: Path, folder: Path, lengths: tuple[int, ...], segments: bool) -> list[Tensor]:
+def both(
+    run: Path, folder: Path, lengths: tuple[int, ...], segments: bool, training: bool = False
+) -> list[Tensor]:
     """Our logits and theirs, where there is text."""
     opened = open_run(run, "cpu")
+    opened.model.train(training)
     ids, attention = tokens(lengths)
     places = torch.arange(ids.shape[1]).expand_as(ids)
     within = Full() if attention.all() else SameDocument(attention - 1, attention - 1)
@@ -96,7 +99,7 @@ def both(run: Path, folder: Path, lengths: tuple[int, ...], segments: bool) -> l
         mask = Causal() & within if layout == "decoder" else within
         batch, counts = Batch(ids, places, mask, segments=second), attention
     with torch.no_grad():
-        output = load(folder)(**call)
+        output = load(folder, training)(**call)
         states = opened.model.backbone(batch).states
     wanted = output.logits if "logits" in output else output.prediction_logits
     pair = [output[key] for key in ("seq_relationship_logits", "sop_logits") if key in output]

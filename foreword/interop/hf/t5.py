@@ -56,6 +56,7 @@ class T5(Family):
             "position.kind": "t5_bias",
             "scale_scores": False,
             "init": "t5",
+            "inner_dropout": True,
         }
     )
     neutral = MappingProxyType({"is_encoder_decoder": True})

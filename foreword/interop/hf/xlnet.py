@@ -48,6 +48,7 @@ class Xlnet(Family):
             "position.shared": False,
             "position.segments": True,
             "two_streams": True,
+            "inner_dropout": True,
         }
     )
     neutral = MappingProxyType(
