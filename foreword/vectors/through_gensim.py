@@ -64,12 +64,14 @@ def learn(
         epochs=course.epochs,
     )
     met = np.flatnonzero(words.counts)
-    model.build_vocab_from_freq({int(word): int(words.counts[word]) for word in met})
-    order = np.array(model.wv.index_to_key)  # the ids are the words, and need no spelling
+    # Ids are spelled: gensim takes a word that is a number for the place of one.
+    names = np.array([str(word) for word in range(len(words.counts))], dtype=object)
+    model.build_vocab_from_freq({names[word]: int(words.counts[word]) for word in met})
+    order = np.array([int(name) for name in model.wv.index_to_key])
     if tree is not None:
-        _hang(model.wv, tree)
+        _hang(model.wv, tree, names)
     model.wv.vectors[:] = vectors.inputs[order]
-    texts = _Texts(words, course.epochs, progress)
+    texts = _Texts(words, names, course.epochs, progress)
     model.train(texts, total_words=words.total, epochs=course.epochs)
     vectors.inputs[order] = model.wv.vectors
     if tree is None:
@@ -78,31 +80,28 @@ def learn(
         vectors.outputs[: tree.forks] = model.syn1[: tree.forks]
 
 
-def _hang(keyed: Any, tree: Tree) -> None:
+def _hang(keyed: Any, tree: Tree, names: Array) -> None:
     """Gives each word of gensim's its way through our tree."""
     for place, word in enumerate(tree.words):
         forks, sides = tree.path(place)
-        keyed.set_vecattr(int(word), "point", np.array(forks, dtype=np.uint32))
-        keyed.set_vecattr(int(word), "code", np.array(sides, dtype=np.uint8))
+        keyed.set_vecattr(names[word], "point", np.array(forks, dtype=np.uint32))
+        keyed.set_vecattr(names[word], "code", np.array(sides, dtype=np.uint8))
 
 
 class _Texts:
     """Texts as gensim reads them, once for each epoch."""
 
-    def __init__(self, words: Words, epochs: int, progress: Progress) -> None:
-        self.words, self.epochs, self.progress, self.begun = words, epochs, progress, 0
+    def __init__(self, words: Words, names: Array, epochs: int, progress: Progress) -> None:
+        self.words, self.names, self.epochs, self.progress = words, names, epochs, progress
+        self.begun = 0
 
-    def __iter__(self) -> Iterator[list[int]]:
+    def __iter__(self) -> Iterator[list[str]]:
         read, told = 0, -CHUNK
         for text in self.words.texts():
             if read - told >= CHUNK:
                 self.progress(self.begun + read / self.words.total, self.epochs)
                 told = read
-            yield from (_part(text, at) for at in range(0, len(text), LONGEST))
+            spelled: list[str] = self.names[text].tolist()
+            yield from (spelled[at : at + LONGEST] for at in range(0, len(text), LONGEST))
             read += len(text)
         self.begun += 1
-
-
-def _part(text: Array, at: int) -> list[int]:
-    part: list[int] = text[at : at + LONGEST].tolist()
-    return part

@@ -1,0 +1,37 @@
+"""Vectors through gensim: it is told the words as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foreword.vectors import through_gensim
+from foreword.vectors.architectures.skip_gram import SkipGram
+from foreword.vectors.contract import VectorCourse, Vectors
+from foreword.vectors.words import Words
+
+models = pytest.importorskip("gensim").models
+
+
+def test_noise_is_drawn_by_each_words_own_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    class Spy(models.Word2Vec):  # type: ignore[misc]
+        def train(self, *arguments: Any, **named: Any) -> Any:
+            made.append(self)
+            return super().train(*arguments, **named)
+
+    monkeypatch.setattr(models, "Word2Vec", Spy)
+    counts = np.array([0, 1, 40, 3, 200, 10])  # neither in the order of ids nor in that of counts
+    tokens = np.random.default_rng(1).permutation(np.repeat(np.arange(6), counts))
+    words = Words.of(tokens, np.array([0, len(tokens)]), counts > 0)
+    vectors = Vectors(*np.zeros((2, 6, 4), dtype=np.float32))
+    course = VectorCourse(SkipGram(), 2, 0.0, 1, lambda progress: 0.025, 1, 1)
+    through_gensim.learn(words, vectors, course, print, negatives=2, exponent=0.75)
+
+    (model,) = made
+    order = [int(name) for name in model.wv.index_to_key]
+    noise = np.diff(model.cum_table.astype(np.float64), prepend=0) / model.cum_table[-1]
+    np.testing.assert_allclose(noise, counts[order] ** 0.75 / (counts**0.75).sum(), atol=1e-6)
