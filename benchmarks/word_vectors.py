@@ -3,20 +3,17 @@
     python benchmarks/word_vectors.py TEXT... --megabytes 20 --epochs 5 --threads 2 \\
         --analogies questions-words.txt --similarity wordsim353.txt [--seeds 1 2 3]
 
-A recipe that learns through gensim, as word2vec_cbow does, is gensim twice; measured then is
-our road around it.
-
 Both learn from the same token shards, with the same vocabulary, one after the other, and are asked
 the same questions. A ratio above 1 is in our favour. Processor time is shown beside the clock's:
 where other work shares the machine it is the fairer of the two. Words are those of the text,
-thinned ones included.
+thinned ones included. A recipe that learns through gensim, as word2vec_cbow does, is gensim twice;
+measured then is our road around it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import tempfile
 import time
@@ -24,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import torch
@@ -110,9 +108,10 @@ def compare(name: str, tokenizer: Tokenizer, shards: Shards, given: argparse.Nam
 
 
 def _mean(runs: list[Measured]) -> Measured:
-    """Of each number; NaN where a run has none."""
+    """Of each number; what one run lacks, all lack."""
     columns = zip(*(astuple(run) for run in runs), strict=True)
-    return Measured(*(fmean(math.nan if n is None else n for n in column) for column in columns))
+    means: list[Any] = [None if None in column else fmean(column) for column in columns]
+    return Measured(*means)
 
 
 def by_us(backbone: WordVectorsBackbone, reading: Reading) -> tuple[float, float]:

@@ -84,7 +84,7 @@ class ModelSettings(Architecture):
             and no map if unsaid.
         segments: number of segment embeddings (BERT has 2), 0 for none.
         normalise_embedding: LayerNorm after the embeddings (BERT).
-        dropout: of embeddings and of each part's output.
+        dropout: of embeddings and of each part's output; a model may have it elsewhere too.
         tied: the output layer is the embedding.
         scale_logits: divide the states by sqrt(d_model) before a tied output layer (T5).
         output: the layer that predicts tokens, a kind in `nn/outputs/`, where the objective has

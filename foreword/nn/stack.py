@@ -42,7 +42,7 @@ class Read:
     """What a stack makes of a row.
 
     Attributes:
-        states: (batch, length, d_model), normalised.
+        states: (batch, length, d_model), normalised and, if the settings say so, dropped out.
         memory: per layer, for a next call: the key-value cache.
         second: of the second stream, (batch, predictions, d_model); or None.
         carried: what entered each layer, the last places of it, without gradient; each (batch,

@@ -64,7 +64,7 @@ def learn(
         epochs=course.epochs,
     )
     met = np.flatnonzero(words.counts)
-    # Ids are spelled: gensim takes a word that is a number for the place of one.
+    # Ids are spelled: gensim asks for the count at a place, and would find the word of that number.
     names = np.array([str(word) for word in range(len(words.counts))], dtype=object)
     model.build_vocab_from_freq({names[word]: int(words.counts[word]) for word in met})
     order = np.array([int(name) for name in model.wv.index_to_key])

@@ -1,4 +1,4 @@
-"""Dropout falls where theirs does, and as often."""
+"""Dropout falls where theirs does, and at the same rates."""
 
 from __future__ import annotations
 

@@ -65,11 +65,11 @@ def tokens(lengths: tuple[int, ...]) -> tuple[Tensor, Tensor]:
 
 def load(folder: Path, training: bool = False) -> nn.Module:
     name = transformers.AutoConfig.from_pretrained(folder).architectures[0]
-    in_training = training or name.startswith("BigBird")
+    is_big_bird = name.startswith("BigBird")
     model: nn.Module = getattr(transformers, name).from_pretrained(
-        folder, attn_implementation="eager", **({} if training or not in_training else STILL)
+        folder, attn_implementation="eager", **(STILL if is_big_bird and not training else {})
     )
-    return model.train(in_training)
+    return model.train(training or is_big_bird)
 
 
 def both(
