@@ -37,7 +37,7 @@ from foreword.nn.init import initialise
 from foreword.train import flops
 from foreword.train.device import choose_device, choose_precision, matmul_flops_per_second
 from foreword.train.feed import Feed
-from foreword.train.ready import compile_blocks
+from foreword.train.ready import compile_blocks, resolve
 from foreword.train.recipe import Recipe
 from foreword.train.step import take
 from foreword.types import Array, Rows, Vocab
@@ -116,27 +116,31 @@ def ours(family: dict[str, Any], steps: int, dropout: float, documents: int) -> 
         "packing": {"kind": "documents", "length": family["length"]},
         "train": {"batch": family["batch"]},
     }
-    recipe = config.build(Recipe, table)
+    where = choose_device("auto")
+    dtype = choose_precision("auto", where)
+    recipe = resolve(config.build(Recipe, table), where, dtype)
     vocab = fake_vocab(family["vocab"])
     built = recipe.build(vocab)
     initialise(built, 1)
-    where = choose_device("auto")
     built.to(where).train()
     if where.type == "cuda":
         compile_blocks(built)
-    dtype = choose_precision("auto", where)
     optimizer = recipe.optimizer.build(built)
     packed = Zipf(family["length"], family["vocab"], 4096, documents)
-    feed = Feed(recipe, packed, vocab, family["batch"])
+    feed = Feed(recipe, packed, vocab, recipe.train.micro_batch)
     loss_of = partial(recipe.objective.loss, built)
     tokens = family["batch"] * family["length"]
-    products = flops.count(built, feed.micro_batches(0)[0], loss_of)
+    products = sum(flops.count(built, batch, loss_of) for batch in feed.micro_batches(0))
     bound = tokens * matmul_flops_per_second(where, dtype) / products
     times = []
     batches = feed.ahead(0)
     for step in range(WARM + steps):
         start = time.perf_counter()
-        take(built, optimizer, next(batches), loss_of, clip=1.0, dtype=dtype, seeds=[step])
+        parts = next(batches)
+        take(
+            built, optimizer, parts, loss_of, clip=1.0, dtype=dtype,
+            seeds=range(step, step + len(parts)), workers=recipe.train.workers,
+        )  # fmt: skip
         times.append(time.perf_counter() - start)
     batches.close()
     return tokens / statistics.median(times[WARM:]), bound
@@ -145,7 +149,7 @@ def ours(family: dict[str, Any], steps: int, dropout: float, documents: int) -> 
 def theirs(name: str, family: dict[str, Any], steps: int, dropout: float, bf16: bool) -> float:
     """Tokens per second of `transformers.Trainer`."""
     import transformers
-    from transformers import Trainer, TrainerCallback, TrainingArguments
+    from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
     transformers.logging.set_verbosity_error()
     model, collate = _their_model(name, family, dropout)
@@ -166,6 +170,7 @@ def theirs(name: str, family: dict[str, Any], steps: int, dropout: float, bf16: 
         trainer = Trainer(
             model, arguments, train_dataset=data, data_collator=collate, callbacks=[Clock()]
         )
+        trainer.remove_callback(PrinterCallback)
         trainer.train()
     return float(family["batch"] * family["length"] / statistics.median(np.diff(stamps)[WARM:]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -18,6 +19,7 @@ from foreword.nn.model import Backbone
 from foreword.nn.pieces import Pieces
 from foreword.nn.positions.none import None_
 from foreword.nn.settings import ModelSettings
+from foreword.nn.unrolled import layers_of, through
 from foreword.types import Batch, Hidden
 
 State = tuple[Tensor, Tensor]  # h and c of all layers, (pieces, layers, d_model) each
@@ -175,12 +177,14 @@ class Seq2seqBackbone(Backbone):
         order = lengths.argsort(descending=True, stable=True)  # those still open come first
         x, lengths, memory = x[order], lengths[order], take(memory, order)
         state, fed = memory.state, memory.fed
+        layers = layers_of(self.decoder)
         found = []
         for step in range(x.shape[1]):
             n = int((lengths > step).sum())
             first = slice(n)
             entering = torch.cat([x[:n, step], fed[:n]], -1)[:, None]
-            h, after = _run(self.decoder, entering, None, (state[0][:n], state[1][:n]))
+            before = (state[0][:n], state[1][:n])
+            h, after = _run(self.decoder, entering, None, before, layers)
             merged = self._look(h, take(memory, first))[:, 0]
             state = (_onto(after[0], state[0]), _onto(after[1], state[1]))
             fed = _onto(merged, fed)
@@ -215,7 +219,11 @@ def _pieces(batch: Batch) -> Pieces:
 
 
 def _run(
-    core: nn.LSTM, x: Tensor, lengths: Tensor | None, state: State | None
+    core: nn.LSTM,
+    x: Tensor,
+    lengths: Tensor | None,
+    state: State | None,
+    layers: Sequence[nn.RNNBase] | None = None,
 ) -> tuple[Tensor, State]:
     """States of the last layer (pieces, longest, width) in x's dtype, and the state at each end.
 
@@ -232,7 +240,7 @@ def _run(
             entering = pack_padded_sequence(
                 x.to(dtype), lengths.cpu(), batch_first=True, enforce_sorted=False
             )
-        found, (h, c) = core(entering, given)
+        found, (h, c) = through(core, entering, given, layers)
         states = found if lengths is None else pad_packed_sequence(found, batch_first=True)[0]
     return states.to(x.dtype), (h.transpose(0, 1), c.transpose(0, 1))
 

@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+_draws: ContextVar[torch.Generator | None] = ContextVar("draws", default=None)
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Within it dropout on `device` begins its draws at `seed`.
+
+    On the CPU no other thread has a part in them: each draws from a generator of its own.
+    """
+    if device.type != "cpu":
+        torch.manual_seed(seed)
+        yield
+        return
+    token = _draws.set(torch.Generator().manual_seed(seed))
+    try:
+        yield
+    finally:
+        _draws.reset(token)
 
 
 def dropout(x: Tensor, rate: float) -> Tensor:
@@ -19,7 +42,7 @@ def dropout(x: Tensor, rate: float) -> Tensor:
         return x
     if x.device.type != "cpu":
         return F.dropout(x, rate)
-    generator = np.random.SFC64(int(torch.randint(2**62, ())))
+    generator = np.random.SFC64(int(torch.randint(2**62, (), generator=_draws.get())))
     words = torch.from_numpy(generator.random_raw((x.numel() + 3) // 4).view(np.int64))
     bits = words.view(torch.int16)[: x.numel()].view(x.shape)
     mask = torch.empty(x.shape, dtype=x.dtype)

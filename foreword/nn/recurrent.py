@@ -16,7 +16,7 @@ from foreword.nn.model import Backbone
 from foreword.nn.pieces import Pieces
 from foreword.nn.positions.none import None_
 from foreword.nn.settings import ModelSettings
-from foreword.nn.unrolled import layers_of, unroll
+from foreword.nn.unrolled import layers_of, through, unroll
 from foreword.types import Batch, Hidden
 
 State = tuple[Tensor, ...]  # of all layers: h, and c of an LSTM; (batch, layers, d_model) each
@@ -129,7 +129,7 @@ def recur(
     is_new[:, 0] = False
     if not is_new.any():
         given = None if before is None else _inside(before)
-        states, after = core(x, given)
+        states, after = through(core, x, given)
         return states, _outside(after)
     pieces = Pieces.of(is_new.cumsum(1))
     padded = pack_padded_sequence(
@@ -141,7 +141,7 @@ def recur(
         given = _inside(
             tuple(part[pieces.rows] * begins[:, None, None].to(part.dtype) for part in before)
         )
-    found, after = core(padded, given)
+    found, after = through(core, padded, given)
     states = pieces.join(pad_packed_sequence(found, batch_first=True)[0], (len(x), x.shape[1]))
     is_last = pieces.starts + pieces.lengths == x.shape[1]
     order = pieces.rows[is_last].argsort()

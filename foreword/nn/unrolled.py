@@ -3,22 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from foreword.nn.dropout import dropout
 
 
 def layers_of(core: nn.RNNBase) -> list[nn.RNNBase]:
     """Each layer of `core` as a core of its own, on the same weights."""
     found = []
+    directions = 1 + core.bidirectional
     for n in range(core.num_layers):
-        width = core.input_size if n == 0 else core.hidden_size
+        width = core.input_size if n == 0 else core.hidden_size * directions
         make: Callable[..., nn.RNNBase] = type(core)
-        alone = make(width, core.hidden_size, bias=core.bias, batch_first=True, device="meta")
+        alone = make(
+            width,
+            core.hidden_size,
+            bias=core.bias,
+            batch_first=True,
+            bidirectional=core.bidirectional,
+            device="meta",
+        )
         for name, _ in list(alone.named_parameters()):
-            setattr(alone, name, getattr(core, name.removesuffix("_l0") + f"_l{n}"))
+            setattr(alone, name, getattr(core, name.replace("_l0", f"_l{n}")))
         found.append(alone)
     return found
+
+
+def through(
+    core: nn.RNNBase,
+    x: Tensor | PackedSequence,
+    state: Any,
+    layers: Sequence[nn.RNNBase] | None = None,
+) -> tuple[Any, Any]:
+    """What `core(x, state)` gives; on the CPU dropout between its layers is Foreword's.
+
+    Torch's own is slower there, and draws from a generator that all threads share.
+
+    Args:
+        core: torch's.
+        x: what enters it.
+        state: as torch has it.
+        layers: of `core`, for who calls this many times.
+    """
+    device = x.data.device
+    if not (core.training and core.dropout and device.type == "cpu"):
+        found: tuple[Any, Any] = core(x, state)
+        return found
+    directions, ends = 1 + core.bidirectional, []
+    for n, layer in enumerate(layers or layers_of(core)):
+        part = slice(n * directions, (n + 1) * directions)
+        begin = state
+        if state is not None:
+            begin = state[part] if isinstance(state, Tensor) else tuple(s[part] for s in state)
+        if n:
+            inner = dropout(x.data if isinstance(x, PackedSequence) else x, core.dropout)
+            x = x._replace(data=inner) if isinstance(x, PackedSequence) else inner
+        x, end = layer(x, begin)
+        ends.append(end)
+    if isinstance(ends[0], Tensor):
+        return x, torch.cat(ends)
+    return x, tuple(torch.cat(parts) for parts in zip(*ends, strict=True))
 
 
 def unroll(

@@ -53,11 +53,20 @@ def choose_precision(wanted: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if has_bf16 else torch.float32
 
 
-def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[Any]:
-    """The context in which a forward pass runs in `dtype`, weights staying in float32."""
+def autocast(
+    device: torch.device, dtype: torch.dtype, *, keeps_casts: bool = True
+) -> AbstractContextManager[Any]:
+    """The context in which a forward pass runs in `dtype`, weights staying in float32.
+
+    Args:
+        device: where it runs.
+        dtype: to compute in.
+        keeps_casts: a weight that is used twice is cast once. Not for threads beside others: all
+            share what is kept, and the first to leave its context drops it.
+    """
     if dtype == torch.float32:
         return nullcontext()
-    return torch.autocast(device.type, dtype)
+    return torch.autocast(device.type, dtype, cache_enabled=keeps_casts)
 
 
 def matmul_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -35,7 +35,7 @@ class Memory:
 
     Attributes:
         weights: of the model, in float32.
-        gradients: as many.
+        gradients: as many, for each worker.
         optimizer: its state, as it is after a step.
         activations: what backward needs of one micro-batch.
         there_is: on the device.
@@ -101,24 +101,24 @@ def estimate(ready: Ready, share: float = 1.0) -> Estimate:
 
     loss_of = partial(recipe.objective.loss, model)
     rows = _rows_to_time(ready, loss_of)
-    batch = ready.feed.batch(np.arange(rows), recipe.train.seed)
+    batches = ready.feed.batches(np.arange(rows))
     scale = recipe.rows_per_step / rows
-    flops_per_step = flops.count(model, batch, loss_of) * scale
+    flops_per_step = sum(flops.count(model, batch, loss_of) for batch in batches) * scale
     activations = _activations(ready, rows, loss_of)
     parameters = count_by_part(model)
     if recipe.train.compile == "on":
         compile_blocks(model)
     optimizer = recipe.optimizer.build(model)
-    first_loss, seconds = _time(ready, optimizer, batch, loss_of)
+    first_loss, seconds = _time(ready, optimizer, batches, loss_of)
     weights = _bytes(model.parameters())
     memory = Memory(
         weights=weights,
-        gradients=weights,
+        gradients=weights * recipe.train.workers,
         optimizer=_bytes(v for state in optimizer.state.values() for v in state.values()),
         activations=activations,
         there_is=memory_of(ready.device),
     )
-    tokens_per_step = count_tokens(batch) * scale
+    tokens_per_step = sum(map(count_tokens, batches)) * scale
     epochs_per_step = share * ready.feed.epochs(1)
     steps = steps_of(
         Budget.of(recipe.train), tokens_per_step, flops_per_step, seconds, epochs_per_step
@@ -223,7 +223,10 @@ def _kept(ready: Ready, rows: int, loss_of: Callable[[Batch], Loss]) -> int:
 
 
 def _time(
-    ready: Ready, optimizer: Optimizer, batch: Batch, loss_of: Callable[[Batch], Loss]
+    ready: Ready,
+    optimizer: Optimizer,
+    batches: Sequence[Batch],
+    loss_of: Callable[[Batch], Loss],
 ) -> tuple[float, float]:
     """The loss of the first step, and the seconds of a whole one.
 
@@ -236,11 +239,12 @@ def _time(
         result = take(
             ready.model,
             optimizer,
-            [batch],
+            batches,
             loss_of,
             clip=train.clip,
             dtype=ready.dtype,
-            seeds=[train.seed],
+            seeds=range(train.seed, train.seed + len(batches)),
+            workers=train.workers,
         )
         _wait(ready.device)
         times.append(time.perf_counter() - start)
@@ -253,7 +257,7 @@ def _time(
     _wait(ready.device)
     update = (time.perf_counter() - start) / TIMED_STEPS
     step = median(times[WARM_STEPS:])
-    pieces = ready.recipe.rows_per_step / len(batch.ids)
+    pieces = ready.recipe.rows_per_step / sum(len(batch.ids) for batch in batches)
     return losses[0], max(step - update, 0.0) * pieces + update
 
 

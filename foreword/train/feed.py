@@ -76,9 +76,17 @@ class Feed:
     def micro_batches(self, step: int) -> list[Batch]:
         """The batches that step number `step` (from 0) is made of."""
         size = self.recipe.rows_per_step
-        numbers = np.arange(step * size, (step + 1) * size)
-        pieces = np.array_split(numbers, -(-size // self.micro_batch))
-        batches = [self.batch(piece, self.recipe.train.seed) for piece in pieces]
+        return self.batches(np.arange(step * size, (step + 1) * size))
+
+    def batches(self, numbers: Array) -> list[Batch]:
+        """The rows with these places: micro-batches, each in as many parts as there are workers."""
+        workers = max(1, self.recipe.train.workers)
+        parts = [
+            part
+            for rows in np.array_split(numbers, -(-len(numbers) // self.micro_batch))
+            for part in np.array_split(rows, min(workers, len(rows)))
+        ]
+        batches = [self.batch(part, self.recipe.train.seed) for part in parts]
         return counted(self.recipe.objective, batches)
 
     def batch(self, numbers: Array, seed: int) -> Batch:

@@ -166,6 +166,7 @@ class Loop:
             clip=self.recipe.train.clip,
             dtype=self.dtype,
             seeds=self._dropout_seeds(step, len(batches)),
+            workers=self.recipe.train.workers,
         )
         spent.steps += 1
         spent.tokens += sum(map(count_tokens, batches))

@@ -14,6 +14,7 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.train.device import choose_device, choose_precision, describe
 from foreword.train.feed import Feed
 from foreword.train.recipe import Recipe
+from foreword.train.workers import choose_workers
 from foreword.types import Vocab
 
 
@@ -63,7 +64,7 @@ def make_ready(recipe: Recipe, tokenizer: Tokenizer, prepared: Prepared) -> Read
 
 
 def resolve(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> Recipe:
-    """The recipe with device, precision, compilation and micro-batch chosen for this machine.
+    """The recipe with every choice that it leaves to the machine made.
 
     A resumed run finds them chosen, so it computes as it did before.
     """
@@ -71,13 +72,14 @@ def resolve(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> Recipe:
     compiles = train.compile
     if compiles == "auto":
         compiles = "on" if device.type == "cuda" else "off"
-    micro = train.micro_batch or _rows_that_fit(recipe, device)
+    micro = min(train.micro_batch or _rows_that_fit(recipe, device), recipe.rows_per_step)
     train = replace(
         train,
         device="cuda" if device.type == "cuda" else "mps" if device.type == "mps" else "cpu",
         precision="bf16" if dtype == torch.bfloat16 else "fp32",
         compile=compiles,
-        micro_batch=min(micro, recipe.rows_per_step),
+        micro_batch=micro,
+        workers=choose_workers(train.workers, device, micro, recipe.packing.length),
     )
     return replace(recipe, train=train)
 

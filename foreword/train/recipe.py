@@ -31,6 +31,8 @@ class TrainSettings:
         batch: sequences per step, over all micro-batches.
         batch_tokens: tokens per step instead, rounded to whole rows; 0 for `batch`.
         micro_batch: sequences computed at once; 0 chooses as many as the memory bears.
+        workers: threads that share what is computed at once, each with its part of the CPU's
+            cores; 0 chooses.
         steps: budget in steps.
         epochs: budget in readings of the whole text.
         tokens: budget in tokens read.
@@ -51,6 +53,7 @@ class TrainSettings:
     batch: int = 32
     batch_tokens: int = 0
     micro_batch: int = 0
+    workers: int = 0
     steps: int = 10_000
     epochs: float | None = None
     tokens: int | None = None
@@ -79,7 +82,7 @@ class TrainSettings:
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
-        for name in ("batch_tokens", "micro_batch", "clip"):
+        for name in ("batch_tokens", "micro_batch", "workers", "clip"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}: must not be negative, got {getattr(self, name)}")
         for name in ("epochs", "tokens", "flops", "hours"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +177,8 @@ def carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None 
 def _carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None) -> bool:
     recipe = read_recipe(run)
     has_begun = bool(checkpoint.all_in(run))
+    if has_begun and not recipe.train.workers:  # begun before there were any: as with one
+        recipe = replace(recipe, train=replace(recipe.train, workers=1))
     tokenizer, prepared = corpus(recipe, run, stage)
     if has_begun:
         _require_same_text(run, prepared)

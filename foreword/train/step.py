@@ -1,4 +1,8 @@
-"""One step: gradients summed over micro-batches, divided once by the count, clipped, applied."""
+"""One step: gradients summed over micro-batches, divided once by the count, clipped, applied.
+
+Micro-batches may be computed side by side (`workers`); their sums are added in their order, so a
+step is the same step each time.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,15 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from foreword.nn.dropout import seeded
 from foreword.train.device import autocast
+from foreword.train.workers import side_by_side
 from foreword.types import Batch, Loss
 
-Carried = tuple[torch.Tensor, ...] | None  # of one micro-batch; see `foreword.types.Hidden`
+Carried = tuple[Tensor, ...] | None  # of one micro-batch; see `foreword.types.Hidden`
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,7 @@ def take(
     clip: float,
     dtype: torch.dtype,
     seeds: Sequence[int],
+    workers: int = 1,
 ) -> StepResult:
     """Takes a step on the micro-batches: the same gradient as one big batch.
 
@@ -60,26 +67,35 @@ def take(
         clip: greatest norm of the mean gradient; 0 for none.
         dtype: to compute in.
         seeds: of dropout, one per micro-batch.
+        workers: so many micro-batches are computed side by side, on a processor.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
     device = parameters[0].device
     carried: list[Carried] = []
     total = torch.zeros((), device=device, dtype=torch.float64)
     weight = torch.zeros((), device=device, dtype=torch.float64)
-    parts: dict[str, list[torch.Tensor]] = {}
-    optimizer.zero_grad(set_to_none=True)
-    for batch, seed in zip(batches, seeds, strict=True):
-        torch.manual_seed(seed)
-        with autocast(device, dtype):
+    parts: dict[str, list[Tensor]] = {}
+
+    def compute(job: tuple[Batch, int]) -> tuple[Loss, list[Tensor | None]]:
+        batch, seed = job
+        with seeded(seed, device), autocast(device, dtype, keeps_casts=workers == 1):
             loss = loss_of(batch.to(device))
-        loss.total.backward()  # type: ignore[no-untyped-call]
-        total += loss.total.detach()
-        weight += loss.weight
-        carried.append(loss.carried)
-        for name, (part, count) in loss.parts.items():
-            sums = parts.setdefault(name, [torch.zeros_like(total), torch.zeros_like(total)])
-            sums[0] += part.detach()
-            sums[1] += count
+        return loss, _gradients(loss.total, parameters)
+
+    optimizer.zero_grad(set_to_none=True)
+    jobs = list(zip(batches, seeds, strict=True))
+    for start in range(0, len(jobs), workers):
+        for loss, found in side_by_side(compute, jobs[start : start + workers], workers):
+            for parameter, grad in zip(parameters, found, strict=True):
+                if grad is not None:
+                    parameter.grad = grad if parameter.grad is None else parameter.grad.add_(grad)
+            total += loss.total.detach()
+            weight += loss.weight
+            carried.append(loss.carried)
+            for name, (part, count) in loss.parts.items():
+                sums = parts.setdefault(name, [torch.zeros_like(total), torch.zeros_like(total)])
+                sums[0] += part.detach()
+                sums[1] += count
     grads = [p.grad for p in parameters if p.grad is not None]
     weight = weight.clamp(min=1)
     norm = float(torch.nn.utils.get_total_norm(grads) / weight)
@@ -92,6 +108,26 @@ def take(
     optimizer.zero_grad(set_to_none=True)
     means = {name: float(a / b.clamp(min=1)) for name, (a, b) in parts.items()}
     return StepResult(loss_value, float(weight), norm, is_finite, means, tuple(carried))
+
+
+def _gradients(total: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:
+    """Of each parameter, laid out as it is and in a place of its own; None where it had no part.
+
+    What autograd hands out may be a view, or one tensor for two parameters: neither may be scaled
+    in place.
+    """
+    places: set[int] = set()
+
+    def own(grad: Tensor | None, parameter: Tensor) -> Tensor | None:
+        if grad is None:
+            return None
+        if grad.stride() != parameter.stride() or grad.untyped_storage().data_ptr() in places:
+            grad = torch.empty_like(parameter).copy_(grad)
+        places.add(grad.untyped_storage().data_ptr())
+        return grad
+
+    found = torch.autograd.grad(total, parameters, allow_unused=True)
+    return [own(grad, parameter) for grad, parameter in zip(found, parameters, strict=True)]
 
 
 class Evaluation(NamedTuple):

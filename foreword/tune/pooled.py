@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from foreword.errors import UserError
+from foreword.nn.dropout import Dropout
 from foreword.text.tokenizer import Tokenizer
 from foreword.tune.contracts import Encoded, Labelled
 from foreword.tune.framing import Frame, Pooling
@@ -39,7 +40,7 @@ def encode_pooled(
 
 def linear_head(d_model: int, outputs: int, dropout: float) -> nn.Module:
     """Dropout and a linear layer, (spots, d_model) -> (spots, outputs)."""
-    return nn.Sequential(nn.Dropout(dropout), nn.Linear(d_model, outputs))
+    return nn.Sequential(Dropout(dropout), nn.Linear(d_model, outputs))
 
 
 def check_shares(dropout: float, auxiliary: float) -> None:

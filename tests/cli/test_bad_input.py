@@ -163,6 +163,7 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
         ["model.memory: position 'learned'", "'relative'"],
     ),
     "micro-batch": (["--set", "train.micro_batch=-1"], ["train.micro_batch: must not be negative"]),
+    "workers": (["--set", "train.workers=-1"], ["train.workers: must not be negative"]),
     "patience": (["--set", "train.patience=0"], ["train.patience: must be at least 1"]),
     "two budgets": (["--steps", "5", "--hours", "1"], ["give one budget, not 2: --hours, --steps"]),
     "no budget": (["--tokens", "0"], ["--tokens: must be positive"]),

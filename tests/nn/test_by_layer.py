@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence
 
 from foreword import kinds
 from foreword.errors import UserError
-from foreword.nn.unrolled import layers_of
+from foreword.nn.dropout import seeded
+from foreword.nn.unrolled import layers_of, through
 from foreword.types import Hidden
 
 from ..contracts.cases import rows, tiny
@@ -43,6 +47,46 @@ def test_the_layers_alone_are_the_core(name: str) -> None:
     for layer in layers_of(backbone.core):
         x, _ = layer(x)
     torch.testing.assert_close(x, wanted)
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize("core", [nn.RNN, nn.GRU, nn.LSTM])
+def test_through_layers_that_drop_nothing_it_is_the_core(
+    core: Callable[..., nn.RNNBase], is_packed: bool, both: bool
+) -> None:
+    """A rate so small that no draw falls below it: layer after layer, all else as torch has it."""
+    made = core(6, 5, 3, batch_first=True, bidirectional=both, dropout=1e-9)
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(4, 7, 6, generator=generator)
+    h = torch.randn(3 * (1 + both), 4, 5, generator=generator)
+    state = (h, h + 1) if core is nn.LSTM else h
+    if is_packed:
+        x = pack_padded_sequence(x, torch.tensor([3, 7, 1, 5]), True, enforce_sorted=False)
+    for given in (None, state):
+        found, wanted = through(made, x, given), made.eval()(x, given)
+        made.train()
+        torch.testing.assert_close(found, wanted)
+
+
+def test_between_layers_a_share_is_dropped_and_in_evaluation_none() -> None:
+    """Layers that add up what enters them: what leaves the second tells what entered it."""
+    core = nn.RNN(1, 200, 2, bias=False, batch_first=True, dropout=0.4)
+    for name, weight in core.named_parameters():
+        nn.init.zeros_(weight)
+        if name == "weight_ih_l0":
+            nn.init.ones_(weight)
+        elif name == "weight_ih_l1":
+            nn.init.eye_(weight)
+    x = torch.full((50, 1, 1), 0.1)
+    entered = torch.tensor(0.1).tanh()
+    with seeded(3, torch.device("cpu")):
+        found, _ = through(core, x, None)
+    kept = (entered / 0.6).tanh()
+    assert (found == 0).float().mean().item() == pytest.approx(0.4, abs=0.02)
+    torch.testing.assert_close(found[found != 0], kept.expand(int((found != 0).sum())))
+    found, _ = through(core.eval(), x, None)
+    torch.testing.assert_close(found, entered.tanh().expand_as(found))
 
 
 @pytest.mark.parametrize("name", [*RECURRENT, "elmo"])

@@ -170,7 +170,8 @@ def table(family: str = "decoder", **train: Any) -> dict[str, Any]:
         "prepare": {"heldout": 0.1},
         "train": {
             "batch": 4,
-            "micro_batch": 2,
+            "micro_batch": 4,
+            "workers": 2,
             "steps": 12,
             "evaluations": 3,
             "checkpoints": 4,
@@ -264,7 +265,7 @@ def logged(run: Path, kind: str) -> list[dict[str, Any]]:
     ]
 
 
-def gradient(of: Ready, batches: Sequence[Batch]) -> torch.Tensor:
+def gradient(of: Ready, batches: Sequence[Batch], workers: int = 1) -> torch.Tensor:
     """What a step of size 1 without clipping subtracts; the model stays as it is."""
     before = [p.detach().clone() for p in of.model.parameters()]
     take(
@@ -275,6 +276,7 @@ def gradient(of: Ready, batches: Sequence[Batch]) -> torch.Tensor:
         clip=0.0,
         dtype=torch.float32,
         seeds=range(len(batches)),
+        workers=workers,
     )
     with torch.no_grad():
         moved = [old - p for old, p in zip(before, of.model.parameters(), strict=True)]

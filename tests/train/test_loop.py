@@ -45,8 +45,11 @@ def test_what_was_read_is_said(tmp_path: Path) -> None:
         assert words in said
 
 
+IN_TURN = {"micro_batch": 2, "workers": 1}
+
+
 def break_loss(monkeypatch: pytest.MonkeyPatch, bad: set[int]) -> None:
-    """Makes the loss of some training steps not a number; each has two micro-batches."""
+    """Makes the loss of some training steps not a number; each has two micro-batches in turn."""
     honest, calls = Causal.loss, [-1]
 
     def loss(self: Causal, model: torch.nn.Module, batch: Batch) -> Loss:
@@ -64,7 +67,7 @@ def test_a_bad_step_is_skipped_and_counted(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_loss(monkeypatch, {4, 7})
-    run = runs.begin(runs.recipe(checkpoints=12, keep=12), text, tmp_path / "run")
+    run = runs.begin(runs.recipe(checkpoints=12, keep=12, **IN_TURN), text, tmp_path / "run")
     watcher = runs.Quiet()
     assert runs.carry_on(run, watcher)
     skipped = {record["step"]: record["skipped"] for record in runs.logged(run, "train")}
@@ -82,7 +85,7 @@ def test_too_many_in_a_row_stop_the_run(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_loss(monkeypatch, {2, 5, 6, 7, 8})
-    run = runs.begin(runs.recipe(patience=3), text, tmp_path / "run")
+    run = runs.begin(runs.recipe(patience=3, **IN_TURN), text, tmp_path / "run")
     with pytest.raises(TrainingStoppedError, match="3 steps in a row") as stopped:
         runs.carry_on(run)
     last = checkpoint.newest(run)

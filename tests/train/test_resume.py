@@ -45,6 +45,30 @@ def test_resumed_twice_is_uninterrupted(family: str, text: Path, tmp_path: Path)
     assert steps == list(range(1, 13))
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_so_does_a_run_in_several_micro_batches(workers: int, text: Path, tmp_path: Path) -> None:
+    made = runs.recipe(batch=5, micro_batch=2, workers=workers)
+    whole = runs.begin(made, text, tmp_path / "whole")
+    assert runs.carry_on(whole)
+    run = runs.begin(made, text, tmp_path / "run")
+    runs.die_at(run, 5)
+    assert runs.carry_on(run)
+    assert runs.last_bytes(run) == runs.last_bytes(whole)
+
+
+def test_a_run_begun_before_there_were_workers_goes_on_with_one(text: Path, tmp_path: Path) -> None:
+    made = runs.recipe("transformer_xl", workers=1)
+    whole = runs.begin(made, text, tmp_path / "whole")
+    assert runs.carry_on(whole)
+    run = runs.begin(made, text, tmp_path / "run")
+    runs.die_at(run, 5)
+    recipe = (run / "recipe.toml").read_text()
+    assert "workers = 1\n" in recipe
+    (run / "recipe.toml").write_text(recipe.replace("workers = 1\n", ""))
+    assert runs.carry_on(run)
+    assert runs.last_bytes(run) == runs.last_bytes(whole)
+
+
 # Fitted at once (`test_fitting.py`), and others' code with another core.
 ELSEWHERE = {"ngram", "word_vectors", "skip_gram", "gru", "rnn"}
 
@@ -89,7 +113,7 @@ def test_memory_matters_to_that(
     shutil.copytree(run, forgetful)
     carried = checkpoint.load_carried(checkpoint.all_in(run)[-1], torch.device("cpu"))
     shapes = [[tuple(states.shape) for states in one or ()] for one in carried]
-    assert shapes == [[(2, 24, 16)] * 2] * 2  # of two micro-batches, what entered two layers
+    assert shapes == [[(2, 24, 16)] * 2] * 2  # of two workers, what entered two layers
     assert runs.carry_on(run)
     monkeypatch.setattr(checkpoint, "load_carried", lambda folder, device: ())
     assert runs.carry_on(forgetful)

@@ -31,10 +31,13 @@ def ready(text: Path, folder: Path, family: str = "encoder", **train: object) ->
 EVEN = ("transformer_xl", "xlnet")  # every row of a stream has as many predictions
 
 
-def gradient(of: Ready, micro_batch: int) -> tuple[torch.Tensor, list[int]]:
-    """What a step subtracts, and the predictions of each micro-batch."""
-    batches = dataclasses.replace(of.feed, micro_batch=micro_batch).micro_batches(0)
-    return runs.gradient(of, batches), [int(b.weights.sum()) for b in batches]
+def gradient(of: Ready, micro_batch: int, workers: int = 1) -> tuple[torch.Tensor, list[int]]:
+    """What a step subtracts, and the predictions of each batch that is computed by itself."""
+    train = dataclasses.replace(of.recipe.train, workers=workers)
+    recipe = dataclasses.replace(of.recipe, train=train)
+    feed = dataclasses.replace(of.feed, recipe=recipe, micro_batch=micro_batch)
+    batches = feed.micro_batches(0)
+    return runs.gradient(of, batches, workers), [int(b.weights.sum()) for b in batches]
 
 
 @pytest.mark.parametrize("family", runs.FAMILIES)
@@ -48,6 +51,68 @@ def test_micro_batches_give_the_same_gradient(family: str, text: Path, tmp_path:
         if micro == 1 and family not in EVEN:
             assert len(set(counts)) > 1  # rows differ, so a mean of means would be wrong
         torch.testing.assert_close(split, whole, rtol=1e-4, atol=1e-6)
+    for micro, workers, pieces in ((8, 2, 2), (8, 3, 3), (4, 2, 4), (3, 2, 6)):
+        split, counts = gradient(of, micro, workers)
+        assert (len(counts), sum(counts)) == (pieces, count)
+        torch.testing.assert_close(split, whole, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", [*runs.FAMILIES, *runs.VARIANTS])
+def test_workers_take_the_same_step_each_time(family: str, text: Path, tmp_path: Path) -> None:
+    """With dropout, whose draws no thread takes from another's: not one is of torch's generator."""
+    made = runs.recipe(family, batch=4, micro_batch=4)
+    if family in ("bert", "albert"):
+        text = runs.write_text(tmp_path / "text", capital=True)
+    elif family == "translator":
+        text = runs.write_translations(tmp_path / "text")
+    if made.model.is_fitted:
+        return
+    tokenizer, prepared = corpus(made, runs.begin(made, text, tmp_path / "run"), runs.stage)
+    of = make_ready(made, tokenizer, prepared)
+    of.model.train()
+    batches = of.feed.micro_batches(0)
+    assert len(batches) == of.recipe.train.workers == 2
+    state = torch.get_rng_state()
+    first = runs.gradient(of, batches, workers=2)
+    assert torch.equal(torch.get_rng_state(), state)
+    for workers in (2, 2, 1):
+        assert torch.equal(runs.gradient(of, batches, workers), first)
+
+
+class Twins(nn.Module):
+    """Two parameters whose gradients autograd hands out as one tensor, and one it only views."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
+        self.c = nn.Parameter(torch.ones(2, 3))
+
+
+def test_gradients_in_one_place_are_scaled_once_each() -> None:
+    model = Twins()
+    x = torch.tensor([1.0, 2.0, 3.0])
+
+    def loss_of(batch: Batch) -> Loss:
+        return Loss(((model.a + model.b) * x).sum() + model.c.sum(), torch.tensor(2.0))
+
+    def update(batches: int) -> None:
+        take(
+            model,
+            torch.optim.SGD(model.parameters(), lr=1.0),
+            [Batch(torch.zeros(1, 1), torch.zeros(1, 1), None)] * batches,
+            loss_of,
+            clip=0.0,
+            dtype=torch.float32,
+            seeds=range(batches),
+        )
+
+    for batches in (1, 2):
+        before = [p.detach().clone() for p in model.parameters()]
+        update(batches)
+        a, b, c = (old - p for old, p in zip(before, model.parameters(), strict=True))
+        torch.testing.assert_close(a, x / 2)
+        torch.testing.assert_close(b, x / 2)
+        torch.testing.assert_close(c, torch.full((2, 3), 0.5))
 
 
 def test_a_mean_of_means_would_be_seen(text: Path, tmp_path: Path) -> None:

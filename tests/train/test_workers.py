@@ -1,0 +1,111 @@
+"""Threads side by side: in order, at once, each with its cores, and none beside them slowed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+from foreword.nn.dropout import dropout, seeded
+from foreword.train.workers import MOST, TOKENS, choose_workers, side_by_side
+
+CPU = torch.device("cpu")
+
+
+def test_the_order_is_that_of_the_items() -> None:
+    began = threading.Event()
+
+    def work(n: int) -> int:
+        if n == 0:
+            assert began.wait(20)  # the second is done before the first
+        began.set()
+        return n * n
+
+    assert side_by_side(work, range(5), 2) == [0, 1, 4, 9, 16]
+
+
+def test_as_many_at_once_as_there_are_workers_and_no_more() -> None:
+    barrier, running, most = threading.Barrier(3), [0], [0]
+    lock = threading.Lock()
+
+    def work(_: int) -> None:
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        barrier.wait(20)
+        with lock:
+            running[0] -= 1
+
+    side_by_side(work, range(6), 3)
+    assert most == [3]
+
+
+@pytest.mark.parametrize(("items", "workers"), [(1, 2), (3, 1)])
+def test_one_worker_or_one_item_is_this_thread(items: int, workers: int) -> None:
+    here = threading.get_ident()
+    made = side_by_side(lambda _: threading.get_ident(), range(items), workers)
+    assert made == [here] * items
+
+
+def test_what_goes_wrong_is_raised_here() -> None:
+    def work(n: int) -> None:
+        raise ValueError(f"item {n}")
+
+    with pytest.raises(ValueError, match="item 0"):
+        side_by_side(work, range(2), 2)
+
+
+CORES = """
+import threading, torch
+from foreword.train.workers import side_by_side
+def count(_): return torch.get_num_threads()
+a = torch.ones(400, 400)
+found = side_by_side(lambda _: (a @ a, torch.get_num_threads())[1], range(2), 2)
+later = []
+thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
+thread.start(); thread.join()
+print(found, later, torch.get_num_threads())
+"""
+
+
+def test_workers_share_the_cores_and_leave_other_threads_theirs() -> None:
+    code = "import torch; torch.set_num_threads(4)" + CORES
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[2, 2] [4] 4"
+
+
+def test_each_thread_draws_from_its_own_seed() -> None:
+    x = torch.ones(1000)
+
+    def draw(seed: int) -> list[torch.Tensor]:
+        with seeded(seed, CPU):
+            first = dropout(x, 0.5)
+            barrier.wait(20)  # both have drawn once before either draws again
+            return [first, dropout(x, 0.5)]
+
+    barrier = threading.Barrier(2)
+    both = side_by_side(draw, [7, 8], 2)
+    barrier = threading.Barrier(1)
+    for found, seed in zip(both, (7, 8), strict=True):
+        assert all(map(torch.equal, found, draw(seed)))
+    assert not torch.equal(both[0][0], both[1][0])
+    assert not torch.equal(both[0][0], both[0][1])
+
+
+def test_as_many_as_asked_or_as_have_enough_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, rows, length, wanted in (
+        (1, 64, 128, 1),
+        (2, 64, 128, 2),
+        (16, 64, 128, MOST),
+        (16, 2, TOKENS - 1, 1),
+        (16, 2, TOKENS, 2),
+        (16, 1, 8 * TOKENS, 1),
+    ):
+        monkeypatch.setattr(torch, "get_num_threads", lambda cores=cores: cores)
+        assert choose_workers(0, CPU, rows, length) == wanted
+    assert choose_workers(5, CPU, 8, 16) == 5
+    assert choose_workers(5, CPU, 3, 16) == 3
+    assert choose_workers(5, torch.device("cuda"), 8, 16) == 1
