@@ -45,9 +45,11 @@ def dropout(x: Tensor, rate: float) -> Tensor:
     generator = np.random.SFC64(int(torch.randint(2**62, (), generator=_draws.get())))
     words = torch.from_numpy(generator.random_raw((x.numel() + 3) // 4).view(np.int64))
     bits = words.view(torch.int16)[: x.numel()].view(x.shape)
-    mask = torch.empty(x.shape, dtype=x.dtype)
-    torch.ge(bits, round(rate * 2**16) - 2**15, out=mask)  # far faster than to turn bool into x's
-    return x * mask.mul_(1 / (1 - rate))
+    kept = bits.ge_(round(rate * 2**16) - 2**15)  # 1 or 0
+    scale = torch.tensor(1 / (1 - rate), dtype=x.dtype)
+    if x.element_size() == 2:  # whole numbers all the way: 1 becomes the 16 bits of the scale
+        return x * kept.mul_(scale.view(torch.int16)).view(x.dtype)
+    return x * kept.to(x.dtype).mul_(scale)
 
 
 class Dropout(nn.Module):
