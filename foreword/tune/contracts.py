@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor, nn
 
 from foreword.nn.heads import TokenHead
@@ -57,6 +58,22 @@ class Encoded:
     answer: Array | None = None
 
 
+class Spots(Protocol):
+    """Where in rows an output is wanted; `foreword.tune.rows.SpotBatch`."""
+
+    @property
+    def rows(self) -> Tensor:
+        """Row of each spot, (spots,)."""
+
+    @property
+    def columns(self) -> Tensor:
+        """Its place in the row, (spots,)."""
+
+    @property
+    def lengths(self) -> Tensor | None:
+        """How many spots are averaged for each output, (outputs,); None where none are."""
+
+
 class Network(nn.Module):
     """A pretrained body under the head of a task.
 
@@ -85,17 +102,26 @@ class Network(nn.Module):
         hidden: Hidden = self.backbone(batch) if self.mix is None else self.backbone.by_layer(batch)
         return hidden
 
-    def states_at(self, hidden: Hidden, rows: Tensor, columns: Tensor) -> Tensor:
-        """What the head reads at each spot, (spots, d_model) float32.
+    def features(self, hidden: Hidden, spots: Spots) -> Tensor:
+        """What the head reads for each output, (layers, outputs, width) float32.
+
+        Of the last layer alone, or of all where they are mixed; means of several spots are taken.
 
         Raises:
             UserError: the layers are to be mixed and cannot be.
         """
-        if self.mix is None:
-            return hidden.states[rows, columns].float()
-        layers = require_layers(hidden.layers)
-        mixed: Tensor = self.mix([states[rows, columns].float() for states in layers])
-        return mixed
+        layers = [hidden.states] if self.mix is None else require_layers(hidden.layers)
+        found = [states[spots.rows, spots.columns].float() for states in layers]
+        if spots.lengths is not None:
+            found = [torch.segment_reduce(f, "mean", lengths=spots.lengths) for f in found]
+        return found[0][None] if len(found) == 1 else torch.stack(found)
+
+    def outputs(self, features: Tensor) -> Tensor:
+        """The head's, (outputs, labels) float32, whatever the body computes in."""
+        with torch.autocast(features.device.type, enabled=False):
+            states = features[0] if self.mix is None else self.mix(features)
+            found: Tensor = self.head(states)
+        return found
 
 
 class Task(ABC):

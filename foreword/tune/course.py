@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -24,12 +25,12 @@ from foreword.train.step import take
 from foreword.train.warmup import Warmup
 from foreword.tune.answers import Answers, Words
 from foreword.tune.contracts import Network, Strategy, Task, layer_mix
+from foreword.tune.features import FeatureBatch, Features, batches_of, fit
 from foreword.tune.result import Row
 from foreword.tune.rows import Examples, SpotBatch
-from foreword.types import Array, Hidden, Loss
+from foreword.types import Array, Loss
 
 PATIENCE = 5  # so many non-finite steps in a row stop a course
-AT_ONCE = 256  # examples that are packed together for scoring
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,13 @@ class Data:
     labels: tuple[str, ...]
 
 
+class Kept(NamedTuple):
+    """What heads read of the examples by a body that stays as it is."""
+
+    train: Features
+    dev: Features
+
+
 class Course:
     """A network and all that trains it, from one seed.
 
@@ -98,16 +106,35 @@ class Course:
         self.network = build_network(opened, task, data.labels, body_seed)
         start_head(self.network, seed)
         settings.strategy.prepare(self.network)
-        trains_body = any(p.requires_grad for p in self.network.backbone.parameters())
-        if trains_body:
+        self.trains_body = any(p.requires_grad for p in self.network.backbone.parameters())
+        self.train: Examples | Answers | Features = data.train
+        self.dev: Examples | Answers | Features = data.dev
+        if self.trains_body:
             start_tokens(self.network, data.train.frame.fresh, seed)
-        if not (trains_body and data.train.auxiliary):
+        if not (self.trains_body and data.train.auxiliary):
             self.network.token_head = None
         self.network.to(self.device)
         self.lr = settings.strategy.peak_lr(self.network.backbone.settings)
         self.optimizer = Adamw(lr=self.lr, beta2=0.999, decay=settings.decay).build(self.network)
         self.schedule = Linear(Warmup(share=settings.warmup))
         self.steps = self.skipped = self.skipped_in_row = 0
+
+    def keep(self, kept: Kept | None) -> Kept | None:
+        """Learns from what the head reads alone, where the body stays as it is.
+
+        Args:
+            kept: of another course with the same body; else each example is read, once.
+
+        Returns:
+            What was kept, for other courses; None where the body learns, or all is too much.
+        """
+        if self.trains_body or not fit(self.network, self.data.train, self.data.dev):
+            return None
+        if kept is None or self.settings.from_scratch:
+            of = partial(Features.of, self.network, device=self.device, dtype=self.dtype)
+            kept = Kept(of(self.data.train), of(self.data.dev))
+        self.train, self.dev = kept
+        return kept
 
     @property
     def steps_per_epoch(self) -> int:
@@ -133,7 +160,7 @@ class Course:
     def _step(self, numbers: Array) -> float:
         """One step on the training examples `numbers`; their loss in nats."""
         # `take` asks of a batch only that it can move to a device.
-        batches: list[Any] = list(self.data.train.batches(numbers, self.device.type))
+        batches: list[Any] = list(self.train.batches(numbers, self.device.type))
         total = self.settings.epochs * self.steps_per_epoch
         factor = self.schedule.factor(self.steps / total, self.steps, total)
         for group in self.optimizer.param_groups:
@@ -160,8 +187,11 @@ class Course:
 
     def _loss(self, batch: Any) -> Loss:
         network = self.network
+        if isinstance(batch, FeatureBatch):
+            return self.task.loss(network.outputs(batch.features), batch.targets)
         hidden = network.body(batch.batch)
-        loss = self.task.loss(read(network, hidden, batch), batch.targets)
+        outputs = network.outputs(network.features(hidden, batch))
+        loss = self.task.loss(outputs, batch.targets)
         if network.token_head is None:
             return loss
         return Loss(loss.total + network.token_head.loss(hidden, batch.batch).total, loss.weight)
@@ -172,7 +202,7 @@ class Course:
         return self.network.cpu()
 
     def _score(self, epoch: int, train_loss: float) -> Row:
-        outputs = predict(self.network, self.data.dev, self.device, self.dtype)
+        outputs = predict(self.network, self.dev, self.device, self.dtype)
         return {
             "start": self.start,
             "strategy": self.strategy,
@@ -237,33 +267,26 @@ def order_of(count: int, batch: int, seed: int, epoch: int) -> list[Array]:
     return np.array_split(order, -(-count // batch))
 
 
-def outputs_of(network: Network, batch: SpotBatch) -> Tensor:
-    """The head's outputs, (outputs, labels) float32, whatever the body computes in."""
-    return read(network, network.body(batch.batch), batch)
-
-
-def read(network: Network, hidden: Hidden, batch: SpotBatch) -> Tensor:
-    """The same from the body's states: at each spot, or at the mean of several."""
-    with torch.autocast(hidden.states.device.type, enabled=False):
-        states = network.states_at(hidden, batch.rows, batch.columns)
-        if batch.lengths is not None:
-            states = torch.segment_reduce(states, "mean", lengths=batch.lengths)
-        outputs: Tensor = network.head(states)
-    return outputs
+def outputs_of(network: Network, batch: SpotBatch | FeatureBatch) -> Tensor:
+    """The head's outputs, (outputs, labels) float32."""
+    if isinstance(batch, FeatureBatch):
+        return network.outputs(batch.features)
+    return network.outputs(network.features(network.body(batch.batch), batch))
 
 
 def predict(
-    network: Network, examples: Examples | Answers, device: torch.device, dtype: torch.dtype
+    network: Network,
+    examples: Examples | Answers | Features,
+    device: torch.device,
+    dtype: torch.dtype,
 ) -> Array:
     """The outputs of every example in order, (spots, outputs) float32; in evaluation mode."""
     network.eval()
     outputs, numbers = [], []
     with torch.inference_mode():
-        for start in range(0, len(examples), AT_ONCE):
-            chunk = np.arange(start, min(start + AT_ONCE, len(examples)))
-            for batch in examples.batches(chunk, device.type):
-                with autocast(device, dtype):
-                    outputs.append(outputs_of(network, batch.to(device)).cpu().numpy())
-                numbers.append(batch.numbers)
+        for batch in batches_of(examples, device):
+            with autocast(device, dtype):
+                outputs.append(outputs_of(network, batch.to(device)).cpu().numpy())
+            numbers.append(batch.numbers)
     order = np.argsort(np.concatenate(numbers), kind="stable")
     return np.asarray(np.concatenate(outputs)[order])

@@ -27,10 +27,10 @@ class LayerMix(nn.Module):
         self.weights = nn.Parameter(torch.zeros(layers))
         self.gamma = nn.Parameter(torch.ones(()))
 
-    def forward(self, layers: Sequence[Tensor]) -> Tensor:
-        """Each (..., width) -> (..., width)."""
+    def forward(self, layers: Tensor) -> Tensor:
+        """(layers, ..., width) -> (..., width)."""
         shares = torch.softmax(self.weights, dim=0)
-        mean = torch.einsum("j,j...->...", shares, torch.stack(list(layers)))
+        mean = torch.einsum("j,j...->...", shares, layers)
         return self.gamma * mean
 
     def learned(self) -> dict[str, float]:

@@ -17,7 +17,7 @@ from foreword.train.continued import with_special
 from foreword.train.opened import Opened
 from foreword.tune.answers import Answers
 from foreword.tune.contracts import Labelled, Task
-from foreword.tune.course import Course, Data, TuneSettings, count_steps
+from foreword.tune.course import Course, Data, Kept, TuneSettings, count_steps
 from foreword.tune.framing import Frame, frame_of, lacking
 from foreword.tune.result import TuneResult, summarise
 from foreword.tune.rows import Examples
@@ -70,11 +70,14 @@ def tune(
 
     device = opened.device
     rows, epochs, network = [], [], None
+    kept: Kept | None = None
     for way in ways:
         finals = []
         for seed in range(1, way.seeds + 1):
             with torch.random.fork_rng([device] if device.type == "cuda" else []):
                 course = Course(opened, task, data, way, seed)
+                of_this_body = course.keep(kept)
+                kept = kept if way.from_scratch else kept or of_this_body
                 curve = course.run(step_done)
             network = network or course.finish()
             epochs += curve

@@ -1,0 +1,123 @@
+"""What heads read, kept: a body that stays as it is reads each example once for all epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foreword.train.device import autocast
+from foreword.train.estimate import memory_of
+from foreword.tune.answers import Answers
+from foreword.tune.contracts import Network
+from foreword.tune.rows import Examples, SpotBatch
+from foreword.types import Array, to_tensors
+
+Of = TypeVar("Of", bound="SpotBatch | FeatureBatch", covariant=True)
+AT_ONCE = 256  # examples that are packed together where no head learns from them
+SHARE = 8  # at most one part of so many of the machine's memory is for what is kept
+
+
+@dataclass(frozen=True)
+class FeatureBatch:
+    """What a head reads of some examples.
+
+    Attributes:
+        features: (layers, outputs, width) float32.
+        numbers: the example that an output belongs to, (outputs,) int64.
+        targets: what is right there, (outputs,).
+    """
+
+    features: Tensor
+    numbers: Any
+    targets: Any
+
+    def to(self, device: Any) -> FeatureBatch:
+        """The same as tensors on `device`."""
+        return to_tensors(self, device)
+
+
+@dataclass(frozen=True)
+class Features:
+    """What a head reads of all examples, in their order.
+
+    Attributes:
+        features: (layers, outputs, width) float32, in the machine's memory.
+        targets: what is right, (outputs,).
+        begins: where the outputs of each example begin, and where the last ones end,
+            (examples + 1,) int64.
+    """
+
+    features: Tensor
+    targets: Array
+    begins: Array
+
+    @classmethod
+    def of(
+        cls,
+        network: Network,
+        examples: Examples | Answers,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> Features:
+        """Reads each example once, in evaluation mode and without gradients."""
+        network.eval()
+        found, numbers, targets = [], [], []
+        with torch.inference_mode():
+            for batch in batches_of(examples, device):
+                with autocast(device, dtype):
+                    on_device = batch.to(device)
+                    found.append(network.features(network.body(on_device.batch), on_device).cpu())
+                numbers.append(batch.numbers)
+                targets.append(batch.targets)
+        joined = np.concatenate(numbers)
+        order = np.argsort(joined, kind="stable")
+        counts = np.bincount(joined, minlength=len(examples))
+        features = torch.cat(found, dim=1)[:, torch.from_numpy(order)]
+        begins = np.concatenate([[0], counts.cumsum()])
+        return cls(features, np.concatenate(targets)[order], begins)
+
+    def __len__(self) -> int:
+        return len(self.begins) - 1
+
+    def batches(self, numbers: Array, device: str) -> Iterator[FeatureBatch]:
+        """What is kept of the examples `numbers`, in one batch."""
+        begins, ends = self.begins[numbers], self.begins[numbers + 1]
+        of = np.repeat(numbers, ends - begins)
+        pieces = [np.arange(begin, end) for begin, end in zip(begins, ends, strict=True)]
+        at = np.concatenate(pieces)
+        yield FeatureBatch(self.features[:, torch.from_numpy(at)], of, self.targets[at])
+
+
+class Batched(Protocol[Of]):
+    """Examples that come in batches."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+    def batches(self, numbers: Array, device: str) -> Iterator[Of]:
+        """The examples `numbers`."""
+
+
+def batches_of(examples: Batched[Of], device: torch.device) -> Iterator[Of]:
+    """All examples, in batches to be read without gradients."""
+    for start in range(0, len(examples), AT_ONCE):
+        chunk = np.arange(start, min(start + AT_ONCE, len(examples)))
+        yield from examples.batches(chunk, device.type)
+
+
+def fit(network: Network, *parts: Examples | Answers) -> bool:
+    """Whether what a head reads of all these can be kept."""
+    settings = network.backbone.settings
+    layers = 1 if network.mix is None else settings.layers + 1
+    outputs = sum(
+        1 if example.is_pooled else len(example.spots if example.answer is None else target)
+        for part in parts
+        for example, target in zip(part.encoded, part.targets, strict=True)
+    )
+    wanted = 4 * layers * outputs * settings.state_width
+    return wanted <= memory_of(torch.device("cpu")) // SHARE

@@ -1,0 +1,141 @@
+"""What heads read, kept: the same as read anew, and read once for all epochs and seeds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from foreword.train.opened import Opened, open_run
+from foreword.tune import course as courses
+from foreword.tune.contracts import Task
+from foreword.tune.course import TuneSettings, build_network, predict, start_head
+from foreword.tune.features import Features, batches_of, fit
+from foreword.tune.framing import frame_of
+from foreword.tune.run import _read, tune
+from foreword.tune.strategies.frozen import Frozen
+from foreword.tune.strategies.full import Full
+from foreword.tune.tasks.classify import Classify
+from foreword.tune.tasks.text_to_text import TextToText
+from tests.tune.runs import LAYOUTS, make_run, reviews
+
+CPU, FP32 = torch.device("cpu"), torch.float32
+STILL = TuneSettings(strategy=Frozen(lr=1e-2), seeds=2, epochs=3, precision="fp32")
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Opened:
+    return open_run(make_run(tmp_path), "cpu")
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The examples of each reading of a batch by a body."""
+    found: list[int] = []
+    honest = courses.Network.body
+
+    def body(self: Any, batch: Any) -> Any:
+        found.append(1)
+        return honest(self, batch)
+
+    monkeypatch.setattr(courses.Network, "body", body)
+    return found
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("task", [Classify(), Classify(pooling="mean"), Classify(mix_layers=True)])
+def test_what_is_kept_is_what_is_read(tmp_path: Path, layout: str, task: Task) -> None:
+    if layout == "encoder_decoder" and task != Classify():
+        return
+    opened = open_run(make_run(tmp_path, layout), "cpu")
+    frame = frame_of(opened.recipe, opened.vocab, None)
+    data = _read(opened, task, reviews(300, 1), reviews(7, 2), frame)
+    network = build_network(opened, task, data.labels, None)
+    start_head(network, 1)
+    kept = Features.of(network, data.train, CPU, FP32)
+    assert len(kept) == len(data.train) == 300
+    numbers = np.array([299, 3, 256, 40])
+    (batch,) = kept.batches(numbers, "cpu")
+    assert batch.numbers.tolist() == numbers.tolist()
+    for n, target, features in zip(numbers, batch.targets, batch.features.unbind(1), strict=True):
+        (alone,) = data.train.batches(np.array([n]), "cpu")
+        assert target == alone.targets[0]
+        with torch.no_grad():
+            there = alone.to("cpu")
+            wanted = network.features(network.body(there.batch), there)
+        torch.testing.assert_close(features, wanted[:, 0], rtol=1e-4, atol=1e-5)
+    outputs = (predict(network, of, CPU, FP32) for of in (kept, data.train))
+    np.testing.assert_allclose(*outputs, rtol=1e-4, atol=1e-5)
+    assert sum(len(b.targets) for b in batches_of(kept, CPU)) == 300
+
+
+ANSWERS = TextToText("the ", ("bad=dull grim", "good=fine"))  # of two words and of one
+
+
+@pytest.mark.parametrize(
+    ("layout", "task"),
+    [
+        ("encoder", Classify(dropout=0.0)),  # its draws would fall on examples in another order
+        ("encoder", Classify(dropout=0.0, mix_layers=True)),
+        ("encoder_decoder", ANSWERS),
+    ],
+)
+def test_with_it_and_without_the_same_is_learned(
+    tmp_path: Path, layout: str, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = open_run(make_run(tmp_path, layout, tied=False), "cpu")
+    results = []
+    for fits in (True, False):
+        monkeypatch.setattr(courses, "fit", lambda *_, fits=fits: fits)
+        results.append(tune(opened, task, reviews(64, 1), reviews(32, 2), STILL))
+    kept, anew = (dict(result.network.named_parameters()) for result in results)
+    for name, weight in kept.items():
+        torch.testing.assert_close(weight, anew[name], rtol=1e-3, atol=1e-5)
+    losses = [[epoch["train_loss"] for epoch in result.epochs] for result in results]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_each_example_is_read_once_whatever_the_epochs_and_seeds(
+    opened: Opened, reads: list[int]
+) -> None:
+    for seeds, epochs in ((1, 1), (3, 4)):
+        reads.clear()
+        settings = replace(STILL, seeds=seeds, epochs=epochs)
+        tune(opened, Classify(), reviews(64, 1), reviews(32, 2), settings)
+        assert len(reads) == 2  # all of training in one batch, all of dev in another
+
+
+def test_another_body_is_read_anew(opened: Opened) -> None:
+    """Random bodies differ by seed, and none is taken for the pretrained one."""
+    with torch.no_grad():
+        for p in opened.model.parameters():
+            p.add_(0.01)  # or it is the random body of seed 1
+    scratch = replace(STILL, from_scratch=True)
+    data = (reviews(64, 1), reviews(32, 2))
+    alone = [tune(opened, Classify(), *data, way).epochs for way in (scratch, STILL)]
+    together = tune(opened, Classify(), *data, [scratch, STILL]).epochs
+    again = tune(opened, Classify(), *data, [STILL, scratch]).epochs
+    assert together == alone[0] + alone[1]
+    assert again == alone[1] + alone[0]
+    assert len({epoch["train_loss"] for epoch in together if epoch["epoch"] == 1}) == 4
+
+
+def test_a_body_that_learns_reads_in_every_epoch(opened: Opened, reads: list[int]) -> None:
+    settings = replace(STILL, strategy=Full(lr=1e-3), seeds=1, epochs=2)
+    tune(opened, Classify(), reviews(32, 1), reviews(16, 2), settings)
+    assert len(reads) == 2 * (32 // settings.batch + 1)
+
+
+def test_what_is_too_much_is_not_kept(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Classify(mix_layers=True)
+    frame = frame_of(opened.recipe, opened.vocab, None)
+    data = _read(opened, task, reviews(10, 1), reviews(6, 2), frame)
+    network = build_network(opened, task, data.labels, None)
+    wanted = 4 * 16 * 3 * 32  # bytes of 16 examples, 3 layers, a width of 32
+    for memory, fits in ((8 * wanted, True), (8 * wanted - 8, False)):
+        monkeypatch.setattr("foreword.tune.features.memory_of", lambda _, memory=memory: memory)
+        assert fit(network, data.train, data.dev) == fits
