@@ -118,6 +118,7 @@ class Watching:
     def __init__(self, bar: Progress) -> None:
         self._bar = bar
         self._task: TaskID | None = None
+        self._stage = ""
         self._printed = -1.0
 
     def stage(self, name: str) -> Callable[[float, float], None]:
@@ -166,6 +167,7 @@ class Watching:
     def _begin(self, name: str) -> None:
         if self._task is not None:
             self._bar.remove_task(self._task)
+        self._stage = name
         self._task = self._bar.add_task(name, total=1.0, note="")
 
     def _train(self, record: dict[str, Any], progress: float) -> None:
@@ -173,7 +175,7 @@ class Watching:
             f"loss {record['loss']:.4f}  {record['tokens_per_second']:,.0f} tokens/s  "
             f"{record['share_of_matmul']:.0%} of matmul speed"
         )
-        if self._task is None or self._bar.tasks[self._task].description != "training":
+        if self._stage != "training":
             self._begin("training")
         if self._task is not None:
             self._bar.update(self._task, completed=progress, note=line)

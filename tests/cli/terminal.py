@@ -1,0 +1,117 @@
+"""A terminal that a test can read: a command in a pseudo-terminal, and the screen that it draws."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+import pexpect
+import pyte
+
+PATIENCE = 120.0  # seconds that a command may take on a busy machine
+
+
+class Terminal:
+    """`foreword` run in a window, until it ends or the test leaves the block.
+
+    Args:
+        words: the command line, after `foreword`.
+        columns: width of the window.
+        rows: its height.
+        environment: variables beside those of the test.
+
+    Attributes:
+        printed: all that was written so far, escape codes too.
+        screen: what the window shows, and what was scrolled out of it.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        *,
+        columns: int = 100,
+        rows: int = 30,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        self.printed = ""
+        self.screen = pyte.HistoryScreen(columns, rows, history=10_000)
+        self._stream = pyte.Stream(self.screen)
+        known = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "LINES")}
+        self._child = pexpect.spawn(
+            sys.executable,
+            ["-m", "foreword", *words],
+            dimensions=(rows, columns),
+            env={**known, "TERM": "xterm-256color", **(environment or {})},
+            encoding="utf-8",
+            codec_errors="replace",
+        )
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._child.close(force=True)
+
+    def until(self, is_there: Callable[[Terminal], bool]) -> None:
+        """Reads until the window shows what is waited for.
+
+        Raises:
+            AssertionError: the command ended before, or it takes too long.
+        """
+        end = time.monotonic() + PATIENCE
+        while not is_there(self):
+            assert self._read(), f"ended before it showed that:\n{self.text}"
+            assert time.monotonic() < end, f"never showed that:\n{self.text}"
+
+    def shows(self, words: str) -> None:
+        """Reads until these words are on the screen or were."""
+        self.until(lambda _: words in self.text)
+
+    def press_ctrl_c(self) -> None:
+        """Interrupts, as the key does."""
+        self._child.sendintr()
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Gives the window another size, and tells the command."""
+        self._child.setwinsize(rows, columns)
+        self.screen.resize(rows, columns)
+
+    def wait(self) -> int:
+        """Reads to the end; returns the exit status."""
+        end = time.monotonic() + PATIENCE
+        while self._read():
+            assert time.monotonic() < end, f"does not end:\n{self.text}"
+        self._child.wait()
+        return int(self._child.exitstatus if self._child.exitstatus is not None else -1)
+
+    @property
+    def lines(self) -> list[str]:
+        """What was scrolled out and what is to be seen, without blanks at the ends."""
+        width = self.screen.columns
+        gone = ["".join(row[n].data for n in range(width)) for row in self.screen.history.top]
+        return [line.rstrip() for line in [*gone, *self.screen.display]]
+
+    @property
+    def text(self) -> str:
+        """The lines, joined."""
+        return "\n".join(self.lines)
+
+    def _read(self) -> bool:
+        """Whether there may be more."""
+        try:
+            found = self._child.read_nonblocking(65536, timeout=1.0)
+        except pexpect.TIMEOUT:
+            return True
+        except pexpect.EOF:
+            return False
+        self.printed += found
+        self._stream.feed(found)
+        return True
