@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -58,22 +58,6 @@ class Encoded:
     answer: Array | None = None
 
 
-class Spots(Protocol):
-    """Where in rows an output is wanted; `foreword.tune.rows.SpotBatch`."""
-
-    @property
-    def rows(self) -> Tensor:
-        """Row of each spot, (spots,)."""
-
-    @property
-    def columns(self) -> Tensor:
-        """Its place in the row, (spots,)."""
-
-    @property
-    def lengths(self) -> Tensor | None:
-        """How many spots are averaged for each output, (outputs,); None where none are."""
-
-
 class Network(nn.Module):
     """A pretrained body under the head of a task.
 
@@ -102,18 +86,26 @@ class Network(nn.Module):
         hidden: Hidden = self.backbone(batch) if self.mix is None else self.backbone.by_layer(batch)
         return hidden
 
-    def features(self, hidden: Hidden, spots: Spots) -> Tensor:
+    def features(
+        self, hidden: Hidden, rows: Tensor, columns: Tensor, lengths: Tensor | None
+    ) -> Tensor:
         """What the head reads for each output, (layers, outputs, width) float32.
 
-        Of the last layer alone, or of all where they are mixed; means of several spots are taken.
+        Of the last layer alone, or of all where they are mixed.
+
+        Args:
+            hidden: what the body says.
+            rows: row of each spot, (spots,).
+            columns: its place in the row, (spots,).
+            lengths: how many spots are averaged for each output, (outputs,); None where none are.
 
         Raises:
             UserError: the layers are to be mixed and cannot be.
         """
         layers = [hidden.states] if self.mix is None else require_layers(hidden.layers)
-        found = [states[spots.rows, spots.columns].float() for states in layers]
-        if spots.lengths is not None:
-            found = [torch.segment_reduce(f, "mean", lengths=spots.lengths) for f in found]
+        found = [states[rows, columns].float() for states in layers]
+        if lengths is not None:
+            found = [torch.segment_reduce(f, "mean", lengths=lengths) for f in found]
         return found[0][None] if len(found) == 1 else torch.stack(found)
 
     def outputs(self, features: Tensor) -> Tensor:
@@ -181,7 +173,13 @@ def layer_mix(task: Task, settings: ModelSettings) -> LayerMix | None:
 
 
 class Strategy(Protocol):
-    """What of the network is trained, and how fast: a kind in `tune/strategies/`."""
+    """What of the network is trained, and how fast: a kind in `tune/strategies/`.
+
+    Attributes:
+        trains_body: whether any part of the body is.
+    """
+
+    trains_body: ClassVar[bool]
 
     def peak_lr(self, settings: ModelSettings) -> float:
         """The peak learning rate for a body of these settings."""

@@ -25,7 +25,7 @@ from foreword.train.step import take
 from foreword.train.warmup import Warmup
 from foreword.tune.answers import Answers, Words
 from foreword.tune.contracts import Network, Strategy, Task, layer_mix
-from foreword.tune.features import FeatureBatch, Features, batches_of, fit
+from foreword.tune.features import FeatureBatch, Features, chunks_of, features_of
 from foreword.tune.result import Row
 from foreword.tune.rows import Examples, SpotBatch
 from foreword.types import Array, Loss
@@ -106,12 +106,11 @@ class Course:
         self.network = build_network(opened, task, data.labels, body_seed)
         start_head(self.network, seed)
         settings.strategy.prepare(self.network)
-        self.trains_body = any(p.requires_grad for p in self.network.backbone.parameters())
         self.train: Examples | Answers | Features = data.train
         self.dev: Examples | Answers | Features = data.dev
-        if self.trains_body:
+        if settings.strategy.trains_body:
             start_tokens(self.network, data.train.frame.fresh, seed)
-        if not (self.trains_body and data.train.auxiliary):
+        if not (settings.strategy.trains_body and data.train.auxiliary):
             self.network.token_head = None
         self.network.to(self.device)
         self.lr = settings.strategy.peak_lr(self.network.backbone.settings)
@@ -119,19 +118,19 @@ class Course:
         self.schedule = Linear(Warmup(share=settings.warmup))
         self.steps = self.skipped = self.skipped_in_row = 0
 
-    def keep(self, kept: Kept | None) -> Kept | None:
-        """Learns from what the head reads alone, where the body stays as it is.
+    def keep(self, kept: Kept | None, step_done: Callable[[str], None]) -> Kept:
+        """Learns from what the head reads alone, for the body stays as it is.
 
         Args:
-            kept: of another course with the same body; else each example is read, once.
+            kept: of another course with the same body; None to read each example once.
+            step_done: called after each chunk that is read.
 
         Returns:
-            What was kept, for other courses; None where the body learns, or all is too much.
+            What was kept, for other courses.
         """
-        if self.trains_body or not fit(self.network, self.data.train, self.data.dev):
-            return None
-        if kept is None or self.settings.from_scratch:
-            of = partial(Features.of, self.network, device=self.device, dtype=self.dtype)
+        if kept is None:
+            done = partial(step_done, f"{self.start}, {self.strategy}: reading once")
+            of = partial(Features.of, self.network, device=self.device, dtype=self.dtype, done=done)
             kept = Kept(of(self.data.train), of(self.data.dev))
         self.train, self.dev = kept
         return kept
@@ -190,7 +189,8 @@ class Course:
         if isinstance(batch, FeatureBatch):
             return self.task.loss(network.outputs(batch.features), batch.targets)
         hidden = network.body(batch.batch)
-        outputs = network.outputs(network.features(hidden, batch))
+        features = network.features(hidden, batch.rows, batch.columns, batch.lengths)
+        outputs = network.outputs(features)
         loss = self.task.loss(outputs, batch.targets)
         if network.token_head is None:
             return loss
@@ -271,7 +271,7 @@ def outputs_of(network: Network, batch: SpotBatch | FeatureBatch) -> Tensor:
     """The head's outputs, (outputs, labels) float32."""
     if isinstance(batch, FeatureBatch):
         return network.outputs(batch.features)
-    return network.outputs(network.features(network.body(batch.batch), batch))
+    return network.outputs(features_of(network, batch))
 
 
 def predict(
@@ -284,9 +284,10 @@ def predict(
     network.eval()
     outputs, numbers = [], []
     with torch.inference_mode():
-        for batch in batches_of(examples, device):
-            with autocast(device, dtype):
-                outputs.append(outputs_of(network, batch.to(device)).cpu().numpy())
-            numbers.append(batch.numbers)
+        for chunk in chunks_of(examples):
+            for batch in examples.batches(chunk, device.type):
+                with autocast(device, dtype):
+                    outputs.append(outputs_of(network, batch.to(device)).cpu().numpy())
+                numbers.append(batch.numbers)
     order = np.argsort(np.concatenate(numbers), kind="stable")
     return np.asarray(np.concatenate(outputs)[order])

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from foreword.nn.settings import ModelSettings
 from foreword.train.device import autocast
 from foreword.train.estimate import memory_of
 from foreword.tune.answers import Answers
-from foreword.tune.contracts import Network
+from foreword.tune.contracts import Network, Task
 from foreword.tune.rows import Examples, SpotBatch
 from foreword.types import Array, to_tensors
 
-Of = TypeVar("Of", bound="SpotBatch | FeatureBatch", covariant=True)
 AT_ONCE = 256  # examples that are packed together where no head learns from them
 SHARE = 8  # at most one part of so many of the machine's memory is for what is kept
 
@@ -63,17 +63,27 @@ class Features:
         examples: Examples | Answers,
         device: torch.device,
         dtype: torch.dtype,
+        done: Callable[[], None],
     ) -> Features:
-        """Reads each example once, in evaluation mode and without gradients."""
+        """Reads each example once, in evaluation mode and without gradients.
+
+        Args:
+            network: whose body reads.
+            examples: to be read.
+            device: of the network.
+            dtype: to compute in.
+            done: called after each of `count_chunks(examples)` chunks.
+        """
         network.eval()
         found, numbers, targets = [], [], []
         with torch.inference_mode():
-            for batch in batches_of(examples, device):
-                with autocast(device, dtype):
-                    on_device = batch.to(device)
-                    found.append(network.features(network.body(on_device.batch), on_device).cpu())
-                numbers.append(batch.numbers)
-                targets.append(batch.targets)
+            for chunk in chunks_of(examples):
+                for batch in examples.batches(chunk, device.type):
+                    with autocast(device, dtype):
+                        found.append(features_of(network, batch.to(device)).cpu())
+                    numbers.append(batch.numbers)
+                    targets.append(batch.targets)
+                done()
         joined = np.concatenate(numbers)
         order = np.argsort(joined, kind="stable")
         counts = np.bincount(joined, minlength=len(examples))
@@ -93,27 +103,26 @@ class Features:
         yield FeatureBatch(self.features[:, torch.from_numpy(at)], of, self.targets[at])
 
 
-class Batched(Protocol[Of]):
-    """Examples that come in batches."""
-
-    def __len__(self) -> int:
-        """How many there are."""
-
-    def batches(self, numbers: Array, device: str) -> Iterator[Of]:
-        """The examples `numbers`."""
+def features_of(network: Network, batch: SpotBatch) -> Tensor:
+    """What the head reads of a batch on the network's device."""
+    hidden = network.body(batch.batch)
+    return network.features(hidden, batch.rows, batch.columns, batch.lengths)
 
 
-def batches_of(examples: Batched[Of], device: torch.device) -> Iterator[Of]:
-    """All examples, in batches to be read without gradients."""
+def chunks_of(examples: Sized) -> Iterator[Array]:
+    """Numbers of all examples, as many at a time as are packed together for reading."""
     for start in range(0, len(examples), AT_ONCE):
-        chunk = np.arange(start, min(start + AT_ONCE, len(examples)))
-        yield from examples.batches(chunk, device.type)
+        yield np.arange(start, min(start + AT_ONCE, len(examples)))
 
 
-def fit(network: Network, *parts: Examples | Answers) -> bool:
-    """Whether what a head reads of all these can be kept."""
-    settings = network.backbone.settings
-    layers = 1 if network.mix is None else settings.layers + 1
+def count_chunks(*parts: Sized) -> int:
+    """How many chunks all these are."""
+    return sum(-(-len(part) // AT_ONCE) for part in parts)
+
+
+def fit(settings: ModelSettings, task: Task, *parts: Examples | Answers) -> bool:
+    """Whether what the task's head reads of all these, by a body of these settings, can be kept."""
+    layers = settings.layers + 1 if task.mix_layers else 1
     outputs = sum(
         1 if example.is_pooled else len(example.spots if example.answer is None else target)
         for part in parts

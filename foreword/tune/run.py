@@ -18,6 +18,7 @@ from foreword.train.opened import Opened
 from foreword.tune.answers import Answers
 from foreword.tune.contracts import Labelled, Task
 from foreword.tune.course import Course, Data, Kept, TuneSettings, count_steps
+from foreword.tune.features import count_chunks, fit
 from foreword.tune.framing import Frame, frame_of, lacking
 from foreword.tune.result import TuneResult, summarise
 from foreword.tune.rows import Examples
@@ -59,7 +60,9 @@ def tune(
     opened = with_special(opened, lacking(opened.recipe, opened.vocab))
     frame = frame_of(opened.recipe, opened.vocab, ways[0].max_length)
     data = _read(opened, task, train, dev, frame)
+    keeps = fit(opened.recipe.model, task, data.train, data.dev)
     total = sum(way.seeds * way.epochs * count_steps(data, way) for way in ways)
+    total += (_readings(ways) if keeps else 0) * count_chunks(data.train, data.dev)
     done = 0
 
     def step_done(note: str) -> None:
@@ -70,14 +73,17 @@ def tune(
 
     device = opened.device
     rows, epochs, network = [], [], None
-    kept: Kept | None = None
+    kept: dict[str, Kept] = {}  # of the pretrained body, by precision
     for way in ways:
         finals = []
         for seed in range(1, way.seeds + 1):
             with torch.random.fork_rng([device] if device.type == "cuda" else []):
                 course = Course(opened, task, data, way, seed)
-                of_this_body = course.keep(kept)
-                kept = kept if way.from_scratch else kept or of_this_body
+                if keeps and not way.strategy.trains_body:
+                    known = None if way.from_scratch else kept.get(way.precision)
+                    found = course.keep(known, step_done)
+                    if not way.from_scratch:
+                        kept[way.precision] = found
                 curve = course.run(step_done)
             network = network or course.finish()
             epochs += curve
@@ -107,6 +113,16 @@ def variants(settings: TuneSettings) -> list[TuneSettings]:
         replace(settings, from_scratch=False, strategy=frozen),
         replace(settings, from_scratch=True),
     ]
+
+
+def _readings(ways: Sequence[TuneSettings]) -> int:
+    """How often all examples are read by bodies that stay as they are.
+
+    By the pretrained one once, whatever the seeds; by a random one of each seed.
+    """
+    still = [way for way in ways if not way.strategy.trains_body]
+    pretrained = {way.precision for way in still if not way.from_scratch}
+    return len(pretrained) + sum(way.seeds for way in still if way.from_scratch)
 
 
 def _read(

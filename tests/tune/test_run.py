@@ -162,8 +162,9 @@ def test_compare_gives_a_row_each(opened: Opened) -> None:
         ("from scratch", "full"),
         ("no model", "majority class"),
     ]
-    assert [done for done, _, _ in steps] == list(range(1, 25))
-    assert steps[0][1] == 24
+    assert [done for done, _, _ in steps] == list(range(1, 27))
+    assert {total for _, total, _ in steps} == {26}  # 24, and two in which a frozen body reads
+    assert [note for _, _, note in steps].count("pretrained, frozen: reading once") == 2
     finals = [e for e in result.epochs if e["strategy"] == "frozen" and e["epoch"] == 2]
     scores = [final["accuracy"] for final in finals]
     assert len(scores) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from foreword.errors import UserError
 from foreword.nn.settings import ModelSettings
@@ -18,6 +19,8 @@ class Frozen:
 
     Reference: Peters et al. 2019, "To tune or not to tune?", section 2.
     """
+
+    trains_body: ClassVar[bool] = False
 
     lr: float = 1e-3
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from foreword.nn.settings import ModelSettings
 from foreword.tune.contracts import Network
@@ -22,6 +23,8 @@ class Full:
 
     Reference: Devlin et al. 2019, section 4.1 and appendix A.3; Clark et al. 2020, appendix B.
     """
+
+    trains_body: ClassVar[bool] = True
 
     lr: float = 0.0
 
