@@ -127,6 +127,13 @@ def write_translations(folder: Path, seed: int = 1) -> Path:
     return folder
 
 
+def text_for(family: str, text: Path, folder: Path) -> Path:
+    """`text`, or in `folder` one of the kind that the family needs."""
+    if family in ("bert", "albert"):
+        return write_text(folder, capital=True)
+    return write_translations(folder) if family == "translator" else text
+
+
 def short_spans(objective: str, length: int) -> dict[str, Any]:
     """Settings of an objective for rows too short for its own."""
     if objective == "permutation":

@@ -27,10 +27,7 @@ def _unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("family", [*runs.FAMILIES, *runs.VARIANTS])
 def test_resumed_twice_is_uninterrupted(family: str, text: Path, tmp_path: Path) -> None:
     made = runs.recipe(family)
-    if family in ("bert", "albert"):
-        text = runs.write_text(tmp_path / "text", capital=True)
-    elif family == "translator":
-        text = runs.write_translations(tmp_path / "text")
+    text = runs.text_for(family, text, tmp_path / "text")
     whole = runs.begin(made, text, tmp_path / "whole")
     assert runs.carry_on(whole)
     run = runs.begin(made, text, tmp_path / "run")

@@ -61,12 +61,7 @@ def test_micro_batches_give_the_same_gradient(family: str, text: Path, tmp_path:
 def test_workers_take_the_same_step_each_time(family: str, text: Path, tmp_path: Path) -> None:
     """With dropout, whose draws no thread takes from another's: not one is of torch's generator."""
     made = runs.recipe(family, batch=4, micro_batch=4)
-    if family in ("bert", "albert"):
-        text = runs.write_text(tmp_path / "text", capital=True)
-    elif family == "translator":
-        text = runs.write_translations(tmp_path / "text")
-    if made.model.is_fitted:
-        return
+    text = runs.text_for(family, text, tmp_path / "text")
     tokenizer, prepared = corpus(made, runs.begin(made, text, tmp_path / "run"), runs.stage)
     of = make_ready(made, tokenizer, prepared)
     of.model.train()
@@ -77,6 +72,32 @@ def test_workers_take_the_same_step_each_time(family: str, text: Path, tmp_path:
     assert torch.equal(torch.get_rng_state(), state)
     for workers in (2, 2, 1):
         assert torch.equal(runs.gradient(of, batches, workers), first)
+
+
+@pytest.mark.parametrize(("workers", "keeps"), [(1, True), (2, False)])
+def test_threads_keep_no_casts_of_weights_for_one_another(workers: int, keeps: bool) -> None:
+    """Autocast's cache is everyone's, and emptied by the first thread that leaves it."""
+    model, found = Line(), []
+
+    def loss_of(batch: Batch) -> Loss:
+        assert torch.is_autocast_enabled("cpu")
+        found.append(torch.is_autocast_cache_enabled())
+        return Loss(model.weight.sum(), torch.tensor(1.0))
+
+    empty = Batch(torch.zeros(1, 1), torch.zeros(1, 1), None)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    for _ in range(2):
+        take(
+            model,
+            optimizer,
+            [empty] * 2,
+            loss_of,
+            clip=0.0,
+            dtype=torch.bfloat16,
+            seeds=range(2),
+            workers=workers,
+        )
+    assert found == [keeps] * 4
 
 
 class Twins(nn.Module):

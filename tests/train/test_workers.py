@@ -61,7 +61,6 @@ def test_what_goes_wrong_is_raised_here() -> None:
 CORES = """
 import threading, torch
 from foreword.train.workers import side_by_side
-def count(_): return torch.get_num_threads()
 a = torch.ones(400, 400)
 found = side_by_side(lambda _: (a @ a, torch.get_num_threads())[1], range(2), 2)
 later = []
