@@ -114,7 +114,7 @@ def ours(family: dict[str, Any], steps: int, dropout: float, documents: int) -> 
         "objective": family["objective"],
         "layout": family["layout"],
         "packing": {"kind": "documents", "length": family["length"]},
-        "train": {"batch": family["batch"]},
+        "train": {"batch": family["batch"], "workers": family["workers"]},
     }
     where = choose_device("auto")
     dtype = choose_precision("auto", where)
@@ -258,11 +258,13 @@ def main() -> None:
     parser.add_argument("--size", default="mini", choices=list(SIZES))
     parser.add_argument("--length", type=int, help="tokens of a row; as in the table if unsaid")
     parser.add_argument("--batch", type=int, help="rows of a step; as in the table if unsaid")
+    parser.add_argument("--workers", type=int, default=0, help="threads of ours; 0 chooses")
     parser.add_argument("--documents", type=int, default=1, help="texts packed in a row of ours")
     arguments = parser.parse_args()
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; tokens/s, medians")
     for name in arguments.family:
         family = {**FAMILIES[name], "size": SIZES[arguments.size]}
+        family["workers"] = arguments.workers
         family["length"] = arguments.length or family["length"]
         family["batch"] = arguments.batch or family["batch"]
         for dropout in arguments.dropout:
