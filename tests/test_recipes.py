@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,26 +14,16 @@ from torch import nn
 from foreword import config, kinds
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
-from foreword.nn.init import initialise
 from foreword.nn.model import Model
 from foreword.text import special
 from foreword.train.estimate import guessing_loss
 from foreword.train.recipe import Recipe, load_recipe
-from foreword.types import Rows, Vocab
+from foreword.types import Rows
+
+from .tiny import TRAINED, as_pairs, batch, build, vocab
 
 RECIPES = config.recipe_names()
 every_recipe = pytest.mark.parametrize("name", RECIPES)
-
-
-def vocab(size: int) -> Vocab:
-    first = len(special.ALL)
-    return Vocab(
-        size=size,
-        special={name: n for n, name in enumerate(special.NAMES)},
-        sentinels=np.arange(len(special.NAMES), first),
-        is_special=np.arange(size) < first,
-        starts_word=np.ones(size, dtype=bool),
-    )
 
 
 def test_each_family_has_a_tiny_form() -> None:
@@ -51,13 +40,6 @@ def test_it_loads_and_reads_back_equal(name: str, tmp_path: Path) -> None:
     saved = tmp_path / "recipe.toml"
     saved.write_text(recipe.dumps(), encoding="utf-8")
     assert load_recipe(str(saved)) == recipe
-
-
-def as_pairs(rows: Rows) -> Rows:
-    """The rows, each document a pair of texts that follow each other."""
-    labels = np.where((rows.positions == 0) & (rows.documents >= 0), 0, -1)
-    segments = (rows.positions > rows.ids.shape[1] // 2).astype(np.int64)
-    return replace(rows, segments=segments, labels=labels)
 
 
 @every_recipe
@@ -182,30 +164,14 @@ def test_transformer_xl_large_has_the_body_of_the_released_one() -> None:
     assert model.count_parameters() == body + words * d
 
 
-# One that is counted takes no steps; `tests/models/test_ngram.py` fits it.
-TRAINED = [
-    name for name in RECIPES if name.endswith("_tiny") and not load_recipe(name).model.is_counted
-]
-
-
 @pytest.mark.parametrize("name", TRAINED)
 def test_its_tiny_form_trains(name: str) -> None:
     recipe = load_recipe(name)
-    words, random = vocab(recipe.tokenizer.vocab), np.random.default_rng(1)
-    model = recipe.build(words)
-    initialise(model, recipe.train.seed)
+    model = build(recipe)
     optimizer = recipe.optimizer.build(model)
-    length = recipe.packing.length
-    is_apart = getattr(recipe.packing, "separate", False)
-    documents = np.tile(np.arange(length) // 25, (4, 1)) if is_apart else 0
-    documents = np.zeros((4, length), np.int64) + documents
-    ids = random.integers(len(special.ALL), words.size, (4, length))
     means = []
     for step in range(2):
-        rows = Rows(ids, documents, np.tile(np.arange(length), (4, 1)), np.arange(4) + 4 * step)
-        rows = as_pairs(rows)
-        example = recipe.objective.corrupt(rows, RowRng(recipe.train.seed, rows.numbers), words)
-        loss = recipe.objective.loss(model, recipe.layout.arrange(example, words).to("cpu"))
+        loss = recipe.objective.loss(model, batch(recipe, step=step))
         mean = loss.total / loss.weight
         optimizer.zero_grad()
         mean.backward()
@@ -214,7 +180,9 @@ def test_its_tiny_form_trains(name: str) -> None:
         means.append(mean.item())
     assert np.isfinite(means).all()
     assert all(p.isfinite().all() for p in model.parameters())
-    assert means[0] == pytest.approx(guessing_loss(recipe.objective, words.size), abs=1.0)
+    assert means[0] == pytest.approx(
+        guessing_loss(recipe.objective, recipe.tokenizer.vocab), abs=1.0
+    )
 
 
 def test_a_row_longer_than_the_positions_is_refused() -> None:

@@ -15,6 +15,7 @@ from foreword.nn.dropout import Dropout
 from foreword.nn.embedding import Embedding
 from foreword.nn.model import Backbone
 from foreword.nn.positions.none import None_
+from foreword.nn.precision import upcast
 from foreword.nn.recurrent import State, recur
 from foreword.nn.settings import ModelSettings
 from foreword.nn.unrolled import unroll
@@ -115,9 +116,9 @@ class ElmoBackbone(Backbone):
         low, places = x.dtype, mirror(batch.positions)[..., None].expand(-1, -1, x.shape[2])
         # Products within a recurrence are small, and errors would add up from step to step.
         with torch.autocast(x.device.type, enabled=False):
-            ahead, after = self._read(self.ahead, x.float(), batch.positions, memory)
+            ahead, after = self._read(self.ahead, upcast(x), batch.positions, memory)
             # Each document turned round where it stands, read, and turned back.
-            turned = x.float().gather(1, places)
+            turned = upcast(x).gather(1, places)
             back, _ = self._read(self.back, turned, batch.positions, None)
         layers = [torch.cat([x, x], dim=-1)]
         layers += [

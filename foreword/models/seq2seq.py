@@ -18,6 +18,7 @@ from foreword.nn.memory import take
 from foreword.nn.model import Backbone
 from foreword.nn.pieces import Pieces
 from foreword.nn.positions.none import None_
+from foreword.nn.precision import at_least_float32
 from foreword.nn.settings import ModelSettings
 from foreword.nn.unrolled import layers_of, through
 from foreword.types import Batch, Hidden
@@ -230,7 +231,7 @@ def _run(
     Products within a recurrence are small, and errors would add up from step to step: so the
     recurrence itself is in float32 at the least.
     """
-    dtype = torch.promote_types(x.dtype, torch.float32)
+    dtype = at_least_float32(x.dtype)
     given = None
     if state is not None:
         given = tuple(part.to(dtype).transpose(0, 1).contiguous() for part in state)

@@ -18,6 +18,7 @@ from foreword.nn.embedding import Embedding
 from foreword.nn.fit import Fit, Reading
 from foreword.nn.model import Backbone
 from foreword.nn.positions.none import None_
+from foreword.nn.precision import upcast
 from foreword.nn.settings import ModelSettings
 from foreword.types import Array, Batch, Hidden, Loss, Vocab
 from foreword.vectors.contract import Architecture, Output, VectorCourse, Vectors
@@ -163,7 +164,7 @@ class WordVectorsBackbone(Backbone):
         return WordHead(self)
 
     def score(self, states: Tensor) -> Tensor:
-        """Of each word, but for what all share; (..., d_model) -> (..., vocab) float32.
+        """Of each word, but for what all share; (..., d_model) -> (..., vocab), float32 at least.
 
         Raises:
             UserError: the vectors came from a file, which holds no output layer.
@@ -176,7 +177,7 @@ class WordVectorsBackbone(Backbone):
                 )
             output: Output = self.kind.output
             self._score = output.scorer(self.counts)
-        return self._score(states, self.outputs.weight).float()
+        return upcast(self._score(states, self.outputs.weight))
 
     def save(self, folder: Path) -> None:
         """Writes the counts."""
@@ -209,7 +210,7 @@ class WordHead(nn.Module):
         self._score = backbone.score  # the backbone itself would be a part of the head
 
     def forward(self, states: Tensor) -> Tensor:
-        """(..., d_model) -> logits (..., vocab) float32."""
+        """(..., d_model) -> logits (..., vocab), float32 at least."""
         return self._score(states)
 
     def loss(self, hidden: Hidden, batch: Batch) -> Loss:

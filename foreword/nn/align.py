@@ -8,6 +8,8 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from foreword.nn.precision import upcast
+
 
 class Aligner(nn.Module, ABC):
     """Attention of one head, as recurrent models have it: its weights are an alignment."""
@@ -44,7 +46,7 @@ class Aligner(nn.Module, ABC):
             (batch, length, source length).
         """
         scores = self.scores(x, prepared)
-        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        scores = upcast(scores)
         is_there = is_there[:, None]
         # Half the least number rather than -inf: without a source there must be no NaN.
         scores = scores.masked_fill(~is_there, torch.finfo(scores.dtype).min / 2)

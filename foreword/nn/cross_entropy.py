@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from foreword.nn.precision import at_least_float32, upcast
+
 # How many logits exist at once: what fits a large cache on the CPU, what fills a GPU.
 SLICE = {"cpu": 1 << 24, "cuda": 1 << 28}
 PIECE = 1 << 19  # numbers added at once into a gradient of another dtype, on the CPU
@@ -30,7 +32,7 @@ def cross_entropy(
         weights: of each prediction, (predictions,) float32.
 
     Returns:
-        A float32 scalar.
+        A scalar, float32 at least.
     """
     kind = states.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else states.dtype
@@ -71,7 +73,7 @@ class _CrossEntropy(torch.autograd.Function):
         with_grad: bool,
     ) -> Tensor:
         low = weight.to(states.dtype)
-        total = torch.zeros((), device=states.device)
+        total = torch.zeros((), device=states.device, dtype=at_least_float32(states.dtype))
         d_states = torch.empty_like(states) if with_grad else None
         d_weight = d_bias = None
         rows = _rows(len(states), SLICE.get(states.device.type, 1 << 26) // len(weight))
@@ -80,14 +82,14 @@ class _CrossEntropy(torch.autograd.Function):
             x, target, scale = states[part], targets[part, None], weights[part, None]
             logits = x @ low.t() if bias is None else torch.addmm(bias.to(x.dtype), x, low.t())
             if d_states is None:
-                nats = -torch.log_softmax(logits.float(), -1).gather(1, target)
+                nats = -torch.log_softmax(upcast(logits), -1).gather(1, target)
                 total += (nats * scale).sum()
                 continue
             # On the CPU in place: the kernel reads a row before it writes it. It sums in float32.
             room = logits if logits.device.type == "cpu" else None
             p = torch.softmax(logits, -1, out=room)  # (rows, vocab)
             chosen = p.gather(1, target)
-            nats = -chosen.float().clamp(min=1e-37).log()
+            nats = -upcast(chosen).clamp(min=1e-37).log()
             total += (nats * scale).sum()
             # The gradient of the logits is p - 1 at the target and p elsewhere, times the weight.
             every = torch.arange(len(p), device=p.device)
@@ -95,10 +97,10 @@ class _CrossEntropy(torch.autograd.Function):
             scale = scale.to(x.dtype)
             torch.mul(p @ low, scale, out=d_states[part])
             step = p.t() @ (x * scale)
-            d_weight = step.float() if d_weight is None else _add(d_weight, step)
+            d_weight = upcast(step) if d_weight is None else _add(d_weight, step)
             if bias is not None:
                 step = (scale.t() @ p)[0]
-                d_bias = step.float() if d_bias is None else d_bias.add_(step)
+                d_bias = upcast(step) if d_bias is None else d_bias.add_(step)
         ctx.save_for_backward(d_states, d_weight, d_bias)
         return total
 

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from foreword.nn.cross_entropy import SLICE
+from foreword.nn.precision import upcast
 
 
 @torch.no_grad()
@@ -28,7 +29,7 @@ def draw(states: Tensor, weight: Tensor, bias: Tensor | None, noise: Tensor) -> 
     rows = max(1, SLICE.get(states.device.type, 1 << 26) // len(weight))
     found = []
     for x, u in zip(torch.split(states, rows), torch.split(noise, rows), strict=True):
-        upto = F.linear(x, weight, bias).float().softmax(-1).cumsum(-1)  # (rows, vocab)
+        upto = upcast(F.linear(x, weight, bias)).softmax(-1).cumsum(-1)  # (rows, vocab)
         found.append(torch.searchsorted(upto, u[:, None] * upto[:, -1:], right=True)[:, 0])
     if not found:
         return torch.zeros(0, dtype=torch.long, device=states.device)

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from foreword.nn.precision import at_least_float32
+
 
 def build_norm(kind: str, d_model: int, eps: float, *, bias: bool) -> nn.Module:
     """`layer` (Ba et al. 2016) or `rms` (Zhang & Sennrich 2019, without mean and bias)."""
@@ -16,7 +18,7 @@ def build_norm(kind: str, d_model: int, eps: float, *, bias: bool) -> nn.Module:
 
 
 class RmsNorm(nn.Module):
-    """x / sqrt(mean(x^2) + eps) * weight; the mean is taken in float32."""
+    """x / sqrt(mean(x^2) + eps) * weight; the mean is taken in float32 at least."""
 
     def __init__(self, d_model: int, eps: float) -> None:
         super().__init__()
@@ -34,7 +36,8 @@ class _RmsNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
+        dtype = at_least_float32(x.dtype)
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=dtype)
         scale = torch.rsqrt(norm.square_().div_(x.shape[-1]).add_(eps)).to(x.dtype)
         normal = x * scale
         ctx.save_for_backward(normal, scale, weight)
@@ -44,7 +47,7 @@ class _RmsNorm(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         normal, scale, weight = ctx.saved_tensors
         product = (grads[0] * normal).flatten(0, -2)  # (rows, d_model)
-        d_weight = product.sum(0, dtype=torch.float32)
+        d_weight = product.sum(0, dtype=at_least_float32(weight.dtype))
         low = weight.to(grads[0].dtype)
         along = torch.mv(product, low).view_as(scale) / normal.shape[-1]
         d_x = (grads[0] * low).addcmul_(normal, along, value=-1).mul_(scale)

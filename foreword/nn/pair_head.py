@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from foreword.nn.precision import upcast
 from foreword.types import Batch, Hidden, Loss
 
 
@@ -39,7 +40,7 @@ class PairHead(nn.Module):
         labels = batch.labels.flatten()
         where = (labels >= 0).nonzero().squeeze(1)  # (pairs,)
         labels = labels[where]
-        logits = self(hidden.states.flatten(0, 1)[where]).float()
+        logits = upcast(self(hidden.states.flatten(0, 1)[where]))
         total = F.cross_entropy(logits, labels, reduction="sum")
         weight = torch.full_like(total, len(where), requires_grad=False)
         right = (logits.argmax(-1) == labels).sum().float()

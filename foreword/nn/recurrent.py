@@ -15,6 +15,7 @@ from foreword.nn.embedding import Embedding
 from foreword.nn.model import Backbone
 from foreword.nn.pieces import Pieces
 from foreword.nn.positions.none import None_
+from foreword.nn.precision import upcast
 from foreword.nn.settings import ModelSettings
 from foreword.nn.unrolled import layers_of, through, unroll
 from foreword.types import Batch, Hidden
@@ -80,7 +81,7 @@ class RecurrentBackbone(Backbone):
         # Products within a recurrence are small, and errors would add up from step to step.
         with torch.autocast(x.device.type, enabled=False):
             before = memory if memory is not None else batch.carried
-            states, after = recur(self.core, x.float(), batch.positions, before)
+            states, after = recur(self.core, upcast(x), batch.positions, before)
         carried = None
         if self.settings.carries:
             carried = tuple(part.detach() for part in after)
@@ -95,7 +96,7 @@ class RecurrentBackbone(Backbone):
         with torch.autocast(x.device.type, enabled=False):
             for n, core in enumerate(layers_of(self.core)):
                 begin = None if before is None else tuple(part[:, n : n + 1] for part in before)
-                states, after = recur(core, x.float(), batch.positions, begin)
+                states, after = recur(core, upcast(x), batch.positions, begin)
                 layers.append(states.to(low))
                 x = self.dropout(layers[-1])
                 ends.append(after)

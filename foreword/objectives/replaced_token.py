@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from foreword.data.rng import RowRng
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone, Model
+from foreword.nn.precision import upcast
 from foreword.objectives._contract import Objective
 from foreword.objectives._generator import build_generator
 from foreword.objectives._hiding import in_place, random_by_count, random_ordinary
@@ -133,8 +134,8 @@ def _judge(model: Model, batch: Batch, original: Tensor) -> Loss:
     """What the discriminator makes of a row with fakes: nats over all tokens but padding."""
     hidden = model.backbone(batch)
     is_text, is_fake = batch.noise >= 0, batch.ids != original
-    logits = model.heads["replaced"](hidden.states).squeeze(-1).float()  # (batch, length)
-    nats = F.binary_cross_entropy_with_logits(logits, is_fake.float(), reduction="none")
+    logits = upcast(model.heads["replaced"](hidden.states).squeeze(-1))  # (batch, length)
+    nats = F.binary_cross_entropy_with_logits(logits, is_fake.to(logits.dtype), reduction="none")
     total, count = (nats * is_text).sum(), is_text.sum()
     said = logits > 0
     parts = {

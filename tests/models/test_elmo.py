@@ -18,7 +18,7 @@ from foreword.nn.masks import Full
 from foreword.nn.model import Model
 from foreword.train.recipe import load_recipe
 from foreword.types import Batch
-from tests.test_recipes import vocab
+from tests.tiny import vocab
 
 VOCAB = 60
 SMALL = Elmo(d_model=8, d_cell=12, layers=3, dropout=0.0, init="t5")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from foreword.train.recipe import Recipe, load_recipe
-from tests.test_recipes import vocab
+from tests.tiny import vocab
 
 GPT1_VOCAB = 40_478  # 40,000 merges over 478 characters
 

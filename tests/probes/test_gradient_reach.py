@@ -96,8 +96,7 @@ def test_of_a_linear_network_it_is_the_norm_of_powers_of_the_recurrent_matrix() 
     for k in range(LENGTH):
         wanted = (torch.linalg.matrix_power(recurrent.T, k) @ g).norm(dim=0)
         got = torch.from_numpy(found.norm[found.distance == k])
-        # The head's softmax is fused, and its gradient right to single precision.
-        torch.testing.assert_close(got, wanted.detach(), rtol=1e-5, atol=0)
+        torch.testing.assert_close(got, wanted.detach(), rtol=1e-9, atol=0)
 
 
 @pytest.mark.parametrize("size", [0.5, 1.0, 1.1])

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from foreword.nn.position import Places, Position, PositionScheme
+from foreword.nn.precision import at_least_float32
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class RelativePositions(PositionScheme):
 
         # Shifted to where each key stands, the scores of distances take no more memory than these.
         distances = self._distances(places, q.device)
-        waves = self._waves(distances).to(q.dtype)
+        waves = self._waves(distances, at_least_float32(q.dtype)).to(q.dtype)
         r = cast(Tensor, self.maps[layer](waves)).view(-1, heads, d_head).transpose(0, 1)
         by_distance = (q + vector(self.v, own)) @ r.transpose(-2, -1)
         added = self._shift(by_distance, places) + vector(self.u, own) @ k.transpose(-2, -1)
@@ -127,11 +128,11 @@ class RelativePositions(PositionScheme):
         flat = x.flatten(-2)[..., queries - 1 : queries * distances - 1]
         return flat.view(*x.shape[:2], queries, distances - 1)[..., : places.keys]
 
-    def _waves(self, distances: Tensor) -> Tensor:
-        """Sines, then cosines, (distances, width), in float32."""
+    def _waves(self, distances: Tensor, dtype: torch.dtype) -> Tensor:
+        """Sines, then cosines, (distances, width)."""
         if self.settings.clamp:
             distances = distances.clamp(-self.settings.clamp, self.settings.clamp)
         half = self.width // 2
-        steps = torch.arange(half, device=distances.device, dtype=torch.float32)
+        steps = torch.arange(half, device=distances.device, dtype=dtype)
         angles = distances[:, None] * torch.exp(-math.log(self.settings.base) / half * steps)
         return torch.cat([angles.sin(), angles.cos()], dim=-1)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from foreword.nn.position import Position, PositionScheme
+from foreword.nn.precision import at_least_float32
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,11 @@ class RotaryPositions(PositionScheme):
         self.base, self.d_head = base, d_head
 
     def rotate(self, x: Tensor, places: Tensor) -> Tensor:
-        """(batch, heads, length, d_head) -> the same, rotated; angles are in float32."""
-        half = self.d_head // 2
-        steps = torch.arange(half, device=x.device, dtype=torch.float32)
+        """(batch, heads, length, d_head) -> the same, rotated; angles are in float32 at least."""
+        half, dtype = self.d_head // 2, at_least_float32(x.dtype)
+        steps = torch.arange(half, device=x.device, dtype=dtype)
         waves = torch.exp(-math.log(self.base) / half * steps)
-        angles = places[..., None].float() * waves  # (length, half) or (batch, length, half)
+        angles = places[..., None].to(dtype) * waves  # (length, half) or (batch, length, half)
         if places.ndim == 2:
             angles = angles[:, None]
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)

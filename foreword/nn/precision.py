@@ -1,0 +1,16 @@
+"""Where bf16 is too coarse: sums, angles and recurrences in float32, or in float64 as given."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    """Return float32 for a narrower dtype, and any wider one as it is."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def upcast(x: Tensor) -> Tensor:
+    """Return `x` in `at_least_float32`."""
+    return x.to(at_least_float32(x.dtype))

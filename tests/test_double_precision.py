@@ -1,0 +1,54 @@
+"""Every model computes in float64 too, as the probe of gradients asks."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from foreword.nn.model import Model
+from foreword.probes._reach import norms
+from foreword.train.recipe import Recipe, load_recipe
+from foreword.types import Batch
+
+from .tiny import TRAINED, batch, build
+
+
+def loss_and_gradients(recipe: Recipe, model: Model, of: Batch) -> tuple[Tensor, list[Tensor]]:
+    loss = recipe.objective.loss(model, of)
+    parameters = list(model.parameters())
+    found = torch.autograd.grad(loss.total / loss.weight, parameters, allow_unused=True)
+    return loss.total, [grad for grad in found if grad is not None]
+
+
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+@pytest.mark.parametrize("name", TRAINED)
+def test_loss_and_gradients_are_those_of_single_precision(name: str, norm: str) -> None:
+    recipe = load_recipe(name)
+    recipe = replace(recipe, model=replace(recipe.model, norm=norm))
+    single, of = build(recipe).eval(), batch(recipe, 2)
+    double = copy.deepcopy(single).double()
+    total, grads = loss_and_gradients(recipe, single, of)
+    precise, wanted = loss_and_gradients(recipe, double, of)
+    assert precise.dtype == torch.float64
+    torch.testing.assert_close(total.double(), precise, rtol=1e-5, atol=0)
+    size = torch.stack([grad.norm() for grad in wanted]).norm()
+    for grad, right in zip(grads, wanted, strict=True):
+        assert right.dtype == torch.float64
+        assert (grad.double() - right).norm() < 1e-4 * size
+
+
+# Models that are fitted offline, word vectors, have no states on the way to the loss.
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+@pytest.mark.parametrize("name", [n for n in TRAINED if not load_recipe(n).model.is_fitted])
+def test_the_probe_of_gradients_reads_every_model(name: str, norm: str) -> None:
+    recipe = load_recipe(name)
+    recipe = replace(recipe, model=replace(recipe.model, norm=norm))
+    model = build(recipe).eval().double()
+    found = norms(model, batch(recipe, 2), model.reader.first_state, places=2)
+    assert len(found.norm) and found.broken == 0
+    assert np.isfinite(found.norm).all() and found.norm.max() > 0
