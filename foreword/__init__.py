@@ -1,17 +1,17 @@
 """Foreword pretrains language models of every classic family on your own text."""
 
-from __future__ import annotations
-
-import os
-from typing import TYPE_CHECKING
-
+# Nothing is imported here: under `python -m foreword` it would be looked for in the current folder
+# first, which `foreword.__main__` has yet to take off the path.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import os
+
     from foreword.evaluate.loaded import Loaded
 
 __version__ = "0.1.0"
 
 
-def load(path: str | os.PathLike[str], device: str = "auto", precision: str = "fp32") -> Loaded:
+def load(path: "str | os.PathLike[str]", device: str = "auto", precision: str = "fp32") -> "Loaded":
     """Opens a trained model: `foreword.load("runs/x").fill("The [MASK] sat.")`.
 
     Args:

@@ -22,6 +22,19 @@ class TrainingStoppedError(UserError):
     """Training cannot go on (the loss is no longer finite); the last good checkpoint is named."""
 
 
+class WorkerError(Exception):
+    """A fault of ours in a worker process.
+
+    Args:
+        message: one line.
+        said: all that the process wrote to its error stream, its traceback above all.
+    """
+
+    def __init__(self, message: str, said: str) -> None:
+        super().__init__(message)
+        self.add_note(said)
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """Returns "; did you mean 'x'?" for the known word nearest to `word`, or what is known."""
     known = sorted(known)

@@ -1,6 +1,6 @@
 """What this process asks of the libraries under torch, before torch is imported.
 
-Both settings are of the whole process, so the command line makes them and `import foreword` does
+All settings are of the whole process, so the command line makes them and `import foreword` does
 not.
 """
 
@@ -14,13 +14,16 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # of glibc's malloc.
 
 
 def settle() -> None:
-    """Makes waiting threads give way, and keeps memory that a step frees for the next step.
+    """Makes waiting threads give way, keeps memory that a step frees, and guards child processes.
 
     Threads that wait for each other by spinning (OpenMP's default) slow a run down many times over
     when anything else wants a core. Large blocks, by glibc's default, go back to the system when
     they are freed, and each step pays for their pages again.
     """
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    # Processes that Python or torch start (`python -c ...`, `python -m ...`) would first look for
+    # modules in the current folder, where a `socket.py` beside somebody's texts would be run.
+    os.environ["PYTHONSAFEPATH"] = "1"
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
         if mallopt is not None:

@@ -1,8 +1,9 @@
 """Texts to tokens on all cores: worker processes that are asked over pipes.
 
-Each worker is a plain child process (`python -m foreword.data.encoding TOKENIZER`), which needs no
-`if __name__ == "__main__"` in the caller's script and ends by itself when the caller is gone. A
+Each worker is a plain child process (`python -P -m foreword.data.encoding TOKENIZER`), which needs
+no `if __name__ == "__main__"` in the caller's script and ends by itself when the caller is gone. A
 question and an answer are each a header of four int64 and then so many bytes; no objects travel.
+`-P` keeps the current folder off its path: a `numpy.py` beside the texts is none of ours.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -22,7 +24,7 @@ from typing import IO, Literal, cast
 
 import numpy as np
 
-from foreword.errors import UserError
+from foreword.errors import UserError, WorkerError
 from foreword.text import sentences
 from foreword.text.special import UNK
 from foreword.text.tokenizer import Tokenizer
@@ -102,21 +104,28 @@ class Worker:
     """
 
     def __init__(self, tokenizer: Path, cut: Cut) -> None:
-        command = [sys.executable, "-m", __name__, str(tokenizer), cut]
+        command = [sys.executable, "-P", "-m", __name__, str(tokenizer), cut]
+        ours = str(Path(__file__).parents[2])  # which the caller may have found in its own folder
         environment = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "PYTHONPATH": os.pathsep.join([*filter(None, sys.path), ours]),
             "TOKENIZERS_PARALLELISM": "false",
         }
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (not the user's screen)
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            env=environment,
         )
 
     def encode(self, texts: Sequence[bytes]) -> Encoded:
         """The tokens of documents given as UTF-8.
 
         Raises:
-            UserError: the process has died, which mostly means that memory has run out.
+            UserError: the process was killed, which mostly means that memory has run out.
+            WorkerError: it failed.
         """
         assert self._process.stdin and self._process.stdout
         sizes = np.fromiter(map(len, texts), np.int64, len(texts))
@@ -125,18 +134,29 @@ class Worker:
             tokens, sequences, documents, unknown = _header(self._process.stdout)
             data = _exactly(self._process.stdout, 4 * (tokens + sequences + documents))
         except (EOFError, BrokenPipeError):
-            status = self._process.wait()
-            raise UserError(
-                f"a worker process ended (status {status}), perhaps for want of memory; "
-                "use fewer: --workers 1"
-            ) from None
+            raise self._failure() from None
         parts = np.split(np.frombuffer(data, np.int32), [tokens, tokens + sequences])
         return Encoded(parts[0], parts[1], parts[2], unknown)
+
+    def _failure(self) -> Exception:
+        """What ended the process."""
+        status = self._process.wait()
+        self._said.seek(0)
+        said = self._said.read().decode(errors="replace").strip()
+        last = said.rpartition("\n")[2]
+        if status > 0 and said and "MemoryError" not in last:
+            return WorkerError(f"a worker process failed: {last}", said)
+        number = status if status >= 0 else 128 - status
+        return UserError(
+            f"a worker process died (status {number}), probably out of memory; "
+            "use fewer: --workers 1"
+        )
 
     def close(self) -> None:
         """Ends the process."""
         self._process.kill()
         self._process.communicate()
+        self._said.close()
 
 
 @contextmanager

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 
 from foreword.demo import installed
 from foreword.demo.installed import Package, draw
 from foreword.demo.prose import paragraphs
+from foreword.errors import UserError
 
 TEST_SHARE = 0.25  # of the source files, by a hash of their paths
 FEW = 200  # source files below which starting processes takes longer than the work
@@ -82,8 +85,13 @@ def _each(packages: Sequence[Package], most: int) -> Iterable[Reading]:
         return
     # Started afresh, a process is safe whatever threads this one has.
     fresh = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(os.cpu_count() or 1, 8), fresh) as pool:
-        yield from pool.map(read_package, packages, [most] * len(packages))
+    # An interrupt reaches all processes of a terminal; this one alone decides what it means.
+    quiet = (signal.SIGINT, signal.SIG_IGN)
+    with ProcessPoolExecutor(min(os.cpu_count() or 1, 8), fresh, signal.signal, quiet) as pool:
+        try:
+            yield from pool.map(read_package, packages, [most] * len(packages))
+        except BrokenProcessPool:
+            raise UserError("a worker process died, probably out of memory") from None
 
 
 def read_package(package: Package, most: int) -> Reading:

@@ -120,14 +120,6 @@ def test_workers_change_nothing(
     assert contents(mixed.folder) == contents(here.folder)
 
 
-def test_a_worker_that_dies_is_one_line(
-    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(making, "_SMALL", 0)
-    monkeypatch.setattr(sys, "executable", "/bin/false")
-    assert "a worker process ended" in fails(tmp_path, make_texts(20), tokenizer, workers=1)
-
-
 def test_progress_reaches_the_end(tmp_path: Path, tokenizer: Tokenizer) -> None:
     path = write(tmp_path / "a.jsonl", make_texts(2000))
     seen: list[tuple[int, int]] = []

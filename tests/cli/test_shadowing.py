@@ -1,0 +1,127 @@
+"""A folder with texts may hold a `numpy.py`, and nothing in it is ever run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.demo.packages import make
+
+DEPENDENCIES = {
+    "click",
+    "foreword",
+    "gensim",
+    "matplotlib",
+    "numpy",
+    "packaging",
+    "pyarrow",
+    "regex",
+    "rich",
+    "sacrebleu",
+    "safetensors",
+    "scipy",
+    "sklearn",
+    "threadpoolctl",
+    "tokenizers",
+    "torch",
+    "tqdm",
+    "transformers",
+    "typer",
+}
+SCRIPT = """
+import sys
+from foreword.cli.main import main
+sys.exit(main())
+"""
+READ_PACKAGES = """
+import sys
+from pathlib import Path
+from foreword.cli import main
+from foreword.demo import reading
+from tests.demo.packages import make
+if __name__ == "__main__":
+    reading.FEW = 0
+    print(reading.read(make(Path(sys.argv[1])), 10**9).files)
+"""
+
+
+class Hostile:
+    """A folder where every module leaves a mark as it is imported."""
+
+    def __init__(self, folder: Path, names: set[str]) -> None:
+        self.folder, self.mark = folder / "here", folder / "mark"
+        self.folder.mkdir()
+        for name in names:
+            hit = f"open({str(self.mark)!r}, 'a').write({name + ' '!r})\n"
+            (self.folder / f"{name}.py").write_text(hit)
+        lines = [json.dumps({"text": f"The cat saw house number {n}. " * 500}) for n in range(300)]
+        (self.folder / "text.jsonl").write_text("\n".join(lines))
+
+    def run(self, *words: str) -> str:
+        """The output of a program that starts in the folder."""
+        root = str(Path(__file__).parents[2])
+        environment = {**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
+        environment.pop("PYTHONSAFEPATH", None)
+        done = subprocess.run(
+            [sys.executable, *words],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert not self.mark.exists(), self.mark.read_text()
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def everywhere(tmp_path_factory: pytest.TempPathFactory) -> Hostile:
+    """Modules by the names of all that there is."""
+    return Hostile(tmp_path_factory.mktemp("all"), {*DEPENDENCIES, *sys.stdlib_module_names})
+
+
+def script(tmp_path: Path, text: str) -> str:
+    """A program in a folder of its own, as an installed command is."""
+    path = tmp_path / "program.py"
+    path.write_text(text)
+    return str(path)
+
+
+def test_workers_run_nothing_of_the_current_folder(everywhere: Hostile, tmp_path: Path) -> None:
+    program = script(tmp_path, SCRIPT)
+    words = ["prepare", "text.jsonl", "--out", str(tmp_path / "shards"), "--json"]
+    said = everywhere.run(program, *words, "--kind", "word", "--workers", "2")
+    assert json.loads(said)["counts"]["train"]["documents"] > 250
+
+
+def test_training_runs_nothing_of_the_current_folder(everywhere: Hostile, tmp_path: Path) -> None:
+    options = ["train.compile=off", "tokenizer.kind=char", "packing.length=16"]
+    words = ["pretrain", "gpt2_tiny", "--data", "text.jsonl", "--out", str(tmp_path / "run")]
+    for option in options:
+        words += ["--set", option]
+    everywhere.run(script(tmp_path, SCRIPT), *words, "--steps", "1")
+
+
+def test_processes_that_python_starts_run_nothing_of_the_current_folder(
+    everywhere: Hostile, tmp_path: Path
+) -> None:
+    packages = make(tmp_path / "count")
+    said = everywhere.run(script(tmp_path, READ_PACKAGES), str(tmp_path / "packages"))
+    assert int(said) == sum(len(package.files) for package in packages)
+
+
+def test_python_m_foreword_runs_nothing_of_the_current_folder(tmp_path: Path) -> None:
+    # What `-m` itself imports comes before any code of ours.
+    code = "import importlib.util, runpy, sys; print(*sys.modules)"
+    run = [sys.executable, "-P", "-c", code]
+    before = set(subprocess.check_output(run, text=True).split()) | {"foreword"}
+    hostile = Hostile(tmp_path, {*DEPENDENCIES, *sys.stdlib_module_names} - before)
+    words = ["tokenizer", "train", "text.jsonl", "--kind", "word", "--out", str(tmp_path / "words")]
+    hostile.run("-m", "foreword", *words)
+    assert (tmp_path / "words" / "tokenizer.json").is_file()
