@@ -59,8 +59,13 @@ class Mixing(ABC):
 
     @property
     def exact(self) -> int | None:
-        """The one length it allows, or None."""
+        """The one length of row that it can be trained on, or None."""
         return None
+
+    @property
+    def separates(self) -> bool:
+        """Whether a mask can keep the texts of one row apart."""
+        return True
 
     @abstractmethod
     def prepare(

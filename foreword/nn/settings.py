@@ -34,8 +34,13 @@ class Architecture(ABC):
 
     @property
     def exact(self) -> int | None:
-        """The one length of rows that it can read, or None."""
+        """The one length of row that it can be trained on, or None."""
         return None
+
+    @property
+    def separates(self) -> bool:
+        """Whether it can keep the texts of one row apart."""
+        return True
 
     @property
     def is_causal(self) -> bool:

@@ -84,8 +84,13 @@ class StackSettings(ModelSettings):
 
     @property
     def exact(self) -> int | None:
-        """The one length of rows that its mixing can read, or None."""
+        """The one length of row that its mixing can be trained on, or None."""
         return self.mixing.exact
+
+    @property
+    def separates(self) -> bool:
+        """Whether its mixing can keep the texts of one row apart."""
+        return self.mixing.separates
 
     @property
     def head_width(self) -> int:

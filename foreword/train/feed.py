@@ -49,8 +49,8 @@ class Feed:
     ) -> Feed:
         """The feed of a recipe over shards.
 
-        Held-out text is read once, in as many lanes as are computed at once or as it fills; to its
-        end, but where the model reads whole rows alone.
+        Held-out text is read once and to its end, in as many lanes as are computed at once or as it
+        fills.
 
         Args:
             recipe: says batch size, objective, layout, seed.
@@ -68,8 +68,7 @@ class Feed:
             rows = micro_batch = max(1, most)
         if recipe.objective.wants_counts:
             vocab = replace(vocab, counts=shards.counts(vocab.size))
-        # What projects rows of one length has no use for a last one that ends in padding.
-        once = not for_training and recipe.model.exact is None
+        once = not for_training
         packed = recipe.packing.open(shards, vocab, recipe.train.seed, rows, once=once)
         return cls(recipe, packed, vocab, micro_batch)
 

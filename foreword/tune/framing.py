@@ -47,6 +47,7 @@ class Frame:
         start: the decoder's first token in an encoder-decoder, else None.
         fresh: special tokens of the frame that pretraining never showed; fine-tuning of the whole
             model draws their embeddings anew.
+        shares_rows: the model can keep several examples in one row apart.
     """
 
     before: tuple[int, ...]
@@ -58,6 +59,7 @@ class Frame:
     pooling: Pooling = "mean"
     start: int | None = None
     fresh: tuple[int, ...] = ()
+    shares_rows: bool = True
 
     @property
     def room(self) -> int:
@@ -197,6 +199,7 @@ def frame_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> Frame:
         pooling=pooling,
         start=vocab.id(start) if start else None,
         fresh=tuple(sorted(fresh)),
+        shares_rows=recipe.model.separates,
     )
     if frame.room < 2:
         raise UserError(f"--max-length {length}: leaves no room for text between special tokens")

@@ -1,4 +1,7 @@
-"""Examples packed into rows: several share one, the document mask keeps them apart."""
+"""Examples packed into rows: several share one, the document mask keeps them apart.
+
+A model whose mixing cannot keep them apart (Linformer) is given each in a row of its own.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,9 @@ class Examples:
         lengths = [len(self.encoded[n].ids) for n in numbers]
         is_cuda = device == "cuda"
         width = self.frame.length if is_cuda else max(*lengths, min(WIDTH, self.frame.length))
-        rows = [[int(numbers[k]) for k in row] for row in first_fit(lengths, width)]
+        alone = [[k] for k in range(len(numbers))]
+        shared = first_fit(lengths, width) if self.frame.shares_rows else alone
+        rows = [[int(numbers[k]) for k in row] for row in shared]
         at_once = max(1, TOKENS_AT_ONCE.get(device, 1 << 14) // width)
         for start in range(0, len(rows), at_once):
             part = rows[start : start + at_once]

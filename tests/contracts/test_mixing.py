@@ -309,7 +309,7 @@ def test_short_rows_and_caches_are_read_or_refused(
 ) -> None:
     model, row = backbone(kind, settings), batch(Causal(), length)
     if not selects(build(kind, settings)[1]):
-        with pytest.raises(UserError, match=f"exactly {LENGTH} places, got {length}"):
+        with pytest.raises(UserError, match="a row must be one text"):
             model(row)
         return
     wanted, memory, found = model(row).states, None, []
@@ -374,10 +374,39 @@ PATTERN_OF_ALL = kinds.load("nn/mixing", "linformer")(length=LENGTH).prepare(
 )
 
 
-def test_linformer_wants_rows_of_its_length_that_are_one_text_read_from_both_sides() -> None:
-    for mask in (Causal(), SAME):
+def test_linformer_reads_one_text_a_row_from_both_sides() -> None:
+    for mask in (Causal(), SAME, Causal() & SAME):
         with pytest.raises(UserError, match=r"packing\.separate=false"):
             backbone("linformer", {"length": LENGTH})(batch(mask))
+    with pytest.raises(UserError, match=f"at most {LENGTH - 1} places, got {LENGTH} queries"):
+        backbone("linformer", {"length": LENGTH - 1}, is_rotary=True)(batch(Full()))
+
+
+def padded() -> tuple[Tensor, Batch]:
+    """A batch of two texts of 70 and 110 tokens; and which places are theirs."""
+    whole = batch(Full())
+    numbers = torch.zeros_like(whole.ids)
+    numbers[0, 70:], numbers[1, 110:] = -1, -1
+    return numbers == 0, replace(whole, mask=SameDocument(numbers, numbers))
+
+
+@every_case
+@torch.no_grad()
+def test_what_stands_in_padding_changes_nothing(kind: str, settings: dict[str, Any]) -> None:
+    model, (is_text, one) = backbone(kind, settings), padded()
+    other = replace(one, ids=torch.where(is_text, one.ids, (one.ids + 1) % SIZE))
+    assert torch.equal(model(one).states[is_text], model(other).states[is_text])
+
+
+@torch.no_grad()
+def test_linformer_gives_a_text_the_same_alone_and_padded() -> None:
+    model, (_, both) = backbone("linformer", {"length": LENGTH, "projected": 9}), padded()
+    together = model(both).states
+    for n, length in enumerate((70, 110)):
+        row = slice(n, n + 1)
+        alone = Batch(both.ids[row, :length], both.positions[row, :length], Full())
+        found = together[row, :length]
+        torch.testing.assert_close(model(alone).states, found, atol=1e-5, rtol=1e-5)
 
 
 def test_bigbird_draws_other_blocks_for_each_head_and_layer() -> None:

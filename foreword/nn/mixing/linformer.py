@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from foreword.errors import UserError
 from foreword.nn.attention import Pattern, attend
-from foreword.nn.masks import Full, Mask
+from foreword.nn.masks import Full, Mask, SameDocument
 from foreword.nn.mix import Mixer, Mixing
 
 
@@ -20,8 +20,11 @@ class Linformer(Mixing):
     A projection mixes all places of a row, so it cannot be causal, and a row is one text: use it
     with layout `encoder` and packing that is not `separate`.
 
+    A shorter text is projected by the first columns of E and F, as if padding with keys and values
+    of zero stood behind it. What it gets does not depend on the padding of its batch.
+
     Attributes:
-        length: places of a row, each row's.
+        length: places of a row in training, and the most that a text may have.
         projected: places that they are projected to, k in the paper.
         share: which projections are the same: `none` has E and F for each head of each layer;
             `heads` E and F for each layer; `keys_values` one matrix for each layer; `layers` one
@@ -46,8 +49,13 @@ class Linformer(Mixing):
 
     @property
     def exact(self) -> int:
-        """The same: shorter rows are none."""
+        """The same: rows that are always shorter would leave columns of E and F untrained."""
         return self.length
+
+    @property
+    def separates(self) -> bool:
+        """False: a projection mixes all texts of a row."""
+        return False
 
     def prepare(
         self,
@@ -57,12 +65,12 @@ class Linformer(Mixing):
         like: Tensor,
         *,
         flex: bool,
-    ) -> Pattern:
-        """Nothing: every query sees every projected key.
+    ) -> Projected:
+        """Return which places of a row are its text; every query sees every projected key.
 
         Raises:
-            UserError: the mask hides anything, something is added to the scores, or rows have
-                another length.
+            UserError: the mask hides anything but padding, something is added to the scores, or
+                rows are longer than `length`.
         """
         _, queries, keys = shape
         if bias is not None:
@@ -70,24 +78,42 @@ class Linformer(Mixing):
                 "model.position: 'linformer' has no scores between places to add to; use "
                 "'learned', 'sinusoidal' or 'rotary'"
             )
-        if queries != keys or keys != self.length:
+        if queries != keys or keys > self.length:
             raise UserError(
-                f"model.mixing.length: 'linformer' projects rows of exactly {self.length} places, "
-                f"got {keys}; let model.mixing.length and packing.length be the same"
+                f"model.mixing.length: 'linformer' projects whole rows of at most {self.length} "
+                f"places, got {queries} queries and {keys} keys"
             )
-        if not isinstance(mask, Full):
+        if isinstance(mask, Full):
+            return Projected()
+        if not isinstance(mask, SameDocument) or not _is_one_text(mask.keys):
             raise UserError(
-                "model.mixing: 'linformer' mixes all places of a row, so a row must be one text "
-                "without padding, read from both sides; use layout 'encoder' and "
-                "packing.separate=false"
+                "model.mixing: 'linformer' mixes all places of a row, so a row must be one text, "
+                "read from both sides; use layout 'encoder' and packing.separate=false"
             )
-        return Pattern()
+        return Projected((mask.keys < 0)[:, None, :, None])
 
     def build(self, heads: int, d_head: int, layers: int) -> list[Mixer]:
         """A module for each layer, or the same for all."""
         if self.share == "layers":
             return [LinformerMixer(self, heads)] * layers
         return [LinformerMixer(self, heads) for _ in range(layers)]
+
+
+@dataclass(frozen=True)
+class Projected:
+    """What is projected of each row.
+
+    Attributes:
+        is_padding: places that are projected as zeros, (batch, 1, keys, 1) bool; None if all
+            places are text.
+    """
+
+    is_padding: Tensor | None = None
+
+
+def _is_one_text(documents: Tensor) -> bool:
+    """Return whether each row of (batch, keys) holds one document, from its start, and padding."""
+    return bool(((documents == documents[:, :1]) | (documents < 0)).all())
 
 
 class LinformerMixer(Mixer):
@@ -116,7 +142,7 @@ class LinformerMixer(Mixer):
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        pattern: Pattern,
+        pattern: Projected,
         scale: float,
         dropout: float,
         extra: Tensor | None,
@@ -131,10 +157,13 @@ class LinformerMixer(Mixer):
                 "model.position: 'linformer' has no scores between places to add to; use "
                 "'learned', 'sinusoidal' or 'rotary'"
             )
+        if pattern.is_padding is not None:
+            k, v = (x.masked_fill(pattern.is_padding, 0.0) for x in (k, v))
         k, v = self._project(self.keys, k), self._project(self.values, v)
-        return attend(q, k, v, pattern, scale, dropout)
+        return attend(q, k, v, Pattern(), scale, dropout)
 
     def _project(self, projection: nn.Linear, x: Tensor) -> Tensor:
-        """(batch, heads, length, d_head) -> (batch, heads, projected, d_head)."""
-        weight = projection.weight.to(x.dtype).view(-1, self.projected, x.shape[2])
-        return weight @ x  # (heads or 1, projected, length) @ (batch, heads, length, d_head)
+        """(batch, heads, keys, d_head) -> (batch, heads, projected, d_head)."""
+        length = projection.in_features
+        weight = projection.weight.to(x.dtype).view(-1, self.projected, length)[..., : x.shape[2]]
+        return weight @ x  # (heads or 1, projected, keys) @ (batch, heads, keys, d_head)
