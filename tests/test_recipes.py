@@ -42,6 +42,12 @@ def test_it_loads_and_reads_back_equal(name: str, tmp_path: Path) -> None:
     assert load_recipe(str(saved)) == recipe
 
 
+@pytest.mark.parametrize("name", [name for name in RECIPES if name.endswith("_ptb")])
+def test_a_recipe_with_a_published_figure_trains_on_all_of_its_text(name: str) -> None:
+    assert "perplexity" in load_recipe(name).description
+    assert load_recipe(name).prepare.heldout == 0
+
+
 @every_recipe
 def test_its_parts_fit_and_its_special_tokens_exist(name: str) -> None:
     recipe, words = load_recipe(name), vocab(500)
