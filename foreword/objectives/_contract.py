@@ -10,7 +10,7 @@ from torch import nn
 
 from foreword.data.rng import RowRng
 from foreword.nn.model import Backbone, Model
-from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Vocab
+from foreword.types import Array, Batch, Example, Hidden, Loss, MaxLengths, Rows, Vocab
 
 
 class Objective(ABC):
@@ -54,6 +54,15 @@ class Objective(ABC):
         Raises:
             ValueError: they have not; the setting is named.
         """
+
+    def max_lengths(self, length: int, text: int) -> MaxLengths:
+        """Return how long source and target can become; as long as the text where tokens stay put.
+
+        Args:
+            length: tokens of a row.
+            text: the most tokens of one document in it.
+        """
+        return MaxLengths(text, text, text)
 
     def count_terms(self, batch: Batch) -> Array | None:
         """The predictions of each term, (terms,) float32, or None where there is but one loss.

@@ -15,7 +15,7 @@ from foreword.objectives._source_target import (
     example_of,
     first_and_last,
 )
-from foreword.types import Array, Example, Rows, Vocab
+from foreword.types import Array, Example, MaxLengths, Rows, Vocab
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,13 @@ class SpanCorruption(SourceTarget):
                 f"mean_span: spans of {self.mean_span:g} tokens, but of a row of {length} only "
                 f"{hidden} are hidden; longer rows or a smaller value mend it"
             )
+
+    def max_lengths(self, length: int, text: int) -> MaxLengths:
+        """Return the lengths of a document that has all the spans of its row."""
+        hidden, spans = self.counts(length)
+        end = 1 if self.end else 0
+        source, target = min(text, length - hidden), min(text, hidden)
+        return MaxLengths(source + spans + end, target + spans + end, text + 2 * (spans + end))
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Inputs with sentinels, and the target that puts the text back.

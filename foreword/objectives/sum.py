@@ -17,10 +17,10 @@ from foreword.kinds import Part
 from foreword.nn.model import Backbone, Model
 from foreword.objectives._contract import Term
 from foreword.objectives._pair import PairObjective
-from foreword.objectives._room import require_room
+from foreword.objectives._room import longest, require_room
 from foreword.objectives.masked import Masked
 from foreword.objectives.next_sentence import NextSentence
-from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Vocab
+from foreword.types import Array, Batch, Example, Hidden, Loss, MaxLengths, Rows, Vocab
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,10 @@ class Sum(Term):
             ValueError: one has none in rows of `length` tokens.
         """
         require_room("terms", self.terms, length)
+
+    def max_lengths(self, length: int, text: int) -> MaxLengths:
+        """Return the greatest lengths of its terms."""
+        return longest(self.terms, length, text)
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """The rows as the term about pairs arranges them, with the other's tokens hidden.

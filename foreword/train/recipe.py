@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from foreword import config
+from foreword import config, kinds
 from foreword.data.packing._contract import Packing
 from foreword.data.prepare import PrepareSettings
 from foreword.data.reading import ReadSettings
@@ -126,15 +126,8 @@ class Recipe:
     train: TrainSettings = field(default_factory=TrainSettings)
 
     def __post_init__(self) -> None:
-        limit, length = self.model.limit, self.packing.length
-        if limit is not None and length > limit:
-            position = getattr(self.model, "position", None)
-            where = "position" if position is not None and position.limit == limit else "mixing"
-            raise UserError(
-                f"packing.length: rows of {length} tokens, but model.{where} has {limit} places; "
-                f"set model.{where}.length={length}"
-            )
-        exact = self.model.exact
+        self._require_places()
+        length, exact = self.packing.length, self.model.exact
         if exact not in (None, length):
             raise UserError(
                 f"packing.length: rows of {length} tokens, but model.mixing projects rows of "
@@ -171,6 +164,35 @@ class Recipe:
                 "this one does not; set it to false or use layout 'decoder'"
             )
         self._require_room()
+
+    def max_sequence(self, length: int) -> int:
+        """Return the most places that a model's sequence of one text takes, in rows of `length`.
+
+        Source and target of an objective can be longer together than the text they are made of.
+        """
+        text = length - self.packing.length + self.packing.max_text
+        return max(length, self.layout.max_length(self.objective.max_lengths(length, text)))
+
+    def rows_in_words(self) -> str:
+        """Return how long rows are, and what the objective and the layout make of them."""
+        length = self.packing.length
+        words, longest = f"rows of {length} tokens", self.max_sequence(length)
+        if longest == length:
+            return words
+        objective, layout = kinds.name_of(self.objective), kinds.name_of(self.layout)
+        return f"{words} become up to {longest} with objective '{objective}' in layout '{layout}'"
+
+    def _require_places(self) -> None:
+        """Raises a UserError where a sequence can be longer than the model's positions."""
+        limit, longest = self.model.limit, self.max_sequence(self.packing.length)
+        if limit is None or longest <= limit:
+            return
+        position = getattr(self.model, "position", None)
+        where = "position" if position is not None and position.limit == limit else "mixing"
+        raise UserError(
+            f"packing.length: {self.rows_in_words()}, but model.{where} has {limit} places; "
+            f"set model.{where}.length={longest}"
+        )
 
     def _require_room(self) -> None:
         """Raises a UserError where the objective wants longer rows."""

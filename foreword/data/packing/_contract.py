@@ -47,6 +47,11 @@ class Packing(ABC):
         """Tokens of a row."""
 
     @property
+    def max_text(self) -> int:
+        """The most tokens of one text in a row."""
+        return self.length
+
+    @property
     def before(self) -> str:
         """The special token before each text, "" without one."""
         return ""

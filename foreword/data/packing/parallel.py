@@ -45,6 +45,11 @@ class Parallel(Packing):
         if self.length < 2 + ENDS:
             raise ValueError(f"length: a pair wants at least {2 + ENDS} tokens, got {self.length}")
 
+    @property
+    def max_text(self) -> int:
+        """The most tokens of a pair: the ends of its sides have places of their own."""
+        return self.length - ENDS
+
     def open(
         self, shards: Shards, vocab: Vocab, seed: int, batch: int, *, once: bool = False
     ) -> PackedParallel:
