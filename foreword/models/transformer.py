@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import nn
 
 from foreword import kinds
 from foreword.errors import UserError
+from foreword.nn.bias_table import BiasTable
 from foreword.nn.embedding import Embedding
 from foreword.nn.mixing.dense import Dense
 from foreword.nn.model import Backbone
@@ -72,7 +72,7 @@ class TransformerBackbone(Backbone):
         )
         # What the second stream knows of every token before it looks: nothing but this.
         width = settings.embedding_width
-        self.unread = nn.Embedding(1, width) if settings.two_streams else None
+        self.unread = BiasTable(1, width) if settings.two_streams else None
 
     def forward(self, batch: Batch, memory: Any = None) -> Hidden:
         """States (batch, length, d_model); `memory` is the key-value cache."""

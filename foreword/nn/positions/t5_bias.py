@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from foreword.nn.bias_table import BiasTable
 from foreword.nn.position import Position, PositionScheme
 
 
@@ -57,7 +58,7 @@ class T5BiasPositions(PositionScheme):
     def __init__(self, settings: T5Bias, heads: int, *, is_causal: bool) -> None:
         super().__init__()
         self.settings, self.is_causal = settings, is_causal
-        self.table = nn.Embedding(settings.buckets, heads)
+        self.table = BiasTable(settings.buckets, heads)
 
     def bias(self, queries: Tensor, keys: Tensor) -> Tensor | None:
         """(queries,), (keys,) -> (heads, queries, keys)."""

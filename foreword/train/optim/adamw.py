@@ -8,10 +8,12 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from foreword.train.optim._decay import decay_groups
+
 
 @dataclass(frozen=True)
 class Adamw:
-    """Decay on matrices only: biases, norms and other vectors are left alone.
+    """Decay on matrices and embeddings only: biases, norms and other vectors are left alone.
 
     Attributes:
         lr: peak learning rate.
@@ -38,13 +40,10 @@ class Adamw:
 
     def build(self, model: nn.Module) -> Optimizer:
         """The fused optimizer, on the CPU too."""
-        trained = [p for p in model.parameters() if p.requires_grad]
-        matrices = [p for p in trained if p.ndim >= 2]
-        vectors = [p for p in trained if p.ndim < 2]
-        groups = [
-            {"params": matrices, "weight_decay": self.decay},
-            {"params": vectors, "weight_decay": 0.0},
-        ]
         return torch.optim.AdamW(
-            groups, lr=self.lr, betas=(self.beta1, self.beta2), eps=self.eps, fused=True
+            decay_groups(model, self.decay),
+            lr=self.lr,
+            betas=(self.beta1, self.beta2),
+            eps=self.eps,
+            fused=True,
         )

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from foreword.train.optim._decay import decay_groups
+
 
 @dataclass(frozen=True)
 class Sgd:
@@ -19,7 +21,7 @@ class Sgd:
     Attributes:
         lr: peak learning rate.
         momentum: share of the last step that is taken again.
-        decay: weight decay, added to the gradient, of matrices only.
+        decay: weight decay, added to the gradient, on matrices and embeddings only.
     """
 
     lr: float = 1.0
@@ -34,9 +36,5 @@ class Sgd:
 
     def build(self, model: nn.Module) -> Optimizer:
         """The optimizer over the parameters that are trained."""
-        trained = [p for p in model.parameters() if p.requires_grad]
-        groups = [
-            {"params": [p for p in trained if p.ndim >= 2], "weight_decay": self.decay},
-            {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
-        ]
+        groups = decay_groups(model, self.decay)
         return torch.optim.SGD(groups, lr=self.lr, momentum=self.momentum)
