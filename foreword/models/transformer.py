@@ -15,6 +15,7 @@ from foreword.nn.mixing.dense import Dense
 from foreword.nn.model import Backbone
 from foreword.nn.stack import Second, Stack
 from foreword.nn.stack_settings import StackSettings
+from foreword.ranges import CountOrZero
 from foreword.types import Batch, Hidden, Queries
 
 
@@ -34,7 +35,7 @@ class Transformer(StackSettings):
     """
 
     is_causal: bool = False
-    memory: int = 0
+    memory: CountOrZero = 0
     two_streams: bool = False
 
     def __post_init__(self) -> None:
@@ -42,8 +43,6 @@ class Transformer(StackSettings):
         for name in ("memory", "two_streams"):
             if getattr(self, name) and not isinstance(self.mixing, Dense):
                 raise ValueError(f"{name}: works with mixing 'dense' alone")
-        if self.memory < 0:
-            raise ValueError(f"memory: must not be negative, got {self.memory}")
         if self.memory and kinds.name_of(self.position) in ("learned", "sinusoidal"):
             raise ValueError(
                 f"memory: position '{kinds.name_of(self.position)}' numbers each row from 0, so "

@@ -10,10 +10,11 @@ from torch import nn
 
 from foreword.data.rng import RowRng
 from foreword.nn.model import Backbone, Model
+from foreword.ranges import Ranged
 from foreword.types import Array, Batch, Example, Hidden, Loss, MaxLengths, Rows, Vocab
 
 
-class Objective(ABC):
+class Objective(Ranged, ABC):
     """What to predict: a kind in `objectives/`; its fields are its hyper-parameters.
 
     Attributes:
@@ -48,7 +49,7 @@ class Objective(ABC):
         """The loss in nats of one who guesses among `vocab` tokens."""
         return math.log(vocab)
 
-    def require_room(self, length: int) -> None:  # noqa: B027 - most can do with any length
+    def require_room(self, length: int) -> None:
         """Asks whether rows of `length` tokens have room for what the settings say.
 
         Raises:

@@ -14,6 +14,7 @@ from foreword.objectives._source_target import (
     example_of,
     first_and_last,
 )
+from foreword.ranges import ShareBelowOne
 from foreword.types import Array, Example, MaxLengths, Rows, Vocab
 
 
@@ -38,12 +39,8 @@ class Prefix(SourceTarget):
     3.1.2 (S-denoising, of `rate` 0.25).
     """
 
-    rate: float = 0.0
+    rate: ShareBelowOne = 0.0
     end: str = "</s>"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.rate < 1:
-            raise ValueError(f"rate: must be in [0, 1), got {self.rate}")
 
     def max_lengths(self, length: int, text: int) -> MaxLengths:
         """Return the lengths of a document that is cut at its last place, and at its first."""

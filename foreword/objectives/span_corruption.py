@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Interval
 
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
@@ -15,6 +17,7 @@ from foreword.objectives._source_target import (
     example_of,
     first_and_last,
 )
+from foreword.ranges import LARGEST, OpenShare
 from foreword.types import Array, Example, MaxLengths, Rows, Vocab
 
 
@@ -42,15 +45,9 @@ class SpanCorruption(SourceTarget):
     ends with a span.
     """
 
-    rate: float = 0.15
-    mean_span: float = 3.0
+    rate: OpenShare = 0.15
+    mean_span: Annotated[float, Interval(ge=1, le=LARGEST)] = 3.0
     end: str = "</s>"
-
-    def __post_init__(self) -> None:
-        if not 0 < self.rate < 1:
-            raise ValueError(f"rate: must be in (0, 1), got {self.rate}")
-        if self.mean_span < 1:
-            raise ValueError(f"mean_span: must be at least 1 token, got {self.mean_span}")
 
     def counts(self, length: int) -> tuple[int, int]:
         """How many tokens are hidden, and in how many spans, in a row of `length` tokens."""

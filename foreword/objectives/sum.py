@@ -20,6 +20,7 @@ from foreword.objectives._pair import PairObjective
 from foreword.objectives._room import longest, require_room
 from foreword.objectives.masked import Masked
 from foreword.objectives.next_sentence import NextSentence
+from foreword.ranges import Positive
 from foreword.types import Array, Batch, Example, Hidden, Loss, MaxLengths, Rows, Vocab
 
 
@@ -53,9 +54,10 @@ class Sum(Term):
     terms: tuple[Term, ...] = field(
         default=(Masked(), NextSentence()), metadata={"part": Part("objectives")}
     )
-    weights: tuple[float, ...] = ()
+    weights: tuple[Positive, ...] = ()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.terms:
             raise ValueError("terms: must name at least one")
         names = [kinds.name_of(term) for term in self.terms]
@@ -69,8 +71,6 @@ class Sum(Term):
             )
         if len(self.weights) not in (0, len(names)):
             raise ValueError(f"weights: must be {len(names)}, one a term, got {len(self.weights)}")
-        if min(self.weights, default=1.0) <= 0:
-            raise ValueError(f"weights: must be positive, got {min(self.weights)}")
 
     def require_room(self, length: int) -> None:
         """Makes sure that each term has room in a row.

@@ -17,12 +17,24 @@ from foreword.layouts._contract import Layout
 from foreword.nn.model import Model
 from foreword.nn.settings import ModelSettings
 from foreword.objectives._contract import Objective
+from foreword.ranges import (
+    Count,
+    CountOrZero,
+    EpochsOfText,
+    Flops,
+    Hours,
+    NonNegative,
+    Ranged,
+    Seed,
+    Total,
+    Workers,
+)
 from foreword.train.contracts import OptimizerSettings, Schedule
 from foreword.types import Vocab
 
 
 @dataclass(frozen=True)
-class TrainSettings:
+class TrainSettings(Ranged):
     """How long and how.
 
     The budget is the first that is given of `hours`, `flops`, `tokens`, `epochs`, `steps`.
@@ -50,45 +62,25 @@ class TrainSettings:
         patience: so many non-finite steps in a row stop the run.
     """
 
-    batch: int = 32
-    batch_tokens: int = 0
-    micro_batch: int = 0
-    workers: int = 0
-    steps: int = 10_000
-    epochs: float | None = None
-    tokens: int | None = None
-    flops: float | None = None
-    hours: float | None = None
-    clip: float = 1.0
-    seed: int = 1
+    batch: Count = 32
+    batch_tokens: CountOrZero = 0
+    micro_batch: CountOrZero = 0
+    workers: Workers = 0
+    steps: Count = 10_000
+    epochs: EpochsOfText | None = None
+    tokens: Total | None = None
+    flops: Flops | None = None
+    hours: Hours | None = None
+    clip: NonNegative = 1.0
+    seed: Seed = 1
     precision: Literal["auto", "bf16", "fp32"] = "auto"
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     compile: Literal["auto", "on", "off"] = "auto"
-    evaluations: int = 10
-    heldout_rows: int = 512
-    checkpoints: int = 10
-    keep: int = 2
-    patience: int = 5
-
-    def __post_init__(self) -> None:
-        for name in (
-            "batch",
-            "steps",
-            "evaluations",
-            "checkpoints",
-            "keep",
-            "heldout_rows",
-            "patience",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
-        for name in ("batch_tokens", "micro_batch", "workers", "clip"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}: must not be negative, got {getattr(self, name)}")
-        for name in ("epochs", "tokens", "flops", "hours"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ValueError(f"{name}: must be positive, got {value}")
+    evaluations: Count = 10
+    heldout_rows: Count = 512
+    checkpoints: Count = 10
+    keep: Count = 2
+    patience: Count = 5
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ def test_stored_and_loaded_it_goes_on_the_same(kind: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_a_rate_must_be_positive(kind: str) -> None:
-    with pytest.raises(ValueError, match="lr: must be positive"):
+    with pytest.raises(ValueError, match="lr: must be a number above 0"):
         settings(kind, lr=0.0)
 
 

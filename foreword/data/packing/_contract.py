@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from foreword.data.shards import Shards
+from foreword.ranges import Ranged
 from foreword.types import Array, Rows, Vocab
 
 
@@ -28,7 +29,7 @@ class Packed(ABC):
         """The rows with these places in the order of training, (batch,) int64."""
 
 
-class Packing(ABC):
+class Packing(Ranged, ABC):
     """How documents become rows: a kind in `data/packing/`.
 
     Attributes:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from foreword.nn.bias_table import BiasTable
 from foreword.nn.position import Places, Position, PositionScheme
 from foreword.nn.precision import at_least_float32
+from foreword.ranges import CountOrZero, Wavelength
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,8 @@ class Relative(Position):
 
     shared: bool = True
     segments: bool = False
-    clamp: int = 0
-    base: float = 10_000.0
-
-    def __post_init__(self) -> None:
-        if self.clamp < 0:
-            raise ValueError(f"clamp: must not be negative, got {self.clamp}")
+    clamp: CountOrZero = 0
+    base: Wavelength = 10_000.0
 
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool

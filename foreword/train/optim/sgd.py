@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Interval
 from torch import nn
 from torch.optim import Optimizer
 
+from foreword.ranges import Decay, Ranged, ShareBelowOne
 from foreword.train.optim._decay import decay_groups
 
 
 @dataclass(frozen=True)
-class Sgd:
+class Sgd(Ranged):
     """The learning rate times the gradient of the mean loss per prediction.
 
     Where a paper sums the loss over the steps of a row, its rate is that many times smaller, and
@@ -24,15 +27,9 @@ class Sgd:
         decay: weight decay, added to the gradient, on matrices and embeddings only.
     """
 
-    lr: float = 1.0
-    momentum: float = 0.0
-    decay: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.lr <= 0:
-            raise ValueError(f"lr: must be positive, got {self.lr}")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum: must be in [0, 1), got {self.momentum}")
+    lr: Annotated[float, Interval(gt=0, le=100)] = 1.0
+    momentum: ShareBelowOne = 0.0
+    decay: Decay = 0.0
 
     def build(self, model: nn.Module) -> Optimizer:
         """The optimizer over the parameters that are trained."""
