@@ -43,7 +43,9 @@ def distribution(logits: Tensor, sampling: Sampling) -> Tensor:
     Returns:
         Probabilities (batch, vocab) float64.
     """
-    scores = logits.double() / sampling.temperature
+    scores = logits.double()
+    # From the greatest down, so that no temperature above 0 is too low.
+    scores = (scores - scores.amax(dim=-1, keepdim=True)) / sampling.temperature
     if 0 < sampling.top_k < scores.shape[-1]:
         least = scores.topk(sampling.top_k, dim=-1).values[:, -1:]
         scores = scores.masked_fill(scores < least, float("-inf"))
