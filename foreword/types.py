@@ -138,21 +138,6 @@ class Example:
     following: Array | None = None
 
 
-@dataclass(frozen=True)
-class MaxLengths:
-    """The most tokens that what an objective makes of one document can have.
-
-    Attributes:
-        source: of its source.
-        target: of its target.
-        joined: of both as one sequence; where the source is the target, of that.
-    """
-
-    source: int
-    target: int
-    joined: int
-
-
 class Mask(Protocol):
     """Which query may look at which key: `allows(b, h, i, j)`; see `foreword.nn.masks`."""
 
@@ -271,20 +256,33 @@ class Loss:
 
 
 def to_tensors(record: Record, device: Any) -> Record:
-    """`record` (a frozen dataclass, nested) with its numpy arrays as tensors on `device`."""
+    """`record` (a frozen dataclass, nested) with its numpy arrays as tensors on `device`.
+
+    An array that occurs twice becomes one tensor.
+    """
     import torch
+
+    moved: dict[int, Any] = {}
+
+    def place(array: Array) -> Any:
+        tensor = torch.from_numpy(array)
+        if getattr(device, "type", device) == "cuda":
+            return tensor.pin_memory().to(device, non_blocking=True)
+        return tensor.to(device)
 
     def move(value: Any) -> Any:
         if isinstance(value, np.ndarray):
-            tensor = torch.from_numpy(value)
-            if getattr(device, "type", device) == "cuda":
-                return tensor.pin_memory().to(device, non_blocking=True)
-            return tensor.to(device)
+            if id(value) not in moved:
+                moved[id(value)] = place(value)
+            return moved[id(value)]
         if isinstance(value, torch.Tensor):
             return value.to(device)
         if isinstance(value, tuple):
             return tuple(map(move, value))
-        return to_tensors(value, device) if is_dataclass(value) else value
+        return within(value) if is_dataclass(value) else value
 
-    changes = {f.name: move(getattr(record, f.name)) for f in fields(record)}  # type: ignore[arg-type]
-    return replace(record, **changes)  # type: ignore[type-var]
+    def within(value: Any) -> Any:
+        return replace(value, **{f.name: move(getattr(value, f.name)) for f in fields(value)})
+
+    found: Record = within(record)
+    return found

@@ -22,6 +22,16 @@ def test_a_batch_becomes_tensors_all_the_way_down() -> None:
     assert batch.ids.tolist() == ids.tolist()
 
 
+def test_an_array_that_occurs_twice_becomes_one_tensor() -> None:
+    documents = np.zeros((1, 6), np.int64)
+    mask = SameDocument(documents, documents)
+    assert mask.sees_itself
+    batch = Batch(documents + 1, None, Causal() & mask, documents=documents).to("cpu")
+    assert batch.mask.right.queries is batch.mask.right.keys is batch.documents
+    assert batch.mask.sees_itself
+    assert not SameDocument(documents, documents.copy()).sees_itself
+
+
 def test_to_tensors_keeps_types_of_numbers() -> None:
     batch = Batch(np.zeros((1, 2), np.int64), None, None, weights=np.ones((1, 2), np.float32))
     moved = to_tensors(batch, "cpu")

@@ -12,7 +12,6 @@ import typer
 from foreword.cli import console
 from foreword.cli._looking import Device, Json, Run, open_model
 from foreword.cli._reading import Errors, Reading
-from foreword.ranges import Count, CountOrZero, LengthPenalty
 
 if TYPE_CHECKING:
     from foreword.evaluate.loaded import Loaded
@@ -24,19 +23,17 @@ def translate(
     reference: Annotated[
         Path | None, typer.Option(help="A translation of each, to score by: BLEU and chrF.")
     ] = None,
-    beams: Annotated[Count, typer.Option(help="Beginnings kept side by side; 1 is greedy.")] = 5,
+    beams: Annotated[int, typer.Option(help="Beginnings kept side by side; 1 is greedy.")] = 5,
     length_penalty: Annotated[
-        LengthPenalty,
-        typer.Option(help="0 prefers short texts, 1 ranks by the mean of their tokens."),
+        float, typer.Option(help="0 prefers short texts, 1 ranks by the mean of their tokens.")
     ] = 1.0,
-    tokens: Annotated[Count, typer.Option(help="At most so many tokens in each.")] = 100,
+    tokens: Annotated[int, typer.Option(help="At most so many tokens in each.")] = 100,
     alignment: Annotated[
-        list[Count] | None,
+        list[int] | None,
         typer.Option(help="Draw where the model looked while it wrote line N, as a PNG."),
     ] = None,
     layer: Annotated[
-        CountOrZero | None,
-        typer.Option(help="With --alignment: of the decoder; the last if unsaid."),
+        int | None, typer.Option(help="With --alignment: of the decoder; the last if unsaid.")
     ] = None,
     errors: Errors = None,
     device: Device = "auto",

@@ -25,14 +25,13 @@ from foreword.evaluate.decoding import (
 from foreword.evaluate.subject import Subject
 from foreword.nn.masks import Causal, Full
 from foreword.nn.memory import take
-from foreword.ranges import Count, LengthPenalty, Ranged
 from foreword.types import Array, Batch
 
 ROWS = 256  # beginnings computed at once
 
 
 @dataclass(frozen=True)
-class Beams(Ranged):
+class Beams:
     """How a search goes.
 
     Attributes:
@@ -45,9 +44,17 @@ class Beams(Ranged):
     length wants a penalty.
     """
 
-    size: Count = 5
-    length_penalty: LengthPenalty = 1.0
-    tokens: Count = 100
+    size: int = 5
+    length_penalty: float = 1.0
+    tokens: int = 100
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise UserError(f"beams: must be at least 1, got {self.size}")
+        if self.length_penalty < 0:
+            raise UserError(f"length-penalty: must not be negative, got {self.length_penalty}")
+        if self.tokens < 1:
+            raise UserError(f"tokens: must be at least 1, got {self.tokens}")
 
     def score(self, written: Written) -> float:
         """What texts are ranked by."""

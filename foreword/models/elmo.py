@@ -19,7 +19,6 @@ from foreword.nn.precision import upcast
 from foreword.nn.recurrent import State, recur
 from foreword.nn.settings import ModelSettings
 from foreword.nn.unrolled import unroll
-from foreword.ranges import Count
 from foreword.types import Batch, Hidden, Vocab
 
 # A word on which kernel computes, once a process, and nothing to be done about it.
@@ -49,9 +48,9 @@ class Elmo(ModelSettings):
 
     is_bidirectional: ClassVar[bool] = True
 
-    layers: Count = 2
+    layers: int = 2
     tied: bool = False
-    d_cell: Count | None = None
+    d_cell: int | None = None
     residual: bool = True
     characters: bool = False
     spelling: Spelling = field(default_factory=Spelling)

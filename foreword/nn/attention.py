@@ -43,6 +43,14 @@ def dense_only() -> Iterator[None]:
         _dense_only.reset(token)
 
 
+@functools.cache
+def has_triton() -> bool:
+    """Whether kernels can be compiled for the GPU: FlexAttention is nothing without."""
+    from torch.utils._triton import has_triton as can_compile
+
+    return bool(can_compile())
+
+
 def uses_flex(flex: bool) -> bool:
     """Whether FlexAttention is wanted, and not forbidden by `dense_only`."""
     return flex and not _dense_only.get()
@@ -128,18 +136,28 @@ def prepare(
     dense = torch.zeros(allowed.shape, dtype=like.dtype, device=like.device)
     # Half the least number rather than -inf: a query without keys must not become NaN on the way.
     dense = dense.masked_fill_(~allowed, torch.finfo(like.dtype).min / 2)
-    empty = ~allowed.any(-1, keepdim=True)
-    return Pattern(
-        dense=dense if bias is None else dense + bias.to(like.dtype),
-        empty=empty if empty.any() else None,
-    )
+    empty = None
+    if queries != keys or not mask.sees_itself:  # else there is nothing to ask a GPU and wait for
+        empty = ~allowed.any(-1, keepdim=True)
+        empty = empty if empty.any() else None
+    return Pattern(dense=dense if bias is None else dense + bias.to(like.dtype), empty=empty)
+
+
+def _flex() -> Callable[..., Any]:
+    """FlexAttention; a compiled block takes it in, elsewhere it is compiled by itself."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    plain: Callable[..., Any] = flex_attention
+    return plain if torch.compiler.is_compiling() else _compiled_flex()
 
 
 @functools.cache
-def _flex() -> Callable[..., Any]:
+def _compiled_flex() -> Callable[..., Any]:
     from torch.nn.attention.flex_attention import flex_attention
 
-    return torch.compile(flex_attention, dynamic=False)
+    # A second length or batch size compiles for any: there is a limit to recompilations, and past
+    # it FlexAttention runs uncompiled, with all scores in memory.
+    return torch.compile(flex_attention)
 
 
 def attend(
@@ -183,7 +201,8 @@ def attend(
         if pattern.is_causal:
             ahead = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu_(1)
             scores = scores.masked_fill_(ahead, float("-inf"))
-        mixed = drop(torch.softmax(scores, -1), dropout) @ v
+        shares = torch.softmax(scores, -1).to(scores.dtype)  # autocast gives float32 on CUDA
+        mixed = drop(shares, dropout) @ v
     else:
         mixed = F.scaled_dot_product_attention(
             q, k, v, pattern.dense, dropout, is_causal=pattern.is_causal, scale=scale

@@ -97,7 +97,10 @@ class Block(nn.Module):
             asking = self._enter(g, self.attention_norm)
             g = self._rest(g, self.attention(asking, (k, v), seen), kept, cross)
         x = self._rest(x, self.attention(entering, (k, v), view), kept, cross)
-        return x, ((k, v), kept), g
+        remembered: LayerMemory = ((k, v), kept)
+        if self.training:  # a compiled block would fill in gradients of 0 for each of them
+            remembered = _detached((k, v)), None if kept is None else _detached(kept)
+        return x, remembered, g
 
     def _rest(
         self, x: Tensor, attended: Tensor, source: Cache | None, cross: View | None
@@ -117,6 +120,10 @@ class Block(nn.Module):
     def _leave(self, x: Tensor, part: Tensor, norm: nn.Module) -> Tensor:
         x = x + self.dropout(part)
         return x if self.is_pre else norm(x)
+
+
+def _detached(cache: Cache) -> Cache:
+    return cache[0].detach(), cache[1].detach()
 
 
 def from_zero(context: Tensor) -> Tensor:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from foreword.ranges import Count, CountOrZero, Ranged
 from foreword.types import Array, Vocab
 
 # The first 256 characters are bytes; then what stands around them.
@@ -19,7 +18,7 @@ CHARACTERS = PADDING + 1
 
 
 @dataclass(frozen=True)
-class Spelling(Ranged):
+class Spelling:
     """How tokens are read by their characters; unsaid, as the published ELMo does.
 
     Attributes:
@@ -29,8 +28,8 @@ class Spelling(Ranged):
         length: the most characters of a token, with its begin and end; the rest is cut.
     """
 
-    width: Count = 16
-    filters: tuple[tuple[Count, Count], ...] = (
+    width: int = 16
+    filters: tuple[tuple[int, int], ...] = (
         (1, 32),
         (2, 32),
         (3, 64),
@@ -39,19 +38,25 @@ class Spelling(Ranged):
         (6, 512),
         (7, 1024),
     )
-    highways: CountOrZero = 2
-    length: Count = 50
+    highways: int = 2
+    length: int = 50
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.filters:
-            raise ValueError("filters: expected pairs [characters, filters], got none")
+        if not self.filters or any(len(f) != 2 or min(f) < 1 for f in self.filters):
+            raise ValueError(
+                f"filters: expected pairs [characters, filters], each at least 1, got "
+                f"{[list(f) for f in self.filters]}"
+            )
         widest = max(size for size, _ in self.filters)
         if self.length < max(3, widest):
             raise ValueError(
                 f"length: a token has at least {max(3, widest)} places (its begin, its end, the "
                 f"widest filter), got {self.length}"
             )
+        if self.width < 1:
+            raise ValueError(f"width: must be at least 1, got {self.width}")
+        if self.highways < 0:
+            raise ValueError(f"highways: must not be negative, got {self.highways}")
 
 
 class Highway(nn.Module):

@@ -22,6 +22,11 @@ class Mask(ABC):
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
         """True where query `i` of head `h` in row `b` may look at key `j`; broadcasts."""
 
+    @property
+    def sees_itself(self) -> bool:
+        """Whether every query `i` is known to see key `i`, so that no query is without keys."""
+        return False
+
     def __and__(self, other: Mask) -> Mask:
         if isinstance(self, Full):
             return other
@@ -53,6 +58,11 @@ class Full(Mask):
         """Always."""
         return (i >= 0) & (j >= 0)
 
+    @property
+    def sees_itself(self) -> bool:
+        """Always."""
+        return True
+
 
 @dataclass(frozen=True)
 class Causal(Mask):
@@ -63,6 +73,11 @@ class Causal(Mask):
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
         """Key at or before the query."""
         return j <= i + self.offset
+
+    @property
+    def sees_itself(self) -> bool:
+        """Unless keys are missing before the first query."""
+        return self.offset >= 0
 
 
 @dataclass(frozen=True)
@@ -80,6 +95,11 @@ class SameDocument(Mask):
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
         """Query and key in the same document; padding (-1) sees padding, so no row is empty."""
         return self.queries[b, i] == self.keys[b, j]
+
+    @property
+    def sees_itself(self) -> bool:
+        """Where queries and keys are the same row."""
+        return self.queries is self.keys
 
 
 @dataclass(frozen=True)
@@ -107,6 +127,11 @@ class Window(Mask):
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
         """Key near the query."""
         return (i + self.offset - j <= self.radius) & (j - i - self.offset <= self.radius)
+
+    @property
+    def sees_itself(self) -> bool:
+        """Unless the queries stand further on than it reaches."""
+        return abs(self.offset) <= self.radius
 
 
 @dataclass(frozen=True)
@@ -155,6 +180,11 @@ class Ordered(Mask):
         query, key = self.order[b, i], self.order[b, j]
         return key <= query if self.itself else key < query
 
+    @property
+    def sees_itself(self) -> bool:
+        """As `itself` says."""
+        return self.itself
+
 
 @dataclass(frozen=True)
 class Carried(Mask):
@@ -185,6 +215,11 @@ class And(Mask):
         """Allowed by the left and by the right."""
         return self.left.allows(b, h, i, j) & self.right.allows(b, h, i, j)
 
+    @property
+    def sees_itself(self) -> bool:
+        """Where both do."""
+        return self.left.sees_itself and self.right.sees_itself
+
 
 @dataclass(frozen=True)
 class Or(Mask):
@@ -196,3 +231,8 @@ class Or(Mask):
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
         """Allowed by the left or by the right."""
         return self.left.allows(b, h, i, j) | self.right.allows(b, h, i, j)
+
+    @property
+    def sees_itself(self) -> bool:
+        """Where one does."""
+        return self.left.sees_itself or self.right.sees_itself

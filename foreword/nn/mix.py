@@ -8,7 +8,6 @@ from typing import Any
 from torch import Tensor, nn
 
 from foreword.nn.masks import Mask
-from foreword.ranges import Ranged
 
 
 class Mixer(nn.Module, ABC):
@@ -50,7 +49,7 @@ class Mixer(nn.Module, ABC):
         """
 
 
-class Mixing(Ranged, ABC):
+class Mixing(ABC):
     """The settings of a way to mix: a kind in `nn/mixing/`."""
 
     @property

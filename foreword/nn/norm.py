@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from foreword.nn.precision import at_least_float32
 
@@ -14,7 +15,25 @@ def build_norm(kind: str, d_model: int, eps: float, *, bias: bool) -> nn.Module:
     """`layer` (Ba et al. 2016) or `rms` (Zhang & Sennrich 2019, without mean and bias)."""
     if kind == "rms":
         return RmsNorm(d_model, eps)
-    return nn.LayerNorm(d_model, eps=eps, bias=bias)
+    return LayerNorm(d_model, eps, bias=bias)
+
+
+class LayerNorm(nn.Module):
+    """(x - mean) / sqrt(variance + eps) * weight + bias, in the dtype of x.
+
+    Autocast computes it in float32 on CUDA and returns float32; kept, that would make the residual
+    stream of post-norm models float32, twice the memory and traffic.
+    """
+
+    def __init__(self, d_model: int, eps: float, *, bias: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(d_model))
+        self.bias = nn.Parameter(torch.zeros(d_model)) if bias else None
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., d_model) -> the same."""
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps).to(x.dtype)
 
 
 class RmsNorm(nn.Module):

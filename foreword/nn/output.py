@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from torch import nn
 
-from foreword.ranges import Ranged
-
 if TYPE_CHECKING:
     from foreword.nn.embedding import Embedding
     from foreword.nn.settings import ModelSettings
 
 
-class Output(Ranged, ABC):
+class Output(ABC):
     """The settings of an output layer: a kind in `nn/outputs/`.
 
     Attributes:

@@ -9,8 +9,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from foreword.ranges import Ranged
-
 
 @dataclass(frozen=True)
 class Places:
@@ -88,7 +86,7 @@ class PositionScheme(nn.Module, ABC):
         return None
 
 
-class Position(Ranged, ABC):
+class Position(ABC):
     """The settings of a position scheme: a kind in `nn/positions/`."""
 
     @property

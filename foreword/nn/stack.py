@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from foreword.nn.attention import View, prepare
+from foreword.nn.attention import View, has_triton, prepare
 from foreword.nn.block import Block, LayerMemory, from_zero, norm_of
 from foreword.nn.dropout import Dropout
 from foreword.nn.masks import Carried, Mask
@@ -137,7 +137,8 @@ class Stack(nn.Module):
             start = carried[0].shape[1]
             mask = Carried(mask, start)
         # FlexAttention has no dropout of attention weights; SDPA does.
-        flex = x.is_cuda and length > 1 and not (self.training and self.drops_attention)
+        drops = self.training and self.drops_attention
+        flex = x.is_cuda and length > 1 and not drops and has_triton()
         if segments is not None and start:  # what was carried over is of the first segment
             segments = nn.functional.pad(segments, (start, 0))
         places = Places(from_zero(x) + start, start + length, segments)

@@ -10,11 +10,10 @@ from torch import nn
 
 from foreword.data.rng import RowRng
 from foreword.nn.model import Backbone, Model
-from foreword.ranges import Ranged
-from foreword.types import Array, Batch, Example, Hidden, Loss, MaxLengths, Rows, Vocab
+from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Vocab
 
 
-class Objective(Ranged, ABC):
+class Objective(ABC):
     """What to predict: a kind in `objectives/`; its fields are its hyper-parameters.
 
     Attributes:
@@ -49,21 +48,12 @@ class Objective(Ranged, ABC):
         """The loss in nats of one who guesses among `vocab` tokens."""
         return math.log(vocab)
 
-    def require_room(self, length: int) -> None:
+    def require_room(self, length: int) -> None:  # noqa: B027 - most can do with any length
         """Asks whether rows of `length` tokens have room for what the settings say.
 
         Raises:
             ValueError: they have not; the setting is named.
         """
-
-    def max_lengths(self, length: int, text: int) -> MaxLengths:
-        """Return how long source and target can become; as long as the text where tokens stay put.
-
-        Args:
-            length: tokens of a row.
-            text: the most tokens of one document in it.
-        """
-        return MaxLengths(text, text, text)
 
     def count_terms(self, batch: Batch) -> Array | None:
         """The predictions of each term, (terms,) float32, or None where there is but one loss.

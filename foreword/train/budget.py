@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from foreword.ranges import Flops, Ranged
 from foreword.train.recipe import TrainSettings
 
 Unit = Literal["steps", "epochs", "tokens", "flops", "hours"]
@@ -32,7 +31,7 @@ class Spent:
 
 
 @dataclass(frozen=True)
-class Budget(Ranged):
+class Budget:
     """An amount of one unit.
 
     Attributes:
@@ -41,7 +40,11 @@ class Budget(Ranged):
     """
 
     unit: Unit
-    amount: Flops
+    amount: float
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.amount) or self.amount <= 0:
+            raise ValueError(f"amount: must be positive, got {self.amount:g}")
 
     @classmethod
     def of(cls, settings: TrainSettings) -> Budget:

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from foreword.errors import UserError, nearest
 
@@ -46,7 +45,9 @@ def choose_precision(wanted: str, device: torch.device) -> torch.dtype:
     if wanted != "auto":
         return torch.bfloat16 if wanted == "bf16" else torch.float32
     if device.type == "cuda":
-        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
+        # Where it is emulated it is slower than fp32.
+        has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+        return torch.bfloat16 if has_bf16 else torch.float32
     has_bf16 = device.type == "cpu" and (
         torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     )
@@ -73,14 +74,21 @@ def matmul_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:
     """The measured rate of a large matrix product: what the machine can do at best."""
     n = 8192 if device.type == "cuda" else 1024
     a = torch.randn(n, n, device=device).to(dtype)
-    best = float("inf")
+    best, count = float("inf"), 10 if device.type == "cuda" else 1  # waiting costs time of its own
     for _ in range(6):
+        wait(device)
         start = time.perf_counter()
-        product: Tensor = a @ a
-        if device.type == "cuda":
-            product[0, 0].item()
-        best = min(best, time.perf_counter() - start)
+        for _ in range(count):
+            torch.mm(a, a)
+        wait(device)
+        best = min(best, (time.perf_counter() - start) / count)
     return 2 * n**3 / best
+
+
+def wait(device: torch.device) -> None:
+    """Waits until the device has done all that was asked of it."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def describe(device: torch.device) -> str:

@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from foreword.objectives._contract import Objective
 from foreword.train import flops
 from foreword.train.budget import Budget
-from foreword.train.device import autocast
+from foreword.train.device import autocast, wait
 from foreword.train.feed import count_tokens
 from foreword.train.ready import Ready, compile_blocks
 from foreword.train.step import take
@@ -175,6 +175,8 @@ def _rows_to_time(ready: Ready, loss_of: Callable[[Batch], Loss]) -> int:
     More than one wherever it can be: what a step costs whatever its rows must not be scaled up.
     """
     rows, most = 1, ready.recipe.train.micro_batch
+    if ready.device.type == "cuda":  # short in any case, and each size would be compiled anew
+        return most
     _forward_backward(ready, rows, loss_of)  # the first is slow
     while rows < most and _forward_backward(ready, rows, loss_of) < STEP_SECONDS / 2:
         rows = min(2 * rows, most)
@@ -189,7 +191,7 @@ def _forward_backward(ready: Ready, rows: int, loss_of: Callable[[Batch], Loss])
     with autocast(ready.device, ready.dtype):
         loss = loss_of(batch)
     loss.total.backward()  # type: ignore[no-untyped-call]
-    _wait(ready.device)
+    wait(ready.device)
     return time.perf_counter() - start
 
 
@@ -246,7 +248,7 @@ def _time(
             seeds=range(train.seed, train.seed + len(batches)),
             workers=train.workers,
         )
-        _wait(ready.device)
+        wait(ready.device)
         times.append(time.perf_counter() - start)
         losses.append(result.loss)
     for parameter in ready.model.parameters():
@@ -254,7 +256,7 @@ def _time(
     start = time.perf_counter()
     for _ in range(TIMED_STEPS):
         optimizer.step()
-    _wait(ready.device)
+    wait(ready.device)
     update = (time.perf_counter() - start) / TIMED_STEPS
     step = median(times[WARM_STEPS:])
     pieces = ready.recipe.rows_per_step / sum(len(batch.ids) for batch in batches)
@@ -263,8 +265,3 @@ def _time(
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:
     return sum(tensor.nbytes for tensor in tensors)
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -18,9 +19,18 @@ def count(model: nn.Module, batch: Batch, loss_of: Callable[[Batch], Loss]) -> i
     What is computed is counted, operation by operation: predictions left out of the softmax cost
     nothing. A multiply and an add are two. Masked attention counts in full, as is usual. Where rows
     carry something over, the row is one that has it.
+
+    Compiled blocks run uncompiled here. Under a dispatch mode Dynamo would give them up for good,
+    and the whole training would run uncompiled. cuDNN's recurrences are one operation that the
+    counter does not know, so torch's own are counted.
     """
     device = next(model.parameters()).device
-    with dense_only(), FlopCounterMode(display=False) as counter:
+    with (
+        torch.compiler.set_stance("force_eager"),
+        torch.backends.cudnn.flags(enabled=False),
+        dense_only(),
+        FlopCounterMode(display=False) as counter,
+    ):
         loss = loss_of(batch.to(device))
         loss.total.backward()  # type: ignore[no-untyped-call]
     model.zero_grad(set_to_none=True)

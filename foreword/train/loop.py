@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 
 from foreword.data.rng import RowRng
@@ -31,6 +32,7 @@ from foreword.train.step import Carried, StepResult, take
 from foreword.types import Batch, Rows
 
 RECORDS = 400  # train records that a whole run writes to its log
+COUNTED_ROWS = 8  # rows of which FLOPs are counted on a GPU
 CHECKPOINT_SECONDS = 600.0  # a long run is never further from its last checkpoint than this
 
 # What a model makes of some held-out rows: `{"prompt": ..., "text": ...}` each.
@@ -143,7 +145,9 @@ class Loop:
         return self.budget.progress(spent) >= 1
 
     def _count_flops(self) -> float:
-        first = self.feed.micro_batches(0)
+        # Uncompiled and in fp32 they take more memory than training does, which must not end here.
+        most = COUNTED_ROWS if self.device.type == "cuda" else self.recipe.rows_per_step
+        first = self.feed.batches(np.arange(min(most, self.recipe.rows_per_step)))
         return float(sum(flops.count(self.model, batch, self.loss_of) for batch in first[:1])) * (
             self.recipe.rows_per_step / len(first[0].ids)
         )

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from foreword.data.prepared import Prepared
+from foreword.nn.attention import has_triton
+from foreword.nn.block import Block
 from foreword.nn.init import initialise
 from foreword.nn.model import Model
 from foreword.text.tokenizer import Tokenizer
@@ -71,7 +73,7 @@ def resolve(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> Recipe:
     train = recipe.train
     compiles = train.compile
     if compiles == "auto":
-        compiles = "on" if device.type == "cuda" else "off"
+        compiles = "on" if device.type == "cuda" and has_triton() else "off"
     micro = min(train.micro_batch or _rows_that_fit(recipe, device), recipe.rows_per_step)
     train = replace(
         train,
@@ -107,12 +109,17 @@ def _rows_that_fit(recipe: Recipe, device: torch.device) -> int:
 
 
 def compile_blocks(model: Model) -> None:
-    """Compiles each Transformer block in place; blocks of one shape share the code."""
-    from foreword.nn.block import Block
+    """Compiles each Transformer block in place; blocks of one shape share the code.
 
-    for module in model.modules():
-        if isinstance(module, Block):
-            module.compile()
+    Where positions have weights for each layer, each layer has code of its own: more than torch
+    would make of one function, and past its limit blocks run uncompiled.
+    """
+    from torch._dynamo import config
+
+    blocks = [module for module in model.modules() if isinstance(module, Block)]
+    config.recompile_limit = max(config.recompile_limit, 4 * len(blocks))
+    for block in blocks:
+        block.compile()
 
 
 def describe_run(ready: Ready) -> str:

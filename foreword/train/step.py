@@ -6,8 +6,10 @@ step is the same step each time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 import torch
@@ -93,21 +95,24 @@ def take(
             weight += loss.weight
             carried.append(loss.carried)
             for name, (part, count) in loss.parts.items():
-                sums = parts.setdefault(name, [torch.zeros_like(total), torch.zeros_like(total)])
-                sums[0] += part.detach()
-                sums[1] += count
+                both = parts.setdefault(name, [torch.zeros_like(total), torch.zeros_like(total)])
+                both[0] += part.detach()
+                both[1] += count
     grads = [p.grad for p in parameters if p.grad is not None]
-    weight = weight.clamp(min=1)
-    norm = float(torch.nn.utils.get_total_norm(grads) / weight)
-    loss_value = float(total / weight)
-    is_finite = bool(torch.isfinite(torch.tensor([norm, loss_value])).all())
+    norm = torch.nn.utils.get_total_norm(grads).to(total)
+    # All numbers at once: each one asked for makes the host wait for the device.
+    numbers = torch.stack([total, weight, norm, *chain.from_iterable(parts.values())]).tolist()
+    count = max(numbers[1], 1.0)
+    loss_value, norm_value = numbers[0] / count, numbers[2] / count
+    is_finite = math.isfinite(loss_value) and math.isfinite(norm_value)
     if is_finite:
-        factor = min(1.0, clip / (norm + 1e-6)) if clip else 1.0
-        torch._foreach_mul_(grads, factor / float(weight))
+        factor = min(1.0, clip / (norm_value + 1e-6)) if clip else 1.0
+        torch._foreach_mul_(grads, factor / count)
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    means = {name: float(a / b.clamp(min=1)) for name, (a, b) in parts.items()}
-    return StepResult(loss_value, float(weight), norm, is_finite, means, tuple(carried))
+    sums = zip(numbers[3::2], numbers[4::2], strict=True)
+    means = {name: a / max(b, 1.0) for name, (a, b) in zip(parts, sums, strict=True)}
+    return StepResult(loss_value, count, norm_value, is_finite, means, tuple(carried))
 
 
 def _gradients(total: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:

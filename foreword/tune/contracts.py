@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone
 from foreword.nn.settings import ModelSettings
-from foreword.ranges import Ranged
 from foreword.text.tokenizer import Tokenizer
 from foreword.tune.framing import Frame
 from foreword.tune.layers import LayerMix, require_layers
@@ -117,7 +116,7 @@ class Network(nn.Module):
         return found
 
 
-class Task(Ranged, ABC):
+class Task(ABC):
     """What is to be learned from labelled texts: a kind in `tune/tasks/`."""
 
     @property

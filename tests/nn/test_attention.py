@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.attention import flex_attention
 
+from foreword.nn import attention
 from foreword.nn.attention import Attention, View, attend, prepare
 from foreword.nn.masks import (
     Blocks,
@@ -82,6 +84,38 @@ def test_dense_is_the_slow_reference(name: str, has_bias: bool) -> None:
     found = attend(q, k, v, pattern, D_HEAD**-0.5, 0.0)
     wanted = reference.attention(q, k, v, MASKS[name], added)
     torch.testing.assert_close(found.double(), wanted, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_a_mask_that_says_so_lets_every_query_see_itself(name: str) -> None:
+    mask = MASKS[name]
+    diagonal = mask.dense(BATCH, LENGTH, LENGTH, torch.device("cpu")).diagonal(dim1=2, dim2=3)
+    assert diagonal.all() or not mask.sees_itself
+    assert mask.sees_itself == (name in SEEN)
+
+
+SEEN = (
+    "full",
+    "causal",
+    "same document",
+    "window",
+    "one place",
+    "causal and same document",
+    "causal or prefix",
+    "prefix decoder",
+    "encoder of prefixes",
+    "window and document",
+    "causal window",
+    "window and global",
+    "ordered",
+)
+
+
+def test_a_flex_attention_within_a_compiled_block_is_not_compiled_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert attention._flex() is flex_attention.flex_attention
 
 
 def test_a_mask_may_differ_between_heads() -> None:

@@ -45,6 +45,22 @@ def test_is_the_plain_one(has_bias: bool, rows: int, monkeypatch: pytest.MonkeyP
         torch.testing.assert_close(found, grad, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("multiple", [8, 37, 64])
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_rows_of_logits_that_begin_at_whole_multiples_change_nothing(
+    has_bias: bool, multiple: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The way of CUDA, on the CPU."""
+    monkeypatch.setattr(module, "ALIGNED", {"cpu": multiple})
+    case = parts(has_bias)
+    total, wanted = cross_entropy(*case), plain(*case)
+    torch.testing.assert_close(total, wanted, atol=1e-5, rtol=1e-5)
+    for found, grad in zip(gradients(total, *case[:3]), gradients(wanted, *case[:3]), strict=True):
+        torch.testing.assert_close(found, grad, atol=1e-5, rtol=1e-5)
+    with torch.no_grad():
+        torch.testing.assert_close(cross_entropy(*case), wanted, atol=1e-5, rtol=1e-5)
+
+
 def test_without_gradients_gives_the_same() -> None:
     case = parts(has_bias=True)
     with torch.no_grad():

@@ -9,6 +9,17 @@ from foreword.errors import UserError
 from foreword.train.device import choose_device, choose_precision
 
 
+@pytest.mark.parametrize(("is_emulated", "wanted"), [(True, "float32"), (False, "bfloat16")])
+def test_bf16_that_is_emulated_is_not_chosen(
+    is_emulated: bool, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def supported(including_emulation: bool = True) -> bool:
+        return including_emulation or not is_emulated
+
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", supported)
+    assert choose_precision("auto", torch.device("cuda")) == getattr(torch, wanted)
+
+
 def test_what_there_is_not_is_said() -> None:
     with pytest.raises(UserError, match="device: there is no 'cpuu'; did you mean 'cpu'"):
         choose_device("cpuu")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from annotated_types import Interval
 
 from foreword.data.packing._bins import into_bins
 from foreword.data.packing._contract import Packed, Packing
@@ -15,7 +14,6 @@ from foreword.data.rng import mix, permute
 from foreword.data.shards import Shards
 from foreword.data.wrapped import ranges
 from foreword.errors import UserError
-from foreword.ranges import LARGEST, Share
 from foreword.types import Array, Rows, Vocab
 
 ONE = (
@@ -64,17 +62,21 @@ class Pairs(Packing):
 
     labels_pairs: ClassVar[bool] = True
 
-    length: Annotated[int, Interval(ge=8, le=LARGEST)] = 128
+    length: int = 128
     before: str = "[CLS]"
     after: str = "[SEP]"
-    random: Share = 0.5
-    short: Share = 0.1
+    random: float = 0.5
+    short: float = 0.1
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        if self.length < 8:
+            raise ValueError(f"length: a pair wants at least 8 tokens, got {self.length}")
         for name in ("before", "after"):
             if not getattr(self, name):
                 raise ValueError(f"{name}: a pair wants a special token here, got ''")
+        for name in ("random", "short"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name}: must be in [0, 1], got {getattr(self, name)}")
 
     def open(
         self, shards: Shards, vocab: Vocab, seed: int, batch: int, *, once: bool = False

@@ -174,7 +174,7 @@ def attend(
         scores = torch.cat([scores, far], -1)
     if extra is not None:
         scores = scores + _extra(extra, look) * scale
-    weights = drop(torch.softmax(scores, -1), dropout)
+    weights = drop(torch.softmax(scores, -1).to(scores.dtype), dropout)
     count = near_k.shape[3]
     mixed = (weights[..., :count] @ near_v).flatten(2, 3)
     if len(everywhere):

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from foreword.nn.position import Position, PositionScheme
-from foreword.ranges import Wavelength
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class Sinusoidal(Position):
     fixed permutation of dimensions.
     """
 
-    base: Wavelength = 10_000.0
+    base: float = 10_000.0
 
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool

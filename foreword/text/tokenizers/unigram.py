@@ -10,14 +10,13 @@ from typing import Any
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Engine
 
-from foreword.ranges import Ranged, Total
 from foreword.text import special, training
 from foreword.text.sample import draw
 from foreword.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Unigram(Ranged):
+class Unigram:
     """Unigram language model (Kudo 2018), as SentencePiece gives it to T5 and XLNet.
 
         "the lowest"  ->  ▁the ▁low est
@@ -34,8 +33,11 @@ class Unigram(Ranged):
             the number of different words: 0.8 GB for 50 MB of English.
     """
 
-    vocab: training.Vocab = 32_000
-    sample_bytes: Total = 50_000_000
+    vocab: int = 32_000
+    sample_bytes: int = 50_000_000
+
+    def __post_init__(self) -> None:
+        training.check(self.vocab, self.sample_bytes)
 
     def train(self, texts: Iterable[str]) -> Tokenizer:
         """Learns the pieces and their probabilities from `texts`, read once.

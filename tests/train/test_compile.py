@@ -1,0 +1,107 @@
+"""Compilation of the blocks: it takes effect, it is whole, and it stays within torch's limits.
+
+A backend that runs the graphs as they are stands for the compiler, which would take minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from foreword.nn.block import Block
+from foreword.train import flops, ready
+from foreword.train.corpus import corpus
+from foreword.train.ready import Ready, compile_blocks, make_ready, resolve
+from foreword.train.step import take
+from foreword.train.trial import stand_in
+from tests.train import runs
+
+# name: graphs of its three blocks, and of the decoder's three
+GRAPHS = {"encoder": 1, "encoder_decoder": 2, "transformer_xl": 3}  # there by layer: positions
+
+
+class Counted:
+    """A compiler that counts the graphs it is given, and runs them as they are."""
+
+    def __init__(self) -> None:
+        self.graphs = 0
+
+    def __call__(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        self.graphs += 1
+        return graph.forward
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
+    """Stands for the compiler of all blocks; a graph that breaks is an error."""
+    counted, own = Counted(), Block.compile
+    monkeypatch.setattr(Block, "compile", lambda block: own(block, backend=counted, fullgraph=True))
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(recompile_limit=8):
+        yield counted
+    torch._dynamo.reset()
+
+
+def three_blocks(family: str, text: Path, folder: Path) -> Ready:
+    table = runs.table(family, batch=2, micro_batch=2, workers=1)
+    table["model"] |= {"dropout": 0.0, "attention_dropout": 0.0, "layers": 3}  # ours is numpy's
+    made = runs.build(table)
+    run = runs.begin(made, runs.text_for(family, text, folder / "text"), folder / "run")
+    return make_ready(made, *corpus(made, run, runs.stage))
+
+
+def step(of: Ready, number: int) -> float:
+    loss_of = partial(of.recipe.objective.loss, of.model)
+    batches = of.feed.micro_batches(number)
+    seeds = range(len(batches))
+    optimizer = torch.optim.SGD(of.model.parameters(), lr=0.1)
+    dtype = torch.float32
+    return take(of.model, optimizer, batches, loss_of, clip=1.0, dtype=dtype, seeds=seeds).loss
+
+
+@pytest.mark.parametrize("family", GRAPHS)
+def test_blocks_are_compiled_whole_and_compute_the_same(
+    family: str, text: Path, tmp_path: Path, compiler: Counted
+) -> None:
+    plain, compiled = (three_blocks(family, text, tmp_path / name) for name in "ab")
+    compile_blocks(compiled.model)
+    wanted = [step(plain, 0) for _ in range(2)]
+    assert [step(compiled, 0) for _ in range(2)] == pytest.approx(wanted, rel=1e-4)
+    assert compiler.graphs == GRAPHS[family]
+
+
+def test_counting_operations_leaves_blocks_to_be_compiled(
+    text: Path, tmp_path: Path, compiler: Counted
+) -> None:
+    """As every run does before its first step: a dispatch mode makes Dynamo give up a function."""
+    of = three_blocks("encoder", text, tmp_path)
+    compile_blocks(of.model)
+    loss_of = partial(of.recipe.objective.loss, of.model)
+    assert flops.count(of.model, of.feed.micro_batches(0)[0], loss_of) > 0
+    assert compiler.graphs == 0
+    step(of, 0)
+    assert compiler.graphs == 1
+
+
+def test_each_layer_may_have_code_of_its_own(compiler: Counted) -> None:
+    table = runs.table("transformer_xl")
+    table["model"]["layers"] = 12
+    of = runs.build(table)
+    with torch.device("meta"):
+        compile_blocks(of.build(stand_in(of.tokenizer)))
+    assert torch._dynamo.config.recompile_limit >= 2 * 12  # in training and in evaluation
+
+
+@pytest.mark.parametrize(("has_triton", "wanted"), [(True, "on"), (False, "off")])
+def test_blocks_are_compiled_by_default_where_there_is_a_compiler(
+    has_triton: bool, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ready, "has_triton", lambda: has_triton)
+    made = runs.recipe(micro_batch=4)
+    assert resolve(made, torch.device("cuda"), torch.bfloat16).train.compile == wanted
+    assert resolve(made, torch.device("cpu"), torch.bfloat16).train.compile == "off"
