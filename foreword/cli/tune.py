@@ -69,7 +69,7 @@ def tune(
         Path | None, typer.Option(help="For the tuned model; RUN/tuned/NAME if unsaid.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    precision: Annotated[str, typer.Option(help="auto, bf16 or fp32.")] = "auto",
+    precision: Annotated[str, typer.Option(help="Of training: auto, bf16 or fp32.")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Fine-tune a pretrained model on labelled text.

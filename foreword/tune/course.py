@@ -25,11 +25,12 @@ from foreword.train.step import take
 from foreword.train.warmup import Warmup
 from foreword.tune.answers import Answers, Words
 from foreword.tune.contracts import Network, Strategy, Task, layer_mix
-from foreword.tune.features import FeatureBatch, Features, chunks_of, features_of
+from foreword.tune.features import FeatureBatch, Features, features_of, readings
 from foreword.tune.result import Row
 from foreword.tune.rows import Examples, SpotBatch
 from foreword.types import Array, Loss
 
+SCORED = torch.float32  # dev examples, whatever is trained in: as the tuned model predicts
 PATIENCE = 5  # so many non-finite steps in a row stop a course
 
 
@@ -47,7 +48,8 @@ class TuneSettings:
         warmup: share of the steps in which the learning rate rises; then it falls to 0.
         decay: weight decay.
         clip: greatest norm of the gradient; 0 for none.
-        precision: auto, bf16 or fp32; `auto` is bf16 where the hardware multiplies it faster.
+        precision: of training: auto, bf16 or fp32; `auto` is bf16 where the hardware multiplies it
+            faster. Dev examples are scored in fp32, in which the tuned model predicts.
     """
 
     strategy: Strategy = part("tune/strategies", "full")
@@ -130,8 +132,8 @@ class Course:
         """
         if kept is None:
             done = partial(step_done, f"{self.start}, {self.strategy}: reading once")
-            of = partial(Features.of, self.network, device=self.device, dtype=self.dtype, done=done)
-            kept = Kept(of(self.data.train), of(self.data.dev))
+            of = partial(Features.of, self.network, device=self.device, done=done)
+            kept = Kept(of(self.data.train, dtype=self.dtype), of(self.data.dev, dtype=SCORED))
         self.train, self.dev = kept
         return kept
 
@@ -202,7 +204,7 @@ class Course:
         return self.network.cpu()
 
     def _score(self, epoch: int, train_loss: float) -> Row:
-        outputs = predict(self.network, self.dev, self.device, self.dtype)
+        outputs = predict(self.network, self.dev, self.device, SCORED)
         return {
             "start": self.start,
             "strategy": self.strategy,
@@ -284,10 +286,9 @@ def predict(
     network.eval()
     outputs, numbers = [], []
     with torch.inference_mode():
-        for chunk in chunks_of(examples):
-            for batch in examples.batches(chunk, device.type):
-                with autocast(device, dtype):
-                    outputs.append(outputs_of(network, batch.to(device)).cpu().numpy())
-                numbers.append(batch.numbers)
+        for batch in readings(examples, device.type):
+            with autocast(device, dtype):
+                outputs.append(outputs_of(network, batch.to(device)).cpu().numpy())
+            numbers.append(batch.numbers)
     order = np.argsort(np.concatenate(numbers), kind="stable")
     return np.asarray(np.concatenate(outputs)[order])

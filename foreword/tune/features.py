@@ -50,11 +50,13 @@ class Features:
         targets: what is right, (outputs,).
         begins: where the outputs of each example begin, and where the last ones end,
             (examples + 1,) int64.
+        together: the outputs of each batch that the body read, by their place in `features`.
     """
 
     features: Tensor
     targets: Array
     begins: Array
+    together: tuple[Array, ...]
 
     @classmethod
     def of(
@@ -89,7 +91,9 @@ class Features:
         counts = np.bincount(joined, minlength=len(examples))
         features = torch.cat(found, dim=1)[:, torch.from_numpy(order)]
         begins = np.concatenate([[0], counts.cumsum()])
-        return cls(features, np.concatenate(targets)[order], begins)
+        edges = np.cumsum([len(each) for each in numbers])[:-1]
+        together = tuple(np.split(np.argsort(order), edges))
+        return cls(features, np.concatenate(targets)[order], begins, together)
 
     def __len__(self) -> int:
         return len(self.begins) - 1
@@ -102,6 +106,16 @@ class Features:
         at = np.concatenate(pieces)
         yield FeatureBatch(self.features[:, torch.from_numpy(at)], of, self.targets[at])
 
+    def as_read(self) -> Iterator[FeatureBatch]:
+        """All that is kept, in the batches in which the body read it.
+
+        A head rounds a product of many rows otherwise than one of few, so only these give bit for
+        bit what body and head would give together.
+        """
+        of = np.repeat(np.arange(len(self)), np.diff(self.begins))
+        for at in self.together:
+            yield FeatureBatch(self.features[:, torch.from_numpy(at)], of[at], self.targets[at])
+
 
 def features_of(network: Network, batch: SpotBatch) -> Tensor:
     """What the head reads of a batch on the network's device."""
@@ -113,6 +127,17 @@ def chunks_of(examples: Sized) -> Iterator[Array]:
     """Numbers of all examples, as many at a time as are packed together for reading."""
     for start in range(0, len(examples), AT_ONCE):
         yield np.arange(start, min(start + AT_ONCE, len(examples)))
+
+
+def readings(
+    examples: Examples | Answers | Features, device: str
+) -> Iterator[SpotBatch | FeatureBatch]:
+    """Every example once, packed as wherever no head learns from them."""
+    if isinstance(examples, Features):
+        yield from examples.as_read()
+        return
+    for chunk in chunks_of(examples):
+        yield from examples.batches(chunk, device)
 
 
 def count_chunks(*parts: Sized) -> int:

@@ -96,7 +96,7 @@ def load_classifier(
     Args:
         folder: its `--out`.
         device: auto, cpu, cuda or mps.
-        precision: auto, bf16 or fp32.
+        precision: auto, bf16 or fp32; fine-tuning scored it in fp32.
 
     Raises:
         UserError: the folder is none of a fine-tuned model, or damaged.

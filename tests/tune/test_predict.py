@@ -1,18 +1,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 
 from foreword.errors import UserError
 from foreword.train.opened import open_run
+from foreword.tune.contracts import Labelled, Strategy, Task
 from foreword.tune.course import TuneSettings
 from foreword.tune.predict import load_classifier
 from foreword.tune.result import save_network
 from foreword.tune.run import tune
+from foreword.tune.strategies.frozen import Frozen
 from foreword.tune.strategies.full import Full
 from foreword.tune.tasks.classify import Classify
+from foreword.tune.tasks.regress import Regress
 from tests.tune.runs import LAYOUTS, make_run, reviews
 
 
@@ -33,6 +37,32 @@ def test_what_was_tuned_loads_back_and_predicts_as_it_scored(tmp_path: Path, lay
     alone, _ = classifier.predict([dev[7].text])
     assert alone == [labels[7]]
     assert classifier.predict([])[0] == []
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("strategy", [Full(lr=3e-3), Frozen(lr=1e-2)], ids=["full", "frozen"])
+@pytest.mark.parametrize(
+    "task", [Classify(), Classify(mix_layers=True), Regress()], ids=["classify", "mixed", "regress"]
+)
+def test_the_score_is_that_of_its_predictions_to_the_last_bit(
+    tmp_path: Path, task: Task, strategy: Strategy, precision: Literal["fp32", "bf16"]
+) -> None:
+    opened = open_run(make_run(tmp_path / "run"), "cpu")
+    train, dev = ([numbered(e, task) for e in reviews(count, count)] for count in (60, 300))
+    settings = TuneSettings(strategy=strategy, seeds=1, epochs=1, precision=precision)
+    result = tune(opened, task, train, dev, settings)
+    save_network(result, tmp_path / "tuned")
+    classifier = load_classifier(tmp_path / "tuned", "cpu")
+    outputs = classifier.outputs([example.text for example in dev])
+    scores = task.scores(outputs, task.targets(dev, result.labels))
+    assert scores.items() <= result.rows[0].items()
+
+
+def numbered(example: Labelled, task: Task) -> Labelled:
+    """The same with a number for a label, where the task gives numbers."""
+    if isinstance(task, Classify):
+        return example
+    return example._replace(label=str(len(example.text) + (example.label == "good") / 3))
 
 
 def test_other_folders_are_refused(tmp_path: Path) -> None:
