@@ -112,7 +112,7 @@ def _layers(path: Path, seen: tuple[Path, ...] = ()) -> list[tuple[Path, Table]]
         raise UserError(f"{path}: cannot be read: {where}; save it as UTF-8") from error
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # or a number of thousands of digits
         raise UserError(f"{path}: not valid TOML: {error}") from error
     parent = table.pop("extends", None)
     if parent is None:
@@ -176,7 +176,7 @@ def assign(table: Mapping[str, Any], assignments: Iterable[str]) -> Table:
             raise UserError(f"--set {assignment}: expected key.name=value")
         try:
             value = tomllib.loads(f"value = {text.strip()}")["value"]
-        except tomllib.TOMLDecodeError:
+        except ValueError:  # no TOML, or a number of thousands of digits
             value = text.strip()
         for name in reversed(names):
             value = {name: value}
@@ -273,11 +273,11 @@ def _convert_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
 def _convert_scalar(hint: Any, value: Any, where: str) -> Any:
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        return float(value) if abs(value) < 2**1023 else math.inf
     if hint is int and isinstance(value, float) and value.is_integer():
         return int(value)  # 1e9 is how people write a large whole number
     is_right = isinstance(value, hint) and not (isinstance(value, bool) and hint is not bool)
-    if not is_right or (isinstance(value, float) and math.isnan(value)):
+    if not is_right:
         raise UserError(f"{where}: expected {words.get(hint, hint.__name__)}, got {value!r}")
     return value
 

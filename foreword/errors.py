@@ -14,6 +14,10 @@ class UserError(Exception):
     """
 
 
+class RangeError(UserError, ValueError):
+    """A number is outside the range of its setting; the message begins with the setting's name."""
+
+
 class DamagedError(UserError):
     """A checkpoint is not what was written; another one, or making it anew, will do."""
 

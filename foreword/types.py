@@ -138,6 +138,21 @@ class Example:
     following: Array | None = None
 
 
+@dataclass(frozen=True)
+class MaxLengths:
+    """The most tokens that what an objective makes of one document can have.
+
+    Attributes:
+        source: of its source.
+        target: of its target.
+        joined: of both as one sequence; where the source is the target, of that.
+    """
+
+    source: int
+    target: int
+    joined: int
+
+
 class Mask(Protocol):
     """Which query may look at which key: `allows(b, h, i, j)`; see `foreword.nn.masks`."""
 

@@ -10,6 +10,7 @@ import pytest
 from foreword import config
 from foreword.errors import UserError
 from foreword.kinds import part
+from foreword.ranges import Ranged, Share
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,11 @@ class Inner:
 
 
 @dataclass(frozen=True)
-class Whole:
+class Whole(Ranged):
     objective: Any = part("objectives")
     position: Any = part("nn/positions", "learned")
     name: str = ""
-    rate: float = 0.1
+    rate: Share = 0.1
     count: int = 2
     flag: bool = False
     mode: Literal["auto", "on"] = "auto"
@@ -32,6 +33,7 @@ class Whole:
     inner: Inner = field(default_factory=Inner)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.count < 0:
             raise ValueError(f"count: must not be negative, got {self.count}")
 
@@ -61,7 +63,7 @@ def message(**settings: Any) -> str:
         {"objective": {"kind": "span_corruption", "end": ""}},
         {"position": {"kind": "rotary", "base": 160000.0}},
         {"position": "none", "inner": {"steps": 9, "share": 0.25}},
-        {"rate": float("inf"), "limit": 10**18},
+        {"rate": 0, "limit": 10**18},
     ],
 )
 def test_what_is_written_reads_as_it_was(settings: dict[str, Any]) -> None:
@@ -86,7 +88,7 @@ def test_what_is_written_reads_as_it_was(settings: dict[str, Any]) -> None:
         ({"count": True}, "count: expected a whole number, got True"),
         ({"rate": True}, "rate: expected a number, got True"),
         ({"rate": "0.1"}, "rate: expected a number, got '0.1'"),
-        ({"rate": float("nan")}, "rate: expected a number, got nan"),
+        ({"rate": float("nan")}, "rate: must be a number from 0 to 1, got nan"),
         ({"flag": 1}, "flag: expected true or false, got 1"),
         ({"name": 5}, "name: expected a text, got 5"),
         ({"mode": "autp"}, "mode: 'autp' is not a choice; did you mean 'auto'?"),
@@ -97,7 +99,7 @@ def test_what_is_written_reads_as_it_was(settings: dict[str, Any]) -> None:
         ({"count": -1}, "count: must not be negative, got -1"),
         (
             {"objective": {"kind": "masked", "rate": 2.0}},
-            "objective.rate: must be in (0, 1], got 2.0",
+            "objective.rate: must be a number above 0 and at most 1, got 2.0",
         ),
         ({"objective": {"rate": 0.2}}, "objective.kind: needed; there is: "),
     ],

@@ -207,7 +207,7 @@ def test_settings_can_be_set_over_a_recipe() -> None:
     [
         ("transformer_xl_tiny", ["packing.kind=documents"], "packing.kind: .* use 'stream'"),
         ("transformer_xl_tiny", ["model.position=learned"], "model.memory: position 'learned'"),
-        ("transformer_xl_tiny", ["model.memory=-1"], "model.memory: must not be negative"),
+        ("transformer_xl_tiny", ["model.memory=-1"], "model.memory: must be a whole number from 0"),
         ("xlnet_tiny", ["model.two_streams=false"], "model.two_streams=true go together"),
         ("bert_tiny", ["model.two_streams=true"], "model.two_streams=true go together"),
         ("linformer_tiny", ["packing.length=64"], r"exactly 128; set model\.mixing\.length=64"),

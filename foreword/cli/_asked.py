@@ -11,6 +11,7 @@ from foreword.cli import console
 from foreword.cli._heldout import HeldOut, hold_out
 from foreword.cli._options import Options
 from foreword.errors import UserError
+from foreword.ranges import Count, CountOrZero, EpochsOfText, Flops, Hours, TokensOfText
 
 if TYPE_CHECKING:
     from foreword.cli._reading import Reading
@@ -72,16 +73,16 @@ class Asked(Options):
         typer.Option("--from", help="A run or a Hugging Face folder whose weights to start from."),
     ] = None
     extend_vocabulary: Annotated[
-        int, typer.Option(help="With --from: new tokens to learn from the text.")
+        CountOrZero, typer.Option(help="With --from: new tokens to learn from the text.")
     ] = 0
     assign: Annotated[
         list[str] | None, typer.Option("--set", help="A setting: model.layers=6.")
     ] = None
-    hours: Annotated[float | None, typer.Option(help="Budget in hours.")] = None
-    tokens: Annotated[float | None, typer.Option(help="Budget in tokens.")] = None
-    epochs: Annotated[float | None, typer.Option(help="Budget in epochs.")] = None
-    steps: Annotated[int | None, typer.Option(help="Budget in steps.")] = None
-    flops: Annotated[float | None, typer.Option(help="Budget in FLOPs.")] = None
+    hours: Annotated[Hours | None, typer.Option(help="Budget in hours.")] = None
+    tokens: Annotated[TokensOfText | None, typer.Option(help="Budget in tokens.")] = None
+    epochs: Annotated[EpochsOfText | None, typer.Option(help="Budget in epochs.")] = None
+    steps: Annotated[Count | None, typer.Option(help="Budget in steps.")] = None
+    flops: Annotated[Flops | None, typer.Option(help="Budget in FLOPs.")] = None
 
     def resolve(self, reading: Reading) -> Wanted:
         """The run that is asked for; no text is read yet.

@@ -5,6 +5,8 @@ class Reading(Options):
     field: Annotated[str | None, typer.Option(help="Where the text stands.")] = None
 
 def score(run: Run, reading: Reading) -> None: ...      foreword score RUN --field body
+
+A number's range is stated with its type, as in settings: `Annotated[Share, typer.Option(...)]`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,12 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from functools import wraps
 from inspect import Parameter
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
+
+from annotated_types import Interval
+from typer.models import OptionInfo
+
+from foreword.ranges import check
 
 
 @dataclass(frozen=True)
@@ -23,35 +30,52 @@ class Options:
 
 
 def flat(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """`verb` as typer is to see it: with the fields of `Options` in the place of each."""
+    """Return `verb` with the fields of `Options` in the place of each, and its numbers checked.
+
+    Typer sees the types without their ranges: it would check them too, in words of its own.
+    """
     hints = get_type_hints(verb, include_extras=True)
     groups = {
         name: hint
         for name, hint in hints.items()
         if isinstance(hint, type) and issubclass(hint, Options)
     }
-    if not groups:
-        return verb
-    parameters: list[Parameter] = []
-    for name, parameter in inspect.signature(verb).parameters.items():
-        if name in groups:
-            parameters += _parameters(groups[name])
-        else:
-            parameters.append(_parameter(name, hints[name], parameter.default))
+    options = options_of(verb)
+    plain: dict[str, Any] = get_type_hints(verb)
+    for group in groups.values():
+        plain |= get_type_hints(group)
 
     @wraps(verb)
     def called(**given: Any) -> Any:
+        for name, value in given.items():
+            check(options[name].annotation, value, _said(options[name]))
         for name, group in groups.items():
             given[name] = group(**{f.name: given.pop(f.name) for f in fields(group)})
         return verb(**given)
 
-    returned = hints.pop("return", None)
+    parameters = [
+        option.replace(annotation=_without_range(option.annotation, plain[name]))
+        for name, option in options.items()
+    ]
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    called.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": returned}
+    called.__annotations__ = {p.name: p.annotation for p in parameters}
+    called.__annotations__["return"] = hints.get("return")
     return called
 
 
-def _parameters(group: type[Options]) -> list[Parameter]:
+def options_of(verb: Callable[..., Any]) -> dict[str, Parameter]:
+    """Return the arguments and options of a verb by name, with the ranges of their types."""
+    hints = get_type_hints(verb, include_extras=True)
+    found: list[Parameter] = []
+    for name, parameter in inspect.signature(verb).parameters.items():
+        if isinstance(hints[name], type) and issubclass(hints[name], Options):
+            found += _fields(hints[name])
+        else:
+            found.append(_parameter(name, hints[name], parameter.default))
+    return {parameter.name: parameter for parameter in found}
+
+
+def _fields(group: type[Options]) -> list[Parameter]:
     hints = get_type_hints(group, include_extras=True)
     empty = Parameter.empty
     return [
@@ -62,3 +86,17 @@ def _parameters(group: type[Options]) -> list[Parameter]:
 
 def _parameter(name: str, hint: Any, default: Any) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+
+
+def _without_range(hint: Any, plain: Any) -> Any:
+    """Return the plain type with the notes of `hint` but its range."""
+    notes = [n for n in getattr(hint, "__metadata__", ()) if not isinstance(n, Interval)]
+    return Annotated[plain, *notes] if notes else plain
+
+
+def _said(parameter: Parameter) -> str:
+    """Return the name of a parameter on the command line: `--top-k`."""
+    for note in getattr(parameter.annotation, "__metadata__", ()):
+        if isinstance(note, OptionInfo) and note.param_decls:
+            return note.param_decls[0]
+    return f"--{parameter.name.strip('_').replace('_', '-')}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -67,8 +66,6 @@ def budget_of(
     if not given:
         return None
     ((name, amount),) = given.items()
-    if not math.isfinite(amount) or amount <= 0:
-        raise UserError(f"--{name}: must be positive, got {amount:g}")
     return config.build(Budget, {"unit": name, "amount": amount})
 
 

@@ -14,6 +14,7 @@ from foreword.cli import console
 from foreword.cli._asked import Asked
 from foreword.cli._looking import Json
 from foreword.cli._reading import Reading
+from foreword.ranges import Count, CountOrZero
 
 if TYPE_CHECKING:
     from foreword.cli._asked import Wanted
@@ -59,8 +60,8 @@ class Checked:
 def check(
     asked: Asked,
     reading: Reading,
-    rows: Annotated[int, typer.Option(min=0, help="Rows of the first batch to show.")] = 2,
-    places: Annotated[int, typer.Option(min=1, help="Tokens of each row to show.")] = 96,
+    rows: Annotated[CountOrZero, typer.Option(help="Rows of the first batch to show.")] = 2,
+    places: Annotated[Count, typer.Option(help="Tokens of each row to show.")] = 96,
     json: Json = False,
 ) -> None:
     """Say what a run takes in memory, time and text, and show a batch decoded.

@@ -14,6 +14,7 @@ from rich.progress import Progress, TaskID
 from foreword.cli import console
 from foreword.cli._looking import Json
 from foreword.cli._reading import Reading
+from foreword.ranges import Count, EpochsOfText, Flops, Hours, TokensOfText
 
 if TYPE_CHECKING:
     from foreword.compare.run import Comparison, Standing
@@ -36,11 +37,15 @@ def compare(
     tasks: Annotated[
         Path | None, typer.Option(help="Where the tasks' files lie; beside the grid if unsaid.")
     ] = None,
-    hours: Annotated[float | None, typer.Option(help="Budget of each cell in hours.")] = None,
-    tokens: Annotated[float | None, typer.Option(help="Budget of each cell in tokens.")] = None,
-    epochs: Annotated[float | None, typer.Option(help="Budget of each cell in epochs.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Budget of each cell in steps.")] = None,
-    flops: Annotated[float | None, typer.Option(help="Budget of each cell in FLOPs.")] = None,
+    hours: Annotated[Hours | None, typer.Option(help="Budget of each cell in hours.")] = None,
+    tokens: Annotated[
+        TokensOfText | None, typer.Option(help="Budget of each cell in tokens.")
+    ] = None,
+    epochs: Annotated[
+        EpochsOfText | None, typer.Option(help="Budget of each cell in epochs.")
+    ] = None,
+    steps: Annotated[Count | None, typer.Option(help="Budget of each cell in steps.")] = None,
+    flops: Annotated[Flops | None, typer.Option(help="Budget of each cell in FLOPs.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Prepare the data, say what it takes, train nothing.")
     ] = False,

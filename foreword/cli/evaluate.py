@@ -12,6 +12,7 @@ import typer
 from foreword.cli import console
 from foreword.cli._looking import Device, Json, Run, open_model
 from foreword.cli._reading import Reading
+from foreword.ranges import Count, CountOrZero
 
 if TYPE_CHECKING:
     from foreword.evaluate.context import ByMemory
@@ -26,9 +27,9 @@ def evaluate(
         list[str] | None,
         typer.Option("--file", "--data", help="Other text than the run's held-out one."),
     ] = None,
-    rows: Annotated[int | None, typer.Option(help="At most so many rows; all if unsaid.")] = None,
+    rows: Annotated[Count | None, typer.Option(help="At most so many rows; all if unsaid.")] = None,
     lanes: Annotated[
-        int, typer.Option(min=0, help="Of models with a memory: 1 reads the text as one stream.")
+        CountOrZero, typer.Option(help="Of models with a memory: 1 reads the text as one stream.")
     ] = 0,
     memory: Annotated[
         str | None,
@@ -41,12 +42,9 @@ def evaluate(
 
     The result is kept in RUN/evaluations, and `foreword report` shows it.
     """
-    from foreword.errors import UserError
     from foreword.evaluate import heldout
     from foreword.train.origin import command
 
-    if rows is not None and rows < 1:
-        raise UserError(f"--rows: must be at least 1, got {rows}")
     if not file:
         reading.refuse("goes with --data")
     loaded = open_model(run, device)

@@ -9,12 +9,13 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._looking import Device, Json, Run, open_model
+from foreword.ranges import Count
 
 
 def fill(
     run: Run,
     text: Annotated[str, typer.Argument(help='"The capital of France is [MASK]."')],
-    top: Annotated[int, typer.Option(help="Candidates to show for each blank.")] = 5,
+    top: Annotated[Count, typer.Option(help="Candidates to show for each blank.")] = 5,
     device: Device = "auto",
     json: Json = False,
 ) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._looking import Device, Json, Run, open_model
+from foreword.ranges import Count, CountOrZero, LengthPenalty, PositiveShare, Seed, Temperature
 
 WHY = {
     "end": "the model ended it",
@@ -20,30 +21,32 @@ WHY = {
 def generate(
     run: Run,
     prompt: Annotated[str, typer.Argument(help="How the text begins, or what is to be answered.")],
-    tokens: Annotated[int, typer.Option(help="At most so many new tokens.")] = 100,
-    temperature: Annotated[float, typer.Option(help="0 takes the likeliest token always.")] = 0.8,
-    top_k: Annotated[int, typer.Option(help="Draw from the k likeliest tokens; 0 for all.")] = 50,
-    top_p: Annotated[float, typer.Option(help="Draw from the likeliest tokens up to p.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Equal seeds, equal texts.")] = 1,
-    samples: Annotated[int, typer.Option(help="How many texts.")] = 1,
+    tokens: Annotated[Count, typer.Option(help="At most so many new tokens.")] = 100,
+    temperature: Annotated[
+        Temperature, typer.Option(help="0 takes the likeliest token always.")
+    ] = 0.8,
+    top_k: Annotated[
+        CountOrZero, typer.Option(help="Draw from the k likeliest tokens; 0 for all.")
+    ] = 50,
+    top_p: Annotated[
+        PositiveShare, typer.Option(help="Draw from the likeliest tokens up to p.")
+    ] = 1.0,
+    seed: Annotated[Seed, typer.Option(help="Equal seeds, equal texts.")] = 1,
+    samples: Annotated[Count, typer.Option(help="How many texts.")] = 1,
     beams: Annotated[
-        int, typer.Option(help="Search for the likeliest text instead, with so many beams.")
+        CountOrZero, typer.Option(help="Search for the likeliest text instead, with so many beams.")
     ] = 0,
     length_penalty: Annotated[
-        float, typer.Option(help="With --beams: 0 prefers short texts, 1 ranks by the mean.")
+        LengthPenalty,
+        typer.Option(help="With --beams: 0 prefers short texts, 1 ranks by the mean."),
     ] = 1.0,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Write how a text goes on, or the answer to a source."""
-    from foreword.errors import UserError
     from foreword.evaluate import beam, decoding
     from foreword.evaluate.sampling import Sampling
 
-    if samples < 1:
-        raise UserError(f"--samples: must be at least 1, got {samples}")
-    if beams < 0:
-        raise UserError(f"--beams: must be at least 1, or 0 to draw, got {beams}")
     subject = open_model(run, device).subject
     if beams:
         how = beam.Beams(beams, length_penalty, tokens)

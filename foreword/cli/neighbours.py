@@ -9,12 +9,13 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._looking import Device, Json, Run, open_model
+from foreword.ranges import Count
 
 
 def neighbours(
     run: Run,
     words: Annotated[list[str], typer.Argument(metavar="WORD...", help="Words to look for.")],
-    top: Annotated[int, typer.Option(help="Neighbours to show of each.")] = 10,
+    top: Annotated[Count, typer.Option(help="Neighbours to show of each.")] = 10,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -25,12 +26,9 @@ def neighbours(
     """
     from rich.markup import escape
 
-    from foreword.errors import UserError
     from foreword.text.pieces import SPACE
     from foreword.train.word_table import word_table
 
-    if top < 1:
-        raise UserError(f"--top: must be at least 1, got {top}")
     loaded = open_model(run, device)
     table = word_table(loaded.module, loaded.tokenizer)
     found = {word: table.nearest(word, top) for word in words}

@@ -13,6 +13,7 @@ from foreword.cli._heldout import HeldOut, hold_out
 from foreword.cli._places import spare_runs
 from foreword.cli._reading import Reading
 from foreword.errors import UserError
+from foreword.ranges import Count, Workers
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -30,12 +31,12 @@ def prepare(
         Path | None, typer.Option(help="A tokenizer's folder; without it one is trained.")
     ] = None,
     kind: Annotated[str | None, typer.Option(help="wordpiece, bpe, unigram, word, char.")] = None,
-    vocab: Annotated[int | None, typer.Option(help="Size of the tokenizer to train.")] = None,
+    vocab: Annotated[Count | None, typer.Option(help="Size of the tokenizer to train.")] = None,
     heldout: HeldOut = None,
     sentences: Annotated[
         bool, typer.Option(help="A sequence is a sentence, or a whole document.")
     ] = True,
-    workers: Annotated[int, typer.Option(help="Processes; 0 for one per core.")] = 0,
+    workers: Annotated[Workers, typer.Option(help="Processes; 0 for one per core.")] = 0,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON document, for scripts.")
     ] = False,
@@ -49,10 +50,7 @@ def prepare(
     from foreword.text.tokenizer import Tokenizer
 
     read = reading.on(ReadSettings())
-    try:
-        settings = preparing.PrepareSettings(sentences=sentences, workers=workers)
-    except ValueError as error:
-        raise UserError(f"--{error}") from None
+    settings = preparing.PrepareSettings(sentences=sentences, workers=workers)
     settings, apart = hold_out(settings, heldout)
     if tokenizer is not None and (kind is not None or vocab is not None):
         raise UserError("--tokenizer is there already; --kind and --vocab are for training one")

@@ -12,6 +12,7 @@ import typer
 from foreword.cli import console
 from foreword.cli._looking import Device, Json, Run, open_model
 from foreword.cli._reading import Reading
+from foreword.ranges import Count
 
 if TYPE_CHECKING:
     from foreword.data.sources import ReadCounts
@@ -33,7 +34,7 @@ def score(
         str | None, typer.Option(help="What the text answers, for a model that reads a source.")
     ] = None,
     stride: Annotated[
-        int | None, typer.Option(help="Tokens from window to window; half a window if unsaid.")
+        Count | None, typer.Option(help="Tokens from window to window; half a window if unsaid.")
     ] = None,
     device: Device = "auto",
     json: Json = False,

@@ -14,6 +14,7 @@ from foreword.cli._options import flat
 from foreword.cli._places import spare_runs
 from foreword.cli._reading import Reading
 from foreword.errors import UserError
+from foreword.ranges import Count, CountOrZero
 
 if TYPE_CHECKING:
     from foreword.text.tokenizer import Tokenizer
@@ -34,7 +35,7 @@ def train(
     out: Annotated[Path, typer.Option(help="The folder to write the tokenizer to.")],
     reading: Reading,
     kind: Annotated[str, typer.Option(help="wordpiece, bpe, unigram, word or char.")] = "wordpiece",
-    vocab: Annotated[int | None, typer.Option(help="Size, special tokens included.")] = None,
+    vocab: Annotated[Count | None, typer.Option(help="Size, special tokens included.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Any setting: tokenizer.lowercase=false")
     ] = None,
@@ -91,12 +92,13 @@ def show(
 
 
 @app.command()
+@flat
 def trace(
     words: Annotated[
         list[str] | None, typer.Argument(metavar="WORD:COUNT...", help=" ".join(EXAMPLE))
     ] = None,
     segment: Annotated[list[str] | None, typer.Option(help="A word to cut at the end.")] = None,
-    merges: Annotated[int, typer.Option(min=0, help="The most merges to make.")] = 10,
+    merges: Annotated[CountOrZero, typer.Option(help="The most merges to make.")] = 10,
     as_json: Json = False,
 ) -> None:
     """Watch byte-pair encoding learn from a small dictionary, merge by merge."""

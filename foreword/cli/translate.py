@@ -12,6 +12,7 @@ import typer
 from foreword.cli import console
 from foreword.cli._looking import Device, Json, Run, open_model
 from foreword.cli._reading import Errors, Reading
+from foreword.ranges import Count, CountOrZero, LengthPenalty
 
 if TYPE_CHECKING:
     from foreword.evaluate.loaded import Loaded
@@ -23,17 +24,19 @@ def translate(
     reference: Annotated[
         Path | None, typer.Option(help="A translation of each, to score by: BLEU and chrF.")
     ] = None,
-    beams: Annotated[int, typer.Option(help="Beginnings kept side by side; 1 is greedy.")] = 5,
+    beams: Annotated[Count, typer.Option(help="Beginnings kept side by side; 1 is greedy.")] = 5,
     length_penalty: Annotated[
-        float, typer.Option(help="0 prefers short texts, 1 ranks by the mean of their tokens.")
+        LengthPenalty,
+        typer.Option(help="0 prefers short texts, 1 ranks by the mean of their tokens."),
     ] = 1.0,
-    tokens: Annotated[int, typer.Option(help="At most so many tokens in each.")] = 100,
+    tokens: Annotated[Count, typer.Option(help="At most so many tokens in each.")] = 100,
     alignment: Annotated[
-        list[int] | None,
+        list[Count] | None,
         typer.Option(help="Draw where the model looked while it wrote line N, as a PNG."),
     ] = None,
     layer: Annotated[
-        int | None, typer.Option(help="With --alignment: of the decoder; the last if unsaid.")
+        CountOrZero | None,
+        typer.Option(help="With --alignment: of the decoder; the last if unsaid."),
     ] = None,
     errors: Errors = None,
     device: Device = "auto",

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from foreword.ranges import Count, LearningRate, Temperature
+
 if TYPE_CHECKING:
     from foreword.tune.contracts import Labelled
     from foreword.tune.result import TuneResult
@@ -35,7 +37,7 @@ def tune(
         typer.Option(help="Put before the texts of each --train and --dev, to say what is asked."),
     ] = None,
     temperature: Annotated[
-        float, typer.Option(help="Above 1, several tasks have more alike shares of an epoch.")
+        Temperature, typer.Option(help="Above 1, several tasks have more alike shares of an epoch.")
     ] = 1.0,
     columns: Annotated[
         str, typer.Option(help="Names of all columns, a,b,c, where the files have no header.")
@@ -48,11 +50,11 @@ def tune(
         bool,
         typer.Option("--compare", help="Three rows: pretrained, pretrained frozen, from scratch."),
     ] = False,
-    seeds: Annotated[int, typer.Option(help="Runs, of which mean and deviation are given.")] = 3,
-    epochs: Annotated[int, typer.Option(help="Times each example is seen.")] = 3,
-    batch: Annotated[int, typer.Option(help="Examples per step.")] = 16,
+    seeds: Annotated[Count, typer.Option(help="Runs, of which mean and deviation are given.")] = 3,
+    epochs: Annotated[Count, typer.Option(help="Times each example is seen.")] = 3,
+    batch: Annotated[Count, typer.Option(help="Examples per step.")] = 16,
     lr: Annotated[
-        float | None,
+        LearningRate | None,
         typer.Option(help="Peak learning rate; by the model's width if unsaid (frozen: 1e-3)."),
     ] = None,
     assign: Annotated[
@@ -60,7 +62,7 @@ def tune(
         typer.Option("--set", help="task.pooling=mean, tune.decay=0.1, ...; may be repeated."),
     ] = None,
     max_length: Annotated[
-        int | None, typer.Option(help="Tokens of an example; pretraining's rows if unsaid.")
+        Count | None, typer.Option(help="Tokens of an example; pretraining's rows if unsaid.")
     ] = None,
     name: Annotated[
         str, typer.Option(help="Of the results; the folder and the file of --train.")

@@ -11,6 +11,7 @@ from typing import Any
 from foreword import atomic, config
 from foreword.errors import UserError
 from foreword.kinds import part
+from foreword.ranges import Count, CountOrZero, Ranged
 from foreword.train.budget import Budget
 from foreword.train.recipe import Recipe
 from foreword.tune.contracts import Labelled, Task
@@ -42,7 +43,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class GridTask:
+class GridTask(Ranged):
     """A task that every cell is fine-tuned on, and its network from scratch beside it.
 
     Attributes:
@@ -68,20 +69,19 @@ class GridTask:
     label: str = "label"
     pair: str = ""
     columns: tuple[str, ...] = ()
-    rows: int = 0
+    rows: CountOrZero = 0
     metric: str = ""
     scratch: bool = True
     tune: TuneSettings = field(default_factory=TuneSettings)
 
     def __post_init__(self) -> None:
-        if self.rows < 0:
-            raise ValueError(f"rows: must not be negative, got {self.rows}")
+        super().__post_init__()
         if self.tune.from_scratch:
             raise ValueError("tune.from_scratch: set 'scratch' of the task instead")
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Ranged):
     """What is compared.
 
     Attributes:
@@ -100,16 +100,15 @@ class Grid:
     data: tuple[str, ...] = ()
     heldout: tuple[str, ...] = ()
     budget: Budget | None = None
-    seeds: int = 1
+    seeds: Count = 1
     set: Any = field(default_factory=dict)
     tasks: tuple[GridTask, ...] = ()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _require_table(self.set)
         if not self.cells:
             raise ValueError("cells: give at least one, [[cells]] with a recipe")
-        if self.seeds < 1:
-            raise ValueError(f"seeds: must be at least 1, got {self.seeds}")
         for key, names in (
             ("cells", [cell.name for cell in self.cells]),
             ("tasks", [task.name for task in self.tasks]),

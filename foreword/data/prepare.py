@@ -29,11 +29,12 @@ from foreword.data.prepared import (
 from foreword.data.reading import find_files
 from foreword.data.sources import ReadCounts, ReadSettings
 from foreword.errors import UserError
+from foreword.ranges import Ranged, ShareBelowOne, Workers
 from foreword.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class PrepareSettings:
+class PrepareSettings(Ranged):
     """How documents become token shards.
 
     Attributes:
@@ -43,15 +44,9 @@ class PrepareSettings:
         workers: processes that encode; 0 for one per core. The shards do not depend on it.
     """
 
-    heldout: float = 0.005
+    heldout: ShareBelowOne = 0.005
     sentences: bool = True
-    workers: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.heldout < 1:
-            raise ValueError(f"heldout: a share from 0 to below 1, got {self.heldout}")
-        if self.workers < 0:
-            raise ValueError(f"workers: must not be negative, got {self.workers}")
+    workers: Workers = 0
 
 
 def prepare(

@@ -25,13 +25,14 @@ from foreword.evaluate.decoding import (
 from foreword.evaluate.subject import Subject
 from foreword.nn.masks import Causal, Full
 from foreword.nn.memory import take
+from foreword.ranges import Count, LengthPenalty, Ranged
 from foreword.types import Array, Batch
 
 ROWS = 256  # beginnings computed at once
 
 
 @dataclass(frozen=True)
-class Beams:
+class Beams(Ranged):
     """How a search goes.
 
     Attributes:
@@ -44,17 +45,9 @@ class Beams:
     length wants a penalty.
     """
 
-    size: int = 5
-    length_penalty: float = 1.0
-    tokens: int = 100
-
-    def __post_init__(self) -> None:
-        if self.size < 1:
-            raise UserError(f"beams: must be at least 1, got {self.size}")
-        if self.length_penalty < 0:
-            raise UserError(f"length-penalty: must not be negative, got {self.length_penalty}")
-        if self.tokens < 1:
-            raise UserError(f"tokens: must be at least 1, got {self.tokens}")
+    size: Count = 5
+    length_penalty: LengthPenalty = 1.0
+    tokens: Count = 100
 
     def score(self, written: Written) -> float:
         """What texts are ranked by."""

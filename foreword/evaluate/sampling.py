@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from foreword.errors import UserError
+from foreword.ranges import Count, CountOrZero, PositiveShare, Ranged, Seed, Temperature
 
 
 @dataclass(frozen=True)
-class Sampling:
+class Sampling(Ranged):
     """How tokens are drawn.
 
     Attributes:
@@ -23,21 +23,11 @@ class Sampling:
         seed: equal seeds, equal texts, on whatever device and in whatever batch.
     """
 
-    tokens: int = 100
-    temperature: float = 0.8
-    top_k: int = 50
-    top_p: float = 1.0
-    seed: int = 1
-
-    def __post_init__(self) -> None:
-        if self.tokens < 1:
-            raise UserError(f"tokens: must be at least 1, got {self.tokens}")
-        if self.temperature < 0:
-            raise UserError(f"temperature: must be 0 (greedy) or more, got {self.temperature}")
-        if self.top_k < 0:
-            raise UserError(f"top-k: must be 0 (all tokens) or more, got {self.top_k}")
-        if not 0 < self.top_p <= 1:
-            raise UserError(f"top-p: must be in (0, 1], got {self.top_p}")
+    tokens: Count = 100
+    temperature: Temperature = 0.8
+    top_k: CountOrZero = 50
+    top_p: PositiveShare = 1.0
+    seed: Seed = 1
 
 
 GREEDY = Sampling(temperature=0.0)
@@ -53,7 +43,9 @@ def distribution(logits: Tensor, sampling: Sampling) -> Tensor:
     Returns:
         Probabilities (batch, vocab) float64.
     """
-    scores = logits.double() / sampling.temperature
+    scores = logits.double()
+    # From the greatest down, so that no temperature above 0 is too low.
+    scores = (scores - scores.amax(dim=-1, keepdim=True)) / sampling.temperature
     if 0 < sampling.top_k < scores.shape[-1]:
         least = scores.topk(sampling.top_k, dim=-1).values[:, -1:]
         scores = scores.masked_fill(scores < least, float("-inf"))

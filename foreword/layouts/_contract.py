@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 
-from foreword.types import Batch, Example, Vocab
+from foreword.types import Batch, Example, MaxLengths, Vocab
 
 Summary = Literal["text", "extract", "last", "start"]
 
@@ -32,6 +32,10 @@ class Layout(ABC):
     def start(self) -> str:
         """The special token that the decoder starts from, "" without one."""
         return ""
+
+    def max_length(self, lengths: MaxLengths) -> int:
+        """Return how long a sequence of the model can become: source and target are one."""
+        return lengths.joined
 
     @abstractmethod
     def arrange(self, example: Example, vocab: Vocab) -> Batch:

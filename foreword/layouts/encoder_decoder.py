@@ -11,7 +11,7 @@ from foreword.errors import UserError
 from foreword.layouts._contract import Layout, Summary
 from foreword.layouts.encoder import within
 from foreword.nn.masks import Causal
-from foreword.types import Batch, Example, Vocab
+from foreword.types import Batch, Example, MaxLengths, Vocab
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,10 @@ class EncoderDecoder(Layout):
     summary: ClassVar[Summary] = "start"
 
     start: str = "[PAD]"
+
+    def max_length(self, lengths: MaxLengths) -> int:
+        """Return how long a sequence can become: encoder and decoder have one each."""
+        return max(lengths.source, lengths.target)
 
     def arrange(self, example: Example, vocab: Vocab) -> Batch:
         """The batch, each document's target beginning with the start token.

@@ -19,6 +19,7 @@ from foreword.nn.precision import upcast
 from foreword.nn.recurrent import State, recur
 from foreword.nn.settings import ModelSettings
 from foreword.nn.unrolled import unroll
+from foreword.ranges import Count
 from foreword.types import Batch, Hidden, Vocab
 
 # A word on which kernel computes, once a process, and nothing to be done about it.
@@ -48,9 +49,9 @@ class Elmo(ModelSettings):
 
     is_bidirectional: ClassVar[bool] = True
 
-    layers: int = 2
+    layers: Count = 2
     tied: bool = False
-    d_cell: int | None = None
+    d_cell: Count | None = None
     residual: bool = True
     characters: bool = False
     spelling: Spelling = field(default_factory=Spelling)

@@ -11,6 +11,7 @@ from foreword.nn.embedding import Embedding
 from foreword.nn.model import Backbone
 from foreword.nn.stack import Read, Stack
 from foreword.nn.stack_settings import StackSettings
+from foreword.ranges import Count
 from foreword.types import Batch, Hidden
 
 
@@ -28,13 +29,11 @@ class EncoderDecoder(StackSettings):
 
     reads_source: ClassVar[bool] = True
 
-    decoder_layers: int | None = None
+    decoder_layers: Count | None = None
     tied_stacks: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.decoder_layers is not None and self.decoder_layers < 1:
-            raise ValueError(f"decoder_layers: must be at least 1, got {self.decoder_layers}")
         if self.tied_stacks and self.decoder_layers not in (None, self.layers):
             raise ValueError(
                 f"decoder_layers: tied_stacks wants as many as layers, {self.layers}, "

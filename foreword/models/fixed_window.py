@@ -13,6 +13,7 @@ from foreword.nn.embedding import Embedding
 from foreword.nn.model import Backbone
 from foreword.nn.positions.none import None_
 from foreword.nn.settings import ModelSettings
+from foreword.ranges import Count
 from foreword.types import Batch, Hidden
 
 
@@ -34,15 +35,10 @@ class FixedWindow(ModelSettings):
 
     reads_ahead: ClassVar[bool] = False
 
-    layers: int = 1
+    layers: Count = 1
     tied: bool = False
-    window: int = 4
+    window: Count = 4
     direct: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.window < 1:
-            raise ValueError(f"window: must be at least 1 word, got {self.window}")
 
     @property
     def state_width(self) -> int:

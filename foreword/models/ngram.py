@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Annotated, Any, ClassVar, NoReturn
 
 import numpy as np
 import torch
+from annotated_types import Interval
 from torch import Tensor, nn
 
 from foreword.errors import UserError
@@ -21,6 +22,7 @@ from foreword.ngrams.texts import Texts
 from foreword.nn.fit import Fit, Reading
 from foreword.nn.model import Backbone, Model
 from foreword.nn.settings import Architecture
+from foreword.ranges import Count
 from foreword.types import Batch, Hidden, Loss
 
 
@@ -45,14 +47,9 @@ class Ngram(Architecture):
     is_fitted: ClassVar[bool] = True
     is_counted: ClassVar[bool] = True
 
-    order: int = 5
+    order: Annotated[int, Interval(ge=1, le=100)] = 5
     smoothing: Smoothing = part("ngrams/smoothing", "modified_kneser_ney")
-    chunk: int = CHUNK
-
-    def __post_init__(self) -> None:
-        for name in ("order", "chunk"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
+    chunk: Count = CHUNK
 
     def build(self, vocab: int) -> Backbone:
         """The model, which knows nothing yet."""

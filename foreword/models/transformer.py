@@ -6,15 +6,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import nn
 
 from foreword import kinds
 from foreword.errors import UserError
+from foreword.nn.bias_table import BiasTable
 from foreword.nn.embedding import Embedding
 from foreword.nn.mixing.dense import Dense
 from foreword.nn.model import Backbone
 from foreword.nn.stack import Second, Stack
 from foreword.nn.stack_settings import StackSettings
+from foreword.ranges import CountOrZero
 from foreword.types import Batch, Hidden, Queries
 
 
@@ -34,7 +35,7 @@ class Transformer(StackSettings):
     """
 
     is_causal: bool = False
-    memory: int = 0
+    memory: CountOrZero = 0
     two_streams: bool = False
 
     def __post_init__(self) -> None:
@@ -42,8 +43,6 @@ class Transformer(StackSettings):
         for name in ("memory", "two_streams"):
             if getattr(self, name) and not isinstance(self.mixing, Dense):
                 raise ValueError(f"{name}: works with mixing 'dense' alone")
-        if self.memory < 0:
-            raise ValueError(f"memory: must not be negative, got {self.memory}")
         if self.memory and kinds.name_of(self.position) in ("learned", "sinusoidal"):
             raise ValueError(
                 f"memory: position '{kinds.name_of(self.position)}' numbers each row from 0, so "
@@ -72,7 +71,7 @@ class TransformerBackbone(Backbone):
         )
         # What the second stream knows of every token before it looks: nothing but this.
         width = settings.embedding_width
-        self.unread = nn.Embedding(1, width) if settings.two_streams else None
+        self.unread = BiasTable(1, width) if settings.two_streams else None
 
     def forward(self, batch: Batch, memory: Any = None) -> Hidden:
         """States (batch, length, d_model); `memory` is the key-value cache."""

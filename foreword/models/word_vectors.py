@@ -20,6 +20,7 @@ from foreword.nn.model import Backbone
 from foreword.nn.positions.none import None_
 from foreword.nn.precision import upcast
 from foreword.nn.settings import ModelSettings
+from foreword.ranges import Count, ShareBelowOne
 from foreword.types import Array, Batch, Hidden, Loss, Vocab
 from foreword.vectors.contract import Architecture, Output, VectorCourse, Vectors
 from foreword.vectors.words import Words
@@ -51,21 +52,14 @@ class WordVectors(ModelSettings):
     reads_ahead: ClassVar[bool] = False
     is_fitted: ClassVar[bool] = True
 
-    d_model: int = 100
-    layers: int = 1
-    dropout: float = 0.0
+    d_model: Count = 100
+    layers: Count = 1
+    dropout: ShareBelowOne = 0.0
     tied: bool = False
     architecture: Architecture = part("vectors/architectures", "skip_gram")
     output: Any = part("vectors/outputs", "negative_sampling")
-    window: int = 5
-    subsample: float = 1e-3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.window < 1:
-            raise ValueError(f"window: must be at least 1 word, got {self.window}")
-        if not 0 <= self.subsample < 1:
-            raise ValueError(f"subsample: a share from 0 to below 1, got {self.subsample}")
+    window: Count = 5
+    subsample: ShareBelowOne = 1e-3
 
     def build(self, vocab: int) -> Backbone:
         """The backbone for a vocabulary of `vocab` ids."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from foreword.ranges import Count, CountOrZero, Ranged
 from foreword.types import Array, Vocab
 
 # The first 256 characters are bytes; then what stands around them.
@@ -18,7 +19,7 @@ CHARACTERS = PADDING + 1
 
 
 @dataclass(frozen=True)
-class Spelling:
+class Spelling(Ranged):
     """How tokens are read by their characters; unsaid, as the published ELMo does.
 
     Attributes:
@@ -28,8 +29,8 @@ class Spelling:
         length: the most characters of a token, with its begin and end; the rest is cut.
     """
 
-    width: int = 16
-    filters: tuple[tuple[int, int], ...] = (
+    width: Count = 16
+    filters: tuple[tuple[Count, Count], ...] = (
         (1, 32),
         (2, 32),
         (3, 64),
@@ -38,25 +39,19 @@ class Spelling:
         (6, 512),
         (7, 1024),
     )
-    highways: int = 2
-    length: int = 50
+    highways: CountOrZero = 2
+    length: Count = 50
 
     def __post_init__(self) -> None:
-        if not self.filters or any(len(f) != 2 or min(f) < 1 for f in self.filters):
-            raise ValueError(
-                f"filters: expected pairs [characters, filters], each at least 1, got "
-                f"{[list(f) for f in self.filters]}"
-            )
+        super().__post_init__()
+        if not self.filters:
+            raise ValueError("filters: expected pairs [characters, filters], got none")
         widest = max(size for size, _ in self.filters)
         if self.length < max(3, widest):
             raise ValueError(
                 f"length: a token has at least {max(3, widest)} places (its begin, its end, the "
                 f"widest filter), got {self.length}"
             )
-        if self.width < 1:
-            raise ValueError(f"width: must be at least 1, got {self.width}")
-        if self.highways < 0:
-            raise ValueError(f"highways: must not be negative, got {self.highways}")
 
 
 class Highway(nn.Module):

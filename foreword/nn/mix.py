@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from foreword.nn.masks import Mask
+from foreword.ranges import Ranged
 
 
 class Mixer(nn.Module, ABC):
@@ -49,7 +50,7 @@ class Mixer(nn.Module, ABC):
         """
 
 
-class Mixing(ABC):
+class Mixing(Ranged, ABC):
     """The settings of a way to mix: a kind in `nn/mixing/`."""
 
     @property

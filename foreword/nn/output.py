@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from torch import nn
 
+from foreword.ranges import Ranged
+
 if TYPE_CHECKING:
     from foreword.nn.embedding import Embedding
     from foreword.nn.settings import ModelSettings
 
 
-class Output(ABC):
+class Output(Ranged, ABC):
     """The settings of an output layer: a kind in `nn/outputs/`.
 
     Attributes:

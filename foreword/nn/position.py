@@ -9,6 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from foreword.ranges import Ranged
+
 
 @dataclass(frozen=True)
 class Places:
@@ -86,7 +88,7 @@ class PositionScheme(nn.Module, ABC):
         return None
 
 
-class Position(ABC):
+class Position(Ranged, ABC):
     """The settings of a position scheme: a kind in `nn/positions/`."""
 
     @property

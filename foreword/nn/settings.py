@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from foreword.kinds import part
 from foreword.nn.output import Output
+from foreword.ranges import Count, CountOrZero, Epsilon, NonNegative, Ranged, ShareBelowOne
 
 if TYPE_CHECKING:
     from foreword.nn.model import Backbone
 
 
 @dataclass(frozen=True)
-class Architecture(ABC):
+class Architecture(Ranged, ABC):
     """What a recipe asks of every kind in `models/`, neural or not."""
 
     reads_ahead: ClassVar[bool] = True  # whether a place may depend on what stands behind it
@@ -98,29 +99,20 @@ class ModelSettings(Architecture):
         init_std: standard deviation of `bert` and `gpt2` initialisation, bound of `uniform`.
     """
 
-    d_model: int = 256
-    layers: int = 4
+    d_model: Count = 256
+    layers: Count = 4
     norm: Literal["layer", "rms"] = "layer"
-    norm_eps: float = 1e-5
+    norm_eps: Epsilon = 1e-5
     bias: bool = True
-    d_embedding: int | None = None
-    segments: int = 0
+    d_embedding: Count | None = None
+    segments: CountOrZero = 0
     normalise_embedding: bool = False
-    dropout: float = 0.1
+    dropout: ShareBelowOne = 0.1
     tied: bool = True
     scale_logits: bool = False
     output: Output = part("nn/outputs", "softmax")
     init: Literal["bert", "gpt2", "t5", "uniform"] = "bert"
-    init_std: float = 0.02
-
-    def __post_init__(self) -> None:
-        for name in ("d_model", "layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout: must be in [0, 1), got {self.dropout}")
-        if self.d_embedding is not None and self.d_embedding < 1:
-            raise ValueError(f"d_embedding: must be at least 1, got {self.d_embedding}")
+    init_std: NonNegative = 0.02
 
     @property
     def state_width(self) -> int:

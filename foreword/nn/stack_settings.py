@@ -9,6 +9,7 @@ from foreword.kinds import part
 from foreword.nn.mix import Mixing
 from foreword.nn.position import Position
 from foreword.nn.settings import ModelSettings
+from foreword.ranges import Count, CountOrZero, ShareBelowOne
 
 
 @dataclass(frozen=True)
@@ -36,26 +37,24 @@ class StackSettings(ModelSettings):
         scale_scores: divide attention scores by sqrt(d_head); T5 does not.
     """
 
-    heads: int = 4
-    d_head: int | None = None
-    d_ff: int | None = None
+    heads: Count = 4
+    d_head: Count | None = None
+    d_ff: Count | None = None
     activation: Literal["relu", "gelu", "gelu_tanh", "geglu", "geglu_tanh", "swiglu"] = "gelu"
     norm_order: Literal["pre", "post"] = "pre"
     attention_bias: bool | None = None
     position: Position = part("nn/positions", "learned")
     local_position: Position | None = part("nn/positions", is_optional=True)
     mixing: Mixing = part("nn/mixing", "dense")
-    dense_every: int = 0
+    dense_every: CountOrZero = 0
     normalise_first: bool = True
     share: Literal["none", "all", "attention", "feedforward"] = "none"
-    attention_dropout: float = 0.1
+    attention_dropout: ShareBelowOne = 0.1
     inner_dropout: bool = False
     scale_scores: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.heads < 1:
-            raise ValueError(f"heads: must be at least 1, got {self.heads}")
         if self.d_head is None and self.d_model % self.heads:
             near = [h for h in range(1, self.d_model + 1) if self.d_model % h == 0]
             best = min(near, key=lambda h: abs(h - self.heads))
@@ -63,12 +62,6 @@ class StackSettings(ModelSettings):
                 f"heads: d_model {self.d_model} is not divisible by {self.heads} heads; "
                 f"{best} heads would do, or set d_head"
             )
-        if not 0 <= self.attention_dropout < 1:
-            raise ValueError(f"attention_dropout: must be in [0, 1), got {self.attention_dropout}")
-        if self.d_ff is not None and self.d_ff < 1:
-            raise ValueError(f"d_ff: must be at least 1, got {self.d_ff}")
-        if self.dense_every < 0:
-            raise ValueError(f"dense_every: must not be negative, got {self.dense_every}")
         if not self.normalise_first and (self.norm_order != "pre" or self.share != "none"):
             raise ValueError(
                 "normalise_first: false leaves the first of the norms out that stand before each "

@@ -10,10 +10,11 @@ from torch import nn
 
 from foreword.data.rng import RowRng
 from foreword.nn.model import Backbone, Model
-from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Vocab
+from foreword.ranges import Ranged
+from foreword.types import Array, Batch, Example, Hidden, Loss, MaxLengths, Rows, Vocab
 
 
-class Objective(ABC):
+class Objective(Ranged, ABC):
     """What to predict: a kind in `objectives/`; its fields are its hyper-parameters.
 
     Attributes:
@@ -48,12 +49,21 @@ class Objective(ABC):
         """The loss in nats of one who guesses among `vocab` tokens."""
         return math.log(vocab)
 
-    def require_room(self, length: int) -> None:  # noqa: B027 - most can do with any length
+    def require_room(self, length: int) -> None:
         """Asks whether rows of `length` tokens have room for what the settings say.
 
         Raises:
             ValueError: they have not; the setting is named.
         """
+
+    def max_lengths(self, length: int, text: int) -> MaxLengths:
+        """Return how long source and target can become; as long as the text where tokens stay put.
+
+        Args:
+            length: tokens of a row.
+            text: the most tokens of one document in it.
+        """
+        return MaxLengths(text, text, text)
 
     def count_terms(self, batch: Batch) -> Array | None:
         """The predictions of each term, (terms,) float32, or None where there is but one loss.

@@ -8,15 +8,13 @@ from foreword.data.rng import RowRng
 from foreword.types import Array, Example, Rows, Tokens, Vocab
 
 
-def require_shares(rate: float, mask: float, random: float) -> None:
-    """Checks the settings that all clozes have.
+def require_shares(mask: float, random: float) -> None:
+    """Make sure that two shares of what is chosen leave no less than none of it.
 
     Raises:
-        ValueError: they are no shares.
+        ValueError: they are more than all of it.
     """
-    if not 0 < rate <= 1:
-        raise ValueError(f"rate: must be in (0, 1], got {rate}")
-    if min(mask, random) < 0 or mask + random > 1 + 1e-9:
+    if mask + random > 1 + 1e-9:
         raise ValueError(
             f"mask: mask and random are shares of what is chosen and at most 1 together, "
             f"got {mask} and {random}"

@@ -1,10 +1,11 @@
-"""Whether rows of a length have room for what the parts of an objective want to do in them."""
+"""Objectives made of others: whether rows have room for each, and how long their texts become."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from foreword.objectives._contract import Objective
+from foreword.types import MaxLengths
 
 
 def require_room(name: str, parts: Sequence[Objective], length: int) -> None:
@@ -18,3 +19,13 @@ def require_room(name: str, parts: Sequence[Objective], length: int) -> None:
             part.require_room(length)
         except ValueError as error:
             raise ValueError(f"{name}[{n}].{error}") from error
+
+
+def longest(parts: Sequence[Objective], length: int, text: int) -> MaxLengths:
+    """Return the greatest of each length over `parts`; see `Objective.max_lengths`."""
+    found = [part.max_lengths(length, text) for part in parts]
+    return MaxLengths(
+        source=max(each.source for each in found),
+        target=max(each.target for each in found),
+        joined=max(each.joined for each in found),
+    )

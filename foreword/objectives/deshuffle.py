@@ -8,7 +8,7 @@ import numpy as np
 
 from foreword.data.rng import RowRng
 from foreword.objectives._source_target import SourceTarget, compact, example_of
-from foreword.types import Example, Rows, Vocab
+from foreword.types import Example, MaxLengths, Rows, Vocab
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,12 @@ class Deshuffle(SourceTarget):
     """
 
     end: str = "</s>"
+
+    def max_lengths(self, length: int, text: int) -> MaxLengths:
+        """Return the lengths of a document whose source and target are the whole text each."""
+        del length
+        side = text + (1 if self.end else 0)
+        return MaxLengths(side, side, 2 * side)
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """The text, and its tokens in another order within each document."""

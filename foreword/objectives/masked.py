@@ -20,6 +20,7 @@ from foreword.objectives._hiding import (
     require_shares,
     word_starts,
 )
+from foreword.ranges import PositiveShare, Share
 from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Vocab
 
 
@@ -45,14 +46,15 @@ class Masked(Term):
     Differs from the paper: with whole words, a row's last chosen word may pass the share.
     """
 
-    rate: float = 0.15
-    mask: float = 0.8
-    random: float = 0.1
+    rate: PositiveShare = 0.15
+    mask: Share = 0.8
+    random: Share = 0.1
     whole_words: bool = False
     transform: bool = True
 
     def __post_init__(self) -> None:
-        require_shares(self.rate, self.mask, self.random)
+        super().__post_init__()
+        require_shares(self.mask, self.random)
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Inputs with tokens hidden, targets at the same positions."""

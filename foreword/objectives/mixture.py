@@ -10,12 +10,13 @@ from foreword.data.rng import RowRng
 from foreword.data.rows import positions_within
 from foreword.errors import UserError
 from foreword.kinds import Part
-from foreword.objectives._room import require_room
+from foreword.objectives._room import longest, require_room
 from foreword.objectives._source_target import SourceTarget, compact, example_of, first_and_last
 from foreword.objectives.prefix import Prefix
 from foreword.objectives.span_corruption import SpanCorruption
+from foreword.ranges import Positive
 from foreword.text.special import sentinel_number
-from foreword.types import Array, Example, Rows, Tokens, Vocab
+from foreword.types import Array, Example, MaxLengths, Rows, Tokens, Vocab
 
 R, X, S = "<extra_id_99>", "<extra_id_98>", "<extra_id_97>"
 
@@ -59,10 +60,11 @@ class Mixture(SourceTarget):
     objectives: tuple[SourceTarget, ...] = field(
         default=DENOISERS, metadata={"part": Part("objectives")}
     )
-    shares: tuple[float, ...] = ()
+    shares: tuple[Positive, ...] = ()
     modes: tuple[str, ...] = (R, R, X, X, X, X, S)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.objectives:
             raise ValueError("objectives: must name at least one")
         wrong = [type(o).__name__ for o in self.objectives if not isinstance(o, SourceTarget)]
@@ -72,8 +74,6 @@ class Mixture(SourceTarget):
             given, wanted = len(getattr(self, name)), len(self.objectives)
             if given not in (0, wanted):
                 raise ValueError(f"{name}: must be {wanted}, one for each objective, got {given}")
-        if self.shares and min(self.shares) <= 0:
-            raise ValueError(f"shares: must be positive, got {min(self.shares)}")
 
     @property
     def end(self) -> str:
@@ -87,6 +87,12 @@ class Mixture(SourceTarget):
             ValueError: one has none in rows of `length` tokens.
         """
         require_room("objectives", self.objectives, length)
+
+    def max_lengths(self, length: int, text: int) -> MaxLengths:
+        """Return the greatest lengths of its objectives, a mode token before each source."""
+        most = longest(self.objectives, length, text)
+        mode = 1 if any(self.modes) else 0
+        return MaxLengths(most.source + mode, most.target, most.joined + mode)
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Each row as its objective makes it.

@@ -11,6 +11,7 @@ from foreword.data.rng import RowRng
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone, Model
 from foreword.objectives._contract import Term
+from foreword.ranges import CountOrZero, PositiveShare
 from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
 
 
@@ -37,14 +38,8 @@ class Permutation(Term):
     order; a row's last span is cut, or single tokens are added, to reach the number exactly.
     """
 
-    rate: float = 1 / 6
-    max_span: int = 5
-
-    def __post_init__(self) -> None:
-        if not 0 < self.rate <= 1:
-            raise ValueError(f"rate: must be in (0, 1], got {self.rate}")
-        if self.max_span < 0:
-            raise ValueError(f"max_span: must not be negative, got {self.max_span}")
+    rate: PositiveShare = 1 / 6
+    max_span: CountOrZero = 5
 
     def require_room(self, length: int) -> None:
         """Makes sure that the longest span is no longer than what is predicted of a row.

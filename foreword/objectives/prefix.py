@@ -14,7 +14,8 @@ from foreword.objectives._source_target import (
     example_of,
     first_and_last,
 )
-from foreword.types import Array, Example, Rows, Vocab
+from foreword.ranges import ShareBelowOne
+from foreword.types import Array, Example, MaxLengths, Rows, Vocab
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,16 @@ class Prefix(SourceTarget):
     3.1.2 (S-denoising, of `rate` 0.25).
     """
 
-    rate: float = 0.0
+    rate: ShareBelowOne = 0.0
     end: str = "</s>"
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.rate < 1:
-            raise ValueError(f"rate: must be in [0, 1), got {self.rate}")
+    def max_lengths(self, length: int, text: int) -> MaxLengths:
+        """Return the lengths of a document that is cut at its last place, and at its first."""
+        del length
+        end = 1 if self.end else 0
+        target = round(self.rate * text) if self.rate else text - 1
+        source = text - target if self.rate else text - 1
+        return MaxLengths(max(source, 1) + end, max(target, 1) + end, text + 2 * end)
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """The text in two parts; nothing is hidden and nothing added but the ends."""

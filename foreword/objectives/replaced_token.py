@@ -19,6 +19,7 @@ from foreword.objectives._contract import Objective
 from foreword.objectives._generator import build_generator
 from foreword.objectives._hiding import in_place, random_by_count, random_ordinary
 from foreword.objectives.masked import Masked
+from foreword.ranges import Positive, PositiveShare, Share
 from foreword.types import Array, Batch, Example, Loss, Rows, Vocab
 
 BELOW_ONE = np.float32(1 - 2**-24)
@@ -56,18 +57,11 @@ class ReplacedToken(Objective):
     in it.
     """
 
-    rate: float = 0.15
-    mask: float = 0.85
-    generator: float = 0.25
-    weight: float = 50.0
+    rate: PositiveShare = 0.15
+    mask: Share = 0.85
+    generator: PositiveShare = 0.25
+    weight: Positive = 50.0
     fakes: Literal["generator", "unigram", "uniform"] = "generator"
-
-    def __post_init__(self) -> None:
-        Masked(rate=self.rate, mask=self.mask, random=0.0)  # says what is wrong with these two
-        if not 0 < self.generator <= 1:
-            raise ValueError(f"generator: must be in (0, 1], got {self.generator}")
-        if self.weight <= 0:
-            raise ValueError(f"weight: must be positive, got {self.weight}")
 
     @property
     def wants_counts(self) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 
 from foreword.data.rng import RowRng
 from foreword.objectives._pair import PairObjective
+from foreword.ranges import OpenShare
 from foreword.types import Rows
 
 
@@ -32,11 +33,7 @@ class SentenceOrder(PairObjective):
     Differs from the paper: the draw is fresh in each epoch.
     """
 
-    swapped: float = 0.5
-
-    def __post_init__(self) -> None:
-        if not 0 < self.swapped < 1:
-            raise ValueError(f"swapped: must be between 0 and 1, got {self.swapped}")
+    swapped: OpenShare = 0.5
 
     def relabel(self, rows: Rows, rng: RowRng) -> Rows:
         """The rows with some pairs swapped, of the same lengths.

@@ -23,6 +23,7 @@ from foreword.objectives._hiding import (
     require_shares,
     word_starts,
 )
+from foreword.ranges import Count, PositiveShare, Share
 from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Vocab
 
 
@@ -56,23 +57,19 @@ class SpanMasked(Term):
     cut to the words that are still needed.
     """
 
-    rate: float = 0.15
-    stop: float = 0.2
-    longest: int = 10
-    mask: float = 0.8
-    random: float = 0.1
+    rate: PositiveShare = 0.15
+    stop: PositiveShare = 0.2
+    longest: Count = 10
+    mask: Share = 0.8
+    random: Share = 0.1
     transform: bool = True
     boundary: bool = True
-    places: int = 20
-    d_place: int = 200
+    places: Count = 20
+    d_place: Count = 200
 
     def __post_init__(self) -> None:
-        require_shares(self.rate, self.mask, self.random)
-        if not 0 < self.stop <= 1:
-            raise ValueError(f"stop: must be in (0, 1], got {self.stop}")
-        for name in ("longest", "places", "d_place"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
+        super().__post_init__()
+        require_shares(self.mask, self.random)
 
     def require_room(self, length: int) -> None:
         """Makes sure that the longest span fits in a row.

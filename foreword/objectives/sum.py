@@ -17,10 +17,11 @@ from foreword.kinds import Part
 from foreword.nn.model import Backbone, Model
 from foreword.objectives._contract import Term
 from foreword.objectives._pair import PairObjective
-from foreword.objectives._room import require_room
+from foreword.objectives._room import longest, require_room
 from foreword.objectives.masked import Masked
 from foreword.objectives.next_sentence import NextSentence
-from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Vocab
+from foreword.ranges import Positive
+from foreword.types import Array, Batch, Example, Hidden, Loss, MaxLengths, Rows, Vocab
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,10 @@ class Sum(Term):
     terms: tuple[Term, ...] = field(
         default=(Masked(), NextSentence()), metadata={"part": Part("objectives")}
     )
-    weights: tuple[float, ...] = ()
+    weights: tuple[Positive, ...] = ()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.terms:
             raise ValueError("terms: must name at least one")
         names = [kinds.name_of(term) for term in self.terms]
@@ -69,8 +71,6 @@ class Sum(Term):
             )
         if len(self.weights) not in (0, len(names)):
             raise ValueError(f"weights: must be {len(names)}, one a term, got {len(self.weights)}")
-        if min(self.weights, default=1.0) <= 0:
-            raise ValueError(f"weights: must be positive, got {min(self.weights)}")
 
     def require_room(self, length: int) -> None:
         """Makes sure that each term has room in a row.
@@ -79,6 +79,10 @@ class Sum(Term):
             ValueError: one has none in rows of `length` tokens.
         """
         require_room("terms", self.terms, length)
+
+    def max_lengths(self, length: int, text: int) -> MaxLengths:
+        """Return the greatest lengths of its terms."""
+        return longest(self.terms, length, text)
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """The rows as the term about pairs arranges them, with the other's tokens hidden.

@@ -9,7 +9,7 @@ import numpy as np
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
 from foreword.objectives._source_target import SourceTarget, compact, example_of
-from foreword.types import Example, Rows, Vocab
+from foreword.types import Example, MaxLengths, Rows, Vocab
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,12 @@ class Translate(SourceTarget):
     """
 
     end: str = "</s>"
+
+    def max_lengths(self, length: int, text: int) -> MaxLengths:
+        """Return the lengths of a pair of which one side is a single token."""
+        del length
+        end = 1 if self.end else 0
+        return MaxLengths(text - 1 + end, text - 1 + end, text + 2 * end)
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """The two sides of each pair, apart.

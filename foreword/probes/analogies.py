@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from annotated_types import Interval
 
 from foreword.probes._contract import Finding, Row, Specimen
 from foreword.probes._marks import MOST, mark, title
 from foreword.probes._tables import require_some, table_of
+from foreword.ranges import LARGEST, Ranged
 from foreword.types import Array
 from foreword.vectors.questions import Section, read_analogies
 from foreword.vectors.table import WordTable
@@ -19,7 +21,7 @@ MEANING, GRAMMAR, ALL = "semantic", "syntactic", "all"
 
 
 @dataclass(frozen=True)
-class Analogies:
+class Analogies(Ranged):
     """a is to b as c is to which word? The one nearest to b - a + c, none of the three (3CosAdd).
 
     The vectors are those that enter the model: of word2vec its own, of any other its embeddings.
@@ -36,11 +38,7 @@ class Analogies:
     reads_text: ClassVar[bool] = False
 
     file: str = ""
-    most: int = 30_000
-
-    def __post_init__(self) -> None:
-        if self.most < 4:
-            raise ValueError(f"most: must be at least 4 words, got {self.most}")
+    most: Annotated[int, Interval(ge=4, le=LARGEST)] = 30_000
 
     def measure(self, specimens: Sequence[Specimen]) -> Finding:
         """The share that is right, by section, of each model.

@@ -6,16 +6,18 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
+from annotated_types import Interval
 
 from foreword.errors import UserError
 from foreword.evaluate.subject import Subject
 from foreword.probes._contract import Finding, Row, Specimen
 from foreword.probes._marks import MOST, dashed, title
 from foreword.probes._reach import Norms, norms, traced
+from foreword.ranges import LARGEST, Count, CountOrZero, Ranged
 from foreword.train.feed import HELDOUT_SEED, Feed
 from foreword.train.recipe import Recipe
 from foreword.types import Batch
@@ -27,7 +29,7 @@ FLOOR = 1e-12  # of the greatest mean: one line that falls to 1e-60 would press 
 
 
 @dataclass(frozen=True)
-class GradientReach:
+class GradientReach(Ranged):
     """The norm of d loss_t / d h_(t-k): of the loss at place t, to the state k steps before it.
 
     The loss is that of the single prediction made at place t, in nats; h_s is the state of one
@@ -63,19 +65,10 @@ class GradientReach:
 
     reads_text: ClassVar[bool] = True
 
-    layer: int | None = None
-    rows: int = 8
-    length: int | None = None
-    places: int = 16
-
-    def __post_init__(self) -> None:
-        for name in ("rows", "places"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
-        if self.length is not None and self.length < 2:
-            raise ValueError(f"length: must be at least 2 tokens, got {self.length}")
-        if self.layer is not None and self.layer < 0:
-            raise ValueError(f"layer: must not be negative, got {self.layer}")
+    layer: CountOrZero | None = None
+    rows: Count = 8
+    length: Annotated[int, Interval(ge=2, le=LARGEST)] | None = None
+    places: Count = 16
 
     def measure(self, specimens: Sequence[Specimen]) -> Finding:
         """The norm at each distance, for each model.

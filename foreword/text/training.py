@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, is_dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from annotated_types import Interval
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Engine
 
 from foreword import kinds
 from foreword.errors import UserError
+from foreword.ranges import LARGEST
 from foreword.text import special
 from foreword.text.sample import TrainingSample
 from foreword.text.tokenizer import Tokenizer
@@ -19,19 +21,9 @@ from foreword.text.tokenizer import Tokenizer
 COVERAGE = 0.9999
 
 
-def check(vocab: int, sample_bytes: int, least: int = len(special.ALL) + 1) -> None:
-    """Makes sure that the settings every kind has can be meant.
-
-    Raises:
-        UserError: the vocabulary has no room for anything but special tokens, or nothing is read.
-    """
-    if vocab < least:
-        raise UserError(
-            f"tokenizer.vocab: {vocab:,} is too small; it must be at least {least:,}, "
-            f"{len(special.ALL)} special tokens included"
-        )
-    if sample_bytes < 1:
-        raise UserError(f"tokenizer.sample_bytes: {sample_bytes:,} must be at least 1")
+# The special tokens and one more, or each byte.
+Vocab = Annotated[int, Interval(ge=len(special.ALL) + 1, le=LARGEST)]
+ByteVocab = Annotated[int, Interval(ge=len(special.ALL) + 256, le=LARGEST)]
 
 
 def special_tokens(joins_left: bool = True) -> list[AddedToken]:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from foreword.ranges import Flops, Ranged
 from foreword.train.recipe import TrainSettings
 
 Unit = Literal["steps", "epochs", "tokens", "flops", "hours"]
@@ -31,7 +32,7 @@ class Spent:
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(Ranged):
     """An amount of one unit.
 
     Attributes:
@@ -40,11 +41,7 @@ class Budget:
     """
 
     unit: Unit
-    amount: float
-
-    def __post_init__(self) -> None:
-        if not math.isfinite(self.amount) or self.amount <= 0:
-            raise ValueError(f"amount: must be positive, got {self.amount:g}")
+    amount: Flops
 
     @classmethod
     def of(cls, settings: TrainSettings) -> Budget:

@@ -66,11 +66,12 @@ class Foundation:
                 f"layout.kind: the recipe's is '{layout}', and {self.path} was trained with "
                 f"'{own}'; choose a recipe of that layout"
             )
-        limit, length = self.recipe.model.limit, recipe.packing.length
-        if limit is not None and length > limit:
+        limit = self.recipe.model.limit
+        if limit is not None and recipe.max_sequence(recipe.packing.length) > limit:
+            fitting = (n for n in range(limit, 0, -1) if recipe.max_sequence(n) <= limit)
             raise UserError(
-                f"packing.length: rows of {length} tokens, but {self.path} has {limit} places; "
-                f"use --set packing.length={limit}"
+                f"packing.length: {recipe.rows_in_words()}, but {self.path} has {limit} places; "
+                f"use --set packing.length={next(fitting, 1)}"
             )
         for side in ("before", "after"):
             name = getattr(recipe.packing, side)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from foreword import config
+from foreword import config, kinds
 from foreword.data.packing._contract import Packing
 from foreword.data.prepare import PrepareSettings
 from foreword.data.reading import ReadSettings
@@ -17,12 +17,24 @@ from foreword.layouts._contract import Layout
 from foreword.nn.model import Model
 from foreword.nn.settings import ModelSettings
 from foreword.objectives._contract import Objective
+from foreword.ranges import (
+    Count,
+    CountOrZero,
+    EpochsOfText,
+    Flops,
+    Hours,
+    NonNegative,
+    Ranged,
+    Seed,
+    Total,
+    Workers,
+)
 from foreword.train.contracts import OptimizerSettings, Schedule
 from foreword.types import Vocab
 
 
 @dataclass(frozen=True)
-class TrainSettings:
+class TrainSettings(Ranged):
     """How long and how.
 
     The budget is the first that is given of `hours`, `flops`, `tokens`, `epochs`, `steps`.
@@ -50,45 +62,25 @@ class TrainSettings:
         patience: so many non-finite steps in a row stop the run.
     """
 
-    batch: int = 32
-    batch_tokens: int = 0
-    micro_batch: int = 0
-    workers: int = 0
-    steps: int = 10_000
-    epochs: float | None = None
-    tokens: int | None = None
-    flops: float | None = None
-    hours: float | None = None
-    clip: float = 1.0
-    seed: int = 1
+    batch: Count = 32
+    batch_tokens: CountOrZero = 0
+    micro_batch: CountOrZero = 0
+    workers: Workers = 0
+    steps: Count = 10_000
+    epochs: EpochsOfText | None = None
+    tokens: Total | None = None
+    flops: Flops | None = None
+    hours: Hours | None = None
+    clip: NonNegative = 1.0
+    seed: Seed = 1
     precision: Literal["auto", "bf16", "fp32"] = "auto"
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     compile: Literal["auto", "on", "off"] = "auto"
-    evaluations: int = 10
-    heldout_rows: int = 512
-    checkpoints: int = 10
-    keep: int = 2
-    patience: int = 5
-
-    def __post_init__(self) -> None:
-        for name in (
-            "batch",
-            "steps",
-            "evaluations",
-            "checkpoints",
-            "keep",
-            "heldout_rows",
-            "patience",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
-        for name in ("batch_tokens", "micro_batch", "workers", "clip"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}: must not be negative, got {getattr(self, name)}")
-        for name in ("epochs", "tokens", "flops", "hours"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ValueError(f"{name}: must be positive, got {value}")
+    evaluations: Count = 10
+    heldout_rows: Count = 512
+    checkpoints: Count = 10
+    keep: Count = 2
+    patience: Count = 5
 
 
 @dataclass(frozen=True)
@@ -126,15 +118,8 @@ class Recipe:
     train: TrainSettings = field(default_factory=TrainSettings)
 
     def __post_init__(self) -> None:
-        limit, length = self.model.limit, self.packing.length
-        if limit is not None and length > limit:
-            position = getattr(self.model, "position", None)
-            where = "position" if position is not None and position.limit == limit else "mixing"
-            raise UserError(
-                f"packing.length: rows of {length} tokens, but model.{where} has {limit} places; "
-                f"set model.{where}.length={length}"
-            )
-        exact = self.model.exact
+        self._require_places()
+        length, exact = self.packing.length, self.model.exact
         if exact not in (None, length):
             raise UserError(
                 f"packing.length: rows of {length} tokens, but model.mixing projects rows of "
@@ -171,6 +156,35 @@ class Recipe:
                 "this one does not; set it to false or use layout 'decoder'"
             )
         self._require_room()
+
+    def max_sequence(self, length: int) -> int:
+        """Return the most places that a model's sequence of one text takes, in rows of `length`.
+
+        Source and target of an objective can be longer together than the text they are made of.
+        """
+        text = length - self.packing.length + self.packing.max_text
+        return max(length, self.layout.max_length(self.objective.max_lengths(length, text)))
+
+    def rows_in_words(self) -> str:
+        """Return how long rows are, and what the objective and the layout make of them."""
+        length = self.packing.length
+        words, longest = f"rows of {length} tokens", self.max_sequence(length)
+        if longest == length:
+            return words
+        objective, layout = kinds.name_of(self.objective), kinds.name_of(self.layout)
+        return f"{words} become up to {longest} with objective '{objective}' in layout '{layout}'"
+
+    def _require_places(self) -> None:
+        """Raises a UserError where a sequence can be longer than the model's positions."""
+        limit, longest = self.model.limit, self.max_sequence(self.packing.length)
+        if limit is None or longest <= limit:
+            return
+        position = getattr(self.model, "position", None)
+        where = "position" if position is not None and position.limit == limit else "mixing"
+        raise UserError(
+            f"packing.length: {self.rows_in_words()}, but model.{where} has {limit} places; "
+            f"set model.{where}.length={longest}"
+        )
 
     def _require_room(self) -> None:
         """Raises a UserError where the objective wants longer rows."""

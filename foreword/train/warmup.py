@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from foreword.ranges import CountOrZero, Ranged, ShareBelowOne
+
 
 @dataclass(frozen=True)
-class Warmup:
+class Warmup(Ranged):
     """A linear rise from near 0 to 1.
 
     Attributes:
@@ -14,14 +16,8 @@ class Warmup:
         share: its length as a share of the budget, where `steps` is 0.
     """
 
-    steps: int = 0
-    share: float = 0.05
-
-    def __post_init__(self) -> None:
-        if self.steps < 0:
-            raise ValueError(f"steps: must not be negative, got {self.steps}")
-        if not 0 <= self.share < 1:
-            raise ValueError(f"share: must be in [0, 1), got {self.share}")
+    steps: CountOrZero = 0
+    share: ShareBelowOne = 0.05
 
     def part(self, progress: float, step: int, total: float) -> tuple[float, float]:
         """The rise's factor, 0 to 1, and how much of the time after it is spent, 0 to 1."""

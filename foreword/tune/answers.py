@@ -17,7 +17,7 @@ from foreword.nn.heads import TokenHead
 from foreword.tune.contracts import Encoded
 from foreword.tune.framing import Frame
 from foreword.tune.rows import TOKENS_AT_ONCE, WIDTH, SpotBatch, first_fit
-from foreword.types import Array, Example, Tokens, Vocab
+from foreword.types import Array, Example, MaxLengths, Tokens, Vocab
 
 STEP = 64  # on CUDA rows are a multiple of this wide, since kernels are compiled per shape
 
@@ -45,7 +45,7 @@ class Answers:
     Attributes:
         encoded: the sources, framed as in pretraining.
         targets: the answers with their end, a list of (places,) int64.
-        frame: how long a source may be.
+        frame: how long a source may be, where the model has places for its answer too.
         layout: of pretraining.
         vocab: of its tokenizer.
         auxiliary: 0, as in `Examples`: there is no loss beside the task's.
@@ -63,20 +63,27 @@ class Answers:
         """Sources and answers framed as the objective of pretraining framed its own.
 
         Raises:
-            UserError: the model was not pretrained to answer a source.
+            UserError: the model was not pretrained to answer a source, or an answer is too long.
         """
         if not subject.answers:
             raise UserError(
                 f"{subject.name}: this {subject.family} was not trained to answer a source; "
                 "use --task classify"
             )
-        room = frame.length - len(subject.source_of(np.zeros(0, np.int64)))
+        around = len(subject.source_of(np.zeros(0, np.int64)))
         framed, targets = [], []
         for example in encoded:
             assert example.answer is not None
+            target = np.concatenate([example.answer, subject.end])
+            room = _room(subject, frame.length, len(target)) - around
+            if room < 1:
+                raise UserError(
+                    f"an answer of {len(target)} tokens leaves no room for its source in the "
+                    f"{subject.limit} places of {subject.name}; use shorter labels"
+                )
             ids = subject.source_of(example.ids[:room])
             framed.append(replace(example, ids=ids, was_cut=len(example.ids) > room))
-            targets.append(np.concatenate([example.answer, subject.end]))
+            targets.append(target)
         frame = replace(frame, fresh=())
         return cls(framed, targets, frame, subject.recipe.layout, subject.vocab)
 
@@ -102,6 +109,18 @@ class Answers:
         numbers = np.concatenate([[n] * len(self.targets[n]) for row in rows for n in row])
         right = np.asarray(batch.targets)[where, columns]
         return SpotBatch(batch, where, columns, numbers.astype(np.int64), right)
+
+
+def _room(subject: Subject, length: int, target: int) -> int:
+    """The most tokens of a source, up to `length`, that a model can read with such a target."""
+    layout, limit = subject.recipe.layout, subject.limit
+
+    def fits(source: int) -> bool:
+        return (
+            limit is None or layout.max_length(MaxLengths(source, target, source + target)) <= limit
+        )
+
+    return next((source for source in range(length, 0, -1) if fits(source)), 0)
 
 
 def _side(rows: list[list[Array]], step: int) -> Tokens:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone
 from foreword.nn.settings import ModelSettings
+from foreword.ranges import Ranged
 from foreword.text.tokenizer import Tokenizer
 from foreword.tune.framing import Frame
 from foreword.tune.layers import LayerMix, require_layers
@@ -116,7 +117,7 @@ class Network(nn.Module):
         return found
 
 
-class Task(ABC):
+class Task(Ranged, ABC):
     """What is to be learned from labelled texts: a kind in `tune/tasks/`."""
 
     @property

@@ -17,6 +17,7 @@ from foreword.data.rng import RowRng, permute
 from foreword.errors import TrainingStoppedError
 from foreword.kinds import part
 from foreword.nn.init import initialise
+from foreword.ranges import Count, Decay, NonNegative, Ranged, ShareBelowOne
 from foreword.train.device import autocast, choose_precision
 from foreword.train.opened import Opened
 from foreword.train.optim.adamw import Adamw
@@ -35,7 +36,7 @@ PATIENCE = 5  # so many non-finite steps in a row stop a course
 
 
 @dataclass(frozen=True)
-class TuneSettings:
+class TuneSettings(Ranged):
     """How to fine-tune.
 
     Attributes:
@@ -54,19 +55,14 @@ class TuneSettings:
 
     strategy: Strategy = part("tune/strategies", "full")
     from_scratch: bool = False
-    seeds: int = 3
-    epochs: int = 3
-    batch: int = 16
-    max_length: int | None = None
-    warmup: float = 0.1
-    decay: float = 0.01
-    clip: float = 1.0
+    seeds: Count = 3
+    epochs: Count = 3
+    batch: Count = 16
+    max_length: Count | None = None
+    warmup: ShareBelowOne = 0.1
+    decay: Decay = 0.01
+    clip: NonNegative = 1.0
     precision: Literal["auto", "bf16", "fp32"] = "auto"
-
-    def __post_init__(self) -> None:
-        for name in ("seeds", "epochs", "batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True)

@@ -41,15 +41,3 @@ def encode_pooled(
 def linear_head(d_model: int, outputs: int, dropout: float) -> nn.Module:
     """Dropout and a linear layer, (spots, d_model) -> (spots, outputs)."""
     return nn.Sequential(Dropout(dropout), nn.Linear(d_model, outputs))
-
-
-def check_shares(dropout: float, auxiliary: float) -> None:
-    """Refuses impossible settings.
-
-    Raises:
-        ValueError: one is out of range.
-    """
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout: must be in [0, 1), got {dropout}")
-    if auxiliary < 0:
-        raise ValueError(f"auxiliary: must not be negative, got {auxiliary}")

@@ -115,7 +115,7 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "vocabulary too small": (
         ["--set", "tokenizer.kind=bpe", "--set", "tokenizer.vocab=50"],
-        ["tokenizer.vocab: 50 is too small"],
+        ["tokenizer.vocab: must be a whole number from ", ", got 50"],
     ),
     "typo": (
         ["--set", "objective.raet=0.2"],
@@ -128,7 +128,10 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
         ["--set", "model.heads=3"],
         ["model.heads: d_model 16 is not divisible by 3 heads", "would do"],
     ),
-    "share": (["--set", "objective.rate=1.5"], ["objective.rate: must be in (0, 1], got 1.5"]),
+    "share": (
+        ["--set", "objective.rate=1.5"],
+        ["objective.rate: must be a number above 0 and at most 1, got 1.5"],
+    ),
     "layout": (["--set", "layout=decoder"], ["layout.kind: this objective predicts in place"]),
     "device": (["--set", "train.device=tpu"], ["train.device", "tpu", "cpu"]),
     "places": (
@@ -162,11 +165,14 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
         ],
         ["model.memory: position 'learned'", "'relative'"],
     ),
-    "micro-batch": (["--set", "train.micro_batch=-1"], ["train.micro_batch: must not be negative"]),
-    "workers": (["--set", "train.workers=-1"], ["train.workers: must not be negative"]),
-    "patience": (["--set", "train.patience=0"], ["train.patience: must be at least 1"]),
+    "micro-batch": (
+        ["--set", "train.micro_batch=-1"],
+        ["train.micro_batch: must be a whole number from 0"],
+    ),
+    "workers": (["--set", "train.workers=-1"], ["train.workers: must be a whole number from 0"]),
+    "patience": (["--set", "train.patience=0"], ["train.patience: must be a whole number from 1"]),
     "two budgets": (["--steps", "5", "--hours", "1"], ["give one budget, not 2: --hours, --steps"]),
-    "no budget": (["--tokens", "0"], ["--tokens: must be positive"]),
+    "no budget": (["--tokens", "0"], ["--tokens: must be a number above 0"]),
     "tokenizer": (["--tokenizer", "/nowhere"], ["/nowhere: there is no tokenizer.json"]),
 }
 

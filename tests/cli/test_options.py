@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 import typer
 
-from foreword.cli._options import Options, flat
-from foreword.cli.main import run
+from foreword.cli._options import Options, flat, options_of
+from foreword.cli.main import assemble, run
+from foreword.ranges import range_of
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,71 @@ def test_their_fields_stand_in_their_place() -> None:
     assert verb(first="a", width=3, name="y", last=True) == ("a", Size(3, "y"), True)
 
 
-def test_a_verb_without_them_stays_as_it_is() -> None:
-    def verb(first: str) -> None: ...
+def test_a_verb_without_them_keeps_its_options() -> None:
+    def verb(first: str, last: bool = False) -> None: ...
 
-    assert flat(verb) is verb
+    found = inspect.signature(flat(verb)).parameters
+    assert {name: (p.annotation, p.default) for name, p in found.items()} == {
+        "first": (str, inspect.Parameter.empty),
+        "last": (bool, False),
+    }
+
+
+def every_option() -> list[tuple[str, inspect.Parameter]]:
+    app = assemble(None)
+    commands = list(app.registered_commands)
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        commands += group.typer_instance.registered_commands
+    verbs = [command.callback for command in commands]
+    return [
+        (verb.__name__, parameter)
+        for verb in verbs
+        if verb is not None
+        for parameter in options_of(inspect.unwrap(verb)).values()
+    ]
+
+
+def numbers(hint: Any) -> Iterator[Any]:
+    if hint in (int, float) or range_of(hint) is not None:
+        yield hint
+    for arg in get_args(hint)[: 1 if get_origin(hint) is Annotated else None]:
+        if range_of(hint) is None:
+            yield from numbers(arg)
+
+
+def test_every_numeric_option_states_its_range() -> None:
+    found = {f"{verb} {p.name}": list(numbers(p.annotation)) for verb, p in every_option()}
+    assert len([hints for hints in found.values() if hints]) > 30
+    assert [name for name, hints in found.items() if None in map(range_of, hints)] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("generate RUN x --temperature nan", "--temperature: must be a number from 0 to 1,000"),
+        ("generate RUN x --top-p inf", "--top-p: must be a number above 0 and at most 1"),
+        ("generate RUN x --tokens 0", "--tokens: must be a whole number from 1"),
+        ("generate RUN x --seed -1", "--seed: must be a whole number from 0"),
+        ("generate RUN x --beams 9223372036854775808", "--beams: must be a whole number from 0"),
+        ("translate RUN --source x --alignment 0", "--alignment[0]: must be a whole number from 1"),
+        ("fill RUN x --top -3", "--top: must be a whole number from 1"),
+        ("evaluate RUN --lanes -1", "--lanes: must be a whole number from 0"),
+        ("pretrain bert_tiny --data x --out y --hours inf", "--hours: must be a number above 0"),
+        ("pretrain bert_tiny --data x --out y --tokens nan", "--tokens: must be a number above 0"),
+        ("prepare x --out y --workers 9223372036854775808", "--workers: must be a whole number"),
+        ("prepare x --out y --heldout 7", "--heldout: must be a number of at least 0 and below 1"),
+        ("prepare x --out y --heldout nan", "--heldout: must be a number of at least 0"),
+        ("tune RUN --train x --dev y --lr inf", "--lr: must be a number above 0"),
+        ("tokenizer trace --merges -1", "--merges: must be a whole number from 0"),
+    ],
+)
+def test_a_wild_number_is_refused_in_one_line(
+    words: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words.split()) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"foreword: {says}") and said.count("\n") == 1
 
 
 READS = ["pretrain", "check", "prepare", "compare", "score", "evaluate", "probe", "tokenizer train"]

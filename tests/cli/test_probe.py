@@ -60,7 +60,7 @@ def test_mistakes_are_told_in_one_line(
     assert "did you mean 'gradient_reach'" in refused("probe", run, "--kind", "gradient_reech")
     reach = ("probe", run, "--kind", "gradient_reach")
     assert "no such setting" in refused(*reach, "--set", "layr=1")
-    assert "rows: must be at least 1" in refused(*reach, "--set", "rows=0")
+    assert "rows: must be a whole number from 1" in refused(*reach, "--set", "rows=0")
     assert "name a text with --data" in refused(*reach)
     assert "it shows layers 0 to 2" in refused(*reach, "--data", text, "--set", "layer=7")
     short = tmp_path / "short.txt"

@@ -135,7 +135,7 @@ def test_what_was_asked_wrongly(
     assert "--layer: goes with --alignment" in refused(capsys, *words, "--layer", "1")
     monkeypatch.setattr(alignment, "_lookers", lambda backbone: [])
     assert "this model has no attention" in refused(capsys, *words, "--alignment", "1")
-    assert "beams: must be at least 1" in refused(capsys, *words, "--beams", "0")
+    assert "--beams: must be a whole number from 1" in refused(capsys, *words, "--beams", "0")
     gone = refused(capsys, "translate", run, "--source", str(made / "none.en"))
     assert "No such file" in gone
 

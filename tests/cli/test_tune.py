@@ -112,7 +112,7 @@ def test_numbers_are_learned_and_shown(
         ),
         (["--strategy", "fulll"], "no kind 'fulll'; did you mean 'full'?"),
         (["--task", "clasify"], "no kind 'clasify'; did you mean 'classify'?"),
-        (["--seeds", "0"], "tune.seeds: must be at least 1"),
+        (["--seeds", "0"], "--seeds: must be a whole number from 1"),
         (["--compare", "--from-scratch"], "--compare goes without"),
         (["--name", "a/b"], "a name, not a path"),
         (["--max-length", "100"], "the model has 48 positions"),

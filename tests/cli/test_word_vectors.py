@@ -91,7 +91,9 @@ def test_a_word_outside_the_vocabulary(run: Path, refused: Refused) -> None:
     near = "nearest in spelling: 'river', 'fish', 'water'"
     assert line == f"foreword: 'rivers' is not in the vocabulary; {near}"
     assert "a word that is empty has no neighbours" in refused("neighbours", run, "")
-    assert "--top: must be at least 1" in refused("neighbours", run, "river", "--top", "0")
+    assert "--top: must be a whole number from 1" in refused(
+        "neighbours", run, "river", "--top", "0"
+    )
 
 
 def test_it_is_scored_and_writes_like_a_language_model(
@@ -188,7 +190,9 @@ def test_mistakes(text: Path, tmp_path: Path, refused: Refused) -> None:
     assert "use --set train.epochs=5" in refused(*pretrain(text, out, "train.epochs=1.5"))
     check = ("check", "word2vec_tiny", "--data", text)
     assert "has no steps to judge by" in refused(*check)
-    assert "window: must be at least 1 word" in refused(*pretrain(text, out, "model.window=0"))
+    assert "window: must be a whole number from 1" in refused(
+        *pretrain(text, out, "model.window=0")
+    )
 
 
 @pytest.mark.parametrize("output", ["hierarchical_softmax", "negative_sampling_gensim"])

@@ -12,8 +12,11 @@ from torch import nn
 from torch.optim import Optimizer
 
 from foreword import kinds
+from foreword.nn.norm import RmsNorm
 from foreword.train import checkpoint
 from foreword.train.optim.adamw import Adamw
+from foreword.train.recipe import load_recipe
+from tests.tiny import TRAINED, build
 
 EVERY = kinds.names("train/optim")
 
@@ -72,6 +75,36 @@ def test_only_matrices_decay(kind: str) -> None:
         torch.testing.assert_close(p.detach(), torch.full_like(p, wanted), msg=name)
 
 
+U_V = {f"backbone.stack.position.{name}.weight" for name in "uv"}
+T5 = {f"backbone.{stack}.position.table.weight" for stack in ("encoder", "decoder")}
+# Biases of two dimensions, by recipe.
+TABLES = {
+    "transformer_xl_tiny": U_V,
+    "xlnet_tiny": {*U_V, "backbone.stack.position.s.weight", "backbone.unread.weight"},
+    "t5_tiny": T5,
+    "ul2_tiny": T5,
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("kind", EVERY)
+def test_of_every_family_biases_and_norms_do_not_decay_and_all_else_does(
+    kind: str, name: str
+) -> None:
+    of = build(load_recipe(name))
+    spared = {
+        f"{path}.{own}"
+        for path, module in of.named_modules()
+        for own, _ in module.named_parameters(recurse=False)
+        if isinstance(module, nn.LayerNorm | RmsNorm) or "bias" in own
+    }
+    groups = settings(kind, decay=0.5).build(of).param_groups
+    decays = {p: group["weight_decay"] > 0 for group in groups for p in group["params"]}
+    found = {path for path, parameter in of.named_parameters() if not decays[parameter]}
+    assert found == spared | TABLES.get(name, set())
+    assert len(decays) == len(list(of.parameters()))
+
+
 @pytest.mark.parametrize("kind", EVERY)
 def test_frozen_parameters_stay(kind: str) -> None:
     of = model()
@@ -102,7 +135,7 @@ def test_stored_and_loaded_it_goes_on_the_same(kind: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_a_rate_must_be_positive(kind: str) -> None:
-    with pytest.raises(ValueError, match="lr: must be positive"):
+    with pytest.raises(ValueError, match="lr: must be a number above 0"):
         settings(kind, lr=0.0)
 
 

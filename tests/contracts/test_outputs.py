@@ -120,7 +120,7 @@ def test_adaptive_equals_pytorchs(cutoffs: tuple[int, ...], factor: float) -> No
     ("name", "assignments", "said"),
     [
         ("lstm_tiny", ["cutoffs=[20, 20]"], "model.output.cutoffs: one or more, ascending"),
-        ("lstm_tiny", ["factor=0.5"], "model.output.factor: must be at least 1"),
+        ("lstm_tiny", ["factor=0.5"], "model.output.factor: must be a number from 1"),
         ("lstm_tiny", ["cutoffs=[20]"], "model.output.factor: must be 1 where"),
         ("lstm_tiny", ["cutoffs=[9999]", "factor=1"], "the vocabulary has 147 tokens"),
         ("bert_tiny", ["cutoffs=[20]"], "model.output: the objective has a layer of its own"),

@@ -47,7 +47,7 @@ def test_loaded_does_what_its_parts_do(make_run: Callable[..., Path]) -> None:
     assert texts[0].startswith(short) and len(short) < len(texts[0])
     for wrong, said in (
         ({"temprature": 0}, "temprature: Sampling has no such setting; did you mean 'temperature'"),
-        ({"top_p": 2}, r"top-p: must be in \(0, 1\]"),
+        ({"top_p": 2}, "top_p: must be a number above 0 and at most 1"),
         ({"tokens": 1.5}, "tokens: expected a whole number"),
     ):
         with pytest.raises(UserError, match=said):

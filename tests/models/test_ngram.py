@@ -140,5 +140,5 @@ def test_nothing_follows_what_was_never_seen_without_smoothing(tmp_path: Path) -
 
 @pytest.mark.parametrize("settings", [{"order": 0}, {"chunk": 0}])
 def test_impossible_settings_are_refused(settings: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="must be at least 1"):
+    with pytest.raises(ValueError, match="must be a whole number from 1"):
         Ngram(**settings)

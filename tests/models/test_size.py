@@ -168,9 +168,9 @@ def test_tied_heads_share_the_embedding() -> None:
     ("settings", "message"),
     [
         ({"d_model": 100, "heads": 3}, "heads: d_model 100 is not divisible by 3 heads; 2 heads"),
-        ({"layers": 0}, "layers: must be at least 1"),
-        ({"dropout": 1.0}, r"dropout: must be in \[0, 1\)"),
-        ({"d_ff": 0}, "d_ff: must be at least 1"),
+        ({"layers": 0}, "layers: must be a whole number from 1"),
+        ({"dropout": 1.0}, r"dropout: must be a number of at least 0 and below 1"),
+        ({"d_ff": 0}, "d_ff: must be a whole number from 1"),
         ({"normalise_first": False, "norm_order": "post"}, "normalise_first: .* wants norm_order"),
     ],
 )

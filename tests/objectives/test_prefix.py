@@ -57,5 +57,7 @@ def test_a_rate_gives_all_rows_the_same_widths() -> None:
 
 
 def test_an_impossible_rate_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"rate: must be in \[0, 1\), got 1.0"):
+    with pytest.raises(
+        ValueError, match=r"rate: must be a number of at least 0 and below 1, got 1.0"
+    ):
         Prefix(rate=1.0)

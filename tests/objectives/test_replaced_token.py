@@ -253,9 +253,9 @@ def test_each_part_is_divided_by_its_own_count() -> None:
     [
         ({"rate": 0.0}, "rate:"),
         ({"mask": 1.2}, "mask:"),
-        ({"generator": 0.0}, r"generator: must be in \(0, 1\]"),
+        ({"generator": 0.0}, r"generator: must be a number above 0 and at most 1"),
         ({"generator": 1.5}, "generator:"),
-        ({"weight": 0.0}, "weight: must be positive"),
+        ({"weight": 0.0}, "weight: must be a number above 0"),
     ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:

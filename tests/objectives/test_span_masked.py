@@ -172,8 +172,8 @@ def test_places_beyond_the_last_share_its_embedding() -> None:
     [
         ({"rate": 0.0}, "rate:"),
         ({"mask": 0.8, "random": 0.3}, "mask:"),
-        ({"stop": 0.0}, "stop: must be in"),
-        ({"longest": 0}, "longest: must be at least 1"),
+        ({"stop": 0.0}, "stop: must be a number above 0"),
+        ({"longest": 0}, "longest: must be a whole number from 1"),
         ({"places": 0}, "places:"),
     ],
 )

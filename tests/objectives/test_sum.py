@@ -163,7 +163,7 @@ def test_terms_that_do_not_predict_in_place_are_refused() -> None:
         ({"terms": (Masked(), Causal())}, "at most one about pairs and one that predicts"),
         ({"terms": (NextSentence(), SentenceOrder())}, "at most one about pairs"),
         ({"weights": (1.0,)}, "weights: must be 2"),
-        ({"weights": (1.0, 0.0)}, "weights: must be positive"),
+        ({"weights": (1.0, 0.0)}, r"weights\[1\]: must be a number above 0"),
     ],
 )
 def test_settings(settings: dict[str, Any], message: str) -> None:

@@ -62,7 +62,7 @@ def test_what_changes_nothing_is_not_noted(text: Path, tmp_path: Path) -> None:
         ("optimizer.kind=sgd", r"but its kind"),
         ("optimizer=adamw", "takes optimizer"),
         ("optimizer.lrr=1", "optimizer.lrr: Adamw has no such setting; did you mean 'lr'"),
-        ("optimizer.lr=-1", "optimizer.lr: must be positive"),
+        ("optimizer.lr=-1", "optimizer.lr: must be a number above 0"),
         ("train.clip", "expected key.name=value"),
     ],
 )

@@ -172,6 +172,23 @@ def test_what_does_not_fit_is_said(trained: Path) -> None:
     assert foundation.lay_under(runs.build(made)).recipe.packing.before == "[CLS]"
 
 
+def test_rows_that_become_longer_than_the_positions_are_refused(
+    other: Path, tmp_path: Path
+) -> None:
+    made = table()
+    made["model"]["position"] = {"kind": "learned", "length": 64}
+    recipe = runs.build(made)
+    tokenizer = recipe.tokenizer.train(file.read_text() for file in other.iterdir())
+    model = recipe.build(tokenizer.vocab)
+    before = continued.Foundation(tmp_path, recipe, tokenizer, model)
+    made["model"]["position"]["length"] = 128
+    made["packing"]["length"], made["objective"] = 48, {"kind": "deshuffle"}
+    with pytest.raises(UserError, match=r"become up to 98 .* 64 places; .*packing\.length=31$"):
+        before.lay_under(runs.build(made))
+    made["packing"]["length"] = 31
+    assert before.lay_under(runs.build(made)).recipe.max_sequence(31) == 64
+
+
 def test_heads_are_left_behind_or_lacking(text: Path, tmp_path: Path) -> None:
     recipe = runs.build(table("encoder", steps=1))
     pairs = config.assign(config.to_table(recipe), ["objective={kind='sum'}"])

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from foreword.data.shards import Shards
+from foreword.ranges import Ranged
 from foreword.types import Array, Rows, Vocab
 
 
@@ -28,7 +29,7 @@ class Packed(ABC):
         """The rows with these places in the order of training, (batch,) int64."""
 
 
-class Packing(ABC):
+class Packing(Ranged, ABC):
     """How documents become rows: a kind in `data/packing/`.
 
     Attributes:
@@ -45,6 +46,11 @@ class Packing(ABC):
     @abstractmethod
     def length(self) -> int:
         """Tokens of a row."""
+
+    @property
+    def max_text(self) -> int:
+        """The most tokens of one text in a row."""
+        return self.length
 
     @property
     def before(self) -> str:

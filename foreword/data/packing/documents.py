@@ -10,6 +10,7 @@ from foreword.data.packing._contract import Packed, Packing
 from foreword.data.rng import mix, permute
 from foreword.data.shards import Shards
 from foreword.data.wrapped import Wrapped
+from foreword.ranges import Count
 from foreword.types import Array, Rows, Vocab
 
 
@@ -39,14 +40,10 @@ class Documents(Packing):
             in GPT-2 and RoBERTa (FULL-SENTENCES).
     """
 
-    length: int = 128
+    length: Count = 128
     before: str = ""
     after: str = "</s>"
     separate: bool = True
-
-    def __post_init__(self) -> None:
-        if self.length < 1:
-            raise ValueError(f"length: must be at least 1, got {self.length}")
 
     def open(
         self, shards: Shards, vocab: Vocab, seed: int, batch: int, *, once: bool = False

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Interval
 
 from foreword.data.packing._bins import into_bins
 from foreword.data.packing._contract import Packed, Packing
@@ -14,6 +15,7 @@ from foreword.data.rng import mix, permute
 from foreword.data.shards import Shards
 from foreword.data.wrapped import ranges
 from foreword.errors import UserError
+from foreword.ranges import LARGEST, Share
 from foreword.types import Array, Rows, Vocab
 
 ONE = (
@@ -62,21 +64,17 @@ class Pairs(Packing):
 
     labels_pairs: ClassVar[bool] = True
 
-    length: int = 128
+    length: Annotated[int, Interval(ge=8, le=LARGEST)] = 128
     before: str = "[CLS]"
     after: str = "[SEP]"
-    random: float = 0.5
-    short: float = 0.1
+    random: Share = 0.5
+    short: Share = 0.1
 
     def __post_init__(self) -> None:
-        if self.length < 8:
-            raise ValueError(f"length: a pair wants at least 8 tokens, got {self.length}")
+        super().__post_init__()
         for name in ("before", "after"):
             if not getattr(self, name):
                 raise ValueError(f"{name}: a pair wants a special token here, got ''")
-        for name in ("random", "short"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}: must be in [0, 1], got {getattr(self, name)}")
 
     def open(
         self, shards: Shards, vocab: Vocab, seed: int, batch: int, *, once: bool = False

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Interval
 
 from foreword.data.packing._bins import into_bins
 from foreword.data.packing._contract import Packed, Packing
@@ -13,6 +14,7 @@ from foreword.data.rng import mix, permute
 from foreword.data.shards import Shards
 from foreword.data.wrapped import ranges
 from foreword.errors import UserError
+from foreword.ranges import LARGEST
 from foreword.types import Array, Rows, Vocab
 
 ENDS = 2  # places that each pair leaves for the ends of its sides
@@ -39,11 +41,12 @@ class Parallel(Packing):
 
     wants_pairs: ClassVar[bool] = True
 
-    length: int = 128
+    length: Annotated[int, Interval(ge=2 + ENDS, le=LARGEST)] = 128
 
-    def __post_init__(self) -> None:
-        if self.length < 2 + ENDS:
-            raise ValueError(f"length: a pair wants at least {2 + ENDS} tokens, got {self.length}")
+    @property
+    def max_text(self) -> int:
+        """The most tokens of a pair: the ends of its sides have places of their own."""
+        return self.length - ENDS
 
     def open(
         self, shards: Shards, vocab: Vocab, seed: int, batch: int, *, once: bool = False

@@ -10,6 +10,7 @@ import numpy as np
 from foreword.data.packing._contract import Packed, Packing
 from foreword.data.shards import Shards
 from foreword.data.wrapped import Wrapped
+from foreword.ranges import Count
 from foreword.types import Array, Rows, Vocab
 
 
@@ -36,12 +37,8 @@ class Stream(Packing):
 
     is_contiguous: ClassVar[bool] = True
 
-    length: int = 128
+    length: Count = 128
     after: str = "</s>"
-
-    def __post_init__(self) -> None:
-        if self.length < 1:
-            raise ValueError(f"length: must be at least 1, got {self.length}")
 
     def open(
         self, shards: Shards, vocab: Vocab, seed: int, batch: int, *, once: bool = False

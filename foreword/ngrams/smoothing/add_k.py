@@ -9,11 +9,12 @@ from foreword.ngrams import additive
 from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
 from foreword.ngrams.smooth import Estimate
+from foreword.ranges import Positive, Ranged
 from foreword.types import Array
 
 
 @dataclass(frozen=True)
-class AddK:
+class AddK(Ranged):
     """(count + k) / (count of the context + k words).
 
     Attributes:
@@ -22,11 +23,7 @@ class AddK:
     Reference: Lidstone 1920; Jurafsky & Martin, chapter 3.
     """
 
-    k: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.k <= 0:
-            raise ValueError(f"k: must be positive, got {self.k}")
+    k: Positive = 1.0
 
     @property
     def is_normalised(self) -> bool:

@@ -11,11 +11,12 @@ from foreword.ngrams import kneser_ney
 from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
 from foreword.ngrams.smooth import Estimate
+from foreword.ranges import Ranged, Share
 from foreword.types import Array
 
 
 @dataclass(frozen=True)
-class KneserNey:
+class KneserNey(Ranged):
     """Interpolated, with the discount n1 / (n1 + 2 n2) of each order.
 
     Attributes:
@@ -24,11 +25,7 @@ class KneserNey:
     Reference: Kneser & Ney 1995; Chen & Goodman 1998, section 4.1.5.
     """
 
-    fallback: float = 0.75
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.fallback <= 1:
-            raise ValueError(f"fallback: must be in [0, 1], got {self.fallback}")
+    fallback: Share = 0.75
 
     @property
     def is_normalised(self) -> bool:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Interval
 
 from foreword.ngrams import kneser_ney
 from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
 from foreword.ngrams.smooth import Estimate
+from foreword.ranges import Ranged, Share
 from foreword.types import Array
 
 
 @dataclass(frozen=True)
-class ModifiedKneserNey:
+class ModifiedKneserNey(Ranged):
     """The best of the classic smoothings, as KenLM computes it.
 
     Attributes:
@@ -25,14 +28,9 @@ class ModifiedKneserNey:
     Reference: Chen & Goodman 1998, section 4.1.6.
     """
 
-    fallback: tuple[float, float, float] = (0.5, 1.0, 1.5)
-
-    def __post_init__(self) -> None:
-        for count, discount in enumerate(self.fallback, start=1):
-            if not 0 <= discount <= count:
-                raise ValueError(
-                    f"fallback: that of count {count} must be in [0, {count}], got {discount}"
-                )
+    fallback: tuple[
+        Share, Annotated[float, Interval(ge=0, le=2)], Annotated[float, Interval(ge=0, le=3)]
+    ] = (0.5, 1.0, 1.5)
 
     @property
     def is_normalised(self) -> bool:

@@ -10,11 +10,12 @@ import numpy as np
 from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
 from foreword.ngrams.smooth import Estimate, Stretch, smoothed
+from foreword.ranges import PositiveShare, Ranged
 from foreword.types import Array
 
 
 @dataclass(frozen=True)
-class StupidBackoff:
+class StupidBackoff(Ranged):
     """Scores, not probabilities: they do not add up to 1, so their perplexity says nothing.
 
     Attributes:
@@ -23,11 +24,7 @@ class StupidBackoff:
     Reference: Brants et al. 2007, section 4.
     """
 
-    share: float = 0.4
-
-    def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
-            raise ValueError(f"share: must be in (0, 1], got {self.share}")
+    share: PositiveShare = 0.4
 
     @property
     def is_normalised(self) -> bool:

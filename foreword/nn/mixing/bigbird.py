@@ -17,6 +17,7 @@ from foreword.nn.attention import attend as attend_densely
 from foreword.nn.masks import Blocks, Full, Mask
 from foreword.nn.mix import Mixer, Mixing
 from foreword.nn.mixing._blocks import Look, Looked, attend, look_up
+from foreword.ranges import Count, CountOrZero, Seed
 from foreword.types import Array
 
 PAPER = (1_024, 3_072, 4_096)  # lengths of the paper's rows, for which its code has a plan apart
@@ -47,18 +48,16 @@ class Bigbird(Mixing):
     first block when it does not train.
     """
 
-    block: int = 64
-    window: int = 3
-    ends: int = 1
-    random: int = 3
+    block: Count = 64
+    window: Count = 3
+    ends: CountOrZero = 1
+    random: CountOrZero = 3
     random_from: Literal["row", "start"] = "row"
     per_head: bool = True
-    seed: int = 0
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("block", 1), ("window", 1), ("ends", 0), ("random", 0), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}: must be at least {least}, got {getattr(self, name)}")
+        super().__post_init__()
         if self.window % 2 == 0:
             raise ValueError(
                 f"window: counts the block itself and as many on each side, so it must be odd, got "

@@ -11,6 +11,7 @@ from foreword.errors import UserError
 from foreword.nn.attention import Pattern, attend
 from foreword.nn.masks import Full, Mask, SameDocument
 from foreword.nn.mix import Mixer, Mixing
+from foreword.ranges import Count
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,9 @@ class Linformer(Mixing):
     Reference: Wang et al. 2020, section 4.
     """
 
-    length: int = 512
-    projected: int = 128
+    length: Count = 512
+    projected: Count = 128
     share: Literal["none", "heads", "keys_values", "layers"] = "layers"
-
-    def __post_init__(self) -> None:
-        for name in ("length", "projected"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
 
     @property
     def limit(self) -> int | None:

@@ -13,6 +13,7 @@ from foreword.nn.attention import attend as attend_densely
 from foreword.nn.masks import Mask
 from foreword.nn.mix import Mixer, Mixing
 from foreword.nn.mixing._blocks import Look, Looked, attend, look_up
+from foreword.ranges import Count, CountOrZero
 
 
 @dataclass(frozen=True)
@@ -29,14 +30,8 @@ class Window(Mixing):
     here one set serves both, as in BigBird.
     """
 
-    radius: int = 64
-    global_tokens: int = 0
-
-    def __post_init__(self) -> None:
-        if self.radius < 1:
-            raise ValueError(f"radius: must be at least 1, got {self.radius}")
-        if self.global_tokens < 0:
-            raise ValueError(f"global_tokens: must not be negative, got {self.global_tokens}")
+    radius: Count = 64
+    global_tokens: CountOrZero = 0
 
     @property
     def block(self) -> int:

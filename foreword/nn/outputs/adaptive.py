@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import cast
+from typing import Annotated, cast
 
 import torch
+from annotated_types import Interval
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -15,6 +16,7 @@ from foreword.nn.embedding import Embedding
 from foreword.nn.heads import scored
 from foreword.nn.output import Output
 from foreword.nn.settings import ModelSettings
+from foreword.ranges import Count
 from foreword.types import Batch, Hidden, Loss
 
 
@@ -34,14 +36,13 @@ class Adaptive(Output):
     Reference: Grave et al. 2017, section 4.3.
     """
 
-    cutoffs: tuple[int, ...] = (2_000, 10_000)
-    factor: float = 4.0
+    cutoffs: tuple[Count, ...] = (2_000, 10_000)
+    factor: Annotated[float, Interval(ge=1, le=1e6)] = 4.0
 
     def __post_init__(self) -> None:
-        if not self.cutoffs or any(a >= b for a, b in pairwise((0, *self.cutoffs))):
+        super().__post_init__()
+        if not self.cutoffs or any(a >= b for a, b in pairwise(self.cutoffs)):
             raise ValueError(f"cutoffs: one or more, ascending from 1 on, got {self.cutoffs}")
-        if self.factor < 1:
-            raise ValueError(f"factor: must be at least 1, got {self.factor:g}")
 
     def build(self, settings: ModelSettings, embedding: Embedding) -> nn.Module:
         """The head.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from foreword.nn.position import Position, PositionScheme
+from foreword.ranges import Count
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,7 @@ class Learned(Position):
     Reference: Gehring et al. 2017, section 3.1; Devlin et al. 2019, section 3.
     """
 
-    length: int = 512
-
-    def __post_init__(self) -> None:
-        if self.length < 1:
-            raise ValueError(f"length: must be at least 1, got {self.length}")
+    length: Count = 512
 
     @property
     def limit(self) -> int | None:

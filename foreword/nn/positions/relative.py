@@ -9,8 +9,10 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from foreword.nn.bias_table import BiasTable
 from foreword.nn.position import Places, Position, PositionScheme
 from foreword.nn.precision import at_least_float32
+from foreword.ranges import CountOrZero, Wavelength
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,8 @@ class Relative(Position):
 
     shared: bool = True
     segments: bool = False
-    clamp: int = 0
-    base: float = 10_000.0
-
-    def __post_init__(self) -> None:
-        if self.clamp < 0:
-            raise ValueError(f"clamp: must not be negative, got {self.clamp}")
+    clamp: CountOrZero = 0
+    base: Wavelength = 10_000.0
 
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool
@@ -74,8 +72,8 @@ class RelativePositions(PositionScheme):
         self.settings, self.width, self.is_causal = settings, width, is_causal
         inner, own = heads * d_head, 1 if settings.shared else layers
         self.maps = nn.ModuleList(nn.Linear(width, inner, bias=False) for _ in range(layers))
-        self.u, self.v = nn.Embedding(own, inner), nn.Embedding(own, inner)
-        self.s = nn.Embedding(own, inner) if settings.segments else None
+        self.u, self.v = BiasTable(own, inner), BiasTable(own, inner)
+        self.s = BiasTable(own, inner) if settings.segments else None
         # Of each layer: g_same, g_other.
         self.segment = nn.Embedding(2 * layers, inner) if settings.segments else None
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from foreword.nn.position import Position, PositionScheme
 from foreword.nn.precision import at_least_float32
+from foreword.ranges import Wavelength
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Rotary(Position):
     neighbours; the same up to a fixed permutation of dimensions.
     """
 
-    base: float = 10_000.0
+    base: Wavelength = 10_000.0
 
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from foreword.nn.position import Places, Position, PositionScheme
+from foreword.ranges import Count
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,7 @@ class Shaw(Position):
     difference when they are left out. As there, layers have their own vectors and heads share them.
     """
 
-    distance: int = 16
-
-    def __post_init__(self) -> None:
-        if self.distance < 1:
-            raise ValueError(f"distance: must be at least 1, got {self.distance}")
+    distance: Count = 16
 
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool

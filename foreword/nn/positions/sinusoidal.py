@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from foreword.nn.position import Position, PositionScheme
+from foreword.ranges import Wavelength
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Sinusoidal(Position):
     fixed permutation of dimensions.
     """
 
-    base: float = 10_000.0
+    base: Wavelength = 10_000.0
 
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool

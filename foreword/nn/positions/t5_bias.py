@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
-from torch import Tensor, nn
+from annotated_types import Interval
+from torch import Tensor
 
+from foreword.nn.bias_table import BiasTable
 from foreword.nn.position import Position, PositionScheme
+from foreword.ranges import LARGEST, Count
 
 
 @dataclass(frozen=True)
@@ -25,8 +29,8 @@ class T5Bias(Position):
     Reference: Raffel et al. 2020, section 2.1.
     """
 
-    buckets: int = 32
-    max_distance: int = 128
+    buckets: Annotated[int, Interval(ge=4, le=LARGEST)] = 32
+    max_distance: Count = 128
 
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool
@@ -57,7 +61,7 @@ class T5BiasPositions(PositionScheme):
     def __init__(self, settings: T5Bias, heads: int, *, is_causal: bool) -> None:
         super().__init__()
         self.settings, self.is_causal = settings, is_causal
-        self.table = nn.Embedding(settings.buckets, heads)
+        self.table = BiasTable(settings.buckets, heads)
 
     def bias(self, queries: Tensor, keys: Tensor) -> Tensor | None:
         """(queries,), (keys,) -> (heads, queries, keys)."""

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from foreword.text import special, training
+from foreword.ranges import CountOrZero, Ranged, Total
+from foreword.text import training
 from foreword.text.sample import draw
 from foreword.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Bpe:
+class Bpe(Ranged):
     """Byte-level BPE as in GPT-2 (Radford et al. 2019, section 2.2; Sennrich et al. 2016).
 
         "the lowest"  ->  the ·low est
@@ -26,12 +27,9 @@ class Bpe:
         sample_bytes: the most text to learn from, in bytes.
     """
 
-    vocab: int = 50_257
-    min_count: int = 2
-    sample_bytes: int = 100_000_000
-
-    def __post_init__(self) -> None:
-        training.check(self.vocab, self.sample_bytes, least=len(special.ALL) + 256)
+    vocab: training.ByteVocab = 50_257
+    min_count: CountOrZero = 2
+    sample_bytes: Total = 100_000_000
 
     def train(self, texts: Iterable[str]) -> Tokenizer:
         """Learns the merges from `texts`, read once.

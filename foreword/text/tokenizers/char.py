@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from tokenizers import decoders, models
 
+from foreword.ranges import Ranged, Total
 from foreword.text import special, training
 from foreword.text.sample import count_characters, draw
 from foreword.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Char:
+class Char(Ranged):
     """Single characters (Unicode code points), the most frequent first.
 
         "low!"  ->  l o w !
@@ -26,11 +27,8 @@ class Char:
         sample_bytes: the most text to learn from, in bytes.
     """
 
-    vocab: int = 10_000
-    sample_bytes: int = 100_000_000
-
-    def __post_init__(self) -> None:
-        training.check(self.vocab, self.sample_bytes)
+    vocab: training.Vocab = 10_000
+    sample_bytes: Total = 100_000_000
 
     def train(self, texts: Iterable[str]) -> Tokenizer:
         """Counts the characters of `texts`, read once, and keeps the most frequent.

@@ -10,13 +10,14 @@ from typing import Any
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Engine
 
+from foreword.ranges import Ranged, Total
 from foreword.text import special, training
 from foreword.text.sample import draw
 from foreword.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Unigram:
+class Unigram(Ranged):
     """Unigram language model (Kudo 2018), as SentencePiece gives it to T5 and XLNet.
 
         "the lowest"  ->  ▁the ▁low est
@@ -33,11 +34,8 @@ class Unigram:
             the number of different words: 0.8 GB for 50 MB of English.
     """
 
-    vocab: int = 32_000
-    sample_bytes: int = 50_000_000
-
-    def __post_init__(self) -> None:
-        training.check(self.vocab, self.sample_bytes)
+    vocab: training.Vocab = 32_000
+    sample_bytes: Total = 50_000_000
 
     def train(self, texts: Iterable[str]) -> Tokenizer:
         """Learns the pieces and their probabilities from `texts`, read once.

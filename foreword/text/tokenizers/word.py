@@ -9,13 +9,14 @@ from typing import Literal
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
+from foreword.ranges import CountOrZero, Ranged, Total
 from foreword.text import special, training
 from foreword.text.sample import draw
 from foreword.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Word:
+class Word(Ranged):
     """Whole words, and punctuation marks one by one or with the word they stand at.
 
         "the lowest!"  ->  the lowest !     split at punctuation
@@ -35,15 +36,15 @@ class Word:
     """
 
     split: Literal["punctuation", "whitespace"] = "punctuation"
-    vocab: int = 30_000
+    vocab: training.Vocab = 30_000
     lowercase: bool = False
-    min_count: int = 2
-    sample_bytes: int = 100_000_000
+    min_count: CountOrZero = 2
+    sample_bytes: Total = 100_000_000
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.split not in ("punctuation", "whitespace"):
             raise ValueError(f"split: punctuation or whitespace, got {self.split!r}")
-        training.check(self.vocab, self.sample_bytes)
 
     def train(self, texts: Iterable[str]) -> Tokenizer:
         """Counts the words of `texts`, read once, and keeps the most frequent.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
+from foreword.ranges import CountOrZero, Ranged, Total
 from foreword.text import special, training
 from foreword.text.sample import Sample, draw
 from foreword.text.tokenizer import Tokenizer
@@ -16,7 +17,7 @@ PREFIX = "##"
 
 
 @dataclass(frozen=True)
-class Wordpiece:
+class Wordpiece(Ranged):
     """WordPiece as in BERT (Devlin et al. 2019, section 3; Wu et al. 2016).
 
         "unaffordable!"  ->  un ##afford ##able !
@@ -36,13 +37,10 @@ class Wordpiece:
         sample_bytes: the most text to learn from, in bytes.
     """
 
-    vocab: int = 30_522
+    vocab: training.Vocab = 30_522
     lowercase: bool = True
-    min_count: int = 2
-    sample_bytes: int = 100_000_000
-
-    def __post_init__(self) -> None:
-        training.check(self.vocab, self.sample_bytes)
+    min_count: CountOrZero = 2
+    sample_bytes: Total = 100_000_000
 
     def train(self, texts: Iterable[str]) -> Tokenizer:
         """Learns the vocabulary from `texts`, read once.

@@ -8,10 +8,13 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from foreword.ranges import Decay, Epsilon, LearningRate, Ranged, ShareBelowOne
+from foreword.train.optim._decay import decay_groups
+
 
 @dataclass(frozen=True)
-class Adamw:
-    """Decay on matrices only: biases, norms and other vectors are left alone.
+class Adamw(Ranged):
+    """Decay on matrices and embeddings only: biases, norms and other vectors are left alone.
 
     Attributes:
         lr: peak learning rate.
@@ -23,28 +26,18 @@ class Adamw:
     Reference: Loshchilov & Hutter 2019.
     """
 
-    lr: float = 1e-3
-    beta1: float = 0.9
-    beta2: float = 0.98
-    eps: float = 1e-8
-    decay: float = 0.01
-
-    def __post_init__(self) -> None:
-        if self.lr <= 0:
-            raise ValueError(f"lr: must be positive, got {self.lr}")
-        for name in ("beta1", "beta2"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name}: must be in [0, 1), got {getattr(self, name)}")
+    lr: LearningRate = 1e-3
+    beta1: ShareBelowOne = 0.9
+    beta2: ShareBelowOne = 0.98
+    eps: Epsilon = 1e-8
+    decay: Decay = 0.01
 
     def build(self, model: nn.Module) -> Optimizer:
         """The fused optimizer, on the CPU too."""
-        trained = [p for p in model.parameters() if p.requires_grad]
-        matrices = [p for p in trained if p.ndim >= 2]
-        vectors = [p for p in trained if p.ndim < 2]
-        groups = [
-            {"params": matrices, "weight_decay": self.decay},
-            {"params": vectors, "weight_decay": 0.0},
-        ]
         return torch.optim.AdamW(
-            groups, lr=self.lr, betas=(self.beta1, self.beta2), eps=self.eps, fused=True
+            decay_groups(model, self.decay),
+            lr=self.lr,
+            betas=(self.beta1, self.beta2),
+            eps=self.eps,
+            fused=True,
         )

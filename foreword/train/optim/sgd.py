@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Interval
 from torch import nn
 from torch.optim import Optimizer
 
+from foreword.ranges import Decay, Ranged, ShareBelowOne
+from foreword.train.optim._decay import decay_groups
+
 
 @dataclass(frozen=True)
-class Sgd:
+class Sgd(Ranged):
     """The learning rate times the gradient of the mean loss per prediction.
 
     Where a paper sums the loss over the steps of a row, its rate is that many times smaller, and
@@ -19,24 +24,14 @@ class Sgd:
     Attributes:
         lr: peak learning rate.
         momentum: share of the last step that is taken again.
-        decay: weight decay, added to the gradient, of matrices only.
+        decay: weight decay, added to the gradient, on matrices and embeddings only.
     """
 
-    lr: float = 1.0
-    momentum: float = 0.0
-    decay: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.lr <= 0:
-            raise ValueError(f"lr: must be positive, got {self.lr}")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum: must be in [0, 1), got {self.momentum}")
+    lr: Annotated[float, Interval(gt=0, le=100)] = 1.0
+    momentum: ShareBelowOne = 0.0
+    decay: Decay = 0.0
 
     def build(self, model: nn.Module) -> Optimizer:
         """The optimizer over the parameters that are trained."""
-        trained = [p for p in model.parameters() if p.requires_grad]
-        groups = [
-            {"params": [p for p in trained if p.ndim >= 2], "weight_decay": self.decay},
-            {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
-        ]
+        groups = decay_groups(model, self.decay)
         return torch.optim.SGD(groups, lr=self.lr, momentum=self.momentum)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from foreword.ranges import Ranged, Share
 from foreword.train.warmup import Warmup
 
 
 @dataclass(frozen=True)
-class Cosine:
+class Cosine(Ranged):
     """Warm-up, then half a cosine down to `floor` times the peak (GPT-3: 0.1)."""
 
     warmup: Warmup = Warmup()
-    floor: float = 0.1
+    floor: Share = 0.1
 
     def factor(self, progress: float, step: int, total: float) -> float:
         """What to multiply the peak learning rate with."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from foreword.ranges import Count, PositiveShare, Ranged, Share
 from foreword.train.warmup import Warmup
 
 
 @dataclass(frozen=True)
-class Epochs:
+class Epochs(Ranged):
     """The budget, after the warm-up, is so many epochs, or as many equal parts of whatever it is.
 
     Attributes:
@@ -21,16 +22,15 @@ class Epochs:
     """
 
     warmup: Warmup = Warmup(share=0.0)
-    epochs: int = 13
-    full: int = 4
-    decay: float = 0.5
-    floor: float = 0.0
+    epochs: Count = 13
+    full: Count = 4
+    decay: PositiveShare = 0.5
+    floor: Share = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.full <= self.epochs:
-            raise ValueError(f"full: must be in 1..epochs ({self.epochs}), got {self.full}")
-        if not 0 < self.decay <= 1:
-            raise ValueError(f"decay: must be in (0, 1], got {self.decay}")
+        super().__post_init__()
+        if self.full > self.epochs:
+            raise ValueError(f"full: must be at most epochs, {self.epochs}, got {self.full}")
 
     def factor(self, progress: float, step: int, total: float) -> float:
         """What to multiply the peak learning rate with."""

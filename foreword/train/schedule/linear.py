@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from foreword.ranges import Ranged, Share
 from foreword.train.warmup import Warmup
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(Ranged):
     """Warm-up, then straight down to `floor` times the peak when the budget ends (BERT)."""
 
     warmup: Warmup = Warmup()
-    floor: float = 0.0
+    floor: Share = 0.0
 
     def factor(self, progress: float, step: int, total: float) -> float:
         """What to multiply the peak learning rate with."""

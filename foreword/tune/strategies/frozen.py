@@ -7,11 +7,12 @@ from typing import ClassVar
 
 from foreword.errors import UserError
 from foreword.nn.settings import ModelSettings
+from foreword.ranges import LearningRate, Ranged
 from foreword.tune.contracts import Network
 
 
 @dataclass(frozen=True)
-class Frozen:
+class Frozen(Ranged):
     """The body stays as it is, bit for bit, without gradients and without dropout.
 
     Attributes:
@@ -22,11 +23,7 @@ class Frozen:
 
     trains_body: ClassVar[bool] = False
 
-    lr: float = 1e-3
-
-    def __post_init__(self) -> None:
-        if self.lr <= 0:
-            raise ValueError(f"lr: must be positive, got {self.lr}")
+    lr: LearningRate = 1e-3
 
     def peak_lr(self, settings: ModelSettings) -> float:
         """The head's, whatever the body."""

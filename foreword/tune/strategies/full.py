@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from annotated_types import Interval
 
 from foreword.nn.settings import ModelSettings
+from foreword.ranges import Ranged
 from foreword.tune.contracts import Network
 
 
 @dataclass(frozen=True)
-class Full:
+class Full(Ranged):
     """Body and head, at one learning rate.
 
     Unsaid, the rate follows the width: 3e-5 * (768 / d_model)^2, at most 1e-3. That is the middle
@@ -26,11 +29,7 @@ class Full:
 
     trains_body: ClassVar[bool] = True
 
-    lr: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.lr < 0:
-            raise ValueError(f"lr: must be positive, or 0 to have it chosen, got {self.lr}")
+    lr: Annotated[float, Interval(ge=0, le=10)] = 0.0
 
     def peak_lr(self, settings: ModelSettings) -> float:
         """The peak learning rate for a body of these settings."""

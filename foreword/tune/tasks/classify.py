@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foreword.errors import UserError
+from foreword.ranges import NonNegative, ShareBelowOne
 from foreword.text.tokenizer import Tokenizer
 from foreword.tune.contracts import Encoded, Labelled, Task
 from foreword.tune.framing import Frame, Pooling
-from foreword.tune.pooled import check_shares, encode_pooled, linear_head
+from foreword.tune.pooled import encode_pooled, linear_head
 from foreword.types import Array, Loss
 
 
@@ -45,13 +46,10 @@ class Classify(Task):
     reads those without an order (similarity) in both and adds the states.
     """
 
-    dropout: float = 0.1
+    dropout: ShareBelowOne = 0.1
     pooling: Pooling | None = None
-    auxiliary: float = 0.0
+    auxiliary: NonNegative = 0.0
     mix_layers: bool = False
-
-    def __post_init__(self) -> None:
-        check_shares(self.dropout, self.auxiliary)
 
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
         """The labels of the training examples, sorted.

@@ -11,10 +11,11 @@ from scipy.stats import pearsonr, spearmanr
 from torch import Tensor, nn
 
 from foreword.errors import UserError
+from foreword.ranges import NonNegative, ShareBelowOne
 from foreword.text.tokenizer import Tokenizer
 from foreword.tune.contracts import Encoded, Labelled, Task
 from foreword.tune.framing import Frame, Pooling
-from foreword.tune.pooled import check_shares, encode_pooled, linear_head
+from foreword.tune.pooled import encode_pooled, linear_head
 from foreword.types import Array, Loss
 
 
@@ -34,13 +35,10 @@ class Regress(Task):
     Reference: Devlin et al. 2019, section 4.1, for STS-B (Cer et al. 2017).
     """
 
-    dropout: float = 0.1
+    dropout: ShareBelowOne = 0.1
     pooling: Pooling | None = None
-    auxiliary: float = 0.0
+    auxiliary: NonNegative = 0.0
     mix_layers: bool = False
-
-    def __post_init__(self) -> None:
-        check_shares(self.dropout, self.auxiliary)
 
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
         """The least and the greatest number of the training examples.

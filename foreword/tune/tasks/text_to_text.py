@@ -41,6 +41,7 @@ class TextToText(Task):
     words: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for word in self.words:
             if not all(word.partition("=")):
                 raise ValueError(f"words: must be label=word each, got {word!r}")

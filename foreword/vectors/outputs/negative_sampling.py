@@ -13,6 +13,7 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+from foreword.ranges import Count, Positive, Ranged, Share
 from foreword.types import Array
 from foreword.vectors.contract import (
     Block,
@@ -29,7 +30,7 @@ DRAWS = 1 << 20  # places of the table that noise is drawn from
 
 
 @dataclass(frozen=True)
-class NegativeSampling:
+class NegativeSampling(Ranged):
     """Each prediction is held against `negatives` words drawn by their frequency to a power.
 
     The words of a block share their noise, and several blocks make a step, so that all of it is
@@ -50,19 +51,12 @@ class NegativeSampling:
     III); noise may hold the word that is predicted.
     """
 
-    negatives: int = 5
-    exponent: float = 0.75
-    batch: int = 1024
-    block: int = 32
-    noise: int = 32
-    most: float = 4.0
-
-    def __post_init__(self) -> None:
-        for name in ("negatives", "batch", "block", "noise"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: must be at least 1, got {getattr(self, name)}")
-        if self.most <= 0:
-            raise ValueError(f"most: must be positive, got {self.most}")
+    negatives: Count = 5
+    exponent: Share = 0.75
+    batch: Count = 1024
+    block: Count = 32
+    noise: Count = 32
+    most: Positive = 4.0
 
     def fit(self, words: Words, vectors: Vectors, course: VectorCourse, progress: Progress) -> None:
         """See `Output`; the same seed gives the same vectors on any number of threads."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from foreword.ranges import Count, Ranged, Share
 from foreword.types import Array
 from foreword.vectors import through_gensim
 from foreword.vectors.contract import Progress, Scorer, VectorCourse, Vectors, noise_scorer
@@ -11,7 +12,7 @@ from foreword.vectors.words import Words
 
 
 @dataclass(frozen=True)
-class NegativeSamplingGensim:
+class NegativeSamplingGensim(Ranged):
     """Each prediction is held against `negatives` words drawn by their frequency to a power.
 
     Gensim learns the vectors, a prediction at a time. With one thread, the same seed gives the
@@ -24,12 +25,8 @@ class NegativeSamplingGensim:
     Reference: Mikolov et al. 2013b, section 2.2.
     """
 
-    negatives: int = 5
-    exponent: float = 0.75
-
-    def __post_init__(self) -> None:
-        if self.negatives < 1:
-            raise ValueError(f"negatives: must be at least 1, got {self.negatives}")
+    negatives: Count = 5
+    exponent: Share = 0.75
 
     def fit(self, words: Words, vectors: Vectors, course: VectorCourse, progress: Progress) -> None:
         """See `Output`.

@@ -204,10 +204,10 @@ def test_one_document_alone_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"length": 4}, "length: a pair wants at least 8"),
+        ({"length": 4}, "length: must be a whole number from 8"),
         ({"before": ""}, "before: a pair wants"),
-        ({"random": 1.5}, r"random: must be in \[0, 1\]"),
-        ({"short": -0.1}, r"short: must be in \[0, 1\]"),
+        ({"random": 1.5}, r"random: must be a number from 0 to 1"),
+        ({"short": -0.1}, r"short: must be a number from 0 to 1"),
     ],
 )
 def test_settings(settings: dict[str, Any], message: str) -> None:

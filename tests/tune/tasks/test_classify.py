@@ -51,8 +51,8 @@ def test_pairs_and_single_texts_do_not_mix(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"dropout": 1.0}, r"dropout: must be in \[0, 1\)"),
-        ({"auxiliary": -0.5}, "auxiliary: must not be negative"),
+        ({"dropout": 1.0}, "dropout: must be a number of at least 0 and below 1"),
+        ({"auxiliary": -0.5}, "auxiliary: must be a number from 0"),
     ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, Any], says: str) -> None:

@@ -93,6 +93,28 @@ def test_sources_are_cut_and_end_as_in_pretraining(tmp_path: Path) -> None:
     assert [int(target[-1]) for target in answers.targets] == ends
 
 
+def test_source_and_answer_fit_the_positions_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PARTS["prefix"]["model"], "position", {"kind": "learned", "length": 40})
+    subject = Subject.of(open_run(make_run(tmp_path, "prefix"), "cpu"))
+    frame = frame_of(subject.recipe, subject.vocab, None)
+
+    def answers(source: int, target: int) -> Answers:
+        example = Labelled("film " * source, "day " * target)
+        encoded = TextToText().encode([example], subject.tokenizer, frame)
+        return Answers.of(subject, encoded, frame)
+
+    for source, target, kept in ((12, 9, 12), (50, 3, 31), (50, 19, 19)):
+        found = answers(source, target)
+        assert len(found.encoded[0].ids) == kept + 1
+        assert int(found.encoded[0].ids[-1]) == subject.vocab.id("</s>")
+        assert found.encoded[0].was_cut == (kept < source)
+        subject.read(next(found.batches(np.arange(1), "cpu")).batch)
+    with pytest.raises(UserError, match=r"an answer of 61 tokens leaves no room .* the 40 places"):
+        answers(1, 60)
+
+
 def test_a_prefix_says_what_is_asked() -> None:
     example = Labelled("a film", "good", "a day")
     assert asked(example, "sst2 sentence: ").text == "sst2 sentence: a film a day"

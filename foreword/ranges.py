@@ -1,0 +1,149 @@
+"""Ranges of numeric settings: stated once, with the field, and checked whenever one is made.
+
+    @dataclass(frozen=True)
+    class Masked(Ranged):
+        rate: PositiveShare = 0.15
+
+    Masked(rate=7)        # rate: must be a number above 0 and at most 1, got 7
+    range_of(Share)       # (float, Interval(ge=0, le=1)), for whoever shows settings
+
+Every range has two ends, so that no setting is infinite or nan, and no whole number reaches
+torch or numpy that does not fit into 64 bits. The ends say what makes sense at all, not what is
+wise or what fits into memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import numbers
+import reprlib
+import types
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from annotated_types import Interval
+
+from foreword.errors import RangeError
+
+LARGEST = 2**31  # the most of anything that is counted one by one
+
+# Whole numbers.
+Count = Annotated[int, Interval(ge=1, le=LARGEST)]
+CountOrZero = Annotated[int, Interval(ge=0, le=LARGEST)]
+Total = Annotated[int, Interval(ge=1, le=2**53)]  # of a whole text: its tokens, its bytes
+Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
+Workers = Annotated[int, Interval(ge=0, le=1024)]  # processes or threads; 0 chooses
+
+# Shares of a whole.
+Share = Annotated[float, Interval(ge=0, le=1)]
+PositiveShare = Annotated[float, Interval(gt=0, le=1)]
+ShareBelowOne = Annotated[float, Interval(ge=0, lt=1)]
+OpenShare = Annotated[float, Interval(gt=0, lt=1)]
+
+# Other numbers.
+Positive = Annotated[float, Interval(gt=0, le=1e6)]
+NonNegative = Annotated[float, Interval(ge=0, le=1e6)]
+Epsilon = Annotated[float, Interval(ge=1e-20, le=1)]  # its square root is no denormal in float32
+LearningRate = Annotated[float, Interval(gt=0, le=10)]
+Decay = Annotated[float, Interval(ge=0, le=10)]  # of weights, for a learning rate of 1
+Wavelength = Annotated[float, Interval(gt=1, le=1e12)]  # the base of a geometric row of them
+
+Temperature = Annotated[float, Interval(ge=0, le=1000)]
+LengthPenalty = Annotated[float, Interval(ge=0, le=10)]
+
+# Budgets; those of the command line are floats, for people write 1e9.
+Hours = Annotated[float, Interval(gt=0, le=1e6)]
+EpochsOfText = Annotated[float, Interval(gt=0, le=1e6)]
+TokensOfText = Annotated[float, Interval(gt=0, le=2**53)]
+Flops = Annotated[float, Interval(gt=0, le=1e30)]
+
+
+class Ranged:
+    """A frozen dataclass whose numbers are in the ranges that their fields state.
+
+    A subclass with a `__post_init__` of its own calls this one first.
+    """
+
+    def __post_init__(self) -> None:
+        cls: type = type(self)
+        for name, hint in hints_of(cls).items():
+            check(hint, getattr(self, name), name)
+
+
+@functools.cache
+def hints_of(cls: Any) -> dict[str, Any]:
+    """Return the type of each field of a dataclass, with its range."""
+    hints = get_type_hints(cls, include_extras=True)
+    return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
+
+
+def check(hint: Any, value: Any, where: str) -> None:
+    """Make sure that a value is in the range its type states; a type without one has any.
+
+    Args:
+        hint: the type: `Share`, `Count | None`, `tuple[Count, ...]`.
+        value: of that type, but for its numbers.
+        where: the name of the setting.
+
+    Raises:
+        RangeError: it is not; the setting, the range and the value are named.
+    """
+    origin, args = get_origin(hint), get_args(hint)
+    if (found := range_of(hint)) is not None:
+        _check_number(*found, value, where)
+    elif origin is Annotated:
+        check(args[0], value, where)
+    elif origin in (Union, types.UnionType):
+        for arg in args:
+            if value is not None:
+                check(arg, value, where)
+    elif origin in (tuple, list) and isinstance(value, tuple | list):
+        if args[-1] is Ellipsis or origin is list:
+            args = args[:1] * len(value)
+        if len(args) != len(value):
+            raise RangeError(f"{where}: must be {len(args)} values, got {reprlib.repr(value)}")
+        for n, (arg, item) in enumerate(zip(args, value, strict=True)):
+            check(arg, item, f"{where}[{n}]")
+
+
+def range_of(hint: Any) -> tuple[type, Interval] | None:
+    """Return `int` or `float` and the range, of a type such as `Share`; None if it states none."""
+    if get_origin(hint) is Annotated:
+        for note in hint.__metadata__:
+            if isinstance(note, Interval):
+                return hint.__origin__, note
+    return None
+
+
+def describe(number: type, interval: Interval) -> str:
+    """Return a range in words: `a whole number from 1 to 8`."""
+    noun = "a whole number" if number is int else "a number"
+    if interval.ge is not None and interval.le is not None:
+        return f"{noun} from {_shown(interval.ge)} to {_shown(interval.le)}"
+    above = (
+        f"above {_shown(interval.gt)}"
+        if interval.ge is None
+        else f"of at least {_shown(interval.ge)}"
+    )
+    most, end = ("below", interval.lt) if interval.le is None else ("at most", interval.le)
+    return f"{noun} {above} and {most} {_shown(end)}"
+
+
+def _shown(end: Any) -> str:
+    return f"{end:,}" if isinstance(end, int) else f"{end:,.0f}" if 1 <= end < 1e9 else f"{end:g}"
+
+
+def _check_number(number: type, interval: Interval, value: Any, where: str) -> None:
+    kind = numbers.Integral if number is int else numbers.Real
+    is_number = isinstance(value, kind) and not isinstance(value, bool)
+    if not is_number or not _contains(interval, value):
+        raise RangeError(
+            f"{where}: must be {describe(number, interval)}, got {reprlib.repr(value)}"
+        )
+
+
+def _contains(interval: Interval, value: Any) -> bool:
+    """Whether a number is in a range of two ends; nan is in none."""
+    above = value > interval.gt if interval.ge is None else value >= interval.ge
+    below = value < interval.lt if interval.le is None else value <= interval.le
+    return bool(above and below)

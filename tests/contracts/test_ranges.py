@@ -1,0 +1,206 @@
+"""Every numeric setting states its range, and no value beyond it is accepted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+import torch
+
+from foreword import config, kinds
+from foreword.compare.grid import Cell, Grid, GridTask
+from foreword.data.rng import RowRng
+from foreword.errors import UserError
+from foreword.evaluate.beam import Beams
+from foreword.evaluate.sampling import Sampling
+from foreword.nn.init import initialise
+from foreword.nn.model import Model
+from foreword.objectives.masked import Masked
+from foreword.objectives.span_corruption import SpanCorruption
+from foreword.ranges import LARGEST, check, hints_of, range_of
+from foreword.train.budget import Budget
+from foreword.train.recipe import Recipe
+from foreword.train.step import take
+from foreword.tune.course import TuneSettings
+
+from .cases import SEED, TRAINED, Case, rows, vocab
+
+# What cannot be made without being told something.
+GIVEN: dict[str, dict[str, Any]] = {
+    "Sum": {"terms": (Masked(),)},
+    "Mixture": {"objectives": (SpanCorruption(),), "modes": (), "shares": (1.0,)},
+    "Grid": {"cells": (Cell("bert_tiny"),)},
+    "GridTask": {"name": "task", "train": "train.tsv", "dev": "dev.tsv"},
+    "Budget": {"unit": "steps", "amount": 10},
+}
+# One element each, where the default has none.
+FILLED = {"Sum": {"weights": (1.0,)}, "Mixture": {"shares": (1.0,)}}
+WILD = (math.nan, math.inf, -math.inf, 0, -1, -0.5, 7.5, 2**63, -(2**63), 10**400, 1e300, True)
+
+
+def sections(cls: Any) -> Iterator[Any]:
+    """A dataclass and those that its fields are of, but kinds."""
+    yield cls
+    for f in fields(cls):
+        hint = hints_of(cls)[f.name]
+        for inner in (hint, *get_args(hint)):
+            if is_dataclass(inner) and "part" not in f.metadata:
+                yield from sections(inner)
+
+
+def every_class() -> list[Any]:
+    every = [kinds.load(folder, name) for folder in kinds.folders() for name in kinds.names(folder)]
+    every += [Recipe, TuneSettings, Grid, GridTask, Budget, Sampling, Beams]
+    found = {c: None for cls in every if is_dataclass(cls) for c in sections(cls)}
+    return list(found)
+
+
+def leaves(hint: Any) -> Iterator[Any]:
+    """The types of the numbers in a type, each with its range if it states one."""
+    if hint in (int, float) or range_of(hint) is not None:
+        yield hint
+    else:
+        for arg in get_args(hint):
+            yield from leaves(arg)
+
+
+CLASSES = every_class()
+NUMBERS = [
+    pytest.param(cls, name, id=f"{cls.__name__}.{name}")
+    for cls in CLASSES
+    for name, hint in hints_of(cls).items()
+    if next(leaves(hint), None) is not None
+]
+
+
+def replaced(value: Any, new: Any) -> Iterator[Any]:
+    """The value with each of its numbers in turn replaced."""
+    if isinstance(value, tuple):
+        for n, item in enumerate(value):
+            for changed in replaced(item, new):
+                yield (*value[:n], changed, *value[n + 1 :])
+    else:
+        yield new
+
+
+def given(cls: Any, name: str) -> tuple[dict[str, Any], Any]:
+    """What a class must be told, and a value that its setting has."""
+    said = dict(GIVEN.get(cls.__name__, {}))
+    value = FILLED.get(cls.__name__, {}).get(name)
+    return said, getattr(cls(**said), name) if value is None else value
+
+
+def test_there_are_settings_of_every_folder() -> None:
+    assert len(NUMBERS) > 150
+    names = {param.id for param in NUMBERS}
+    assert {"Adamw.lr", "Warmup.share", "TrainSettings.seed", "Spelling.filters"} <= names
+
+
+@pytest.mark.parametrize(("cls", "name"), NUMBERS)
+def test_a_number_states_a_range_of_two_ends(cls: Any, name: str) -> None:
+    for leaf in leaves(hints_of(cls)[name]):
+        found = range_of(leaf)
+        assert found is not None, f"{cls.__name__}.{name}: use a type of foreword.ranges"
+        number, interval = found
+        assert number in (int, float)
+        low = interval.gt if interval.ge is None else interval.ge
+        high = interval.lt if interval.le is None else interval.le
+        assert math.isfinite(low) and math.isfinite(high) and low < high
+        assert number is float or -(2**63) < low < high < 2**63
+
+
+@pytest.mark.parametrize(("cls", "name"), NUMBERS)
+def test_a_wild_number_is_refused_by_name_or_in_range(cls: Any, name: str) -> None:
+    said, value = given(cls, name)
+    for changed in (new for wild in WILD for new in replaced(value, wild)):
+        try:
+            made = cls(**{**said, name: changed})
+        except (ValueError, UserError) as error:
+            assert str(error).startswith(name) and "\n" not in str(error)
+        else:
+            check(hints_of(cls)[name], getattr(made, name), name)
+
+
+@pytest.mark.parametrize(("cls", "name"), NUMBERS)
+def test_a_recipe_with_nan_or_infinity_is_refused_by_name(cls: Any, name: str) -> None:
+    said, value = given(cls, name)
+    table = config.to_table(cls(**said)) if is_dataclass(cls) else {}
+    for wild in (math.nan, math.inf, 10**400):
+        changed = next(replaced(value, wild))
+        with pytest.raises(UserError) as caught:
+            config.build(cls, {**table, name: changed}, "part")
+        assert str(caught.value).startswith(f"part.{name}") and "\n" not in str(caught.value)
+
+
+def ends(hint: Any) -> list[Any]:
+    """The least and the greatest value of a range, but no size that would fill the memory."""
+    found = range_of(hint)
+    assert found is not None
+    number, interval = found
+    low = np.nextafter(interval.gt, 1.0) if interval.ge is None else interval.ge
+    high = np.nextafter(interval.lt, 0.0) if interval.le is None else interval.le
+    return [number(end) if end < LARGEST else number(16) for end in (low, high)]
+
+
+def at_the_ends(folder: str) -> list[Any]:
+    return [
+        pytest.param(name, setting, end, id=f"{name}.{setting}={end:g}")
+        for name in kinds.names(folder)
+        for setting, hint in hints_of(kinds.load(folder, name)).items()
+        if range_of(hint) is not None
+        for end in ends(hint)
+    ]
+
+
+@pytest.mark.parametrize(("kind", "setting", "end"), at_the_ends("train/optim"))
+def test_an_optimizer_takes_finite_steps_at_the_ends(kind: str, setting: str, end: Any) -> None:
+    case = Case("causal", "decoder", "transformer")
+    model, batch = case.build(), case.batch(rows([[16]] * 2))
+    optimizer = kinds.load("train/optim", kind)(**{setting: end}).build(model)
+    for _ in range(2):
+        found = take(
+            model,
+            optimizer,
+            [batch],
+            lambda batch: case.loss(model, batch),
+            clip=1.0,
+            dtype=torch.float32,
+            seeds=[SEED],
+        )
+        assert found.is_finite
+    assert all(bool(p.isfinite().all()) for p in model.parameters())
+
+
+@pytest.mark.parametrize(("kind", "setting", "end"), at_the_ends("train/schedule"))
+def test_a_schedule_stays_between_nothing_and_the_peak(kind: str, setting: str, end: Any) -> None:
+    try:
+        schedule = kinds.load("train/schedule", kind)(**{setting: end})
+    except ValueError as error:
+        assert str(error).startswith("full: must be at most epochs")
+        return
+    for step in range(100):
+        assert 0 <= schedule.factor(step / 100, step, 100) <= 1 + 1e-12
+
+
+@pytest.mark.parametrize(("kind", "setting", "end"), at_the_ends("objectives"))
+def test_an_objective_has_a_finite_loss_at_the_ends(kind: str, setting: str, end: Any) -> None:
+    case = next(case for case in TRAINED if case.objective == kind)
+    words = vocab()
+    try:
+        objective = kinds.load("objectives", kind)(**{setting: end})
+        objective.require_room(32)
+    except ValueError as error:
+        assert str(error).partition(":")[0] in hints_of(kinds.load("objectives", kind))
+        return
+    of = rows([[32], [16, 16]])
+    example = objective.corrupt(of, RowRng(SEED, of.numbers), words)
+    batch = kinds.load("layouts", case.layout)().arrange(example, words).to("cpu")
+    backbone = case.settings().build(words.size)
+    model = Model(backbone, objective.heads(backbone, words))
+    initialise(model, SEED)
+    loss = objective.loss(model, batch)
+    assert bool(loss.total.isfinite()) and float(loss.weight) >= 0
