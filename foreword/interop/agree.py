@@ -20,6 +20,7 @@ from foreword.types import Array, Batch, Example, Tokens, Vocab
 
 LENGTHS = (150, 15)  # of two texts, the second padded; beyond T5's distances that count
 LONGEST = 1_100  # of a text beyond a window or blocks, so that a check takes seconds
+IGNORED = -100  # their label of a place that is not predicted
 TOLERANCE = 1e-3  # of logits; rounding in another order differs by 1e-5
 
 
@@ -146,7 +147,7 @@ def _batch(tokens: Tokens, design: Design, vocab: Vocab) -> Batch:
 
 
 def _call(batch: Batch, counts: Any) -> dict[str, Any]:
-    """The same batch in their words."""
+    """The same batch in their words; how a decoder starts is theirs to say, given what is right."""
     attention = counts.long()
     if batch.source is None:
         segments = {} if batch.segments is None else {"token_type_ids": batch.segments}
@@ -154,7 +155,7 @@ def _call(batch: Batch, counts: Any) -> dict[str, Any]:
     return {
         "input_ids": batch.source.ids,
         "attention_mask": attention,
-        "decoder_input_ids": batch.ids,
+        "labels": batch.targets.masked_fill(~counts, IGNORED),
     }
 
 

@@ -110,18 +110,18 @@ class Described:
         self._taken: set[str] = set()
 
     @classmethod
-    def load(cls, folder: Path) -> Described:
-        """Reads the file of a folder.
+    def load(cls, folder: Path, name: str = FILE) -> Described:
+        """Reads the file of a folder, or another of that form.
 
         Raises:
             UserError: it is missing, broken, or asks for code of its own.
         """
-        file = folder / FILE
+        file = folder / name
         try:
             keys: dict[str, Any] = dict(json.loads(file.read_text(encoding="utf-8")))
         except OSError as error:
             raise UserError(
-                f"{folder}: holds no {FILE}, so it is no Hugging Face model folder"
+                f"{folder}: holds no {name}, so it is no Hugging Face model folder"
             ) from error
         except (ValueError, TypeError) as error:
             raise UserError(f"{file}: cannot be read: {error}") from error

@@ -219,6 +219,14 @@ class Family(ABC):
             weights: say which heads there are.
         """
 
+    def start(self, described: Described, vocab: Vocab) -> str:
+        """The special token that the decoder starts from, "" without a decoder of its own.
+
+        Raises:
+            UserError: it starts from a token that is not special.
+        """
+        return ""
+
     def architecture_of(self, design: Design) -> str:
         """The class that has the heads of `design`."""
         return self.architecture

@@ -20,7 +20,7 @@ from foreword.nn.model import Model
 from foreword.objectives.masked import Masked
 from foreword.text.special import ROLES
 from foreword.text.tokenizer import Tokenizer
-from foreword.train.imported import FAMILIES, RECIPE
+from foreword.train.imported import FAMILIES, GENERATION, RECIPE
 from foreword.train.opened import Opened, read_state
 from foreword.train.recipe import Recipe
 from foreword.types import Vocab
@@ -80,7 +80,7 @@ def _export_part(
     _write(out / CONFIG, described)
     if family.layout in ("decoder", "encoder_decoder"):
         ids = {key: i for key, i in described.items() if key.endswith("token_id")}
-        _write(out / "generation_config.json", ids)
+        _write(out / GENERATION, ids)
 
 
 def find_family(opened: Opened, wanted: str = "") -> Family:

@@ -26,6 +26,7 @@ from foreword.train.recipe import Recipe
 from foreword.types import Vocab
 
 FAMILIES = "interop/hf"
+GENERATION = "generation_config.json"
 RECIPE = "foreword.toml"  # what an exported folder says of how it was trained
 
 
@@ -91,6 +92,7 @@ class _Stored:
     """What a folder holds, not yet a model: its weights, and the table `[model]` they ask for."""
 
     folder: Path
+    described: Described
     model: Table
     weights: dict[str, Tensor]
 
@@ -116,7 +118,7 @@ def _stored(folder: Path, family: Family) -> _Stored:
             f"{folder}: the embedding has {rows:,} rows, and {CONFIG} says "
             f"vocab_size {described.vocab:,}"
         )
-    return _Stored(folder, table, weights)
+    return _Stored(folder, described, table, weights)
 
 
 def _tokenizer(parts: Mapping[str, _Stored], family: Family) -> Tokenizer:
@@ -206,13 +208,14 @@ def _recipe(parts: Mapping[str, _Stored], family: Family, tokenizer: Tokenizer) 
     """The recipe whose `build` gives the model; an exported folder has its own beside."""
     folder, model, weights = parts[""].folder, parts[""].model, parts[""].weights
     models = {name: stored.model for name, stored in parts.items()}
+    start = _start(parts[""], family, tokenizer.vocab)
     recipe = config.build(
         Recipe,
         {
             "description": f"{kinds.name_of(family)}, imported",
             "model": model,
             "objective": family.join(family.objective(weights), models),
-            "layout": {"kind": family.layout},
+            "layout": {"kind": family.layout, **({"start": start} if start else {})},
             "packing": {"kind": "documents", **family.packing(model, weights)},
             "tokenizer": _tokenizer_table(tokenizer),
         },
@@ -221,9 +224,28 @@ def _recipe(parts: Mapping[str, _Stored], family: Family, tokenizer: Tokenizer) 
         return recipe
     own = config.load(Recipe, folder / RECIPE)
     found = differences(resolved(recipe.model), resolved(own.model))
+    special = tokenizer.vocab.special
+    if special.get(own.layout.start) != special.get(start):
+        found.append(f"layout.start is {own.layout.start!r}, not {start!r}")
     if found:
         raise UserError(f"{folder}: {RECIPE} and {CONFIG} disagree: {'; '.join(found)}")
     return own
+
+
+def _start(stored: _Stored, family: Family, vocab: Vocab) -> str:
+    """The special token that the decoder starts from, in training and in writing alike.
+
+    Raises:
+        UserError: it is not a special token, or the one for writing is another.
+    """
+    start, file = family.start(stored.described, vocab), stored.folder / GENERATION
+    if not start or not file.is_file():
+        return start
+    writing = Described.load(stored.folder, GENERATION)
+    own = writing.take("decoder_start_token_id")
+    if own is not None and own != vocab.id(start):
+        raise writing.refuse("decoder_start_token_id", f"{vocab.id(start)}, as {CONFIG} says")
+    return start
 
 
 def _tokenizer_table(tokenizer: Tokenizer) -> Table:

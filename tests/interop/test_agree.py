@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ import pytest
 import torch
 
 from foreword.interop.agree import LONGEST, _lengths, difference
+from foreword.layouts.encoder_decoder import EncoderDecoder
 from foreword.nn.mixing.bigbird import Bigbird
 from foreword.nn.mixing.window import Window
-from foreword.train import imported
+from foreword.train import exported, imported
+from foreword.train.opened import open_run
 from foreword.train.recipe import load_recipe
 
 from . import theirs
@@ -69,6 +72,25 @@ def test_distances_of_t5(tmp_path: Path) -> None:
         table[15] += 1  # of 128 places and more
     apart, _ = difference(found.model, found.recipe, found.vocab, found.family, tmp_path)
     assert apart > 1e-3
+
+
+def test_what_the_decoder_of_t5_starts_from(tmp_path: Path) -> None:
+    theirs.write("t5", tmp_path)
+    for start, name in ((0, "[PAD]"), (1, "</s>")):
+        for file in (tmp_path / "config.json", tmp_path / "generation_config.json"):
+            keys = json.loads(file.read_text()) | {"decoder_start_token_id": start}
+            file.write_text(json.dumps(keys))
+        found = imported.read(tmp_path)
+        assert found.recipe.layout.start == name
+        for own in ("[PAD]", "</s>"):
+            recipe = replace(found.recipe, layout=EncoderDecoder(own))
+            apart, _ = difference(found.model, recipe, found.vocab, found.family, tmp_path)
+            assert (apart > 1e-2) == (own != name)
+        imported.save(found, tmp_path / f"run{start}")
+        out = tmp_path / f"out{start}"
+        exported.export(open_run(tmp_path / f"run{start}", "cpu"), out)
+        assert json.loads((out / "config.json").read_text())["decoder_start_token_id"] == start
+        assert imported.read(out).recipe.layout.start == name
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,12 @@ def test_settings(folder: Path, keys: dict[str, Any], words: str) -> None:
         ("longformer", {"attention_window": [8, 16]}, "one even number for all layers"),
         ("longformer", {"attention_window": ["8", "8"]}, "one even number for all layers"),
         ("longformer", {"attention_window": "8"}, "knows here: a whole number or a list"),
+        (
+            "t5",
+            {"decoder_start_token_id": 50},
+            "decoder_start_token_id is 50, and Foreword knows here: a special token: 0 ([PAD])",
+        ),
+        ("t5", {"decoder_start_token_id": None}, "decoder_start_token_id is None, and Foreword"),
         ("gpt2", {"n_inner": "128"}, "n_inner is '128', and Foreword knows here: a whole number"),
         ("xlnet", {"d_head": 16}, "d_head is 16, and Foreword knows here: d_model / n_head, which"),
         ("modernbert", {"rope_parameters": {"rope_theta": 5.0}}, "a table each for sliding_atten"),
@@ -104,6 +110,15 @@ def test_settings_of_families(
     with pytest.raises(UserError, match=re.escape(words)) as caught:
         imported.read(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_another_start_for_writing(tmp_path: Path) -> None:
+    theirs.write("t5", tmp_path)
+    file = tmp_path / "generation_config.json"
+    file.write_text(json.dumps({"decoder_start_token_id": 1, "eos_token_id": 1}))
+    words = r"generation_config.json: decoder_start_token_id is 1, .*: 0, as config.json says"
+    with pytest.raises(UserError, match=words):
+        imported.read(tmp_path)
 
 
 def test_what_each_call_of_longformer_says(

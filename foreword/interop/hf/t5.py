@@ -64,9 +64,6 @@ class T5(Family):
 
     def model(self, described: Described, weights: Mapping[str, Tensor]) -> Table:
         """With the output layer as the weights have it."""
-        start, pad = described.take("decoder_start_token_id"), described.take("pad_token_id", 0)
-        if start is not None and start != pad:
-            raise described.refuse("decoder_start_token_id", f"{pad}, the token for padding")
         is_first = described.take("tie_word_embeddings", True)
         output = weights.get("lm_head.weight")
         embedding = weights.get(self.embedding)
@@ -76,6 +73,21 @@ class T5(Family):
             "tied": not is_own,
             "scale_logits": described.take("scale_decoder_outputs", is_first),
         }
+
+    def start(self, described: Described, vocab: Vocab) -> str:
+        """Padding in the published models.
+
+        Raises:
+            UserError: none is said, or not a special token.
+        """
+        start = described.take("decoder_start_token_id")
+        names: dict[int | None, str] = {}
+        for name, i in vocab.special.items():
+            names.setdefault(i, name)
+        if start not in names:
+            known = ", ".join(f"{i} ({name})" for i, name in names.items())
+            raise described.refuse("decoder_start_token_id", f"a special token: {known}")
+        return names[start]
 
     def describe(self, design: Design, vocab: Vocab) -> Table:
         """As releases before and after 5 read it."""
