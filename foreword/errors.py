@@ -22,6 +22,10 @@ class DamagedError(UserError):
     """A checkpoint is not what was written; another one, or making it anew, will do."""
 
 
+class NotFiniteError(UserError):
+    """What was to be written holds nan or infinity; it is not written."""
+
+
 class TrainingStoppedError(UserError):
     """Training cannot go on (the loss is no longer finite); the last good checkpoint is named."""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from foreword import atomic
-from foreword.errors import UserError
+from foreword.errors import NotFiniteError, UserError
 from foreword.ngrams.counting import ABSENT, NONE, Level
 from foreword.ngrams.scratch import Scratch
 from foreword.ngrams.smooth import Estimate, Smoothing
@@ -137,7 +137,11 @@ class Table:
         return keys + self.log_probs[order - 1].nbytes + backoffs
 
     def save(self, folder: Path) -> None:
-        """Writes the table into a folder that is there."""
+        """Writes the table into a folder that is there.
+
+        Raises:
+            NotFiniteError: a probability is none, nan or infinity.
+        """
         for n in range(1, self.about.order + 1):
             arrays = {"probs": self.log_probs[n - 1]}
             if n > 1:
@@ -145,6 +149,9 @@ class Table:
             if n < self.about.order:
                 arrays["backoffs"] = self.log_backoffs[n - 1]
             for name, array in arrays.items():
+                # nan is the greatest of all to numpy; -inf is the logarithm of 0.
+                if not array.max(initial=0) < np.inf:
+                    raise NotFiniteError(f"{name} of the {n}-grams are not finite")
                 np.save(folder / f"{name}-{n}.npy", array, allow_pickle=False)
         atomic.write_text(folder / "table.json", json.dumps(asdict(self.about), indent=1) + "\n")
 

@@ -24,6 +24,7 @@ from torch.optim import Optimizer
 from foreword import atomic
 from foreword.errors import DamagedError, UserError
 from foreword.nn.model import Model
+from foreword.train.finite import require_finite
 
 VERSION = 1
 
@@ -38,27 +39,32 @@ def save(
     """Writes a checkpoint that appears under its name only when it is whole.
 
     Raises:
+        NotFiniteError: a weight or the optimizer's state holds nan or infinity.
         UserError: the disk is full or the folder cannot be written.
     """
+    files: dict[str, dict[str, Tensor]] = {"weights": dict(model.named_parameters())}
+    if optimizer is not None:
+        files["optimizer"] = _optimizer_tensors(model, optimizer)
+    if carried:
+        files["carried"] = _carried_tensors(carried)
+    for name, tensors in files.items():
+        require_finite(tensors, name)
     with atomic.folder(folder) as part:
         try:
-            save_file(weights_of(model), part / "weights.safetensors")
+            for name, tensors in files.items():
+                save_file(_on_cpu(tensors), part / f"{name}.safetensors")
             if isinstance(model, Model):
                 model.backbone.save(part)
-            if optimizer is not None:
-                save_file(_optimizer_tensors(model, optimizer), part / "optimizer.safetensors")
-            if carried:
-                save_file(_carried_tensors(carried), part / "carried.safetensors")
         except Exception as error:  # safetensors reports a full disk by an error of its own
             if "SafetensorError" in type(error).__name__:
                 raise OSError(str(error)) from error
             raise
         (part / "state.json").write_text(json.dumps(dict(state)), encoding="utf-8")
-        files = {
+        sums = {
             file.name: {"bytes": file.stat().st_size, "blake2b": atomic.checksum(file)}
             for file in sorted(part.iterdir())
         }
-        manifest = {"foreword_checkpoint": VERSION, "files": files}
+        manifest = {"foreword_checkpoint": VERSION, "files": sums}
         (part / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
 
@@ -88,7 +94,11 @@ def verify(folder: Path) -> None:
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
     """Every parameter once, by the first of its names."""
-    return {name: p.detach().contiguous().cpu() for name, p in model.named_parameters()}
+    return _on_cpu(dict(model.named_parameters()))
+
+
+def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
 
 
 def load_weights(folder: Path, model: nn.Module) -> None:
@@ -117,7 +127,7 @@ def load_weights(folder: Path, model: nn.Module) -> None:
 def _optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
     names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
     return {
-        f"{names[p]}/{key}": value.detach().contiguous().cpu()
+        f"{names[p]}/{key}": value
         for p, values in optimizer.state.items()
         for key, value in values.items()
         if isinstance(value, Tensor)
@@ -136,7 +146,7 @@ def load_optimizer(folder: Path, model: nn.Module, optimizer: Optimizer) -> None
 
 def _carried_tensors(carried: Sequence[tuple[Tensor, ...] | None]) -> dict[str, Tensor]:
     return {
-        f"{micro_batch}/{number}": tensor.detach().contiguous().cpu()
+        f"{micro_batch}/{number}": tensor
         for micro_batch, tensors in enumerate(carried)
         for number, tensor in enumerate(tensors or ())
     }
@@ -194,6 +204,19 @@ def newest(run: Path, warn: list[str] | None = None) -> Path:
     if damaged:
         raise DamagedError(damaged[0])
     raise UserError(f"{run}: holds no checkpoint")
+
+
+def back_to(run: Path, step: int) -> Path | None:
+    """Delete the checkpoints after a step, and return the newest of the others.
+
+    Nothing is deleted if there is no other.
+    """
+    found = all_in(run)
+    good = [folder for folder in found if folder.name <= name_of(step)]
+    if good:
+        for folder in found[len(good) :]:
+            shutil.rmtree(folder)
+    return good[-1] if good else None
 
 
 def prune(run: Path, keep: int, best: str | None, last: str) -> None:

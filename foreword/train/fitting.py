@@ -6,6 +6,7 @@ reading of the text.
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from foreword import atomic
 from foreword.data.prepared import Prepared
 from foreword.data.rng import RowRng
 from foreword.data.shards import Shards
-from foreword.errors import UserError
+from foreword.errors import NotFiniteError, UserError
 from foreword.nn.fit import Reading
 from foreword.nn.model import Model
 from foreword.text.tokenizer import Tokenizer
@@ -29,6 +30,7 @@ from foreword.train.budget import Budget, Spent
 from foreword.train.continued import START
 from foreword.train.corpus import Stage, describe_text
 from foreword.train.feed import Feed
+from foreword.train.finite import require_finite, stopped
 from foreword.train.loop import Progress, Samples, Watcher
 from foreword.train.measure import heldout_record, measure
 from foreword.train.opened import is_finished
@@ -55,6 +57,7 @@ def fit_run(
         True.
 
     Raises:
+        TrainingStoppedError: what was learned is not finite.
         UserError: a text or a budget that the model cannot learn by, a recipe that does not fit,
             a full disk.
     """
@@ -74,6 +77,10 @@ def fit_run(
         atomic.write_text(run / "recipe.toml", recipe.dumps())
         model, began = recipe.build(vocab), time.monotonic()
         found = model.backbone.fit(reading)
+        try:
+            require_finite(checkpoint.weights_of(model))
+        except NotFiniteError as error:
+            raise stopped(run, recipe, f"fitting: {error}", None) from error
         epochs, seconds = reading.epochs, time.monotonic() - began
         spent = Spent(epochs, found.tokens, seconds=seconds, epochs=epochs)
         for note in (*found.notes, f"{_rate(spent):,.0f} tokens/s in {seconds:.1f} s"):
@@ -86,7 +93,8 @@ def fit_run(
             watcher.record(record, 1.0)
         name = checkpoint.name_of(epochs)
         losses = [record["loss"] for record in records if record["kind"] == "heldout"]
-        state = Progress(spent, best_loss=min(losses, default=None), best=name)
+        best = next(filter(math.isfinite, losses), None)  # an impossible text's is infinite
+        state = Progress(spent, best_loss=best, best=None if best is None else name)
         checkpoint.save(run / "checkpoints" / name, model, None, state.dump())
     return True
 

@@ -18,13 +18,14 @@ import numpy as np
 import torch
 
 from foreword.data.rng import RowRng
-from foreword.errors import TrainingStoppedError, UserError
+from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
 from foreword.nn.model import Model
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, flops, log
 from foreword.train.budget import Budget, Spent
 from foreword.train.device import matmul_flops_per_second
 from foreword.train.feed import count_tokens
+from foreword.train.finite import require_finite, stopped
 from foreword.train.measure import heldout_record, measure_rows
 from foreword.train.ready import Ready
 from foreword.train.recipe import Recipe
@@ -101,6 +102,8 @@ class Loop:
         self.progress = Progress()
         self._stop = threading.Event()
         self._saved_step = -1
+        self._proven_step = -1  # the last step whose weights gave a finite loss
+        self._is_due = False  # for a checkpoint
         self._carried: tuple[Carried, ...] = ()
 
     def resume(self, folder: Path) -> None:
@@ -109,7 +112,7 @@ class Loop:
         checkpoint.load_optimizer(folder, self.model, self.optimizer)
         self.progress = Progress.load(checkpoint.read_state(folder))
         self._carried = checkpoint.load_carried(folder, self.device)
-        self._saved_step = self.progress.spent.steps
+        self._saved_step = self._proven_step = self.progress.spent.steps
 
     def train(self) -> bool:
         """Runs to the end of the budget.
@@ -187,6 +190,8 @@ class Loop:
             self._evaluate(after)
         is_late = time.monotonic() - self._saved_at > CHECKPOINT_SECONDS
         if _passes(before, after, self.recipe.train.checkpoints) or is_late:
+            self._is_due = True
+        if self._is_due and result.is_finite:  # what was skipped changed nothing
             self._save()
 
     def _dropout_seeds(self, step: int, count: int) -> list[int]:
@@ -197,6 +202,7 @@ class Loop:
         progress = self.progress
         if result.is_finite:
             progress.skipped_in_row = 0
+            self._proven_step = progress.spent.steps - 1
             return
         progress.skipped += 1
         progress.skipped_in_row += 1
@@ -204,14 +210,17 @@ class Loop:
             f"step {progress.spent.steps}: loss {result.loss:.4g}, gradient norm "
             f"{result.grad_norm:.4g}: not finite, the step is skipped ({progress.skipped} so far)"
         )
+        try:
+            require_finite(dict(self.model.named_parameters()))
+        except NotFiniteError as error:
+            raise self._stopped(str(error)) from error
         if progress.skipped_in_row >= self.recipe.train.patience:
-            whole = checkpoint.all_in(self.run)
-            where = f"the last good checkpoint is {whole[-1]}" if whole else "no checkpoint yet"
-            lower = f"{self.recipe.optimizer.lr / 2:.2g}"
-            raise TrainingStoppedError(
-                f"{progress.skipped_in_row} steps in a row were not finite; {where}; 'foreword "
-                f"resume {self.run} --set optimizer.lr={lower}' goes on from there at a lower rate"
-            )
+            raise self._stopped(f"{progress.skipped_in_row} steps in a row were not finite")
+
+    def _stopped(self, why: str) -> TrainingStoppedError:
+        """Return the error that ends the run; a checkpoint that gave no finite loss is removed."""
+        good = checkpoint.back_to(self.run, self._proven_step)
+        return stopped(self.run, self.recipe, f"step {self.progress.spent.steps}: {why}", good)
 
     def _log(self, result: StepResult, lr: float, progress: float) -> None:
         spent, now = self.progress.spent, time.monotonic()
@@ -245,15 +254,23 @@ class Loop:
             found = measure_rows(self.recipe, self.model, self.heldout, rows, self.dtype)
             loss, record = found.loss, heldout_record(spent, found, self.bytes_per_token)
             self._write(record, progress)
-            if self.progress.best_loss is None or loss < self.progress.best_loss:
-                self.progress.best_loss = loss
-                self.progress.best = checkpoint.name_of(spent.steps)
-                self._save()
+            if math.isfinite(loss):
+                self._proven_step = spent.steps
+                self._keep_best(loss)
+            else:
+                self.watcher.note(f"step {spent.steps}: the held-out loss is not finite")
         samples = self.watcher.samples()
         if samples:
             self._write({"kind": "samples", "step": spent.steps, "samples": samples}, progress)
         # Looking at the model takes time too, but it is no part of the training rate.
         self._window[0] = time.monotonic()
+
+    def _keep_best(self, loss: float) -> None:
+        best = self.progress.best_loss
+        if best is None or not loss >= best:  # an older Foreword's best may be nan
+            self.progress.best_loss = loss
+            self.progress.best = checkpoint.name_of(self.progress.spent.steps)
+            self._save()
 
     def _save(self) -> None:
         spent = self.progress.spent
@@ -261,7 +278,11 @@ class Loop:
             return
         spent.seconds = time.monotonic() - self._began
         folder = self.run / "checkpoints" / checkpoint.name_of(spent.steps)
-        checkpoint.save(folder, self.model, self.optimizer, self.progress.dump(), self._carried)
+        try:
+            checkpoint.save(folder, self.model, self.optimizer, self.progress.dump(), self._carried)
+        except NotFiniteError as error:
+            raise self._stopped(str(error)) from error
+        self._is_due = False
         checkpoint.prune(self.run, self.recipe.train.keep, self.progress.best, folder.name)
         self._saved_step, self._saved_at = spent.steps, time.monotonic()
 

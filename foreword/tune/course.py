@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,11 +15,12 @@ from torch import Tensor, nn
 
 from foreword import kinds
 from foreword.data.rng import RowRng, permute
-from foreword.errors import TrainingStoppedError
+from foreword.errors import NotFiniteError, TrainingStoppedError
 from foreword.kinds import part
 from foreword.nn.init import initialise
 from foreword.ranges import Count, Decay, NonNegative, Ranged, ShareBelowOne
 from foreword.train.device import autocast, choose_precision
+from foreword.train.finite import require_finite
 from foreword.train.opened import Opened
 from foreword.train.optim.adamw import Adamw
 from foreword.train.schedule.linear import Linear
@@ -142,7 +144,7 @@ class Course:
         """Trains to the end; a row of scores on the dev examples after each epoch.
 
         Raises:
-            TrainingStoppedError: several steps in a row were not finite.
+            TrainingStoppedError: several steps in a row were not finite, or the weights are not.
         """
         curve = []
         for epoch in range(self.settings.epochs):
@@ -151,7 +153,9 @@ class Course:
             for numbers in order_of(len(self.data.train), self.settings.batch, self.seed, epoch):
                 losses.append(self._step(numbers))
                 step_done(f"{self.start}, {self.strategy}, seed {self.seed}")
-            curve.append(self._score(epoch + 1, float(np.mean(losses))))
+            self._require_finite()
+            finite = [loss for loss in losses if math.isfinite(loss)]
+            curve.append(self._score(epoch + 1, float(np.mean(finite)) if finite else math.nan))
         return curve
 
     def _step(self, numbers: Array) -> float:
@@ -176,11 +180,19 @@ class Course:
         self.skipped += not result.is_finite
         self.skipped_in_row = 0 if result.is_finite else self.skipped_in_row + 1
         if self.skipped_in_row >= PATIENCE:
-            raise TrainingStoppedError(
-                f"fine-tuning, seed {self.seed}: {PATIENCE} steps in a row were not finite; "
-                f"a lower --lr than {self.lr:g} may mend it"
-            )
+            raise self._stopped(f"{PATIENCE} steps in a row were not finite")
         return result.loss
+
+    def _require_finite(self) -> None:
+        try:
+            require_finite(dict(self.network.named_parameters()))
+        except NotFiniteError as error:
+            raise self._stopped(str(error)) from error
+
+    def _stopped(self, why: str) -> TrainingStoppedError:
+        return TrainingStoppedError(
+            f"fine-tuning, seed {self.seed}: {why}; a lower --lr than {self.lr:g} may mend it"
+        )
 
     def _loss(self, batch: Any) -> Loss:
         network = self.network

@@ -23,6 +23,7 @@ from foreword.objectives.prefix import Prefix
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint
 from foreword.train.checkpoint import weights_of
+from foreword.train.finite import require_finite
 from foreword.train.recipe import Recipe
 from foreword.tune.answers import Words
 from foreword.tune.contracts import Network, Task
@@ -128,8 +129,11 @@ def save_network(result: TuneResult, folder: Path) -> None:
     A network that answers in text is written as a run, which every command can open.
 
     Raises:
+        NotFiniteError: its weights hold nan or infinity.
         UserError: the folder cannot be written.
     """
+    weights = weights_of(result.network)
+    require_finite(weights)
     about = {
         "task": result.settings["task"],
         "labels": result.labels,
@@ -141,7 +145,7 @@ def save_network(result: TuneResult, folder: Path) -> None:
         if isinstance(result.network.head, Words):
             _save_run(result, part)
         else:
-            save_file(weights_of(result.network), part / "weights.safetensors")
+            save_file(weights, part / "weights.safetensors")
             (part / "recipe.toml").write_text(result.recipe.dumps(), encoding="utf-8")
         result.tokenizer.save(part / "tokenizer")
 

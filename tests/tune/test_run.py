@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from foreword.errors import TrainingStoppedError, UserError
+from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
 from foreword.train.opened import Opened, open_run
 from foreword.tune.contracts import Labelled
 from foreword.tune.course import TuneSettings, build_network, order_of, start_tokens
 from foreword.tune.framing import frame_of
-from foreword.tune.result import TuneResult, summarise
+from foreword.tune.result import TuneResult, save_network, summarise
 from foreword.tune.run import tune, variants
 from foreword.tune.strategies.frozen import Frozen
 from foreword.tune.strategies.full import Full
@@ -227,3 +227,23 @@ def test_the_learning_rate_follows_the_width(opened: Opened, tmp_path: Path) -> 
     assert Full().peak_lr(narrow) == 1e-3
     assert Full(lr=2e-5).peak_lr(narrow) == 2e-5
     assert Frozen().peak_lr(narrow) == Frozen().peak_lr(wide.recipe.model) == 1e-3
+
+
+def test_a_network_that_is_not_finite_is_neither_scored_nor_saved(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train, dev = reviews(16, 1), reviews(8, 2)
+    result = tune(opened, TASK, train, dev, TuneSettings(seeds=1, epochs=1))
+    honest = torch.optim.AdamW.step
+
+    def step(self: torch.optim.AdamW, *args: object) -> None:
+        honest(self, *args)
+        self.param_groups[0]["params"][0].data[0, 0] = math.inf
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", step)
+    with pytest.raises(TrainingStoppedError, match=r"weights: .* not finite .*; a lower --lr"):
+        tune(opened, TASK, train, dev, TuneSettings(seeds=1, epochs=1))
+    next(result.network.parameters()).data.view(-1)[0] = math.nan
+    with pytest.raises(NotFiniteError, match="weights: "):
+        save_network(result, tmp_path / "tuned")
+    assert not (tmp_path / "tuned").exists()

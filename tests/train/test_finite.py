@@ -1,0 +1,155 @@
+"""What is not finite is never written, and a run that comes to it says where to go on."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from foreword.errors import NotFiniteError, TrainingStoppedError
+from foreword.models.word_vectors import WordVectorsBackbone
+from foreword.ngrams.table import Table
+from foreword.objectives.causal import Causal
+from foreword.train import checkpoint
+from foreword.train.amend import amend
+from foreword.train.finite import require_finite
+from foreword.train.optim.adamw import Adamw
+from foreword.train.run import carry_on
+from foreword.types import Batch, Loss
+from tests.train import runs, test_fitting
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("where", ["weights", "optimizer", "carried"])
+def test_a_checkpoint_of_what_is_not_finite_is_not_written(
+    tmp_path: Path, where: str, bad: float
+) -> None:
+    model = nn.Linear(3, 2)
+    optimizer = Adamw().build(model)
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    carried = [(torch.ones(2),)]
+    spoilt = {
+        "weights": model.weight.data,
+        "optimizer": optimizer.state[model.bias]["exp_avg_sq"],
+        "carried": carried[0][0],
+    }[where]
+    spoilt.view(-1)[1] = bad
+    with pytest.raises(NotFiniteError, match=f"{where}: .* is not finite"):
+        checkpoint.save(tmp_path / "step", model, optimizer, {}, carried)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_large_numbers_are_finite() -> None:
+    require_finite({"large": torch.full((9,), 3e38), "ids": torch.ones(3, dtype=torch.int64)})
+
+
+def blown_up(text: Path, folder: Path, **train: Any) -> Path:
+    """A run whose matrices are multiplied by 1 - 1000 in each step."""
+    made = runs.table(steps=30, evaluations=1, checkpoints=30, **train)
+    made["optimizer"] = {"kind": "sgd", "lr": 100.0, "decay": 10.0}
+    made["schedule"] = {"kind": "constant", "warmup": {"share": 0.0}}
+    return runs.begin(runs.build(made), text, folder)
+
+
+def test_a_run_that_blows_up_goes_back_to_weights_that_gave_a_loss(
+    text: Path, tmp_path: Path
+) -> None:
+    run = blown_up(text, tmp_path / "run", keep=30)
+    watcher = runs.Quiet()
+    with pytest.raises(TrainingStoppedError) as stopped:
+        runs.carry_on(run, watcher)
+    said, good = str(stopped.value), checkpoint.newest(run)
+    assert "\n" not in said and "not finite" in said
+    assert f"the last good checkpoint is {good};" in said
+    assert f"'foreword resume {run} --set optimizer.lr=50' goes on from there" in said
+    losses = {r["step"]: r["loss"] for r in runs.logged(run, "train")}
+    step = checkpoint.read_state(good)["step"]
+    assert losses[step + 1] is not None  # what its weights gave
+    assert losses[max(losses)] is None
+
+
+def test_it_goes_on_from_there_at_a_lower_rate(text: Path, tmp_path: Path) -> None:
+    run = blown_up(text, tmp_path / "run", keep=30)
+    with pytest.raises(TrainingStoppedError):
+        runs.carry_on(run)
+    for folder in checkpoint.all_in(run)[2:]:  # so that the weights are not yet wild
+        shutil.rmtree(folder)
+    amend(run, ["optimizer.lr=1e-3", "optimizer.decay=0"])
+    assert runs.carry_on(run)
+    assert checkpoint.read_state(checkpoint.newest(run))["step"] == 30
+
+
+def test_weights_that_a_step_spoils_are_not_saved(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row of the embedding that no text shows: no loss ever tells of it."""
+    honest = torch.optim.SGD.step
+    steps = [0]
+
+    def step(self: torch.optim.SGD, *args: Any) -> None:
+        honest(self, *args)
+        steps[0] += 1
+        if steps[0] == 4:
+            self.param_groups[0]["params"][0].data[1, 0] = math.inf
+
+    monkeypatch.setattr(torch.optim.SGD, "step", step)
+    made = runs.table(steps=8, checkpoints=8, evaluations=1)
+    made["optimizer"] = {"kind": "sgd", "lr": 1e-3}
+    run = runs.begin(runs.build(made), text, tmp_path / "run")
+    with pytest.raises(TrainingStoppedError, match=r"step 4: weights: .*embedding.* is not finite"):
+        runs.carry_on(run)
+    assert checkpoint.read_state(checkpoint.newest(run))["step"] == 3
+
+
+def test_a_held_out_loss_that_is_no_number_is_never_the_best(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = Causal.loss
+
+    def loss(self: Causal, model: nn.Module, batch: Batch) -> Loss:
+        found = honest(self, model, batch)
+        factor = 1.0 if model.training else math.nan
+        return Loss(found.total * factor, found.weight)
+
+    monkeypatch.setattr(Causal, "loss", loss)
+    run = runs.begin(runs.recipe(steps=4, evaluations=2), text, tmp_path / "run")
+    watcher = runs.Quiet()
+    assert runs.carry_on(run, watcher)
+    state = checkpoint.read_state(checkpoint.newest(run))
+    assert state["best"] is None and state["best_loss"] is None
+    assert sum("the held-out loss is not finite" in note for note in watcher.notes) == 2
+
+
+def test_vectors_that_are_not_finite_are_not_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = WordVectorsBackbone.fit
+
+    def fit(self: WordVectorsBackbone, reading: Any) -> Any:
+        found = honest(self, reading)
+        self.embedding.token.weight.data[0, 0] = math.nan
+        return found
+
+    monkeypatch.setattr(WordVectorsBackbone, "fit", fit)
+    run = test_fitting.begin(tmp_path, test_fitting.recipe("word_vectors"))
+    with pytest.raises(TrainingStoppedError, match=r"fitting: weights: .*; no checkpoint yet; "):
+        carry_on(run, test_fitting.Watcher(), test_fitting.stage)
+    assert checkpoint.all_in(run) == []
+
+
+def test_counts_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
+    table = Table.uniform(np.ones(5, dtype=bool), start=-1)
+    table.save(tmp_path)
+    table.log_probs[0][2] = -np.inf  # a probability of 0
+    table.save(tmp_path)
+    for bad in (np.nan, np.inf):
+        table.log_probs[0][2] = bad
+        with pytest.raises(NotFiniteError, match="probs of the 1-grams"):
+            table.save(tmp_path)
