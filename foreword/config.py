@@ -199,7 +199,7 @@ def build(cls: type[Settings], table: Mapping[str, Any], where: str = "") -> Set
             raise UserError(f"{path}: {cls.__name__} has no such setting{nearest(key, known)}")
         part = known[key].metadata.get("part")
         if part is not None and value is not None:
-            values[key] = build_kind(part, value, path)
+            values[key] = build_kind(part, value, path, is_list=_is_list(hints[key]))
         else:
             values[key] = _convert(hints[key], value, path)
     for key, f in known.items():
@@ -213,12 +213,23 @@ def build(cls: type[Settings], table: Mapping[str, Any], where: str = "") -> Set
         raise UserError(f"{where}.{error}" if where else str(error)) from error
 
 
-def build_kind(part: kinds.Part, value: Any, where: str) -> Any:
-    """A kind of a folder from its table, `{kind = "masked", rate = 0.15}`, or its bare name."""
-    if isinstance(value, str):
-        value = {"kind": value}
+def _is_list(hint: Any) -> bool:
+    """Whether the type of a setting is a list of kinds."""
+    return get_origin(hint) is tuple
+
+
+def build_kind(part: kinds.Part, value: Any, where: str, *, is_list: bool = False) -> Any:
+    """A kind of a folder from its table, `{kind = "masked", rate = 0.15}`, or its bare name.
+
+    With `is_list` a tuple of kinds, from a list of these.
+    """
+    if is_list != isinstance(value, list):
+        wanted = "a list of kinds" if is_list else "a kind"
+        raise UserError(f"{where}: expected {wanted}, got {value!r}")
     if isinstance(value, list):
         return tuple(build_kind(part, item, f"{where}[{n}]") for n, item in enumerate(value))
+    if isinstance(value, str):
+        value = {"kind": value}
     if not isinstance(value, Mapping):
         raise UserError(f"{where}: expected a table with a kind, got {value!r}")
     settings = dict(value)

@@ -37,6 +37,18 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def byte_size(count: int) -> str:
+    """`950 B`, `1.5 MB`, `103.2 GB`, `1.2 TB`: decimal, as disks and memory are sold."""
+    names = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
+    exponent = min(max(len(str(abs(count))) - 1, 0) // 3, len(names) - 1)
+    if not exponent:
+        return f"{count} B"
+    amount = count / 1000**exponent
+    return (
+        f"{amount:,.1f} {names[exponent]}" if amount < 1000 else f"{amount:.3g} {names[exponent]}"
+    )
+
+
 def figure(value: float, digits: int = 4) -> str:
     """A measured number with so many significant digits; a dash for nan."""
     if not math.isfinite(value):

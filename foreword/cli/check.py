@@ -94,9 +94,10 @@ def _check(wanted: Wanted, folder: Path, stage: Stage, shown: tuple[int, int]) -
     from foreword.train.estimate import estimate
     from foreword.train.preview import preview
     from foreword.train.ready import make_ready
+    from foreword.train.sizes import MACHINES
 
     texts = wanted.inputs.texts
-    running.require_possible(wanted.recipe, wanted.inputs, wanted.foundation)
+    running.require_possible(wanted.recipe, wanted.inputs, wanted.foundation, MACHINES)
     shares: Shares = (1.0, 1.0)
     counts = None
     if not is_prepared(texts):

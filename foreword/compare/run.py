@@ -35,6 +35,7 @@ from foreword.train import checkpoint
 from foreword.train import run as running
 from foreword.train.opened import is_finished, open_run
 from foreword.train.origin import origin
+from foreword.train.sizes import MACHINES, require_memory
 from foreword.tune.result import as_document
 from foreword.tune.run import tune
 
@@ -131,6 +132,9 @@ class Comparison:
         self.grid, self.out, self.look = grid, out, look
         seeds = range(1, grid.seeds + 1)
         self.recipes = {(c.name, seed): grid.recipe(c, seed) for c in grid.cells for seed in seeds}
+        for cell in grid.cells:
+            with _of_cell(cell.name):
+                require_memory(self.recipes[cell.name, 1], machines=MACHINES)
         self.examples = {task.name: read_examples(task) for task in grid.tasks}
         ways = [recipe.read for recipe in self.recipes.values()]
         self.corpora = Corpora(grid.data, out / "data", look.stage, grid.heldout, ways)
@@ -159,10 +163,8 @@ class Comparison:
         """
         with self._at_work():
             for cell in self.grid.cells:
-                try:
+                with _of_cell(cell.name):
                     self.corpora.of(self.recipes[cell.name, 1])
-                except UserError as error:
-                    raise UserError(f"cell '{cell.name}': {error}") from error
 
     def run(self, each: Callable[[], None] = lambda: None) -> bool:
         """Does what is not done yet; a piece that fails is noted, and the others go on.
@@ -303,6 +305,15 @@ class Comparison:
             text = f"{type(error).__name__}: {line}" if is_fault else line
             self.failures.append(Failure(piece, text, is_fault))
             self.look.note(f"{piece}: failed: {text}")
+
+
+@contextmanager
+def _of_cell(name: str) -> Iterator[None]:
+    """Names the cell in an error."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"cell '{name}': {error}") from error
 
 
 def _holds_more(folder: Path) -> bool:

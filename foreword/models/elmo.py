@@ -75,6 +75,11 @@ class Elmo(ModelSettings):
         """Of one direction; that from the left stands first."""
         return self.d_model
 
+    @property
+    def depth(self) -> int:
+        """Layers of both directions."""
+        return 2 * self.layers
+
     def build(self, vocab: int) -> Backbone:
         """The backbone for a vocabulary of `vocab` ids."""
         return ElmoBackbone(self, vocab)

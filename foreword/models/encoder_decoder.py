@@ -40,6 +40,11 @@ class EncoderDecoder(StackSettings):
                 f"got {self.decoder_layers}"
             )
 
+    @property
+    def depth(self) -> int:
+        """Layers of both stacks."""
+        return self.layers + (self.decoder_layers or self.layers)
+
     def build(self, vocab: int) -> Backbone:
         """The backbone for a vocabulary of `vocab` ids."""
         return EncoderDecoderBackbone(self, vocab)

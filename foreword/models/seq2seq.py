@@ -61,6 +61,11 @@ class Seq2seq(ModelSettings):
         if self.input_feeding and self.attention.build(1) is None:
             raise ValueError("input_feeding: wants an attention; without one h is fed anyway")
 
+    @property
+    def depth(self) -> int:
+        """Layers of encoder and decoder."""
+        return 2 * self.layers
+
     def build(self, vocab: int) -> Backbone:
         """The backbone for a vocabulary of `vocab` ids."""
         return Seq2seqBackbone(self, vocab)

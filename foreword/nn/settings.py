@@ -115,6 +115,11 @@ class ModelSettings(Architecture):
     init_std: NonNegative = 0.02
 
     @property
+    def depth(self) -> int:
+        """Layers in all, of encoder and decoder."""
+        return self.layers
+
+    @property
     def state_width(self) -> int:
         """Width of the states that heads read; d_model but for models that say otherwise."""
         return self.d_model

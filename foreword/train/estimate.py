@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from statistics import median
 
 import numpy as np
 import torch
-from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.optim import Optimizer
 
@@ -22,6 +20,7 @@ from foreword.train.budget import Budget
 from foreword.train.device import autocast, wait
 from foreword.train.feed import count_tokens
 from foreword.train.ready import Ready, compile_blocks
+from foreword.train.sizes import count_by_part, memory_of
 from foreword.train.step import take
 from foreword.types import Batch, Loss
 
@@ -136,18 +135,6 @@ def estimate(ready: Ready, share: float = 1.0) -> Estimate:
     )
 
 
-def count_by_part(model: nn.Module) -> dict[str, int]:
-    """Parameters of the embedding, of each stack and of the heads; shared ones count once."""
-    backbone, heads = model.get_submodule("backbone"), model.get_submodule("heads")
-    seen: set[nn.Parameter] = set()
-    counts = {}
-    for name, part in (*backbone.named_children(), ("heads", heads)):
-        new = set(part.parameters()) - seen
-        counts[name] = sum(p.numel() for p in new)
-        seen |= new
-    return counts
-
-
 def steps_of(
     budget: Budget, tokens: float, operations: float, seconds: float, epochs: float
 ) -> int:
@@ -160,13 +147,6 @@ def steps_of(
         "hours": seconds / 3600,
     }
     return max(1, math.ceil(budget.amount / price[budget.unit] - 1e-9))
-
-
-def memory_of(device: torch.device) -> int:
-    """Bytes of memory that the device has."""
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory)
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _rows_to_time(ready: Ready, loss_of: Callable[[Batch], Loss]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,6 +15,7 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.train.device import choose_device, choose_precision, describe
 from foreword.train.feed import Feed
 from foreword.train.recipe import Recipe
+from foreword.train.sizes import memory_of
 from foreword.train.workers import choose_workers
 from foreword.types import Vocab
 
@@ -98,13 +98,9 @@ def _rows_that_fit(recipe: Recipe, device: torch.device) -> int:
     About 34 d_model values of 2 bytes a layer and token are kept for backward (Korthikanti et al.
     2022, section 4.1), and as much again of gradients and slack.
     """
-    if device.type == "cuda":
-        memory = torch.cuda.get_device_properties(device).total_memory
-    else:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    layers = recipe.model.layers + (getattr(recipe.model, "decoder_layers", None) or 0)
-    row = 2 * 34 * 2 * recipe.model.d_model * layers * recipe.packing.length
-    rows = max(1, memory // 4 // row)
+    model = recipe.model
+    row = 2 * 34 * 2 * model.d_model * model.depth * recipe.packing.length
+    rows = max(1, memory_of(device) // 4 // row)
     return 1 << (int(rows).bit_length() - 1)
 
 

@@ -35,6 +35,7 @@ from foreword.train.opened import read_recipe, read_state
 from foreword.train.origin import note_data, origin
 from foreword.train.ready import Ready, compile_blocks, describe_run, make_ready
 from foreword.train.recipe import Recipe
+from foreword.train.sizes import require_memory
 from foreword.train.trial import try_out
 
 
@@ -86,11 +87,20 @@ def start(recipe: Recipe, inputs: Inputs, run: Path, foundation: Foundation | No
         atomic.write_text(run / "recipe.toml", recipe.dumps())
 
 
-def require_possible(recipe: Recipe, inputs: Inputs, foundation: Foundation | None = None) -> None:
+def require_possible(
+    recipe: Recipe, inputs: Inputs, foundation: Foundation | None = None, machines: int = 1
+) -> None:
     """Makes sure that there is such text, and such a model to train on it; none of it is read.
 
+    Args:
+        recipe: of the run.
+        inputs: what it reads.
+        foundation: a trained model to go on from.
+        machines: how many like this one may share the training.
+
     Raises:
-        UserError: there is no such text or tokenizer, or parts of the recipe do not fit.
+        UserError: there is no such text or tokenizer, parts of the recipe do not fit, or there is
+            too little memory.
     """
     require_texts(inputs.texts, inputs.heldout, recipe.read)
     tokenizer = None if foundation is None else foundation.tokenizer
@@ -98,7 +108,9 @@ def require_possible(recipe: Recipe, inputs: Inputs, foundation: Foundation | No
         tokenizer = Tokenizer.load(inputs.tokenizer)
     elif is_prepared(inputs.texts):
         tokenizer = tokenizer or Tokenizer.load(Path(inputs.texts[0]) / "tokenizer")
-    try_out(recipe, None if tokenizer is None else tokenizer.vocab)
+    vocab = None if tokenizer is None else tokenizer.vocab
+    require_memory(recipe, vocab, machines)
+    try_out(recipe, vocab)
 
 
 def require_free(run: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from foreword.data.rng import RowRng
 from foreword.text.special import ALL, NAMES, SENTINELS
 from foreword.train.recipe import Recipe
 from foreword.types import Example, Rows, Vocab
+
+FEW_LAYERS = 24  # a model of more than twice as many is tried with these: the others are alike
 
 
 def try_out(recipe: Recipe, vocab: Vocab | None = None) -> None:
@@ -27,8 +30,22 @@ def try_out(recipe: Recipe, vocab: Vocab | None = None) -> None:
     """
     vocab = vocab or stand_in(recipe.tokenizer)
     with torch.device("meta"):
-        recipe.build(vocab)
+        shallow(recipe)[0].build(vocab)
     recipe.layout.arrange(probe(recipe, vocab), vocab)
+
+
+def shallow(recipe: Recipe) -> tuple[Recipe, dict[str, int]]:
+    """The recipe with a few layers, and the layers of its own where they are many more."""
+    model: Any = recipe.model
+    if getattr(model, "decoder_layers", None) == getattr(model, "layers", 0):
+        model = replace(model, decoder_layers=None)  # as many as of the encoder
+    deep: dict[str, int] = {
+        name: layers
+        for name in ("layers", "decoder_layers")
+        if (layers := getattr(model, name, None) or 0) > 2 * FEW_LAYERS
+    }
+    few: dict[str, Any] = dict.fromkeys(deep, FEW_LAYERS)
+    return replace(recipe, model=replace(model, **few)), deep
 
 
 def stand_in(tokenizer: Any) -> Vocab:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from foreword.nn.settings import ModelSettings
 from foreword.train.device import autocast
-from foreword.train.estimate import memory_of
+from foreword.train.sizes import memory_of
 from foreword.tune.answers import Answers
 from foreword.tune.contracts import Network, Task
 from foreword.tune.rows import Examples, SpotBatch

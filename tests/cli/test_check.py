@@ -15,9 +15,10 @@ from foreword.cli import check, console
 from foreword.cli.main import run
 from foreword.train.budget import Budget
 from foreword.train.corpus import corpus
-from foreword.train.estimate import count_by_part, steps_of
+from foreword.train.estimate import steps_of
 from foreword.train.preview import MEANING, preview
 from foreword.train.ready import Ready, make_ready
+from foreword.train.sizes import count_by_part
 from tests.train import runs
 
 
