@@ -22,6 +22,7 @@ class Inner:
 @dataclass(frozen=True)
 class Whole(Ranged):
     objective: Any = part("objectives")
+    objectives: tuple[Any, ...] = part("objectives", is_optional=True)
     position: Any = part("nn/positions", "learned")
     name: str = ""
     rate: Share = 0.1
@@ -190,7 +191,10 @@ def test_a_mistake_names_the_file_where_it_stands(tmp_path: Path) -> None:
     whole = 'objective = "masked"\n'
     assert fails(whole + "raet = 1").startswith("base.toml: raet: Whole has no such setting")
     assert fails(whole + "[inner]\nsteps = 'x'\nshar = 1").startswith("base.toml: inner.shar:")
-    assert fails("objective = [{kind='masked', raet=1}]").startswith("base.toml: objective[0].raet")
+    several = "objectives = ['causal', {kind='masked', raet=1}]\n"
+    assert fails(whole + several).startswith("base.toml: objectives[1].raet")
+    assert fails("objective = ['masked']").startswith("base.toml: objective: expected a kind, got")
+    assert fails(whole + "objectives = 'masked'").startswith("base.toml: objectives: expected a li")
     assert fails("objective = 'maskd'").startswith("base.toml: objective.kind: no kind 'maskd'")
     assert fails(whole, {"inner": {"steps": "many"}}).startswith("inner.steps: expected")
     assert fails(whole, {"count": 3}, {"inner": {"step": 1}}).startswith("inner.step: Inner has")

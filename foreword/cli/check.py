@@ -107,15 +107,18 @@ def _check(wanted: Wanted, folder: Path, stage: Stage, shown: tuple[int, int]) -
     try:
         with of_text(run, texts):
             wanted = wanted.extended()
-            running.start(wanted.recipe, wanted.inputs, run, wanted.foundation)
+            running.start(wanted.recipe, wanted.inputs, run, wanted.foundation, MACHINES)
             made, prepared = corpus(wanted.recipe, run, stage)
-            ready = make_ready(wanted.recipe, made, prepared)
+            ready = make_ready(wanted.recipe, made, prepared, or_shape=True)
     except UserError as error:
         part = f"the first {SAMPLE_BYTES / 1e6:.0f} MB of the text: " if min(shares) < 1 else ""
         raise UserError(part + str(error).replace(f"{run}/", "")) from error
-    load_start(run, ready.model)
     rows = preview(ready.feed, made, *shown)
-    stage("taking a few steps")
+    if next(ready.model.parameters()).is_meta:
+        stage("too large for this machine: no steps are taken")
+    else:
+        load_start(run, ready.model)
+        stage("taking a few steps")
     return Checked(ready, estimate(ready, shares[0]), rows, _data(ready, prepared, shares, counts))
 
 
@@ -205,6 +208,8 @@ def _document(found: Checked) -> dict[str, Any]:
 
 
 def _show(found: Checked) -> None:
+    from foreword.words import byte_size
+
     estimate, data, memory = found.estimate, found.data, found.estimate.memory
     document = _document(found)
     total = document["parameters"]["total"]
@@ -213,18 +218,22 @@ def _show(found: Checked) -> None:
     console.facts(
         {
             "parameters": f"{total:,}: {part_words}; vocabulary {data['vocab']:,}",
-            "memory": f"{_size(memory.total)} of {_size(memory.there_is)}: weights "
-            f"{_size(memory.weights)}, gradients {_size(memory.gradients)}, optimizer "
-            f"{_size(memory.optimizer)}, activations {_size(memory.activations)}",
+            "memory": f"{byte_size(memory.total)} of {byte_size(memory.there_is)}: weights "
+            f"{byte_size(memory.weights)}, gradients {byte_size(memory.gradients)}, optimizer "
+            f"{byte_size(memory.optimizer)}, activations {byte_size(memory.activations)}",
             "": f"(activations: what backward needs of a micro-batch of {micro} rows, counted "
-            f"tensor by tensor on {estimate.rows_timed})",
+            f"tensor by tensor on {estimate.rows_timed})"
+            if estimate.rows_timed
+            else "(by arithmetic, the activations at least: too large to be tried here)",
             "compute": f"{estimate.flops_per_step:.3g} FLOPs a step, "
             f"{document['flops']['total']:.3g} in all",
             "time": f"{estimate.seconds_per_step:.3g} s a step, "
             f"{_duration(document['seconds']['total'])} in all, in {document['precision']} on "
             f"{document['computed_on']}",
             " ": f"(3 steps timed after 2 to warm up, of {estimate.rows_timed} of "
-            f"{data['rows_per_step']} rows; without evaluations and checkpoints)",
+            f"{data['rows_per_step']} rows; without evaluations and checkpoints)"
+            if estimate.rows_timed
+            else "(if it had the memory, at the full speed of its matrix products)",
             "budget": f"{estimate.steps:,} steps of {estimate.tokens_per_step:,.0f} tokens: "
             f"{estimate.epochs:,.3g} epochs",
             "text": _text(data),
@@ -300,10 +309,6 @@ def _legend(rows: Sequence[Shown]) -> None:
         if mark in used and mark != "plain":
             line.append(f" {mark} ", style=COLOURS[mark]).append(f" {meaning}   ")
     console.out.print(line)
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
 
 
 def _duration(seconds: float) -> str:

@@ -69,6 +69,7 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
 
             sys.stdout.write(f"foreword {__version__}\n")
             return 0
+        _require_utf8(words)
         if first is not None and first not in verbs():
             raise UserError(f"no command '{first}'{nearest(first, verbs())}")
         app = assemble(first)
@@ -92,6 +93,23 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
             return _fail(text, 2, is_debug=is_debug)
         text = f"a fault of Foreword's own: {type(error).__name__}: {error}; --debug shows where"
         return _fail(text, 1, is_debug=is_debug)
+
+
+def _require_utf8(words: list[str]) -> None:
+    """Make sure that each argument is text: Python has bytes that are not as lone surrogates.
+
+    Raises:
+        UserError: one is not.
+    """
+    for number, word in enumerate(words, 1):
+        try:
+            word.encode()
+        except UnicodeEncodeError as error:
+            shown = word.encode(errors="backslashreplace").decode()
+            raise UserError(
+                f"argument {number} ({shown}), character {error.start + 1}: not UTF-8; write it "
+                "as UTF-8, and rename a file whose name is not"
+            ) from None
 
 
 def _fail(text: str, status: int, *, is_debug: bool) -> int:

@@ -54,7 +54,7 @@ def forecast(comparison: Comparison, cell: Cell) -> Forecast:
         if recipe.model.is_fitted:
             return _fitted(comparison, cell)
         tokenizer = comparison.corpora.tokenizer_of(recipe)
-        found = estimate(make_ready(recipe, tokenizer, prepared))
+        found = estimate(make_ready(recipe, tokenizer, prepared, or_shape=True))
     except UserError as error:
         return Forecast(cell.name, cell.recipe, error=str(error))
     seconds_per_token = found.seconds_per_step / found.tokens_per_step

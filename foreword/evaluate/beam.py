@@ -22,6 +22,7 @@ from foreword.evaluate.decoding import (
     starts_of,
     stops_of,
 )
+from foreword.evaluate.room import require_room_to_search
 from foreword.evaluate.subject import Subject
 from foreword.nn.masks import Causal, Full
 from foreword.nn.memory import take
@@ -65,6 +66,7 @@ def generate(
     if not 1 <= samples <= beams.size:
         raise UserError(f"--samples: {beams.size} beams give 1 to {beams.size}, got {samples}")
     starts = starts_of(subject, prompts)
+    require_room_to_search(subject, beams.size, beams.tokens, "--beams")
     found = search(subject, starts, beams, stops_of(subject))
     return [
         generation(subject, prompt, start, written)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
+from foreword.evaluate.room import require_room_to_write
 from foreword.evaluate.sampling import Sampling, choose
 from foreword.evaluate.subject import Subject
 from foreword.nn.masks import Causal, Full
@@ -80,9 +81,11 @@ def generate(
     than an end are never written. What a prompt gives does not depend on the prompts beside it.
 
     Raises:
-        UserError: the model fills blanks, or a prompt is empty or too long.
+        UserError: the model fills blanks, a prompt is empty or too long, or more is asked for than
+            fits into memory.
     """
     starts = starts_of(subject, prompts)
+    require_room_to_write(subject, len(starts) * samples, sampling.tokens)
     wanted = [replace(start, number=n) for start in starts for n in range(samples)]
     written = write(subject, wanted, sampling, stops_of(subject))
     return [

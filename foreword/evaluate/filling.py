@@ -10,6 +10,7 @@ from foreword.errors import UserError
 from foreword.evaluate.beam import Beams, search
 from foreword.evaluate.decoding import Start, stops_of
 from foreword.evaluate.perplexity import side_by_side
+from foreword.evaluate.room import require_room_to_search
 from foreword.evaluate.subject import Subject
 from foreword.types import Array
 
@@ -118,6 +119,7 @@ def _by_sentinels(
     # A filling ends where the next blank's sentinel or the end of the text would stand.
     stops = np.concatenate([stops_of(subject), sentinels])
     # Twice as many as are asked for: some are the same but for what ended them.
+    require_room_to_search(subject, 2 * top, LONGEST, "--top")
     beams = Beams(2 * top, length_penalty=0.0, tokens=LONGEST)
     target, found = ids[:0], []
     for sentinel in sentinels[: len(where)]:

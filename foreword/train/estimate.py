@@ -17,10 +17,16 @@ from torch.optim import Optimizer
 from foreword.objectives._contract import Objective
 from foreword.train import flops
 from foreword.train.budget import Budget
-from foreword.train.device import autocast, wait
+from foreword.train.device import autocast, matmul_flops_per_second, wait
 from foreword.train.feed import count_tokens
 from foreword.train.ready import Ready, compile_blocks
-from foreword.train.sizes import count_by_part, memory_of
+from foreword.train.sizes import (
+    activations_at_least,
+    count_by_part,
+    count_parameters,
+    memory_of,
+    state_per_weight,
+)
 from foreword.train.step import take
 from foreword.types import Batch, Loss
 
@@ -64,7 +70,8 @@ class Estimate:
         tokens_per_step: read by the model, source and target.
         flops_per_step: counted, operation by operation.
         seconds_per_step: measured, without evaluations and checkpoints.
-        rows_timed: of how many rows the steps were that were timed.
+        rows_timed: of how many rows the steps were that were timed; 0 where the machine is too
+            small for the model, and all is by arithmetic.
         steps: of the whole budget.
         epochs: how often the text is read in them.
     """
@@ -89,13 +96,16 @@ def guessing_loss(objective: Objective, vocab: int) -> float:
 def estimate(ready: Ready, share: float = 1.0) -> Estimate:
     """Takes a few steps and says what all of them will take; the model is spent afterwards.
 
-    A step too long for this machine is measured on fewer rows and scaled up.
+    A step too long for this machine is measured on fewer rows and scaled up; of a model too large
+    for it nothing is measured.
 
     Args:
         ready: as training gets it.
         share: how much of the text it holds, where it holds a part.
     """
     recipe, model = ready.recipe, ready.model
+    if next(model.parameters()).is_meta:
+        return _by_arithmetic(ready, share)
     model.train()
 
     loss_of = partial(recipe.objective.loss, model)
@@ -133,6 +143,32 @@ def estimate(ready: Ready, share: float = 1.0) -> Estimate:
         steps,
         steps * epochs_per_step,
     )
+
+
+def _by_arithmetic(ready: Ready, share: float) -> Estimate:
+    """What is known of a model of which there is the shape alone.
+
+    Six operations for each parameter and token, forward and backward (Kaplan et al. 2020, section
+    2.1), at the speed of this machine's matrix products; and the loss of one who guesses.
+    """
+    recipe = ready.recipe
+    parameters = count_parameters(recipe, ready.vocab)
+    weights = 4 * sum(parameters.values())
+    row = activations_at_least(recipe.model, recipe.packing.length)
+    memory = Memory(
+        weights=weights,
+        gradients=weights,
+        optimizer=round(weights * state_per_weight(recipe.optimizer)),
+        activations=row * recipe.train.micro_batch,
+        there_is=memory_of(ready.device),
+    )
+    tokens = float(sum(map(count_tokens, ready.feed.batches(np.arange(1)))) * recipe.rows_per_step)
+    operations = 6.0 * sum(parameters.values()) * tokens
+    seconds = operations / matmul_flops_per_second(ready.device, ready.dtype)
+    epochs = share * ready.feed.epochs(1)
+    steps = steps_of(Budget.of(recipe.train), tokens, operations, seconds, epochs)
+    loss = guessing_loss(recipe.objective, ready.vocab.size)
+    return Estimate(parameters, memory, loss, tokens, operations, seconds, 0, steps, steps * epochs)
 
 
 def steps_of(

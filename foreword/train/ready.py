@@ -15,7 +15,8 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.train.device import choose_device, choose_precision, describe
 from foreword.train.feed import Feed
 from foreword.train.recipe import Recipe
-from foreword.train.sizes import memory_of
+from foreword.train.sizes import fits, memory_of
+from foreword.train.trial import shallow
 from foreword.train.workers import choose_workers
 from foreword.types import Vocab
 
@@ -45,8 +46,17 @@ class Ready:
     dtype: torch.dtype
 
 
-def make_ready(recipe: Recipe, tokenizer: Tokenizer, prepared: Prepared) -> Ready:
+def make_ready(
+    recipe: Recipe, tokenizer: Tokenizer, prepared: Prepared, *, or_shape: bool = False
+) -> Ready:
     """Builds model and feeds, tries the objective on one row, resolves every `auto`.
+
+    Args:
+        recipe: of the run.
+        tokenizer: of the run.
+        prepared: its text.
+        or_shape: of a model that this machine is too small for, give the shape alone: a few
+            layers on torch's meta device.
 
     Raises:
         UserError: the text is shorter than a row, or the tokenizer lacks what the objective needs.
@@ -60,6 +70,10 @@ def make_ready(recipe: Recipe, tokenizer: Tokenizer, prepared: Prepared) -> Read
     heldout = None
     if prepared.heldout.tokens_total >= recipe.packing.length:
         heldout = Feed.of(recipe, prepared.heldout, vocab, for_training=False)
+    if or_shape and not fits(recipe, vocab):
+        with torch.device("meta"):
+            shape = shallow(recipe)[0].build(vocab)
+        return Ready(recipe, tokenizer, vocab, shape, feed, heldout, device, dtype)
     model = recipe.build(vocab)
     initialise(model, recipe.train.seed)
     return Ready(recipe, tokenizer, vocab, model.to(device), feed, heldout, device, dtype)

@@ -54,7 +54,13 @@ class Inputs:
     heldout: tuple[str, ...] = ()
 
 
-def start(recipe: Recipe, inputs: Inputs, run: Path, foundation: Foundation | None = None) -> None:
+def start(
+    recipe: Recipe,
+    inputs: Inputs,
+    run: Path,
+    foundation: Foundation | None = None,
+    machines: int = 1,
+) -> None:
     """Writes the run folder: `run.json` first, and the recipe last.
 
     Args:
@@ -62,6 +68,7 @@ def start(recipe: Recipe, inputs: Inputs, run: Path, foundation: Foundation | No
         inputs: what the run reads.
         run: the folder.
         foundation: a trained model to go on from.
+        machines: how many like this one may share the training.
 
     Raises:
         UserError: the folder already holds something, or another process is at work there; or as
@@ -73,7 +80,7 @@ def start(recipe: Recipe, inputs: Inputs, run: Path, foundation: Foundation | No
         for given in (inputs.texts, inputs.heldout)
     )
     tokenizer = str(Path(inputs.tokenizer).resolve()) if inputs.tokenizer else None
-    require_possible(recipe, Inputs(texts, tokenizer, heldout), foundation)
+    require_possible(recipe, Inputs(texts, tokenizer, heldout), foundation, machines)
     provenance = {**origin(), "texts": list(texts), "tokenizer": tokenizer}
     provenance |= {"heldout": list(heldout)} if heldout else {}
     provenance |= foundation.provenance if foundation is not None else {}

@@ -81,6 +81,15 @@ def require_memory(recipe: Recipe, vocab: Vocab | None = None, machines: int = 1
     _hold(Need(ahead, _training(recipe, numbers)), there_is, machines)
 
 
+def fits(recipe: Recipe, vocab: Vocab) -> bool:
+    """Whether the run is not certain to want more memory than there is."""
+    try:
+        require_memory(recipe, vocab)
+    except UserError:
+        return False
+    return True
+
+
 def _hold(need: Need, there_is: int, machines: int) -> None:
     """Raises a UserError where `need` is more than there is."""
     ahead = sum(need.ahead.values())

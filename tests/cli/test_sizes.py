@@ -1,0 +1,205 @@
+"""Sizes that no machine has room for: refused in a line, before anything is built."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from foreword.cli.main import run
+from foreword.train import sizes
+from foreword.train.recipe import load_recipe
+from foreword.train.sizes import count_by_part, count_parameters, require_memory
+from foreword.train.trial import shallow, stand_in
+from tests.train import runs
+
+GIGABYTE = 10**9
+
+TOO_LARGE: dict[str, tuple[list[str], str]] = {
+    "layers": (["model.layers=1e9"], "smaller"),
+    "layers of the decoder": (
+        ["model.kind=encoder_decoder", "model.decoder_layers=1e9", "layout=encoder_decoder"],
+        "smaller",
+    ),
+    "width": (["model.d_model=1e9", "model.heads=1"], "a smaller model"),
+    "feed-forward": (["model.d_ff=2e9"], "a smaller model"),
+    "heads": (["model.heads=1e9", "model.d_head=64", "model.position=alibi"], "a smaller model"),
+    "vocabulary": (["tokenizer.vocab=2e9"], "a smaller tokenizer.vocab"),
+    "batch": (["train.batch=2e9"], "a smaller train.batch"),
+    "length": (["packing.length=2e9", "model.position=rotary"], "a smaller train.batch or packing"),
+    "all": (["model.layers=1e9", "model.d_ff=2e9", "tokenizer.vocab=2e9"], "smaller"),
+}
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> str:
+    file = tmp_path / "tiny.toml"
+    made = runs.recipe("encoder", steps=2, device="cpu").dumps()
+    file.write_text(made)
+    return str(file)
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> str:
+    return str(runs.write_text(tmp_path / "text"))
+
+
+def failed(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    assert run(words) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    lines = said.err.splitlines()
+    assert len(lines) == 1
+    return lines[0]
+
+
+@pytest.mark.parametrize("verb", ["pretrain", "check"])
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_a_size_beyond_all_memory_is_refused_at_once(
+    name: str,
+    verb: str,
+    recipe: str,
+    text: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sizes, "memory_of", lambda _: GIGABYTE // 5)
+    settings, remedy = TOO_LARGE[name]
+    words = [verb, recipe, "--data", text]
+    words += ["--set", "tokenizer=wordpiece"] + [w for s in settings for w in ("--set", s)]
+    words += ["--out", str(tmp_path / "run")] if verb == "pretrain" else []
+    began = time.process_time()
+    line = failed(words, capsys)
+    assert time.process_time() - began < 1.5
+    assert line.startswith("foreword: the run needs at least ")
+    assert "there is 200.0 MB" in line or "1,000 machines like this one have 200.0 GB" in line
+    assert remedy in line
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_comparison_with_such_a_cell_is_refused(
+    recipe: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = tmp_path / "grid.toml"
+    grid.write_text(
+        f'[[cells]]\nlabel = "deep"\nrecipe = "{recipe}"\nset.model.layers = 1_000_000_000\n'
+    )
+    words = ["compare", str(grid), "--data", text, "--steps", "2", "--out", str(tmp_path / "out")]
+    line = failed([*words, "--dry-run"], capsys)
+    assert line.startswith("foreword: cell 'deep': the run needs at least ")
+    assert not (tmp_path / "out" / "data").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt3_1.3b", "t5_grid_shared_lm", "albert_base", "elmo", "electra_base"]
+)
+def test_layers_are_counted_without_being_built(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    recipe = load_recipe(name)
+    with torch.device("meta"):
+        whole = count_by_part(recipe.build(stand_in(recipe.tokenizer)))
+    monkeypatch.setattr("foreword.train.trial.FEW_LAYERS", 1)
+    monkeypatch.setattr(sizes, "FEW_LAYERS", 1)
+    if recipe.model.layers > 2:
+        assert shallow(recipe)[0].model.layers == 1
+    assert count_parameters(recipe) == whole
+
+
+def test_what_fits_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes, "memory_of", lambda _: 8 * GIGABYTE)
+    for name in ("bert_base", "t5_base", "gpt2_medium", "lstm_medium_ptb", "ngram_5"):
+        require_memory(load_recipe(name))
+
+
+def test_a_model_too_large_for_the_machine_is_estimated_all_the_same(
+    recipe: str,
+    text: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = [recipe, "--data", text]
+    assert run(["check", *words]) == 0
+    measured = capsys.readouterr().out
+    monkeypatch.setattr(sizes, "memory_of", lambda _: 60_000)
+    monkeypatch.setattr(sizes, "TOKEN_BYTES", 1)
+    assert "and there is 60.0 kB" in failed(
+        ["pretrain", *words, "--out", str(tmp_path / "run")], capsys
+    )
+    assert run(["check", *words]) == 0
+    said = capsys.readouterr()
+    assert "too large" in said.out
+    assert "no steps are taken" in said.err
+    for line in measured.splitlines():
+        if line.startswith(("parameters", "budget", "text")):
+            assert line in said.out
+
+
+@pytest.fixture(scope="module")
+def runs_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("runs")
+    text = runs.write_text(folder / "text")
+    made = {}
+    for family in ("decoder", "encoder_decoder", "lstm"):
+        run_folder = runs.begin(runs.recipe(family, steps=1), text, folder / family)
+        runs.carry_on(run_folder)
+        made[family] = str(run_folder)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("family", "words", "said"),
+    [
+        ("decoder", ["generate", "the", "--samples", "2000000000"], "--samples: 2,000,000,000 tex"),
+        ("decoder", ["generate", "the", "--beams", "2000000000"], "--beams: 2,000,000,000 beams"),
+        ("lstm", ["generate", "the", "--tokens", "2000000000"], "--tokens: texts of 2,000,000,000"),
+        ("encoder_decoder", ["fill", "<extra_id_0> cat", "--top", "1000000000"], "--top: 2,000,00"),
+    ],
+)
+def test_more_text_than_memory_holds_is_refused(
+    family: str,
+    words: list[str],
+    said: str,
+    runs_of: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = failed([words[0], runs_of[family], *words[1:]], capsys)
+    assert line.startswith(f"foreword: {said}")
+    assert "of memory, and there is" in line
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["pretrain", "bert_tiny", "--data", "caf\udce9.txt", "--out", "run"],
+        ["pretrain", "bert_tiny", "--data", "text", "--out", "run", "--set", "description=\udcff"],
+        ["fill", "run", "the [MASK] \udcff"],
+        ["\udcff"],
+    ],
+)
+def test_an_argument_that_is_not_utf8_is_refused(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    number = next(n for n, word in enumerate(words, 1) if "\udcff" in word or "\udce9" in word)
+    line = failed(words, capsys)
+    assert line.startswith(f"foreword: argument {number} (")
+    assert "not UTF-8" in line
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("objective=[1]", "objective: expected a kind, got [1]"),
+        ('objective=["masked"]', "objective: expected a kind, got ['masked']"),
+        ("optimizer=[]", "optimizer: expected a kind, got []"),
+        ('model=["transformer"]', "model: expected a kind, got ['transformer']"),
+    ],
+)
+def test_a_list_where_a_kind_is_wanted_is_refused(
+    setting: str, said: str, recipe: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said in failed(["check", recipe, "--data", text, "--set", setting], capsys)
