@@ -261,6 +261,10 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
             raise UserError(f"{where}: expected {len(args)} values, got {value!r}")
         inner = args[0] if args else Any
         return tuple(_convert(inner, item, f"{where}[{n}]") for n, item in enumerate(value))
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise UserError(f"{where}: expected a table, got {value!r}")
+        return value
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise UserError(f"{where}: expected a table, got {value!r}")

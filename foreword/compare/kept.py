@@ -6,14 +6,13 @@ compared as a value, not as text, so that a setting added later, with its defaul
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from foreword import atomic, config
+from foreword import config, stored
 from foreword.compare.grid import GridTask
 from foreword.data.prepare import PrepareSettings
 from foreword.data.sources import ReadSettings
@@ -73,11 +72,11 @@ def find(files: Iterable[Path], wanted: Any) -> Path | None:
     """The first of the JSON files that was asked for `wanted`."""
     for file in sorted(files):
         try:
-            asked = json.loads(file.read_text(encoding="utf-8"))["asked"]
+            asked = stored.read(file)["asked"]
             if config.build(type(wanted), asked) == wanted:
                 return file
-        except (OSError, ValueError, KeyError, TypeError, UserError):
-            continue  # of another kind, or of a Foreword that knew other settings
+        except (KeyError, AttributeError, UserError):
+            continue  # of another kind, damaged, or of a Foreword that knew other settings
     return None
 
 
@@ -92,5 +91,5 @@ def claim(folder: Path, name: str, wanted: Any, content: dict[str, Any] | None =
         if not file.exists() and not file.with_suffix("").exists():
             break
     document = {**(content or {}), "asked": config.to_table(wanted)}
-    atomic.write_text(file, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
+    stored.write(file, document)
     return file

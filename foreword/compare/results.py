@@ -14,10 +14,8 @@ from foreword.compare.grid import Cell, GridTask
 from foreword.compare.interval import Interval, interval
 from foreword.compare.run import Comparison, Work
 from foreword.train import checkpoint, log
-from foreword.train.opened import read_state
+from foreword.train.origin import read_state
 from foreword.tune.result import is_score
-
-KEPT_FOR_TRAINING = ("optimizer.safetensors", "carried.safetensors")
 
 
 @dataclass(frozen=True)
@@ -232,12 +230,12 @@ def _facts(piece: Work, run: Path, axis: Axis) -> RunFacts:
     spent = checkpoint.read_state(folder)["spent"]
     records: dict[str, list[dict[str, Any]]] = {"train": [], "heldout": [], "samples": []}
     for record in log.read(run):
-        records[record["kind"]].append(record)
+        records.setdefault(record["kind"], []).append(record)
     rates = [record["tokens_per_second"] for record in records["train"]]
     heldout = records["heldout"]
     last = heldout[-1] if heldout else dict.fromkeys(("loss", "perplexity", "bits_per_byte"))
     is_all = last["bits_per_byte"] is not None
-    files = [file for file in folder.iterdir() if file.name not in KEPT_FOR_TRAINING]
+    files = [file for file in folder.iterdir() if file.name not in checkpoint.FOR_TRAINING]
     return RunFacts(
         cell=piece.cell.name,
         seed=piece.seed,

@@ -13,7 +13,6 @@ killed carries on, and a grid that was changed runs only what changed.
 from __future__ import annotations
 
 import gc
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from typing import Any, Protocol
 
 import torch
 
-from foreword import atomic, config, kinds
+from foreword import atomic, config, kinds, stored
 from foreword.compare import kept
 from foreword.compare.clock import Clock
 from foreword.compare.corpora import Corpora
@@ -210,7 +209,7 @@ class Comparison:
         """What a fine-tuning came to, if it has been done."""
         folder = self._tunings(piece)
         file = folder and kept.find(folder.glob("*.json"), self._asked_tuning(piece))
-        return json.loads(file.read_text(encoding="utf-8")) if file else None
+        return stored.read(file) if file else None
 
     def seconds(self, piece: Work) -> float | None:
         """How long a piece took, or None where it is not done."""

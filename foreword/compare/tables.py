@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
-from foreword import atomic
+from foreword import atomic, stored
 from foreword.compare.grid import Cell, GridTask
 from foreword.compare.interval import LEVEL, share_half
 from foreword.compare.results import NUMBERS, Results
@@ -111,8 +110,7 @@ def write(results: Results) -> None:
     parts += [table.markdown() for table in tables(results)]
     parts.append("".join(f"- {note}\n" for note in notes(results)))
     atomic.write_text(out / "table.md", "\n".join(parts))
-    text = json.dumps(as_document(results), ensure_ascii=False, indent=1)
-    atomic.write_text(out / "results.json", text + "\n")
+    stored.write(out / "results.json", as_document(results))
     atomic.write_text(out / "results.csv", _csv(results))
 
 

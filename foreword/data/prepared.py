@@ -8,14 +8,13 @@ what the shards were made from, so that they are made again whenever that change
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foreword import atomic
+from foreword import atomic, config, stored
 from foreword.data.encoding import Encoded
 from foreword.data.shards import Shards
 from foreword.errors import UserError
@@ -43,6 +42,27 @@ class Split:
         self.tokens += len(found.tokens)
         self.bytes += size
         self.unknown += found.unknown
+
+
+@dataclass(frozen=True)
+class _Counts:
+    train: Split
+    heldout: Split
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    """What `prepared.json` says, by type."""
+
+    format: int
+    fingerprint: str
+    text: str
+    read: dict[Any, Any]
+    tokenizer: dict[Any, Any]
+    settings: dict[Any, Any]
+    counts: _Counts
+    files: dict[Any, Any]
+    checksum: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,21 +104,23 @@ class Prepared:
                 f"{folder}: no finished token shards here; 'foreword prepare' makes them"
             )
         try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
-            written = manifest["format"]
-            counts = {name: Split(**split) for name, split in manifest["counts"].items()}
-            files = dict(manifest["files"])
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise UserError(f"{path}: damaged; prepare the text again") from None
-        if written != FORMAT:
-            raise UserError(f"{path}: of format {written}, not {FORMAT}; prepare the text again")
-        train, heldout = (Shards.open(folder / name) for name in (TRAIN, HELDOUT))
-        for name, file in files.items():
-            is_same = (folder / name).stat().st_size == file["bytes"]
-            if not is_same or (verify and atomic.checksum(folder / name) != file["blake2b"]):
+            manifest = stored.read(path)
+            found = config.build(_Manifest, manifest)
+        except UserError as error:
+            raise UserError(f"{path}: damaged; prepare the text again") from error
+        if found.format != FORMAT:
+            raise UserError(
+                f"{path}: of format {found.format}, not {FORMAT}; prepare the text again"
+            )
+        counts = {TRAIN: found.counts.train, HELDOUT: found.counts.heldout}
+        for name in (f"{side}.{end}" for side in counts for end in ("bin", "idx")):
+            file = found.files.get(name, {})
+            is_same = _size(folder / name) == file.get("bytes")
+            if not is_same or (verify and atomic.checksum(folder / name) != file.get("blake2b")):
                 raise UserError(
                     f"{folder / name}: changed since it was written; prepare the text again"
                 )
+        train, heldout = (Shards.open(folder / name) for name in (TRAIN, HELDOUT))
         return cls(folder, train, heldout, counts, manifest, reused)
 
     @property
@@ -158,7 +180,12 @@ def publish(part: Path, folder: Path, manifest: dict[str, Any]) -> None:
         shutil.rmtree(folder / "tokenizer", ignore_errors=True)
         (part / "tokenizer").replace(folder / "tokenizer")
         shutil.rmtree(part)
-    atomic.write_text(folder / MANIFEST, json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+    stored.write(folder / MANIFEST, manifest)
+
+
+def _size(path: Path) -> int | None:
+    """Bytes of a file, or None where there is none."""
+    return path.stat().st_size if path.is_file() else None
 
 
 def oddities(counts: Mapping[str, Any], unknown: int = 0) -> dict[str, int]:

@@ -19,6 +19,7 @@ A sequence is a sentence here; in corpora made elsewhere it is often a whole doc
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import struct
 from contextlib import suppress
@@ -150,7 +151,8 @@ def _read_index(path: Path) -> tuple[np.dtype[Any], Array, Array, Array]:
         raise UserError(
             f"{path}: not a token index of the MMIDIDX format, version 1, with whole numbers"
         )
-    ends = np.cumsum([_HEADER.size, 4 * sequences, 8 * sequences, 8 * entries])
+    # Not of numpy's integers: of a damaged header these would overflow.
+    ends = list(itertools.accumulate([_HEADER.size, 4 * sequences, 8 * sequences, 8 * entries]))
     # Corpora of text and images add a byte for each sequence.
     if entries < 1 or size not in (ends[-1], ends[-1] + sequences):
         raise UserError(cut)

@@ -30,7 +30,8 @@ from foreword.train import log
 from foreword.train import run as running
 from foreword.train.corpus import Stage
 from foreword.train.loop import Watcher
-from foreword.train.opened import is_finished, open_run, read_state
+from foreword.train.opened import is_finished, open_run
+from foreword.train.origin import read_state
 from foreword.train.recipe import load_recipe
 from foreword.tune.contracts import Labelled
 from foreword.tune.result import save_evaluation, save_network

@@ -17,7 +17,7 @@ from foreword.evaluate import entropy
 from foreword.evaluate.subject import Subject
 from foreword.text.special import UNK
 from foreword.train.measure import measure, perplexity_of
-from foreword.train.opened import read_state
+from foreword.train.origin import read_state
 from foreword.types import Vocab
 
 ALL = 1 << 62
@@ -81,7 +81,7 @@ def run_shards(run: Path, option: str = "--file") -> Prepared:
         raise UserError(
             f"{folder}: the run's token shards are not there; name a text with {option}"
         )
-    return Prepared.load(folder, verify=False)
+    return Prepared.load(folder)
 
 
 def shards_of(subject: Subject, run: Path, option: str = "--file") -> Prepared:

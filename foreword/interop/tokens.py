@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from foreword import manifest
 from foreword.errors import UserError
 from foreword.interop.family import Family
 from foreword.text.special import ROLES
@@ -107,6 +108,7 @@ class Use:
 def write(tokenizer: Tokenizer, use: Use, out: Path) -> None:
     """Writes a tokenizer into the folder `out` as `transformers` reads it."""
     tokenizer.save(out)
+    (out / manifest.FILE).unlink()  # of what is about to be changed
     names = {name: tokenizer.name_of(name) for name in ROLES.values()}
     file = out / CONFIG
     config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))

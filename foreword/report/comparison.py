@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from foreword import atomic
-from foreword.errors import UserError
+from foreword import atomic, stored
+from foreword.errors import DamagedError, UserError
 from foreword.report.bars import Bar, draw_bars
 from foreword.report.curves import CELLS, Line, draw
 from foreword.report.page import page
@@ -40,11 +39,11 @@ def write_comparison(folder: str | Path, out: str | Path | None = None) -> Path:
     """
     folder = Path(folder)
     try:
-        results = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        results = stored.read(folder / FILE)
         name = str(results["grid"].get("description") or folder.resolve().name)
         content = body(name, results)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{folder / FILE}: cannot be read; compare again: {error}") from error
+    except (DamagedError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as e:
+        raise UserError(f"{folder / FILE}: cannot be read; compare again: {e}") from e
     path = Path(out) if out is not None else folder / "report.html"
     atomic.write_text(path, page(name, content))
     return path

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foreword.errors import UserError
+from foreword import atomic, stored
+from foreword.errors import DamagedError, UserError
 
 Record = Mapping[str, Any]
 
@@ -98,6 +99,11 @@ def read(run: str | Path) -> RunFolder:
     except (OSError, ValueError) as error:
         raise UserError(f"{run / 'recipe.toml'}: cannot be read: {error}") from error
     unread: list[str] = []
+    provenance = _object(run / "run.json", unread) or {}
+    recipes = provenance.get("recipes")
+    if isinstance(recipes, list) and atomic.checksum(run / "recipe.toml") not in recipes:
+        where = run / "recipe.toml"
+        raise DamagedError(f"{where}: does not match its checksum: damaged, or edited")
     records = _metrics(run / "metrics.jsonl", unread)
     kinds = {kind: [r for r in records if r.get("kind") == kind] for kind in ("train", "heldout")}
     samples = [r for r in records if r.get("kind") == "samples" and _dicts(r.get("samples"))]
@@ -105,7 +111,7 @@ def read(run: str | Path) -> RunFolder:
         path=run,
         recipe=recipe,
         recipe_text=recipe_text,
-        provenance=_object(run / "run.json", unread) or {},
+        provenance=provenance,
         train=tuple(kinds["train"]),
         heldout=tuple(kinds["heldout"]),
         samples=tuple(samples),
@@ -118,7 +124,11 @@ def number(record: Record, key: str) -> float:
     """A number of a record, or nan where it has none."""
     value = record.get(key)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and value is not None else math.nan
+    try:
+        found = float(value) if is_number and value is not None else math.nan
+    except OverflowError:  # of a damaged file
+        return math.nan
+    return found if math.isfinite(found) else math.nan
 
 
 def _metrics(path: Path, unread: list[str]) -> list[dict[str, Any]]:
@@ -128,7 +138,7 @@ def _metrics(path: Path, unread: list[str]) -> list[dict[str, Any]]:
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             record = None
         if isinstance(record, dict):
             records.append(record)
@@ -142,13 +152,10 @@ def _metrics(path: Path, unread: list[str]) -> list[dict[str, Any]]:
 def _object(path: Path, unread: list[str]) -> dict[str, Any] | None:
     """A JSON object of a file; None where there is none, which is noted."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        value = None
-    if not isinstance(value, dict):
+        return stored.read(path)
+    except DamagedError:
         unread.append(path.name)
         return None
-    return value
 
 
 def _evaluations(folder: Path, unread: list[str]) -> list[Evaluation]:

@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer as Engine
 
-from foreword import atomic
+from foreword import atomic, manifest, stored
+from foreword.config import build
 from foreword.errors import UserError
 from foreword.text import special
 from foreword.text.pieces import Pieces
 from foreword.text.sample import TrainingSample
 from foreword.types import Array, Vocab
 
+KIND, VERSION = "tokenizer", 1  # of the folder, in its manifest
 FILE = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
 
@@ -187,11 +189,12 @@ class Tokenizer:
     def save(self, folder: str | Path) -> None:
         """Writes the `tokenizer_config.json` that `transformers` reads, and `tokenizer.json`.
 
-        The last is written last: it marks a whole tokenizer.
+        The last marks a whole tokenizer; behind it comes a manifest of the two.
 
         Raises:
             UserError: the folder cannot be written.
         """
+        folder = Path(folder)
         roles = {role: self.name_of(name) for role, name in special.ROLES.items()}
         config = {
             "tokenizer_class": "PreTrainedTokenizerFast",
@@ -205,8 +208,11 @@ class Tokenizer:
             },
         }
         config_text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
-        atomic.write_text(Path(folder) / CONFIG, config_text)
-        atomic.write_text(Path(folder) / FILE, self._engine.to_str(pretty=True) + "\n")
+        if (folder / manifest.FILE).is_file():
+            (folder / manifest.FILE).unlink()
+        atomic.write_text(folder / CONFIG, config_text)
+        atomic.write_text(folder / FILE, self._engine.to_str(pretty=True) + "\n")
+        manifest.write(folder, KIND, VERSION, (CONFIG, FILE))
 
     @classmethod
     def load(
@@ -226,19 +232,22 @@ class Tokenizer:
         file = path / FILE if path.is_dir() else path
         if not file.is_file():
             raise UserError(f"{path}: there is no {FILE}; 'foreword tokenizer train' makes one")
+        if file.name == FILE and manifest.is_of(file.parent, KIND):
+            manifest.verify(file.parent, KIND, VERSION, (CONFIG, FILE))
         with _broken(file):
             engine = Engine.from_str(file.read_text(encoding="utf-8"))
         config: dict[str, Any] = {}
         if (beside := file.with_name(CONFIG)).is_file():
-            with _broken(beside):
-                config = dict(json.loads(beside.read_text(encoding="utf-8")))
-        kind = dict(config.get("foreword") or {})
-        said = config | kind.pop("roles", {})
-        found = {role: token for role in special.ROLES if (token := _content(said.get(role)))}
-        counts = kind.pop("sample", None)
-        sample = TrainingSample(**counts) if counts else None
-        size = kind.pop("size", size)
-        return cls(engine, {**(roles or {}), **found}, kind, sample, size)
+            config = stored.read(beside, is_foreign=True)
+        with _broken(beside):
+            kind = dict(config.get("foreword") or {})
+            said = config | kind.pop("roles", {})
+            found = {role: token for role in special.ROLES if (token := _content(said.get(role)))}
+            counts = kind.pop("sample", None)
+            sample = build(TrainingSample, counts, "sample") if counts else None
+            size = kind.pop("size", size)
+        with _broken(file):
+            return cls(engine, {**(roles or {}), **found}, kind, sample, size)
 
     # -- within ------------------------------------------------------------------------------------
 
@@ -288,7 +297,10 @@ def _find_special(ids: Mapping[str, int], roles: Mapping[str, str]) -> dict[str,
 
 def _content(token: Any) -> str | None:
     """A special token's text: `transformers` writes a string, or a table with `content`."""
-    return token.get("content") if isinstance(token, dict) else token
+    text = token.get("content") if isinstance(token, dict) else token
+    if text is not None and not isinstance(text, str):
+        raise ValueError(f"a special token that is no text but {text!r:.40}")
+    return text
 
 
 @contextmanager
@@ -296,6 +308,8 @@ def _broken(file: Path) -> Iterator[None]:
     """Turns whatever reading `file` raises (the engine raises bare `Exception`) into one line."""
     try:
         yield
+    except UserError:
+        raise
     except Exception as error:
         reason = str(error).partition("\n")[0]
         raise UserError(f"{file}: not a tokenizer that can be read: {reason}") from error

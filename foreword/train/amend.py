@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from foreword import atomic, config
 from foreword.errors import UserError
 from foreword.train import checkpoint
-from foreword.train.opened import read_recipe, read_state
+from foreword.train.opened import read_recipe
+from foreword.train.origin import read_state, write_recipe, write_state
 from foreword.train.recipe import Recipe
 
 
@@ -44,5 +44,5 @@ def amend(run: Path, assignments: Sequence[str]) -> None:
         note = {"after": whole[-1].name if whole else None, "set": list(assignments)}
         provenance = read_state(run)
         provenance["amended"] = [*provenance.get("amended", []), note]
-        atomic.write_text(run / "run.json", json.dumps(provenance, indent=1) + "\n")
-        atomic.write_text(run / "recipe.toml", changed.dumps())
+        write_state(run, provenance)
+        write_recipe(run, changed)

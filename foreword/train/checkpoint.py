@@ -10,7 +10,6 @@ checkpoints/step-00001000/weights.safetensors    the model, each shared tensor o
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,12 +20,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from foreword import atomic
+from foreword import atomic, manifest, stored
 from foreword.errors import DamagedError, UserError
 from foreword.nn.model import Model
 from foreword.train.finite import require_finite
 
-VERSION = 1
+KIND, VERSION = "checkpoint", 1
+FOR_TRAINING = ("optimizer.safetensors", "carried.safetensors")  # needed to train on alone
 
 
 def save(
@@ -59,37 +59,24 @@ def save(
             if "SafetensorError" in type(error).__name__:
                 raise OSError(str(error)) from error
             raise
-        (part / "state.json").write_text(json.dumps(dict(state)), encoding="utf-8")
-        sums = {
-            file.name: {"bytes": file.stat().st_size, "blake2b": atomic.checksum(file)}
-            for file in sorted(part.iterdir())
-        }
-        manifest = {"foreword_checkpoint": VERSION, "files": sums}
-        (part / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+        (part / "state.json").write_text(stored.dumps(state), encoding="utf-8")
+        manifest.write(part, KIND, VERSION)
 
 
-def verify(folder: Path) -> None:
+def verify(folder: Path, *, is_to_train: bool = True) -> None:
     """Reads the manifest and checks every file against it.
+
+    Args:
+        folder: of the checkpoint.
+        is_to_train: whether what only training needs will be read too, twice as large as the
+            weights; else its size alone is checked.
 
     Raises:
         DamagedError: the checkpoint is damaged.
         UserError: it is of another version.
     """
-    try:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        version, files = manifest["foreword_checkpoint"], manifest["files"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DamagedError(f"{folder}: damaged: its manifest cannot be read") from error
-    if version != VERSION:
-        raise UserError(
-            f"{folder}: a checkpoint of version {version}; this Foreword reads version {VERSION}"
-        )
-    for name, wanted in files.items():
-        file = folder / name
-        if not file.is_file() or file.stat().st_size != wanted["bytes"]:
-            raise DamagedError(f"{folder}: damaged: {name} is missing or cut short")
-        if atomic.checksum(file) != wanted["blake2b"]:
-            raise DamagedError(f"{folder}: damaged: {name} does not match its checksum")
+    needed = ("weights.safetensors", "state.json")
+    manifest.verify(folder, KIND, VERSION, needed, () if is_to_train else FOR_TRAINING)
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -166,8 +153,8 @@ def load_carried(folder: Path, device: torch.device) -> tuple[tuple[Tensor, ...]
 
 def read_state(folder: Path) -> dict[str, Any]:
     """The checkpoint's `state.json`."""
-    state: dict[str, Any] = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-    return state
+    state = stored.read(folder / "state.json")
+    return {key: value for key, value in state.items() if key != stored.CHECKSUM}
 
 
 def all_in(run: Path) -> list[Path]:
@@ -180,12 +167,13 @@ def name_of(step: int) -> str:
     return f"step-{step:08d}"
 
 
-def newest(run: Path, warn: list[str] | None = None) -> Path:
+def newest(run: Path, warn: list[str] | None = None, *, is_to_train: bool = True) -> Path:
     """The newest checkpoint of a run that is whole.
 
     Args:
         run: the run folder.
         warn: gets a line for each damaged checkpoint that was passed over.
+        is_to_train: as in `verify`.
 
     Raises:
         DamagedError: there is none but damaged ones.
@@ -194,7 +182,7 @@ def newest(run: Path, warn: list[str] | None = None) -> Path:
     damaged = []
     for folder in reversed(all_in(run)):
         try:
-            verify(folder)
+            verify(folder, is_to_train=is_to_train)
         except DamagedError as error:
             damaged.append(str(error))
             continue

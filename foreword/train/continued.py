@@ -20,7 +20,8 @@ from foreword.text.extended import add_special
 from foreword.text.extended import extend as extend_tokenizer
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, imported
-from foreword.train.opened import Opened, open_run, read_state
+from foreword.train.opened import Opened, open_run
+from foreword.train.origin import read_state
 from foreword.train.recipe import Recipe
 
 START = "start"  # in a run folder: the weights that it starts from

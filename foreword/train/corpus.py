@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from foreword.errors import UserError
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.training import describe
 from foreword.train import checkpoint
+from foreword.train.origin import read_state
 from foreword.train.recipe import Recipe
 
 SHARDS = "shards"  # in a run folder, where it is not given any
@@ -46,8 +46,8 @@ def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared
     Raises:
         UserError: the text is gone, of another tokenizer, or the same token over and over.
     """
-    provenance = json.loads((run / "run.json").read_text(encoding="utf-8"))
-    texts, given = provenance["texts"], provenance["tokenizer"]
+    provenance = read_state(run)
+    texts, given = provenance.get("texts"), provenance.get("tokenizer")
     if not texts:
         raise UserError(
             f"{run}: was imported and has no text to go on with; "

@@ -21,7 +21,8 @@ from foreword.objectives.masked import Masked
 from foreword.text.special import ROLES
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.imported import FAMILIES, GENERATION, RECIPE
-from foreword.train.opened import Opened, read_state
+from foreword.train.opened import Opened
+from foreword.train.origin import read_state
 from foreword.train.recipe import Recipe
 from foreword.types import Vocab
 
@@ -92,7 +93,7 @@ def find_family(opened: Opened, wanted: str = "") -> Family:
     known = kinds.names(FAMILIES)
     if wanted and wanted not in known:
         raise UserError(f"--family: no family '{wanted}'{nearest(wanted, known)}")
-    came_from = read_state(opened.run).get("imported", {}).get("family")
+    came_from = (read_state(opened.run).get("imported") or {}).get("family")
     names = [wanted] if wanted else sorted(known, key=lambda name: name != came_from)
     reasons: dict[str, list[str]] = {}
     for name in names:

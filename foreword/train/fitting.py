@@ -34,7 +34,7 @@ from foreword.train.finite import require_finite, stopped
 from foreword.train.loop import Progress, Samples, Watcher
 from foreword.train.measure import heldout_record, measure
 from foreword.train.opened import is_finished
-from foreword.train.origin import note_data
+from foreword.train.origin import note_data, write_recipe
 from foreword.train.ready import settled
 from foreword.train.recipe import Recipe, TrainSettings
 from foreword.types import Rows, Vocab
@@ -74,7 +74,7 @@ def fit_run(
     with _scratch(run / FOLDER) as folder:
         reading = reading_of(recipe, prepared.train, vocab, folder, stage("fitting"))
         _note_budget(recipe, reading.epochs, watcher)
-        atomic.write_text(run / "recipe.toml", recipe.dumps())
+        write_recipe(run, recipe)
         model, began = recipe.build(vocab), time.monotonic()
         found = model.backbone.fit(reading)
         try:

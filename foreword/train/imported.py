@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from foreword.nn.model import Model
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint
 from foreword.train.loop import Progress
-from foreword.train.origin import origin
+from foreword.train.origin import origin, write_recipe, write_state
 from foreword.train.recipe import Recipe
 from foreword.types import Vocab
 
@@ -287,8 +286,8 @@ def write_run(run: Path, recipe: Recipe, tokenizer: Tokenizer, model: Model, fou
     checkpoint.save(step, model, None, Progress().dump())
     parameters = {"parameters": model.count_parameters()}
     facts = {**origin(), "texts": [], "tokenizer": None, **found, **parameters}
-    atomic.write_text(run / "run.json", json.dumps(facts, indent=1) + "\n")
-    atomic.write_text(run / "recipe.toml", recipe.dumps())
+    write_state(run, facts)
+    write_recipe(run, recipe)
 
 
 def provenance(imported: Imported) -> Table:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foreword import atomic
+from foreword import atomic, config
 from foreword.errors import UserError
 
 FILE = "metrics.jsonl"
@@ -58,13 +59,36 @@ def read(run: Path) -> list[dict[str, Any]]:
     records = []
     for number, line in enumerate(lines, start=1):
         try:
-            records.append(json.loads(line))
-        except ValueError:
+            record = json.loads(line.decode(), parse_constant=_refuse)
+            known = _Known.__dataclass_fields__
+            config.build(_Known, {key: v for key, v in record.items() if key in known})
+            records.append(record)
+        except (ValueError, AttributeError, OverflowError, RecursionError, UserError):
             if line.strip() and number < len(lines):
                 raise UserError(
-                    f"{file}:{number}: not JSON; the file was damaged: mend or delete the line"
+                    f"{file}:{number}: not JSON, or not a record; the file was damaged: mend or "
+                    "delete the line"
                 ) from None
     return records
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is read of records again, by type."""
+
+    kind: str
+    step: int
+    loss: float | None = None
+    perplexity: float | None = None
+    bits_per_byte: float | None = None
+    tokens: int = 0
+    flops: float = 0.0
+    seconds: float = 0.0
+    tokens_per_second: float | None = None
+
+
+def _refuse(text: str) -> None:
+    raise ValueError(text)
 
 
 def parts(record: Mapping[str, Any]) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint
 from foreword.train.budget import Budget, Spent
 from foreword.train.device import choose_device, choose_precision
+from foreword.train.origin import require_as_written
 from foreword.train.recipe import Recipe
 from foreword.types import Vocab
 
@@ -65,17 +65,13 @@ def read_recipe(run: Path) -> Recipe:
 
     Raises:
         UserError: the folder is no run.
+        DamagedError: its recipe is not as it was written.
     """
     if not (run / "recipe.toml").is_file():
         what = "no such folder" if not run.exists() else "not a run folder (no recipe.toml)"
         raise UserError(f"{run}: {what}")
+    require_as_written(run)
     return config.load(Recipe, run / "recipe.toml")
-
-
-def read_state(run: Path) -> dict[str, Any]:
-    """The run's `run.json`: provenance."""
-    state: dict[str, Any] = json.loads((run / "run.json").read_text(encoding="utf-8"))
-    return state
 
 
 def is_finished(run: Path) -> bool:
@@ -84,7 +80,7 @@ def is_finished(run: Path) -> bool:
         return False
     recipe = read_recipe(run)
     try:
-        newest = checkpoint.newest(run, [])
+        newest = checkpoint.newest(run)
     except DamagedError:
         if recipe.model.is_fitted:
             return False  # it is fitted anew
@@ -109,11 +105,11 @@ def open_run(path: str | Path, device: str = "auto", precision: str = "fp32") ->
     notes: list[str] = []
     if path.parent.name == "checkpoints" and path.is_dir():
         run, folder = path.parent.parent, path
-        checkpoint.verify(folder)
+        checkpoint.verify(folder, is_to_train=False)
     else:
         run = path
         read_recipe(run)
-        folder = checkpoint.newest(run, notes)
+        folder = checkpoint.newest(run, notes, is_to_train=False)
     recipe = read_recipe(run)
     tokenizer = Tokenizer.load(run / "tokenizer")
     vocab = tokenizer.vocab

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 import os
 import platform
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,14 @@ from typing import Any
 import torch
 
 import foreword
-from foreword import atomic
+from foreword import atomic, config, stored
 from foreword.data.prepared import Prepared
+from foreword.errors import DamagedError, UserError
 from foreword.nn.model import Model
 from foreword.train.device import describe
+from foreword.train.recipe import Recipe
+
+FILE, RECIPE = "run.json", "recipe.toml"
 
 
 def origin() -> dict[str, Any]:
@@ -33,6 +39,82 @@ def origin() -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What commands go by of a `run.json`, and of what type it must be."""
+
+    texts: tuple[str, ...] = ()
+    tokenizer: str | None = None
+    heldout: tuple[str, ...] = ()
+    parameters: int = 0
+    amended: tuple[dict[Any, Any], ...] = ()
+    data: dict[Any, Any] | None = None
+    imported: dict[Any, Any] | None = None
+    recipes: tuple[str, ...] = ()
+
+
+def read_state(run: Path) -> dict[str, Any]:
+    """Return the run's `run.json`: provenance.
+
+    Raises:
+        DamagedError: it is not there, or not as it was written.
+    """
+    file = run / FILE
+    state = stored.read(file)
+    wanted = _Known.__dataclass_fields__
+    try:
+        config.build(_Known, {key: value for key, value in state.items() if key in wanted})
+        for key, names in (("data", ("fingerprint",)), ("imported", ("format", "folder"))):
+            for name in names:
+                if not isinstance((state.get(key) or {}).get(name, ""), str):
+                    raise UserError(f"{key}.{name}: expected a text")
+    except UserError as error:
+        raise DamagedError(f"{file}: damaged: {error}") from error
+    return state
+
+
+def write_state(run: Path, state: Mapping[str, Any]) -> None:
+    """Write the run's `run.json`.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    stored.write(run / FILE, state)
+
+
+def write_recipe(run: Path, recipe: Recipe) -> None:
+    """Write a run's recipe, whose checksum `run.json` notes before.
+
+    Those of earlier recipes stay there: a kill between the two leaves the recipe before this one.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    text = recipe.dumps()
+    provenance = read_state(run)
+    made = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    known = provenance.get("recipes", [])
+    if made not in known:
+        write_state(run, {**provenance, "recipes": [*known, made]})
+    atomic.write_text(run / RECIPE, text)
+
+
+def require_as_written(run: Path) -> None:
+    """Make sure that a run's recipe is one that was written there, where `run.json` tells.
+
+    Raises:
+        DamagedError: it is not, or `run.json` cannot be read.
+    """
+    if not (run / FILE).exists():
+        return
+    known = read_state(run).get("recipes")
+    if known is not None and atomic.checksum(run / RECIPE) not in known:
+        raise DamagedError(
+            f"{run / RECIPE}: does not match its checksum in {FILE}: damaged, or edited; 'foreword "
+            "resume --set' changes what may be changed of a run, and any other change is a new one"
+        )
+
+
 def command() -> str:
     """What was asked for, as it can be typed into a shell again."""
     return shlex.join(["foreword", *sys.argv[1:]])
@@ -42,8 +124,7 @@ def note_data(
     run: Path, prepared: Prepared, model: Model, device: torch.device, precision: str
 ) -> None:
     """Adds to a run's `run.json` what it reads, and what it computes on."""
-    file = run / "run.json"
-    provenance: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    provenance = read_state(run)
     provenance["data"] = {
         "shards": str(prepared.folder),
         "fingerprint": prepared.fingerprint,
@@ -53,7 +134,7 @@ def note_data(
     provenance["parameters"] = model.count_parameters()
     provenance["computed_on"] = describe(device)
     provenance["precision"] = precision
-    atomic.write_text(file, json.dumps(provenance, indent=1) + "\n")
+    write_state(run, provenance)
 
 
 def machine() -> dict[str, Any]:

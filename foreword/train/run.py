@@ -7,7 +7,6 @@ carry_on   tokenizer -> shards -> model -> loop, or a fit at once; each stage is
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ import torch
 
 from foreword import atomic
 from foreword.data.prepared import Prepared
-from foreword.errors import UserError
+from foreword.errors import DamagedError, UserError
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log
 from foreword.train.continued import Foundation, load_start
@@ -31,8 +30,8 @@ from foreword.train.corpus import (
 )
 from foreword.train.fitting import fit_run
 from foreword.train.loop import Loop, Samples, Watcher
-from foreword.train.opened import read_recipe, read_state
-from foreword.train.origin import note_data, origin
+from foreword.train.opened import read_recipe
+from foreword.train.origin import note_data, origin, read_state, write_recipe, write_state
 from foreword.train.ready import Ready, compile_blocks, describe_run, make_ready
 from foreword.train.recipe import Recipe
 from foreword.train.sizes import require_memory
@@ -88,10 +87,10 @@ def start(
         require_free(run)  # still
         for name in Foundation.WRITES:  # of one that was killed as it began
             shutil.rmtree(run / name, ignore_errors=True)
-        atomic.write_text(run / "run.json", json.dumps(provenance, indent=1) + "\n")
+        write_state(run, provenance)
         if foundation is not None:
             foundation.save(run)
-        atomic.write_text(run / "recipe.toml", recipe.dumps())
+        write_recipe(run, recipe)
 
 
 def require_possible(
@@ -146,9 +145,9 @@ def _has_begun(run: Path) -> bool:
     """Whether there is a `run.json` that `start` wrote."""
     try:
         provenance = read_state(run)
-    except (OSError, ValueError):
+    except DamagedError:
         return False
-    return isinstance(provenance, dict) and "foreword" in provenance
+    return "foreword" in provenance
 
 
 def names_in(run: Path) -> frozenset[str] | None:
@@ -189,7 +188,7 @@ def carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None 
             TrainingStoppedError.
     """
     read_recipe(run)  # or it is no run
-    with atomic.alone(run), of_text(run, read_state(run)["texts"]):
+    with atomic.alone(run), of_text(run, read_state(run).get("texts", [])):
         return _carry_on(run, watcher, stage, samples)
 
 
@@ -205,7 +204,7 @@ def _carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None
         return fit_run(run, recipe, tokenizer, prepared, watcher, stage, samples)
     ready = make_ready(recipe, tokenizer, prepared)
     if ready.recipe != recipe:
-        atomic.write_text(run / "recipe.toml", ready.recipe.dumps())
+        write_recipe(run, ready.recipe)
     note_data(run, prepared, ready.model, ready.device, ready.recipe.train.precision)
     for line in describe_text(prepared, tokenizer):
         watcher.note(line)
@@ -231,7 +230,7 @@ def _carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None
 
 def _require_same_text(run: Path, prepared: Prepared) -> None:
     """A run goes on with the text that it began with, or not at all."""
-    before = json.loads((run / "run.json").read_text(encoding="utf-8")).get("data")
+    before = read_state(run).get("data")
     if before is not None and before["fingerprint"] != prepared.fingerprint:
         raise UserError(
             f"{prepared.folder}: the text has changed since the run began; put it back as it was, "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 import torch
 from scipy.special import softmax
 
-from foreword import config, kinds
+from foreword import config, kinds, manifest, stored
 from foreword.errors import UserError
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.checkpoint import load_weights
@@ -20,8 +19,11 @@ from foreword.train.opened import read_recipe
 from foreword.tune.contracts import Labelled, Network, Task, layer_mix
 from foreword.tune.course import predict
 from foreword.tune.framing import Frame
+from foreword.tune.result import KIND, VERSION
 from foreword.tune.rows import Examples
 from foreword.types import Array
+
+FILES = ("labels.json", "recipe.toml", "weights.safetensors", "tokenizer/tokenizer.json")
 
 
 @dataclass(frozen=True)
@@ -102,20 +104,19 @@ def load_classifier(
         UserError: the folder is none of a fine-tuned model, or damaged.
     """
     folder = Path(folder)
-    try:
-        about = json.loads((folder / "labels.json").read_text(encoding="utf-8"))
-        labels, framing = tuple(about["labels"]), dict(about["frame"])
-        settings = dict(about["task"])
-        cls = kinds.load("tune/tasks", settings.pop("kind"))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{folder}: no fine-tuned model (labels.json cannot be read)") from error
+    if not (folder / "labels.json").exists():
+        raise UserError(f"{folder}: no fine-tuned model (it has no labels.json)")
+    if (folder / "run.json").exists():
+        raise UserError(f"{folder}: answers in text; use 'foreword generate {folder}'")
+    manifest.verify(folder, KIND, VERSION, FILES)
+    about = stored.read(folder / "labels.json")
+    labels, framing = tuple(about["labels"]), dict(about["frame"])
+    task: Task = config.build_kind(kinds.Part("tune/tasks"), about["task"], "task")
     recipe = read_recipe(folder)
-    task: Task = config.build(cls, settings, "task")
     tokenizer = Tokenizer.load(folder / "tokenizer")
     backbone = recipe.build(tokenizer.vocab).backbone
     head = task.head(backbone.settings.state_width, labels)
-    if head is None:
-        raise UserError(f"{folder}: answers in text; use 'foreword generate {folder}'")
+    assert head is not None
     network = Network(backbone, head, mix=layer_mix(task, backbone.settings))
     load_weights(folder, network)
     where = choose_device(device)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from foreword import atomic
+from foreword import atomic, manifest, stored
 from foreword.errors import UserError
 from foreword.evaluate.subject import Subject
 from foreword.nn.model import Model
@@ -24,10 +23,13 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint
 from foreword.train.checkpoint import weights_of
 from foreword.train.finite import require_finite
+from foreword.train.origin import write_recipe, write_state
 from foreword.train.recipe import Recipe
 from foreword.tune.answers import Words
 from foreword.tune.contracts import Network, Task
 from foreword.tune.framing import Frame
+
+KIND, VERSION = "tuned", 1  # of the folder of a network that tells labels apart
 
 Row = dict[str, Any]
 
@@ -103,7 +105,7 @@ def check_free(evaluation: Path, out: Path) -> None:
 def save_evaluation(result: TuneResult, path: Path, name: str, command: str) -> dict[str, Any]:
     """Writes the scores as JSON, and returns what was written."""
     document = as_document(result, name, command)
-    atomic.write_text(path, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
+    stored.write(path, document)
     return document
 
 
@@ -140,14 +142,15 @@ def save_network(result: TuneResult, folder: Path) -> None:
         "frame": asdict(result.frame),
     }
     with atomic.folder(folder) as part:
-        text = json.dumps(about, ensure_ascii=False, indent=1) + "\n"
-        (part / "labels.json").write_text(text, encoding="utf-8")
+        (part / "labels.json").write_text(stored.dumps(about), encoding="utf-8")
         if isinstance(result.network.head, Words):
             _save_run(result, part)
         else:
             save_file(weights, part / "weights.safetensors")
             (part / "recipe.toml").write_text(result.recipe.dumps(), encoding="utf-8")
         result.tokenizer.save(part / "tokenizer")
+        if not isinstance(result.network.head, Words):
+            manifest.write(part, KIND, VERSION)
 
 
 def _save_run(result: TuneResult, folder: Path) -> None:
@@ -156,9 +159,8 @@ def _save_run(result: TuneResult, folder: Path) -> None:
     heads = nn.ModuleDict({"token": result.network.head.token_head})
     model = Model(result.network.backbone, heads)
     checkpoint.save(folder / "checkpoints" / checkpoint.name_of(0), model, None, {"step": 0})
-    (folder / "run.json").write_text('{"texts": []}\n', encoding="utf-8")
-    recipe = replace(result.recipe, objective=_as_tuned(result, model))
-    (folder / "recipe.toml").write_text(recipe.dumps(), encoding="utf-8")
+    write_state(folder, {"texts": []})
+    write_recipe(folder, replace(result.recipe, objective=_as_tuned(result, model)))
 
 
 def _as_tuned(result: TuneResult, model: Model) -> SourceTarget:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foreword import atomic
+from foreword import atomic, stored
 from foreword.cli.main import run
 from foreword.train import checkpoint
 from foreword.train.opened import open_run
@@ -65,8 +65,8 @@ def test_damage_to_all_stops(stopped: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_another_version_is_refused(stopped: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for folder in checkpoint.all_in(stopped):
-        manifest = json.loads((folder / "manifest.json").read_text())
-        (folder / "manifest.json").write_text(json.dumps(manifest | {"foreword_checkpoint": 9}))
+        manifest = stored.read(folder / "manifest.json")
+        stored.write(folder / "manifest.json", manifest | {"foreword_checkpoint": 9})
     assert run(["resume", str(stopped)]) == 2
     assert "version 9; this Foreword reads version 1" in capsys.readouterr().err
 

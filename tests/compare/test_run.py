@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from foreword import atomic, config
+from foreword import atomic, config, stored
 from foreword.compare.grid import Grid, load_grid
 from foreword.compare.results import gather
 from foreword.compare.run import Comparison
@@ -199,9 +198,9 @@ def test_an_interruption_is_no_failure(
 def test_a_setting_that_came_later_changes_nothing(folder: Path, out: Path) -> None:
     """What was asked is compared as a value: a record without it has its default."""
     for file in (out / "runs").glob("*.json"):
-        document = json.loads(file.read_text(encoding="utf-8"))
+        document = stored.read(file)
         assert document["asked"]["recipe"]["train"].pop("patience") == 5
-        file.write_text(json.dumps(document), encoding="utf-8")
+        stored.write(file, document)
     assert begun(folder, out) == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from safetensors.torch import load_file, save_file
 from foreword.cli.main import run as foreword
 from foreword.errors import UserError
 from foreword.train import imported
-from foreword.train.opened import open_run
+from foreword.train.opened import open_run, read_recipe
+from foreword.train.origin import write_recipe
 
 from . import theirs
 
@@ -129,8 +131,9 @@ def test_what_each_call_of_longformer_says(
     assert foreword(["import", str(tmp_path / "theirs"), "--out", str(run)]) == 0
     own = "longformer.encoder.layer.*.attention.self.key_global.weight"
     assert f"not taken over: {own.replace('weight', 'bias')}, {own}, " in capsys.readouterr().err
-    recipe = run / "recipe.toml"
-    recipe.write_text(recipe.read_text().replace("global_tokens = 0", "global_tokens = 1"))
+    recipe = read_recipe(run)
+    mixing = replace(recipe.model.mixing, global_tokens=1)
+    write_recipe(run, replace(recipe, model=replace(recipe.model, mixing=mixing)))
     assert foreword(["export", str(run), "--out", out]) == 2
     assert "told with each call which places see all" in capsys.readouterr().err
 

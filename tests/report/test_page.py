@@ -225,7 +225,7 @@ def test_odd_records_do_no_harm(tmp_path: Path) -> None:
     (run / "metrics.jsonl").write_text(lines, encoding="utf-8")
     check(write_page(run).read_text(encoding="utf-8"))
     unread = read(run).unread
-    assert unread == ("1 of 6 lines of metrics.jsonl", "run.json", "a.json (it has no rows)")
+    assert unread == ("run.json", "1 of 6 lines of metrics.jsonl", "a.json (it has no rows)")
 
 
 def test_records_of_texts_with_ends_of_lines_are_read(tmp_path: Path) -> None:

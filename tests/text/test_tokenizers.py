@@ -168,6 +168,7 @@ def test_save_and_load_change_nothing(tokenizer: Tokenizer, tmp_path) -> None:
         assert (again.kind, again.sample) == (tokenizer.kind, tokenizer.sample)
         assert again.encode_batch(NASTY) == tokenizer.encode_batch(NASTY)
     assert sorted(p.name for p in (tmp_path / "a" / "b").iterdir()) == [
+        "manifest.json",
         "tokenizer.json",
         "tokenizer_config.json",
     ]
@@ -321,7 +322,8 @@ def test_special_tokens_are_found_by_role(tmp_path) -> None:
         ("tokenizer.json", "{", "not a tokenizer that can be read"),
         ("tokenizer.json", '{"model": {"type": "Magic"}}', "not a tokenizer that can be read"),
         ("tokenizer.json", b"\xff\xfe", "not a tokenizer that can be read"),
-        ("tokenizer_config.json", "[1", "tokenizer_config.json: not a tokenizer"),
+        ("tokenizer_config.json", "[1", r"tokenizer_config\.json: damaged"),
+        ("tokenizer_config.json", '{"pad_token": [1]}', r"tokenizer_config\.json: not a tokenizer"),
     ],
 )
 def test_what_is_missing_or_broken_is_said(tmp_path, trained, name, content, message) -> None:
@@ -329,6 +331,9 @@ def test_what_is_missing_or_broken_is_said(tmp_path, trained, name, content, mes
         trained["word"].save(tmp_path)
         raw = content if isinstance(content, bytes) else content.encode()
         (tmp_path / name).write_bytes(raw)
+        with pytest.raises(UserError, match=r"damaged: .* (cut short|match its checksum)"):
+            Tokenizer.load(tmp_path)
+        (tmp_path / "manifest.json").unlink()  # as one made elsewhere
     with pytest.raises(UserError, match=message) as error:
         Tokenizer.load(tmp_path)
     assert "\n" not in str(error.value)

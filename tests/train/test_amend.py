@@ -10,7 +10,8 @@ from foreword.errors import TrainingStoppedError, UserError
 from foreword.nn.heads import TokenHead
 from foreword.train import checkpoint
 from foreword.train.amend import amend
-from foreword.train.opened import read_recipe, read_state
+from foreword.train.opened import read_recipe
+from foreword.train.origin import read_state
 from foreword.types import Batch, Hidden, Loss
 from tests.train import runs
 

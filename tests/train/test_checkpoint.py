@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from foreword import atomic
+from foreword import atomic, stored
 from foreword.errors import UserError
 from foreword.train import checkpoint, measure
 from foreword.train.opened import open_run
@@ -59,9 +58,8 @@ def test_damage_is_named(tmp_path: Path, name: str) -> None:
 
 def test_another_version_is_refused(tmp_path: Path) -> None:
     folder = save(tmp_path / "step")
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["foreword_checkpoint"] = 2
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    manifest = stored.read(folder / "manifest.json")
+    stored.write(folder / "manifest.json", manifest | {"foreword_checkpoint": 2})
     with pytest.raises(UserError, match="version 2; this Foreword reads version 1"):
         checkpoint.verify(folder)
 
@@ -69,8 +67,8 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
 def test_one_of_another_version_is_not_passed_over(tmp_path: Path) -> None:
     save(tmp_path / "checkpoints" / checkpoint.name_of(1))
     newer = save(tmp_path / "checkpoints" / checkpoint.name_of(2))
-    manifest = json.loads((newer / "manifest.json").read_text())
-    (newer / "manifest.json").write_text(json.dumps(manifest | {"foreword_checkpoint": 2}))
+    manifest = stored.read(newer / "manifest.json")
+    stored.write(newer / "manifest.json", manifest | {"foreword_checkpoint": 2})
     with pytest.raises(UserError, match="version 2"):
         checkpoint.newest(tmp_path)
 

@@ -16,7 +16,8 @@ from foreword.errors import UserError
 from foreword.text import extended
 from foreword.train import checkpoint, continued
 from foreword.train import run as running
-from foreword.train.opened import open_run, read_state
+from foreword.train.opened import open_run
+from foreword.train.origin import read_state
 from foreword.train.recipe import Recipe
 from tests.interop import theirs
 from tests.oracles import weights

@@ -22,11 +22,11 @@ def test_texts_with_ends_of_lines_are_kept(tmp_path: Path) -> None:
 
 
 def test_half_a_last_line_is_left_out_and_another_refused(tmp_path: Path) -> None:
-    log.append(tmp_path, {"step": 1})
+    log.append(tmp_path, {"kind": "train", "step": 1})
     whole = (tmp_path / log.FILE).read_bytes()
     for last in (b'{"step": 2, "te', b'{"text": "\xc3', b"\0\0\0"):
         (tmp_path / log.FILE).write_bytes(whole + last)
-        assert log.read(tmp_path) == [{"step": 1}]
+        assert log.read(tmp_path) == [{"kind": "train", "step": 1}]
     (tmp_path / log.FILE).write_bytes(whole + b'{"st\n' + whole)
     with pytest.raises(UserError, match=r"metrics\.jsonl:2: not JSON"):
         log.rewind(tmp_path, 1)

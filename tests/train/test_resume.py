@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from foreword import kinds
+from foreword.atomic import checksum
 from foreword.errors import UserError
 from foreword.nn.mixing.dense import Dense
-from foreword.train import checkpoint, log
+from foreword.train import checkpoint, log, origin
 from tests.train import runs
 
 
@@ -62,6 +63,7 @@ def test_a_run_begun_before_there_were_workers_goes_on_with_one(text: Path, tmp_
     recipe = (run / "recipe.toml").read_text()
     assert "workers = 1\n" in recipe
     (run / "recipe.toml").write_text(recipe.replace("workers = 1\n", ""))
+    origin.write_state(run, origin.read_state(run) | {"recipes": [checksum(run / "recipe.toml")]})
     assert runs.carry_on(run)
     assert runs.last_bytes(run) == runs.last_bytes(whole)
 

@@ -1,0 +1,108 @@
+"""JSON that Foreword writes and reads again, with a checksum of its own.
+
+A file that was damaged is told from one that was written so: whoever reads gets the object that was
+written, or one line that says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from foreword import atomic
+from foreword.errors import DamagedError
+
+CHECKSUM = "checksum"  # the key: BLAKE2b of all else
+_LARGEST = 1 << 63
+
+
+def write(path: Path, document: Mapping[str, Any]) -> None:
+    """Write an object to a file of its own, with its checksum.
+
+    Raises:
+        UserError: the disk is full or the folder cannot be written.
+    """
+    atomic.write_text(path, dumps(document))
+
+
+def dumps(document: Mapping[str, Any]) -> str:
+    """Return the text of a file that `read` reads."""
+    content = {key: value for key, value in document.items() if key != CHECKSUM}
+    whole = {**content, CHECKSUM: _checksum(content)}
+    text = json.dumps(whole, ensure_ascii=False, indent=1) + "\n"
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a character, as in the name of a file
+        text = json.dumps(whole, indent=1) + "\n"
+    return text
+
+
+def read(path: Path, *, is_foreign: bool = False) -> dict[str, Any]:
+    """Return the object of a file; its checksum, where it has one, stays in it.
+
+    One without a checksum is of an older Foreword or of somebody's hand: its numbers must be finite
+    and of at most 64 bits.
+
+    Args:
+        path: of the file.
+        is_foreign: whether other programs write such files, with any numbers.
+
+    Raises:
+        DamagedError: it is not there, not a JSON object, or not what was written.
+    """
+    is_odd = False
+
+    def number(text: str) -> float:
+        nonlocal is_odd
+        value = float(text)
+        is_odd |= not math.isfinite(value)
+        return value
+
+    def whole_number(text: str) -> int:
+        nonlocal is_odd
+        value = int(text)
+        is_odd |= abs(value) >= _LARGEST
+        return value
+
+    try:
+        document = json.loads(
+            path.read_text(encoding="utf-8"),
+            object_pairs_hook=_once,
+            parse_float=number,
+            parse_int=whole_number,
+            parse_constant=number,
+        )
+    except OSError as error:
+        raise DamagedError(f"{path}: cannot be read: {error.strerror}") from error
+    except RecursionError as error:
+        raise DamagedError(f"{path}: damaged: nested too deeply") from error
+    except ValueError as error:
+        raise DamagedError(f"{path}: damaged: not the JSON that was written") from error
+    if not isinstance(document, dict):
+        raise DamagedError(f"{path}: damaged: not a JSON object")
+    if CHECKSUM not in document:
+        if is_odd and not is_foreign:
+            raise DamagedError(f"{path}: damaged: a number that is not finite, or too large")
+    elif document[CHECKSUM] != _checksum({k: v for k, v in document.items() if k != CHECKSUM}):
+        raise DamagedError(
+            f'{path}: does not match its checksum: damaged, or edited; "{CHECKSUM}" is to be '
+            "deleted from a file that was edited on purpose"
+        )
+    return document
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of some keys and values, none of them twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

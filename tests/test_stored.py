@@ -1,0 +1,115 @@
+"""What was written is read again, and what was damaged never is."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from foreword import manifest, stored
+from foreword.errors import DamagedError, UserError
+from tests.damage import flip
+
+DOCUMENT = {"texts": ["/a/b", "한글", "half \udc80"], "n": 3, "x": [1e-3, float("inf")], "no": None}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    stored.write(tmp_path / "a.json", DOCUMENT)
+    return tmp_path / "a.json"
+
+
+def content(path: Path) -> dict[str, object]:
+    return {key: value for key, value in stored.read(path).items() if key != stored.CHECKSUM}
+
+
+def test_what_was_written_is_read(file: Path) -> None:
+    assert content(file) == DOCUMENT
+    stored.write(file, stored.read(file) | {"n": 4})
+    assert content(file) == DOCUMENT | {"n": 4}
+
+
+def test_every_flipped_bit_is_found(file: Path) -> None:
+    data = file.read_bytes()
+    for bit in range(8 * len(data)):
+        file.write_bytes(flip(data, bit))
+        try:
+            found = stored.read(file)
+        except DamagedError:
+            continue
+        # Of the checksum's own name nothing else is damaged; blanks are one as the other.
+        assert {key: found[key] for key in DOCUMENT if key in found} == DOCUMENT
+        assert len(found) == len(DOCUMENT) + 1
+
+
+def test_a_file_without_a_checksum_is_read_if_it_is_plain(file: Path) -> None:
+    for text, is_plain in (('{"n": 3}', True), ('{"n": 1e999}', False), ('{"n": NaN}', False)):
+        file.write_text(text)
+        if is_plain:
+            assert stored.read(file) == json.loads(text)
+            continue
+        with pytest.raises(DamagedError, match="not finite, or too large"):
+            stored.read(file)
+        assert stored.read(file, is_foreign=True).keys() == {"n"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    draw = random.Random(1)
+    for name in ("a.bin", "in/b.bin", "c.bin"):
+        path = tmp_path / "folder" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(draw.randbytes(100))
+    manifest.write(tmp_path / "folder", "thing", 1)
+    return tmp_path / "folder"
+
+
+def verify(folder: Path, *unread: str) -> None:
+    manifest.verify(folder, "thing", 1, ("a.bin",), unread)
+
+
+def test_flipped_bits_of_files_and_their_manifest_are_found(folder: Path) -> None:
+    verify(folder)
+    draw = random.Random(2)
+    for name in ("a.bin", "in/b.bin", manifest.FILE):
+        data = (folder / name).read_bytes()
+        for _ in range(200):
+            (folder / name).write_bytes(flip(data, draw.randrange(8 * len(data))))
+            try:
+                verify(folder)
+            except DamagedError:
+                continue
+            assert name == manifest.FILE
+            assert stored.read(folder / name)["files"] == json.loads(data)["files"]
+        (folder / name).write_bytes(data)
+
+
+def test_what_is_not_read_now_is_not_hashed_but_measured(folder: Path) -> None:
+    (folder / "c.bin").write_bytes(bytes(100))
+    verify(folder, "c.bin")
+    with pytest.raises(DamagedError, match="does not match its checksum"):
+        verify(folder)
+    (folder / "c.bin").write_bytes(b"")
+    with pytest.raises(DamagedError, match="missing or cut short"):
+        verify(folder, "c.bin")
+
+
+def test_a_manifest_must_name_what_is_needed(folder: Path) -> None:
+    with pytest.raises(DamagedError, match=r"does not name d\.bin"):
+        manifest.verify(folder, "thing", 1, ("d.bin",))
+    with pytest.raises(DamagedError, match="its manifest cannot be read"):
+        manifest.verify(folder, "other", 1, ())
+    assert manifest.is_of(folder, "thing") and not manifest.is_of(folder, "other")
+
+
+def test_another_version_is_no_damage_and_a_flipped_one_is(folder: Path) -> None:
+    table = stored.read(folder / manifest.FILE)
+    stored.write(folder / manifest.FILE, table | {"foreword_thing": 2})
+    with pytest.raises(UserError, match="a thing of version 2; this Foreword reads version 1"):
+        verify(folder)
+    table["foreword_thing"] = 3
+    (folder / manifest.FILE).write_text(json.dumps(table))
+    with pytest.raises(DamagedError):
+        verify(folder)
