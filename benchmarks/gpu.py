@@ -1,0 +1,222 @@
+"""Everything worth knowing about a GPU, in one command of a few minutes.
+
+    python benchmarks/gpu.py [--out DIR] [--minutes 9] [--only PART...]
+
+On a machine with torch and a GPU, from a copy of this repository that need not be installed: the
+tests marked `gpu`, the speed of training, the same next to a plain PyTorch loop and Hugging Face's
+Trainer, two short trainings, and profiles. Each part runs in processes of its own with a time
+limit, so one that fails or hangs costs the others nothing; time it leaves goes to those behind it.
+`results.json` and `results.md` are written anew as each figure comes in, so a kill leaves what was
+found. A part whose packages are absent is skipped, and the page says so.
+
+`--device cpu --size tiny --minutes 1` runs the same at a tiny size without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpu_page import page
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+
+POLL_SECONDS = 0.2
+LOG_CHARACTERS = 3000  # of the log of a part that failed
+
+# A package so small that a machine may have all but it: what Foreword uses of it.
+STAND_INS = {
+    "annotated_types": """
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Interval:
+    gt: Any = None
+    ge: Any = None
+    lt: Any = None
+    le: Any = None
+"""
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One process.
+
+    Attributes:
+        name: of the function in `gpu_parts`, and after a colon its argument.
+        share: of the time, unless others leave it some of theirs.
+        about: what it finds out.
+    """
+
+    name: str
+    share: float
+    about: str
+
+
+PARTS = (
+    Part("machine", 25, "What there is, and how fast it multiplies"),
+    Part("tests", 140, "The tests marked gpu"),
+    Part("speed:bert_base", 50, "Steps of bert_base"),
+    Part("speed:gpt2_small", 50, "Steps of gpt2_small"),
+    Part("speed:t5_base", 45, "Steps of t5_base"),
+    Part("others:masked", 45, "An encoder of base size next to others"),
+    Part("others:causal", 45, "A decoder of base size next to others"),
+    Part("learning:bert_mini", 50, "bert_mini on Python's own source texts"),
+    Part("learning:gpt2_mini", 50, "gpt2_mini on Python's own source texts"),
+    Part("profile:bert_base", 20, "Where a step of bert_base goes"),
+    Part("profile:gpt2_small", 20, "Where a step of gpt2_small goes"),
+)
+
+
+@dataclass
+class Results:
+    """What has been found so far, on disk at any moment.
+
+    Attributes:
+        out: folder of the two files.
+        parts: by name: how it ended, how long it took, its records.
+        about: of the whole.
+    """
+
+    out: Path
+    parts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    about: dict[str, Any] = field(default_factory=dict)
+
+    def write(self) -> None:
+        """Both files, each replaced when it is whole."""
+        found = {**self.about, "parts": self.parts}
+        for name, text in (
+            ("results.json", json.dumps(found, indent=1) + "\n"),
+            ("results.md", page(found)),
+        ):
+            part = self.out / f".{name}.part"
+            part.write_text(text, encoding="utf-8")
+            part.replace(self.out / name)
+
+
+def run_part(command: list[str], records: Path, log: Path, limit: float, watch: Any) -> str:
+    """Runs one part to its end, or to its time limit.
+
+    Args:
+        command: that writes a line of JSON to `records` for each thing it finds.
+        records: file.
+        log: gets what the command prints.
+        limit: in seconds.
+        watch: is called with the records so far when there are more of them.
+
+    Returns:
+        `done`, `failed (status ...)` or `out of time`.
+    """
+    records.touch()
+    seen = -1
+    with log.open("w", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env=_environment(records.parent),
+            cwd=ROOT,
+            start_new_session=True,  # so that it can be ended with all processes it started
+        )
+        end = time.monotonic() + limit
+        try:
+            while process.poll() is None and time.monotonic() < end:
+                time.sleep(POLL_SECONDS)
+                if (size := records.stat().st_size) != seen:
+                    seen = size
+                    watch(read_records(records))
+            outcome = "done" if process.returncode == 0 else f"failed ({process.returncode})"
+            return "out of time" if process.returncode is None else outcome
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a file of records; one that is being written is not."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def _environment(work: Path) -> dict[str, str]:
+    stand_ins = work / "stand_ins"
+    for name, code in STAND_INS.items():
+        if importlib.util.find_spec(name) is None:
+            stand_ins.mkdir(exist_ok=True)
+            (stand_ins / f"{name}.py").write_text(code, encoding="utf-8")
+    paths = [str(ROOT), str(stand_ins), os.environ.get("PYTHONPATH", "")]
+    os.environ.pop("PYTHONSAFEPATH", None)  # the parts import each other from their folder
+    own = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}
+    return {**os.environ, **own, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true"}
+
+
+def run_all(parts: list[Part], arguments: argparse.Namespace, results: Results) -> None:
+    """Runs the parts in turn, within the time there is."""
+    end = time.monotonic() + 60 * arguments.minutes
+    with tempfile.TemporaryDirectory(prefix="foreword-gpu-") as folder:
+        for number, part in enumerate(parts):
+            left = end - time.monotonic()
+            limit = left * part.share / sum(each.share for each in parts[number:])
+            entry: dict[str, Any] = {"about": part.about, "outcome": "running", "records": []}
+            results.parts[part.name] = entry
+            if limit < 1:
+                entry["outcome"] = "no time left"
+                continue
+            stem = part.name.replace(":", "-")
+            records, log = Path(folder) / f"{stem}.jsonl", Path(folder) / f"{stem}.log"
+            command = [sys.executable, str(HERE / "gpu_parts.py"), part.name, str(records)]
+            command += [arguments.device, arguments.size, f"{limit:.0f}"]
+
+            def watch(found: list[dict[str, Any]], entry: dict[str, Any] = entry) -> None:
+                entry["records"] = found
+                results.write()
+
+            began = time.monotonic()
+            entry["outcome"] = run_part(command, records, log, limit, watch)
+            entry["seconds"] = round(time.monotonic() - began, 1)
+            entry["records"] = read_records(records)
+            if entry["outcome"] != "done":
+                text = log.read_text(encoding="utf-8", errors="replace")
+                entry["log"] = text[-LOG_CHARACTERS:]
+            results.write()
+            print(f"{part.name:<20} {entry['outcome']}, {entry['seconds']:.0f} s", flush=True)
+
+
+def main(words: list[str] | None = None) -> Results:
+    """Runs, and prints where the results lie."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    out = os.environ.get("OUT", "gpu-results")
+    parser.add_argument("--out", type=Path, default=Path(out), help="folder of the results")
+    parser.add_argument("--minutes", type=float, default=9.0, help="for everything together")
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    parser.add_argument("--size", default="base", choices=["base", "tiny"])
+    names = [part.name for part in PARTS]
+    parser.add_argument("--only", nargs="*", default=names, choices=names, metavar="PART")
+    arguments = parser.parse_args(words)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    results = Results(arguments.out)
+    results.about = {"device": arguments.device, "size": arguments.size}
+    run_all([part for part in PARTS if part.name in arguments.only], arguments, results)
+    results.write()
+    print(f"results: {arguments.out / 'results.md'}", flush=True)
+    return results
+
+
+if __name__ == "__main__":
+    main()

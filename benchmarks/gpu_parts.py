@@ -1,0 +1,275 @@
+"""The parts of `benchmarks/gpu.py`, each run as `gpu_parts.py PART RECORDS DEVICE SIZE SECONDS`.
+
+A part appends a line of JSON to its file of records for each thing that it finds, as it finds it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from gpu_steps import (
+    ROWS,
+    WARM_STEPS,
+    Job,
+    data_sheet,
+    ready,
+    released,
+    speed,
+    step,
+)
+
+from foreword.train.device import matmul_flops_per_second, wait
+from foreword.train.ready import compile_blocks
+
+WANTED = (
+    "accelerate", "annotated_types", "matplotlib", "pyarrow", "pytest", "rich", "sacrebleu",
+    "safetensors", "scipy", "sklearn", "threadpoolctl", "tokenizers", "transformers", "triton",
+    "typer",
+)  # fmt: skip
+TEXT_BYTES = 16 << 20  # of source text that the short trainings read
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main(words: list[str]) -> None:
+    """Runs one part."""
+    name, records, device, size, seconds = words
+    part, _, argument = name.partition(":")
+    job = Job(Path(records), torch.device(device), size, float(seconds))
+    if job.device.type == "cuda" and not torch.cuda.is_available():
+        job.note("skipped", why="torch sees no CUDA device; use --device cpu")
+        raise SystemExit("no CUDA device")
+    PARTS[part](job, *([argument] if argument else []))
+
+
+def machine(job: Job) -> None:
+    """What there is, and how fast it multiplies and copies."""
+    is_cuda = job.device.type == "cuda"
+    name = torch.cuda.get_device_name() if is_cuda else platform.processor() or "a CPU"
+    capability = ".".join(map(str, torch.cuda.get_device_capability())) if is_cuda else ""
+    memory = torch.cuda.get_device_properties(0).total_memory if is_cuda else 0
+    job.note("machine", key=0, name=name, capability=capability, memory_gib=memory / 2**30,
+             torch=torch.__version__, cuda=torch.version.cuda, python=platform.python_version(),
+             cores=os.cpu_count())  # fmt: skip
+    absent = [name for name in WANTED if importlib.util.find_spec(name) is None]
+    job.note("packages", absent=", ".join(absent) or "none")
+    if job.is_tiny and not is_cuda:
+        return
+    for dtype in (torch.bfloat16, torch.float32):
+        rate = matmul_flops_per_second(job.device, dtype) / 1e12
+        sheet = data_sheet(name) if dtype == torch.bfloat16 else None
+        job.note("products", dtype=str(dtype), tflops=rate, data_sheet=sheet)
+    if is_cuda:
+        a = torch.empty(1 << 30, dtype=torch.uint8, device=job.device)
+        b = torch.empty_like(a)
+        b.copy_(a)
+        wait(job.device)
+        start = time.perf_counter()
+        for _ in range(10):
+            b.copy_(a)
+        wait(job.device)
+        job.note("copies", gb_per_second=20 * a.numel() / 1e9 / (time.perf_counter() - start))
+
+
+def tests(job: Job) -> None:
+    """Runs the tests marked `gpu`, and says which failed."""
+    if job.device.type != "cuda":
+        job.note("counts", outcome="skipped: no test is for a GPU where there is none")
+        return
+    if importlib.util.find_spec("pytest") is None:
+        job.note("counts", outcome="skipped: pytest is absent")
+        return
+    files = [
+        str(file) for file in sorted((ROOT / "tests").rglob("test_*.py"))
+        if "mark.gpu" in file.read_text(encoding="utf-8")
+    ]  # fmt: skip
+    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-v", "--tb=short", "-p",
+               "no:cacheprovider", "-o", "addopts=", "-rf"]  # fmt: skip
+    if importlib.util.find_spec("xdist"):  # most of their time is compilation, on the processor
+        command += ["-n", str(min(6, os.cpu_count() or 1)), "--dist", "worksteal"]
+    if importlib.util.find_spec("pytest_timeout"):
+        command += ["--timeout", "100"]
+    environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "2"}
+    process = subprocess.Popen(
+        [*command, *files], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        cwd=ROOT, env=environment,
+    )  # fmt: skip
+    counts: dict[str, int] = {}
+    lines = []
+    assert process.stdout is not None
+    for line in process.stdout:
+        print(line, end="")
+        lines.append(line)
+        found = re.search(r"\b(PASSED|FAILED|ERROR|SKIPPED)\b", line)
+        test = re.search(r"tests/\S+::.*?(?= (PASSED|FAILED|ERROR|SKIPPED)|$)", line)
+        if found is None or test is None or " - " in line:
+            continue
+        counts[found[1].lower()] = counts.get(found[1].lower(), 0) + 1
+        job.note("counts", key=0, outcome=", ".join(f"{n} {what}" for what, n in counts.items()))
+        if found[1] in ("FAILED", "ERROR"):
+            job.note("failed", test=test[0].strip())
+    if process.wait():
+        job.note("the end of pytest's output", text="".join(lines)[-12_000:])
+
+
+def others(job: Job, family: str) -> None:
+    """Foreword, a plain PyTorch loop and the Trainer at one size, in one process."""
+    import gpu_plain
+    import pretrain
+
+    size = {"d_model": 32, "layers": 2, "heads": 2} if job.is_tiny else pretrain.SIZES["base"]
+    length, rows = (64, 2) if job.is_tiny else (512, 32)
+    made = {**pretrain.FAMILIES[family], "size": size, "length": length, "batch": rows}
+    if job.is_tiny:
+        made["vocab"] = 512
+    made["workers"] = 0
+    steps = 2 if job.is_tiny else 12
+    with released(job.device):
+        mine, _ = pretrain.ours(made, steps, 0.1, 1)
+    job.note("next to others", case="Foreword", tokens_per_second=round(mine), ours_is=None)
+    has_trainer = all(importlib.util.find_spec(name) for name in ("transformers", "accelerate"))
+    sides: dict[str, Callable[[], float]] = {}
+    if has_trainer:
+        sides["the Trainer, bf16"] = partial(pretrain.theirs, family, made, steps, 0.1, True)
+    else:
+        job.note("next to others", case="the Trainer: skipped, not installed")
+    compiles = job.device.type == "cuda"
+    sides["plain PyTorch"] = partial(
+        gpu_plain.tokens_per_second, family, made, steps, 0.1, job.device, compiles=compiles
+    )
+    for case, side in sides.items():
+        with released(job.device):
+            theirs = side()
+        job.note(
+            "next to others", case=case, tokens_per_second=round(theirs), ours_is=mine / theirs
+        )
+
+
+def learning(job: Job, name: str) -> None:
+    """A short run of the command line on source texts of this machine; points of its curve."""
+    from foreword.train import log
+
+    folder = job.records.parent / f"learning-{name}"
+    text = folder / "text"
+    text.mkdir(parents=True)
+    began = time.monotonic()
+    size = write_text(text, TEXT_BYTES >> (7 if job.is_tiny else 0))
+    job.note("text", megabytes=size / 1e6, seconds=time.monotonic() - began)
+    hours = max(2.0, (job.seconds - 15) / 2) / 3600
+    settings = ["tokenizer.vocab=8192", "train.evaluations=8", f"train.device={job.device.type}"]
+    if job.is_tiny:
+        hours = 2 / 3600
+        settings += ["model.d_model=32", "model.heads=2", "train.batch=4", "train.heldout_rows=8"]
+        settings[0] = "tokenizer.vocab=512"
+    command = [sys.executable, "-m", "foreword", "pretrain", name, "--data", str(text)]
+    command += ["--out", str(folder / "run"), "--hours", str(hours)]
+    command += [word for setting in settings for word in ("--set", setting)]
+    process = subprocess.Popen(command, cwd=ROOT)
+    shown = 0
+    while process.poll() is None:
+        time.sleep(0.5)
+        shown = show_curve(job, folder / "run", shown, log.read)
+    show_curve(job, folder / "run", shown, log.read)
+    if process.returncode:
+        raise SystemExit(process.returncode)
+
+
+def show_curve(job: Job, run: Path, shown: int, read: Callable[[Path], list[Any]]) -> int:
+    """Notes the records that are new; how many there are now."""
+    if not (run / "metrics.jsonl").exists():
+        return shown
+    records = [r for r in read(run) if r["kind"] in ("train", "heldout")]
+    for number, record in enumerate(records[shown:], shown):
+        if record["kind"] == "train" and number % 16 and number > 3:
+            continue
+        speed = record.get("tokens_per_second")
+        job.note(
+            "curve", text_is=record["kind"], step=record["step"], seconds=record["seconds"],
+            loss=record["loss"], tokens_per_second=None if speed is None else round(speed),
+            share_of_products=record.get("share_of_matmul"), skipped=record.get("skipped"),
+        )  # fmt: skip
+    return len(records)
+
+
+def write_text(folder: Path, most: int) -> int:
+    """Python's own and torch's source files as texts, up to `most` bytes; how many there are."""
+    import sysconfig
+
+    size = 0
+    for number, path in enumerate(_sources(Path(sysconfig.get_paths()["stdlib"]))):
+        text = path.read_bytes()
+        (folder / f"{number}.txt").write_text(text.decode(errors="ignore"), encoding="utf-8")
+        size += len(text)
+        if size >= most:
+            break
+    return size
+
+
+def _sources(library: Path) -> Iterator[Path]:
+    for root in (library, Path(torch.__file__).parent):
+        for path in sorted(root.rglob("*.py")):
+            if "site-packages" not in path.relative_to(root).parts:
+                yield path
+
+
+def profile(job: Job, name: str) -> None:
+    """The kernels of a few steps by time, and how much of the time the GPU was busy."""
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as profiler
+
+    is_cuda = job.device.type == "cuda"
+    of = ready(job, name, 2 if job.is_tiny else ROWS[name], {})
+    if is_cuda:
+        compile_blocks(of.model)
+    optimizer = of.recipe.optimizer.build(of.model)
+    loss_of = partial(of.recipe.objective.loss, of.model)
+    batches, steps = of.feed.ahead(0), 3
+    try:
+        for number in range(WARM_STEPS):
+            step(of, optimizer, next(batches), loss_of, number)
+        activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if is_cuda else [])
+        with profiler(activities=activities) as found:
+            start = time.perf_counter()
+            for number in range(steps):
+                step(of, optimizer, next(batches), loss_of, WARM_STEPS + number)
+            seconds = time.perf_counter() - start
+    finally:
+        batches.close()
+    averages = found.key_averages()
+    by = "self_device_time_total" if is_cuda else "self_cpu_time_total"
+    busy = sum(getattr(event, by) for event in averages) / 1e6
+    job.note("profiled", steps=steps, seconds=seconds, device_busy=busy / seconds)
+    job.note(
+        "by time on the device",
+        text=averages.table(sort_by=by, row_limit=20, max_name_column_width=70),
+    )
+    if is_cuda:
+        job.note(
+            "by time on the host",
+            text=averages.table(
+                sort_by="self_cpu_time_total", row_limit=12, max_name_column_width=70
+            ),
+        )
+
+
+PARTS: dict[str, Callable[..., None]] = {
+    "machine": machine,
+    "tests": tests,
+    "speed": speed,
+    "others": others,
+    "learning": learning,
+    "profile": profile,
+}
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

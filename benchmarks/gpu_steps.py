@@ -1,0 +1,274 @@
+"""Steps of a recipe on made-up rows: how fast they are, and what they hold; see `gpu.py`."""
+
+from __future__ import annotations
+
+import gc
+import json
+import statistics
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from foreword import config
+from foreword.data.packing._contract import Packed
+from foreword.nn.init import initialise
+from foreword.train import flops
+from foreword.train.device import choose_precision, matmul_flops_per_second, wait
+from foreword.train.feed import Feed
+from foreword.train.ready import Ready, compile_blocks, resolve
+from foreword.train.recipe import Recipe
+from foreword.train.step import take
+from foreword.types import Array, Batch, Rows, Vocab
+
+# Dense bf16 products by the vendors' data sheets, TFLOP/s; the first name that fits counts.
+PEAKS = {
+    "B200": 2250, "GH200": 990, "H200": 989, "H100 PCIe": 756, "H100": 989, "A100": 312,
+    "A10G": 70, "A10": 125, "L40S": 362, "L40": 181, "L4": 121, "RTX 4090": 165, "RTX 3090": 71,
+}  # fmt: skip
+# Rows computed at once, about 32,000 tokens of base size.
+ROWS = {"bert_base": 64, "gpt2_small": 32, "t5_base": 56}
+WARM_STEPS = 4
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a part is told.
+
+    Attributes:
+        records: file that it appends to.
+        device: `cuda` or `cpu`.
+        size: `base` or `tiny`.
+        seconds: until it is ended.
+    """
+
+    records: Path
+    device: torch.device
+    size: str
+    seconds: float
+
+    @property
+    def is_tiny(self) -> bool:
+        """Whether it is only to be tried out."""
+        return self.size == "tiny"
+
+    def note(self, kind: str, **record: Any) -> None:
+        """Writes down what was found."""
+        with self.records.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"kind": kind, **record}) + "\n")
+
+
+class Texts(Packed):
+    """Made-up rows with the frequencies of text: several texts to a row, or pairs of them.
+
+    Args:
+        recipe: says the length, whether texts are kept apart, whether they are pairs.
+        vocab: number of ids, those below 107 special.
+    """
+
+    def __init__(self, recipe: Recipe, vocab: int) -> None:
+        rows, length = 512, recipe.packing.length
+        rng = np.random.default_rng(0)
+        first = min(107, vocab // 2)
+        ranks = np.minimum(rng.zipf(1.2, (rows, length)), vocab - first) - 1
+        self.ids = ranks.astype(np.int64) + first
+        self.are_pairs = recipe.packing.labels_pairs
+        is_apart = recipe.packing.separate or self.are_pairs
+        cuts = np.sort(rng.integers(1, length, (rows, 3)), axis=1)  # four texts to a row
+        places = np.arange(length)
+        self.documents = (places >= cuts[:, :, None]).sum(1) if is_apart else 0 * self.ids
+        self.rows_per_epoch, self.tokens_per_epoch = rows, rows * length
+
+    def rows(self, numbers: Array) -> Rows:
+        """The rows with these numbers."""
+        at = numbers % len(self.ids)
+        ids, documents = self.ids[at], self.documents[at]
+        is_first = np.ones(ids.shape, bool)
+        is_first[:, 1:] = documents[:, 1:] != documents[:, :-1]
+        places = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
+        positions = places - np.maximum.accumulate(np.where(is_first, places, 0), axis=1)
+        if not self.are_pairs:
+            return Rows(ids, documents, positions, numbers)
+        segments = (positions > 20).astype(np.int64)
+        return Rows(ids, documents, positions, numbers, segments, np.where(is_first, ids % 2, -1))
+
+
+class released:  # noqa: N801 - a context manager
+    """Frees what was held within it, and forgets what was compiled."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def __enter__(self) -> None:
+        torch.compiler.reset()
+
+    def __exit__(self, *_: object) -> None:
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+def speed(job: Job, name: str) -> None:
+    """Steps of a recipe as published and with FlexAttention, compiled and not."""
+    peak_rate = matmul_flops_per_second(job.device, torch.bfloat16)
+    base: dict[str, Any] = {} if not job.is_tiny else {"model": {"layers": 2}}
+    no_dropout = {"model": {"dropout": 0.0, "attention_dropout": 0.0}}
+    cases: list[tuple[str, dict[str, Any], bool]] = [
+        ("as published, compiled", {}, True),
+        ("no dropout, compiled", no_dropout, True),
+        ("as published, uncompiled", {}, False),
+    ]
+    if name == "gpt2_small":
+        packed = {**no_dropout, "packing": {"separate": True}}
+        cases.insert(2, ("no dropout, texts apart, compiled", packed, True))
+    for case, over, compiles in cases:
+        if job.is_tiny and job.device.type == "cpu" and compiles:
+            continue  # minutes of compilation
+        with released(job.device):
+            measure(job, name, case, config.merge(base, over), peak_rate, compiles=compiles)
+    with released(job.device):
+        check(job, name)
+
+
+def measure(
+    job: Job, name: str, case: str, over: dict[str, Any], peak_rate: float, *, compiles: bool
+) -> None:
+    """Times steps; half the rows where they do not fit into memory."""
+    rows = 2 if job.is_tiny else ROWS[name]
+    while True:
+        try:
+            record = timed_steps(job, ready(job, name, rows, over), compiles=compiles)
+        except torch.OutOfMemoryError:
+            rows //= 2
+            if not rows:
+                raise
+            torch.cuda.empty_cache()
+            continue
+        sheet = data_sheet(gpu_name(job.device))
+        rate = record["flops"] / record["seconds"]
+        job.note(
+            "steps", case=case, rows=rows, tokens_per_second=record["tokens_per_second"],
+            seconds=record["seconds"], tflops=rate / 1e12,
+            share_of_products=rate / peak_rate,
+            share_of_peak=rate / 1e12 / sheet if sheet else None,
+            peak_gib=record["peak_gib"], graphs=record["graphs"], breaks=record["breaks"],
+            first_step=record["first_step"], loss=record["loss"],
+        )  # fmt: skip
+        return
+
+
+def gpu_name(device: torch.device) -> str:
+    """What the GPU calls itself; empty on a CPU."""
+    return torch.cuda.get_device_name() if device.type == "cuda" else ""
+
+
+def data_sheet(name: str) -> float | None:
+    """The peak of bf16 products in TFLOP/s that its vendor states; None if unknown."""
+    return next((float(value) for word, value in PEAKS.items() if word in name), None)
+
+
+def ready(job: Job, name: str, rows: int, over: dict[str, Any]) -> Ready:
+    """A recipe built for made-up rows, one micro-batch to a step."""
+    table = config.read(config.find_recipe(name))
+    if job.is_tiny:
+        narrow = {"model": {"d_model": 32, "heads": 2, "d_ff": 64, "layers": 2}}
+        if name == "t5_base":
+            narrow["model"]["d_head"] = 16
+        table = config.merge(table, {**narrow, "tokenizer": {"vocab": 512}})
+        table = config.merge(table, {"packing": {"length": 64}})
+    train = {"batch": rows, "micro_batch": rows, "device": job.device.type}
+    table = config.merge(table, {**over, "train": train})
+    size = table["tokenizer"]["vocab"]
+    dtype = choose_precision("auto", job.device)
+    recipe = resolve(config.build(Recipe, table), job.device, dtype)
+    vocab = vocab_of(size)
+    model = recipe.build(vocab)
+    initialise(model, 1)
+    model.to(job.device).train()
+    feed = Feed(recipe, Texts(recipe, size), vocab, rows)
+    nothing: Any = None  # nobody asks for the tokenizer
+    return Ready(recipe, nothing, vocab, model, feed, None, job.device, dtype)
+
+
+def vocab_of(size: int) -> Vocab:
+    """A vocabulary with the special tokens first."""
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>"]
+    special = {name: number for number, name in enumerate(names)}
+    first = min(107, size // 2)
+    is_special = np.arange(size) < first
+    return Vocab(size, special, np.arange(len(names), first), is_special, ~is_special)
+
+
+def timed_steps(job: Job, of: Ready, *, compiles: bool) -> dict[str, Any]:
+    """The median step, and what compilation and memory say."""
+    from torch._dynamo.utils import counters
+
+    counters.clear()
+    loss_of = partial(of.recipe.objective.loss, of.model)
+    few = of.feed.batches(np.arange(min(4, of.recipe.rows_per_step)))
+    counted = sum(flops.count(of.model, batch, loss_of) for batch in few)
+    operations = counted * of.recipe.rows_per_step / sum(len(batch.ids) for batch in few)
+    if compiles:
+        compile_blocks(of.model)
+    optimizer = of.recipe.optimizer.build(of.model)
+    if job.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    times, losses, batches = [], [], of.feed.ahead(0)
+    enough = time.perf_counter() + job.seconds / 8
+    try:
+        for number in range(WARM_STEPS + (2 if job.is_tiny else 30)):
+            start = time.perf_counter()
+            losses.append(step(of, optimizer, next(batches), loss_of, number))
+            times.append(time.perf_counter() - start)
+            if len(times) > WARM_STEPS + 5 and time.perf_counter() > enough:
+                break
+    finally:
+        batches.close()
+    seconds = statistics.median(times[WARM_STEPS:])
+    is_cuda = job.device.type == "cuda"
+    return {
+        "seconds": seconds,
+        "flops": operations,
+        "tokens_per_second": round(of.recipe.rows_per_step * of.recipe.packing.length / seconds),
+        "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if is_cuda else None,
+        "graphs": counters["stats"]["unique_graphs"],
+        "breaks": sum(counters["graph_break"].values()),
+        "first_step": times[0],
+        "loss": f"{losses[0]:.3f} to {losses[-1]:.3f}",
+    }
+
+
+def step(
+    of: Ready, optimizer: torch.optim.Optimizer, batches: list[Batch], loss_of: Any, number: int
+) -> float:
+    """Takes one; its loss in nats."""
+    seeds = range(number, number + len(batches))
+    workers = of.recipe.train.workers
+    found = take(
+        of.model, optimizer, batches, loss_of, clip=1.0, dtype=of.dtype, seeds=seeds,
+        workers=workers,
+    )  # fmt: skip
+    wait(of.device)
+    return found.loss
+
+
+def check(job: Job, name: str) -> None:
+    """What `foreword check` would say, next to what a step takes."""
+    from foreword.train.estimate import estimate
+
+    over = {"train": {"compile": "off"}}
+    of = ready(job, name, 2 if job.is_tiny else ROWS[name] // 2, over)
+    of = replace(of, recipe=replace(of.recipe, train=replace(of.recipe.train, compile="off")))
+    if job.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    said = estimate(of)
+    is_cuda = job.device.type == "cuda"
+    job.note(
+        "check, uncompiled", rows=of.recipe.train.micro_batch,
+        estimated_gib=said.memory.total / 2**30, estimated_seconds=said.seconds_per_step,
+        peak_gib=torch.cuda.max_memory_allocated() / 2**30 if is_cuda else None,
+    )  # fmt: skip
