@@ -233,8 +233,7 @@ class Family(ABC):
 
     def around(self, design: Design) -> tuple[str, str]:
         """The special tokens before and after a text that is read, "" for none."""
-        packing = design.packing
-        return getattr(packing, "before", ""), getattr(packing, "after", "")
+        return design.packing.before, design.packing.after
 
     def describe(self, design: Design, vocab: Vocab) -> Table:
         """The keys of `config.json` that say what the model is."""

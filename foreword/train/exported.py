@@ -12,7 +12,7 @@ from torch import nn
 
 from foreword import atomic, config, kinds
 from foreword.errors import UserError, nearest
-from foreword.interop import agree, files, tensors, tokens
+from foreword.interop import agree, files, tensors, texts, tokens
 from foreword.interop.described import FILE as CONFIG
 from foreword.interop.described import Described
 from foreword.interop.family import Design, Family, Table, differences, resolved
@@ -71,9 +71,10 @@ def plain(opened: Opened) -> tuple[Opened, tuple[str, ...]]:
 def _export_part(
     family: Family, model: Model, design: Design, tokenizer: Tokenizer, out: Path
 ) -> None:
-    opening = _opening(design) if family.layout == "decoder" else ""
+    around = family.around(design)
+    opening = around[0] if family.layout == "decoder" else ""
     segments = getattr(design.model, "segments", 0)
-    use = tokens.Use(family.around(design), opening, segments, design.model.limit)
+    use = tokens.Use(around, opening, segments, design.model.limit)
     weights = tensors.take_out(model, design, tokenizer.vocab, family)
     save_file(weights, out / files.WEIGHTS, metadata={"format": "pt"})
     tokens.write(tokenizer, use, out)
@@ -135,12 +136,6 @@ def _misfits(opened: Opened, family: Family) -> list[str]:
     return found + (differences(resolved(again), resolved(recipe.model)) or lacking)
 
 
-def _opening(design: Design) -> str:
-    """The special token that a text to be written begins with."""
-    packing = design.packing
-    return packing.before or ("" if packing.separate else packing.after)
-
-
 def _described(design: Design, vocab: Vocab, family: Family, opening: str) -> Table:
     special = dict(vocab.special)
     if opening:
@@ -165,7 +160,14 @@ def check(opened: Opened, out: Path, family: Family) -> dict[str, float | None]:
     """How far the logits are from those of `transformers`; None where it is not installed.
 
     Raises:
-        UserError: by more than rounding.
+        UserError: by more than rounding; or its tokenizer cuts a text into other tokens.
     """
     parts = family.parts(opened.model, opened.recipe)
-    return agree.check(parts, opened.vocab, family, out)
+    found = agree.check(parts, opened.vocab, family, out)
+    for name in parts if agree.is_checkable() else ():
+        if apart := texts.compare(opened.tokenizer, out / name).apart:
+            raise UserError(
+                f"{out / name}: transformers cuts {apart[0]!r} into other tokens than Foreword; "
+                "this is a fault of Foreword"
+            )
+    return found

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from foreword import atomic, config, kinds
 from foreword.errors import UserError, nearest
-from foreword.interop import agree, files, tensors, tokens
+from foreword.interop import agree, files, tensors, texts, tokens
 from foreword.interop.described import FILE as CONFIG
 from foreword.interop.described import Described
 from foreword.interop.family import Family, Table, differences, resolved
@@ -317,3 +317,31 @@ def check(imported: Imported) -> dict[str, float | None]:
     """
     parts = imported.family.parts(imported.model, imported.recipe)
     return agree.check(parts, imported.vocab, imported.family, imported.folder)
+
+
+def reading_notes(imported: Imported) -> tuple[str, ...]:
+    """Where `transformers` reads a text otherwise with the folder's tokenizer, a line each."""
+    if not agree.is_checkable():
+        return ()
+    tokenizer, special = imported.tokenizer, imported.vocab.special
+    try:
+        found = texts.compare(tokenizer, imported.folder)
+    except UserError as error:
+        return (str(error),)
+    notes = []
+    if found.apart:
+        notes.append(f"transformers cuts {found.apart[0]!r} into other tokens than Foreword")
+    around = imported.family.around(imported.recipe)
+    ours = tuple((special[name],) if name in special else () for name in around)
+    if ours != (theirs := (found.before, found.after)):
+        notes.append(
+            f"transformers reads a text as {_in_words(tokenizer, *theirs)}, Foreword, as its "
+            f"family was trained, as {_in_words(tokenizer, *ours)}"
+        )
+    return tuple(notes)
+
+
+def _in_words(tokenizer: Tokenizer, before: tuple[int, ...], after: tuple[int, ...]) -> str:
+    """A text and what stands around it: `[CLS] text [SEP]`."""
+    pieces = tokenizer.pieces
+    return " ".join([*(pieces[i] for i in before), "text", *(pieces[i] for i in after)])

@@ -128,12 +128,10 @@ def test_text_generation(tmp_path: Path) -> None:
     write = transformers.pipeline("text-generation", model=str(folder), device="cpu")
     loaded = foreword.load(run, "cpu")
     ours = loaded.generate("The cat", Sampling(tokens=8, temperature=0.0))
-    # Ours reads first what stands between texts, as in training, and writes no special tokens.
+    # Both read first what stands between texts, as in training; ours writes no special tokens.
     special = np.flatnonzero(loaded.tokenizer.vocab.is_special).tolist()
-    prompt = "</s>The cat"
-    found = write(prompt, max_new_tokens=8, do_sample=False, suppress_tokens=special)
-    text = found[0]["generated_text"]
-    assert text.removeprefix("</s>").removeprefix("The cat") == ours.removeprefix("The cat")
+    found = write("The cat", max_new_tokens=8, do_sample=False, suppress_tokens=special)
+    assert found[0]["generated_text"].removeprefix("The cat") == ours.removeprefix("The cat")
     assert write("", max_new_tokens=2)  # begins with the token between texts
 
 
@@ -147,7 +145,7 @@ def test_roles_for_scoring(tmp_path: Path) -> None:
     assert config.bos_token_id == config.eos_token_id == between
     assert tokenizer.pad_token_id == 0
     ids = foreword.load(run, "cpu").tokenizer.encode("The cat").tolist()
-    assert tokenizer("The cat")["input_ids"] == ids
+    assert tokenizer("The cat")["input_ids"] == [between, *ids]
     assert "token_type_ids" not in tokenizer("The cat")
 
 

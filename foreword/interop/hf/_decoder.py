@@ -55,5 +55,10 @@ def parted(table: Table) -> Table:
 
 
 def around(design: Design) -> tuple[str, str]:
-    """What stands before a text; its end is for the model to find."""
-    return getattr(design.packing, "before", ""), ""
+    """What stands before a text; its end is for the model to find.
+
+    Without a token of its own a text begins behind the one that ended the text before it, where
+    training let texts see each other.
+    """
+    packing = design.packing
+    return packing.before or ("" if packing.separate else packing.after), ""

@@ -89,6 +89,14 @@ class LikeRoberta(Family):
         """The numbers 0, 1, 2, ..."""
         return name == f"{self.prefix}embeddings.position_ids"
 
+    def notes(self, design: Design) -> tuple[str, ...]:
+        """What it does with padding within a text."""
+        return (
+            "transformers takes the name of the padding token within a text for padding, and "
+            "counts the places behind it otherwise than Foreword; with split_special_tokens=True "
+            "its tokenizer reads the name as text",
+        )
+
     def left(self, names: Iterable[str]) -> list[str]:
         """The pooler."""
         return [name for name in names if name.startswith(f"{self.prefix}pooler.")]

@@ -42,7 +42,7 @@ class Gpt2(Family):
         return decoder.parted(table)
 
     def around(self, design: Design) -> tuple[str, str]:
-        """Nothing after it."""
+        """What a text begins with, and nothing after it."""
         return decoder.around(design)
 
     def describe(self, design: Design, vocab: Vocab) -> Table:

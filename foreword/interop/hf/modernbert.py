@@ -95,8 +95,8 @@ class Modernbert(Family):
         model = design.model
         radius = getattr(model.mixing, "radius", None)
         every = model.dense_every if radius else 1
-        far = getattr(model.position, "base", 0.0)
-        near = getattr(model.local_position or model.position, "base", 0.0)
+        far = getattr(model.position, "base", 10_000.0)
+        near = getattr(model.local_position or model.position, "base", 10_000.0)
         bases = {FULL: far, LOCAL: near}
         return {
             **super().describe(design, vocab),

@@ -39,7 +39,7 @@ class OpenaiGpt(Family):
         return decoder.parted(table) | {"after": ""}
 
     def around(self, design: Design) -> tuple[str, str]:
-        """Nothing after it."""
+        """What a text begins with, and nothing after it."""
         return decoder.around(design)
 
     def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:

@@ -109,8 +109,8 @@ class T5(Family):
         return {"length": 568, "before": "", "after": "</s>", "separate": False}
 
     def around(self, design: Design) -> tuple[str, str]:
-        """What ends a source."""
-        return "", getattr(design.objective, "end", "")
+        """What begins and what ends a source."""
+        return design.packing.before, getattr(design.objective, "end", "")
 
     def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
         """The table."""

@@ -94,10 +94,6 @@ class Xlnet(Family):
         """Rows that follow one another."""
         return {"kind": "stream", "length": 512, "after": "</s>"}
 
-    def around(self, design: Design) -> tuple[str, str]:
-        """Nothing: the packing puts an end between texts."""
-        return "", ""
-
     def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
         """The table."""
         model = design.model

@@ -47,6 +47,7 @@ class Hf:
             raise UserError(f"{source}: no such folder; a name on the hub needs --download")
         found = imported.read(folder)
         difference = imported.check(found)
+        reading = imported.reading_notes(found)
         imported.save(found, run)
         facts = {
             "run": str(run),
@@ -54,7 +55,8 @@ class Hf:
             "parameters": found.model.count_parameters(),
             "vocabulary": found.vocab.size,
         }
-        return Exchanged(facts | difference, (*found.notes, *_unchecked(difference)))
+        notes = (*found.notes, *reading, *_unchecked(difference))
+        return Exchanged(facts | difference, notes)
 
 
 def _unchecked(difference: dict[str, float | None]) -> tuple[str, ...]:

@@ -1,0 +1,111 @@
+"""A text is the same tokens and the same states to an exported folder as to Foreword."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import foreword
+from foreword.interop import texts
+from foreword.text.tokenizer import Tokenizer
+from foreword.text.tokenizers.bpe import Bpe
+from foreword.text.tokenizers.char import Char
+from foreword.text.tokenizers.unigram import Unigram
+from foreword.text.tokenizers.word import Word
+from foreword.text.tokenizers.wordpiece import Wordpiece
+from foreword.train import exported as exporting
+from foreword.train import imported
+from foreword.train.opened import open_run
+from foreword.train.recipe import load_recipe
+from tests.evaluate.conftest import TEXTS, write_run
+
+from . import theirs
+
+transformers = pytest.importorskip("transformers")
+
+KINDS = {
+    "bpe": Bpe(vocab=380),
+    "char": Char(),
+    "unigram": Unigram(vocab=140),
+    "word": Word(min_count=1),
+    "wordpiece": Wordpiece(vocab=180),
+}
+FAMILIES = {
+    "albert": "unigram",
+    "bert": "wordpiece",
+    "bigbird": "bpe",
+    "electra": "char",
+    "gpt1": "word",
+    "gpt2": "bpe",
+    "longformer": "bpe",
+    "modernbert": "bpe",
+    "roberta": "wordpiece",
+    "spanbert": "word",
+    "t5": "unigram",
+    "xlnet": "unigram",
+}
+PLAIN = ["The cat sat.", "a bird", ""]
+NAMED = [
+    "The [MASK] sat on <s> the </s> mat[UNK] <extra_id_3>.",
+    "[CLS]cat[SEP] [MASK]",
+    "a dog</s>",
+]
+PADDED = ["The [PAD] cat sat", "[PAD]"]  # which RoBERTa and Longformer take for padding
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> dict[str, Tokenizer]:
+    return {name: kind.train(TEXTS * 4) for name, kind in KINDS.items()}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_an_exported_folder_reads_texts_as_foreword(
+    name: str, tokenizers: dict[str, Tokenizer], tmp_path: Path
+) -> None:
+    run = write_run(tmp_path / "run", load_recipe(f"{name}_tiny"), tokenizers[FAMILIES[name]])
+    plain, _ = exporting.plain(open_run(run, "cpu"))
+    family = exporting.export(plain, tmp_path / "hf")
+    loaded = foreword.load(run, "cpu")
+    framed, encode = loaded.subject.framed, loaded.tokenizer.encode
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    model = transformers.AutoModel.from_pretrained(tmp_path / "hf").eval()
+    reader = model.encoder if name == "t5" else model
+
+    def states(text: str, **how: Any) -> torch.Tensor:
+        with torch.no_grad():
+            found = reader(**tokenizer(text, return_tensors="pt", **how))
+        return found.last_hidden_state[0]  # type: ignore[no-any-return]
+
+    counts_places = name in ("roberta", "longformer")
+    for text in [*PLAIN, *NAMED, *PADDED]:
+        as_text = tokenizer(text, split_special_tokens=True)["input_ids"]
+        assert as_text == framed(encode(text)).tolist()
+        assert tokenizer(text)["input_ids"] == framed(encode(text, special=True)).tolist()
+        if counts_places and text in PADDED:
+            continue
+        ours = torch.from_numpy(loaded.encode(text))
+        torch.testing.assert_close(states(text), ours, atol=1e-4, rtol=1e-4)
+    said = "takes the name of the padding token within a text for padding"
+    assert any(said in note for note in family.notes(plain.recipe)) == counts_places
+
+
+def test_a_folder_that_wraps_texts_otherwise_is_told_of(tmp_path: Path) -> None:
+    theirs.write("bert", tmp_path)
+    found = imported.read(tmp_path)
+    (note,) = imported.reading_notes(found)  # its tokenizer puts nothing around a text
+    assert note.startswith("transformers reads a text as text, Foreword, as its family was trained")
+    assert note.endswith("as [CLS] text [SEP]")
+    imported.save(found, tmp_path / "run")
+    exporting.export(open_run(tmp_path / "run", "cpu"), tmp_path / "again")
+    again = imported.read(tmp_path / "again")
+    assert imported.reading_notes(again) == ()
+    assert texts.compare(again.tokenizer, tmp_path / "again") == texts.Reading((), (2,), (3,))
+
+
+def test_another_tokenizer_is_seen(tokenizers: dict[str, Tokenizer], tmp_path: Path) -> None:
+    tokenizers["wordpiece"].save(tmp_path)
+    assert texts.compare(tokenizers["wordpiece"], tmp_path).apart == ()
+    assert texts.compare(tokenizers["char"], tmp_path).apart
