@@ -1,0 +1,281 @@
+"""Throws odd recipes, arguments, tables, texts and damaged folders at every verb.
+
+    python benchmarks/fuzz.py --seed 1 --minutes 5 [--jobs 2] [--kinds recipe,text] [--cases 200]
+    python benchmarks/fuzz.py --seed 1 --case 17         that case alone, with all that it prints
+
+A case is a function of the seed and its number. It runs in a folder of its own, forked from a
+process that has imported everything, with limits on time, memory and files. Of each command must
+hold: exit status 0 or 2 (130 if interrupted), no traceback and no fault of Foreword's own, one line
+where it is refused, JSON where it was asked for, no file touched outside --out, no process left
+behind. A recipe that is accepted trains to a finite loss, and fill, generate, score or neighbours
+reads the run. Leaves with status 1 where something does not hold.
+
+Needs Linux (fork, /proc).
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import importlib
+import itertools
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fuzzing import arguments, files, fixtures, folders, recipes
+from fuzzing.case import SECONDS, Maker, Place, Result, run_case, shown, snapshot
+
+KINDS: dict[str, tuple[Maker, int]] = {  # and of how many cases out of all
+    "recipe": (recipes.changed, 20),
+    "mutated recipe": (recipes.mutated, 24),
+    "--set": (recipes.assigned, 10),
+    "arguments": (arguments.arguments, 30),
+    "text": (files.text, 24),
+    "table": (files.table, 16),
+    "folder": (folders.folder, 30),
+    "interrupted": (arguments.interrupted, 1),
+}
+
+
+@dataclass
+class Running:
+    """A case that is being run, in the process `child`."""
+
+    number: int
+    kind: str
+    child: int
+    folder: Path
+    begun: float
+
+
+@dataclass
+class Tally:
+    """What came of the cases of one kind."""
+
+    cases: int = 0
+    accepted: int = 0
+    commands: int = 0
+    findings: int = 0
+    slowest: float = 0.0
+
+
+@dataclass
+class Found:
+    """A finding, and the cases that show it."""
+
+    text: str
+    command: str
+    cases: list[int] = field(default_factory=list)
+
+
+def kind_of(seed: int, number: int, kinds: list[str]) -> str:
+    """The kind of a case."""
+    weights = [KINDS[kind][1] for kind in kinds]
+    return random.Random(f"{seed} {number} kind").choices(kinds, weights)[0]
+
+
+def warm() -> None:
+    """Imports all that commands need, and computes nothing: threads do not survive a fork."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    main = importlib.import_module("foreword.cli.main")  # settles what torch asks at its import
+    importlib.import_module("torch").set_num_threads(1)
+    main.assemble(None)
+    package = Path(str(main.__file__)).parents[1]
+    for file in sorted(package.rglob("*.py")):
+        name = ".".join(file.relative_to(package.parent).with_suffix("").parts)
+        if file.stem not in ("__main__", "through_gensim"):
+            importlib.import_module(name.removesuffix(".__init__"))
+    for name in ("transformers", "scipy.stats", "matplotlib.pyplot", "sklearn.linear_model"):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            continue
+
+
+def make_fixtures(folder: Path) -> None:
+    """Makes what cases read, each command in a fork."""
+    folder.mkdir(parents=True)
+    fixtures.write_texts(folder)
+    for words in fixtures.commands(folder):
+        child = os.fork()
+        if not child:
+            from foreword.cli.main import run
+
+            said = os.open(folder.parent / "fixtures.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.dup2(said, 1)
+            os.dup2(said, 2)
+            status = run(words)
+            sys.stdout.flush()
+            os._exit(status)
+        if os.waitpid(child, 0)[1]:
+            log = (folder.parent / "fixtures.log").read_text(encoding="utf-8")
+            sys.exit(f"fixture failed: {shown(words)}\n{log[-2_000:]}")
+
+
+def start(seed: int, number: int, kind: str, work: Path, *, shows: bool = False) -> Running:
+    """Forks a process, the leader of a session, that makes and runs a case."""
+    folder = work / f"case-{number}"
+    child = os.fork()
+    if child:
+        return Running(number, kind, child, folder, time.monotonic())
+    try:
+        os.setsid()
+        folder.mkdir(parents=True)
+        place = Place(folder, work / "fixtures", random.Random(f"{seed} {number}"))
+        run_case(KINDS[kind][0], place, work / f"case-{number}.json", shows=shows)
+    except BaseException:
+        (work / f"case-{number}.fault").write_text(traceback.format_exc(), encoding="utf-8")
+        os._exit(1)
+    os._exit(0)
+
+
+def finish(case: Running, work: Path) -> Result:
+    """What came of a case whose process has ended."""
+    file, fault = work / f"case-{case.number}.json", work / f"case-{case.number}.fault"
+    result = Result()
+    if file.is_file():
+        result = Result(**json.loads(file.read_text(encoding="utf-8", errors="replace")))
+    if fault.is_file():
+        result.findings.append(f"a fault of the fuzzer's own: {fault.read_text().splitlines()[-1]}")
+    for left in session(case.child):
+        result.findings.append(f"leaves a process behind: {left}")
+    if any((case.folder / "tmp").glob("*")) and not any("signal" in f for f in result.findings):
+        names = sorted(path.name for path in (case.folder / "tmp").glob("*"))
+        result.findings.append(f"leaves behind in the temporary folder: {names[:3]}")
+    return result
+
+
+def session(leader: int) -> list[str]:
+    """The processes of a session, which are ended."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            name = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:  # it has ended
+            continue
+        if int(fields[3]) == leader and fields[0] != "Z" and int(entry.name) != leader:
+            found.append(name[:200])
+            os.kill(int(entry.name), signal.SIGKILL)
+    return found
+
+
+def fuzz(
+    options: argparse.Namespace, kinds: list[str], work: Path
+) -> Iterator[tuple[Running, Result]]:
+    """Runs cases side by side until the time or the number asked for is over."""
+    end = time.monotonic() + 60 * options.minutes
+    numbers = itertools.count(options.first)
+    running: list[Running] = []
+    fixed = snapshot(work / "fixtures")
+    is_over = False
+    while running or not is_over:
+        while len(running) < options.jobs and not is_over:
+            number = next(numbers)
+            count = number - options.first
+            is_over = count == options.cases or time.monotonic() > end
+            if not is_over:
+                kind = kind_of(options.seed, number, kinds)
+                running.append(start(options.seed, number, kind, work))
+        for case in list(running):
+            if os.waitpid(case.child, os.WNOHANG)[0]:
+                running.remove(case)
+                result = finish(case, work)
+                if snapshot(work / "fixtures") != fixed:
+                    fixed = snapshot(work / "fixtures")
+                    result.findings.append("touches a fixture (or the case beside it does)")
+                yield case, result
+                if not options.keep:
+                    shutil.rmtree(case.folder, ignore_errors=True)
+            elif time.monotonic() - case.begun > 10 * SECONDS:
+                os.killpg(case.child, signal.SIGKILL)
+        time.sleep(0.005)
+
+
+def signature(finding: str) -> str:
+    """A finding without what differs from case to case."""
+    plain = re.sub(r"/\S*|'[^']*'|\"[^\"]*\"|\[[^\]]*\]", "_", finding)
+    return re.sub(r"[-+]?\d[\d,.e+]*", "0", plain)[:160]
+
+
+def replay(seed: int, number: int, kinds: str) -> str:
+    """The command that runs a case again."""
+    only = f" --kinds '{kinds}'" if kinds else ""
+    return f"python benchmarks/fuzz.py --seed {seed}{only} --case {number}"
+
+
+def show(tallies: dict[str, Tally], found: dict[str, Found], options: argparse.Namespace) -> None:
+    """Prints the table and the findings."""
+    print(
+        f"{'kind':<16}{'cases':>7}{'commands':>10}{'accepted':>10}{'findings':>10}{'slowest':>10}"
+    )
+    for kind, tally in sorted(tallies.items()):
+        counts = f"{tally.cases:>7}{tally.commands:>10}{tally.accepted:>10}{tally.findings:>10}"
+        print(f"{kind:<16}{counts}{tally.slowest:>9.1f}s")
+    for one in sorted(found.values(), key=lambda one: -len(one.cases)):
+        print(f"\n{len(one.cases)} x {one.text}\n    foreword {one.command[:400]}")
+        print(f"    {replay(options.seed, one.cases[0], options.kinds)}   cases {one.cases[:8]}")
+    print(f"\n{sum(t.cases for t in tallies.values())} cases, {len(found)} different findings")
+
+
+def main() -> None:
+    """Fuzzes, and reports."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--cases", type=int, default=-1, help="at most so many")
+    parser.add_argument("--first", type=int, default=0, help="the first case's number")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--kinds", default="", help=", ".join(KINDS))
+    parser.add_argument("--case", type=int, help="that case alone; its folder is kept")
+    parser.add_argument("--keep", action="store_true", help="keep the cases' folders")
+    parser.add_argument("--work", type=Path, help="a folder; a temporary one if unsaid")
+    options = parser.parse_args()
+    kinds = options.kinds.split(",") if options.kinds else list(KINDS)
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        parser.error(f"--kinds {unknown[0]}: there is {', '.join(KINDS)}")
+    work = Path(tempfile.mkdtemp(prefix="fuzz-", dir=options.work)).resolve()
+    os.environ |= {"HOME": str(work), "MPLCONFIGDIR": str(work / "matplotlib")}
+    warm()
+    make_fixtures(work / "fixtures")
+    if options.case is not None:
+        kind = kind_of(options.seed, options.case, kinds)
+        case = start(options.seed, options.case, kind, work, shows=True)
+        os.waitpid(case.child, 0)
+        result = finish(case, work)
+        print(f"{kind}: {case.folder}", *result.findings, sep="\n")
+        sys.exit(1 if result.findings else 0)
+    tallies: dict[str, Tally] = collections.defaultdict(Tally)
+    found: dict[str, Found] = {}
+    for case, result in fuzz(options, kinds, work):
+        tally = tallies[case.kind]
+        tally.cases += 1
+        tally.commands += len(result.statuses)
+        tally.accepted += result.was_accepted
+        tally.findings += bool(result.findings)
+        tally.slowest = max(tally.slowest, result.seconds)
+        for finding in result.findings:
+            command = shown(result.commands[-1]) if result.commands else ""
+            one = found.setdefault(signature(finding), Found(finding, command))
+            one.cases.append(case.number)
+            print(f"case {case.number} ({case.kind}): {finding[:300]}", file=sys.stderr, flush=True)
+    if not options.keep:
+        shutil.rmtree(work, ignore_errors=True)
+    show(tallies, found, options)
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()

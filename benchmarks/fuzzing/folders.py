@@ -1,0 +1,131 @@
+"""Runs, shards, tokenizers and other people's files, damaged, given to verbs that read them."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+from fuzzing.case import Command, Place
+from fuzzing.files import damaged
+from fuzzing.values import WILD
+
+RUNS = (
+    "bert",
+    "gpt2",
+    "t5",
+    "elmo",
+    "linformer",
+    "transformer_xl",
+    "ngram",
+    "word2vec",
+    "translator",
+)
+
+
+def folder(place: Place) -> list[Command]:
+    """Something of Foreword's or of others, damaged in one to three places, and what reads it."""
+    draw = place.draw
+    what = draw.choice((*RUNS, "shards", "tokenizer", "hf", "vectors.txt", "counts.arpa"))
+    copied = place.copy(what)
+    target = copied.rename(copied.with_name("run" if what in RUNS else f"in-{what}"))
+    for _ in range(draw.choice((1, 1, 2, 3))):
+        damage(target, draw)
+    return [Command(words) for words in _readers(place, what, target)]
+
+
+def damage(target: Path, draw: random.Random) -> None:
+    """Changes one thing in a file or below a folder."""
+    if not target.exists():
+        return
+    paths = [target] if target.is_file() else sorted(target.rglob("*"))
+    files = [path for path in paths if path.is_file() and not path.is_symlink()]
+    if not files:
+        return
+    path, how = draw.choice(files), draw.random()
+    if how < 0.1:
+        path.unlink()
+    elif how < 0.15:
+        path.unlink()
+        path.mkdir()
+    elif how < 0.2:
+        path.write_bytes(b"")
+    elif how < 0.25:
+        path.unlink()
+        path.symlink_to(draw.choice((path, path.parent, Path("/dev/null"), Path("nowhere"))))
+    elif how < 0.3 and target.is_dir():
+        shutil.copyfile(draw.choice(files), path.with_name("more"))
+        path.with_name("more").replace(path)
+    elif how < 0.65 and path.suffix in (".json", ".jsonl"):
+        _damage_json(path, draw)
+    elif how < 0.7 and path.suffix in (".json", ".jsonl", ".toml", ".txt"):
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    else:
+        path.write_bytes(damaged(path.read_bytes(), draw))
+
+
+def _damage_json(path: Path, draw: random.Random) -> None:
+    """Changes a value somewhere in a JSON file, or in a line of one."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines() if path.suffix == ".jsonl" else []
+        at = draw.randrange(len(lines)) if lines else 0
+        value: Any = json.loads(lines[at] if lines else path.read_text(encoding="utf-8"))
+    except (ValueError, OSError):  # damaged already
+        return
+    root: Any = [value]
+    holder, key = root, 0
+    while isinstance(holder[key], dict | list) and holder[key] and draw.random() < 0.8:
+        holder = holder[key]
+        key = draw.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
+    if draw.random() < 0.25 and isinstance(holder, dict):
+        del holder[key]
+    else:
+        holder[key] = draw.choice(WILD)
+    written = json.dumps(root[0])
+    if lines:
+        lines[at] = written
+        written = "\n".join(lines) + "\n"
+    path.write_text(written, encoding="utf-8", errors="replace")
+
+
+def _readers(place: Place, what: str, target: Path) -> list[list[str]]:
+    """Two or three verbs that read it."""
+    draw, path, out = place.draw, str(target), place.out
+    made = ["--out", out]
+    tiny = ["--set", "train.batch=2", "--steps", "1"]
+    if what == "shards":
+        return [["pretrain", "gpt2_tiny", "--data", path, *tiny, *made]]
+    if what == "tokenizer":
+        text = str(place.fixtures / "text.txt")
+        show = ["tokenizer", "show", path, "--text", "ba be", "--json"]
+        return [show, ["prepare", text, "--tokenizer", path, "--heldout", "0.1", *made]]
+    if what in ("hf", "vectors.txt", "counts.arpa"):
+        form = {"hf": "hf", "vectors.txt": "word2vec", "counts.arpa": "arpa"}[what]
+        return [["import", path, "--format", form, *made]]
+    labelled = [str(place.fixtures / f"{name}.tsv") for name in ("train", "dev")]
+    tuning = ["--train", labelled[0], "--dev", labelled[1], "--seeds", "1", "--epochs", "1"]
+    ways = [
+        ["fill", path, "ba [MASK] be"],
+        ["generate", path, "ba", "--tokens", "2"],
+        ["score", path, "ba be", "--json"],
+        ["evaluate", path, "--rows", "2", "--json"],
+        ["report", path, "--json"],
+        ["resume", path, "--json"],
+        ["tune", path, *tuning, *made],
+        ["export", path, "--format", draw.choice(("hf", "arpa", "word2vec")), *made],
+        ["probe", path, "--kind", draw.choice(("gradient_reach", "word_in_context")), *made],
+        ["neighbours", path, "ba"],
+        [
+            "pretrain",
+            "bert_tiny",
+            "--from",
+            path,
+            "--data",
+            str(place.fixtures / "text.txt"),
+            *tiny,
+            *made,
+        ],
+    ]
+    return draw.sample(ways, 3)

@@ -1,0 +1,131 @@
+"""Recipes: shipped tiny ones with a few settings changed, rightly or wrongly, trained and used."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from foreword import config
+from foreword.train.recipe import Recipe, load_recipe
+from fuzzing.case import Command, Place
+from fuzzing.fixtures import OFFLINE, QUICK, SMALL
+from fuzzing.values import WILD, Setting, drop, likely, put, settings
+
+TINY = [name for name in config.recipe_names() if name.endswith("_tiny")]
+KEPT = ("train.steps", "train.hours", "train.tokens", "train.flops", "train.epochs")
+
+
+def changed(place: Place) -> list[Command]:
+    """A recipe with one to four settings of the right type."""
+    draw = place.draw
+    name = draw.choice(TINY)
+    table = base(name)
+    for _ in range(draw.randint(1, 4)):
+        setting = _any_setting(table, draw)
+        table = put(table, setting.path, likely(setting, draw))
+    return trained(place, name, table)
+
+
+def mutated(place: Place) -> list[Command]:
+    """A recipe with something in it that should not be there."""
+    draw = place.draw
+    name = draw.choice(TINY)
+    table = base(name)
+    for _ in range(draw.choice((1, 1, 1, 2))):
+        setting = _any_setting(table, draw)
+        path, how = setting.path, draw.random()
+        if how < 0.7:
+            table = put(table, path, draw.choice(WILD))
+        elif how < 0.8:
+            table = put(table, (*path[:-1], f"{path[-1]}x"), draw.choice(WILD))
+        elif how < 0.9:
+            drop(table, path)
+        else:
+            table = put(table, (*path, "deeper"), draw.choice(WILD))
+    return trained(place, name, table, draw.random() < 0.15)
+
+
+def assigned(place: Place) -> list[Command]:
+    """A shipped recipe with a wrong `--set`."""
+    draw = place.draw
+    name = draw.choice(TINY)
+    setting = _any_setting(base(name), draw)
+    value = draw.choice([str(draw.choice(WILD)), config._toml(draw.choice(WILD))])
+    key = ".".join(setting.path)
+    words = pretrain(place, name, name)
+    return [Command([*words, "--set", f"{key}={value}".replace("\x00", "")]), *used(place, name)]
+
+
+def base(name: str) -> dict[str, Any]:
+    """A tiny recipe with all its settings, made smaller still."""
+    table = config.to_table(load_recipe(name, [*SMALL[:1]]))
+    small = [*SMALL, *(() if name.removesuffix("_tiny") in OFFLINE else QUICK)]
+    known = [s for s in small if _has(table, s.partition("=")[0])]
+    return config.assign(table, known)
+
+
+def _has(table: dict[str, Any], key: str) -> bool:
+    part, _, name = key.partition(".")
+    return name in table.get(part, {})
+
+
+def _any_setting(table: dict[str, Any], draw: random.Random) -> Setting:
+    """One of the settings, parts and kinds as often as single numbers."""
+    found = [s for s in settings(Recipe, _known(table)) if ".".join(s.path) not in KEPT]
+    part = draw.choice(sorted({s.path[0] for s in found}))
+    return draw.choice([s for s in found if s.path[0] == part])
+
+
+def _known(table: dict[str, Any]) -> dict[str, Any]:
+    """The table as far as its kinds exist, to look for settings in."""
+    known = dict(table)
+    while True:
+        try:
+            settings(Recipe, known)
+        except Exception:  # whatever a mutation made of it
+            known.popitem()
+        else:
+            return known
+
+
+def trained(
+    place: Place, name: str, table: dict[str, Any], is_broken: bool = False
+) -> list[Command]:
+    """The recipe as a file, a few steps of it, and what reads the run."""
+    text = config.dumps(table)
+    if is_broken:
+        at = place.draw.randrange(len(text))
+        text = (
+            text[:at] + place.draw.choice(("=", "[", '"', "\n\n]]", "\x00", "é")) + text[at + 1 :]
+        )
+    path = place.write("recipe.toml", text.encode("utf-8", "surrogateescape"))
+    return [Command(pretrain(place, str(path), name)), *used(place, name)]
+
+
+def pretrain(place: Place, recipe: str, name: str) -> list[str]:
+    """The command for two steps of a recipe that is like the shipped one called `name`."""
+    is_parallel = name.startswith(("seq2seq", "translator"))
+    data = place.fixtures / ("pairs/train.en" if is_parallel else "text.txt")
+    words = ["pretrain", recipe, "--data", str(data), "--out", place.out]
+    if not is_parallel:
+        words += ["--documents", "paragraph"]
+    if recipe == name:
+        small = [s for s in SMALL if _has(config.to_table(load_recipe(name)), s.partition("=")[0])]
+        words += [word for s in small for word in ("--set", s)]
+    return words if name.removesuffix("_tiny") in OFFLINE else [*words, "--steps", "2"]
+
+
+def used(place: Place, name: str) -> list[Command]:
+    """What reads a run back; of the ways one at least must do."""
+    line = (place.fixtures / "line.txt").read_text(encoding="utf-8").strip()
+    word = line.split()[0]
+    blank = "<extra_id_0>" if name.startswith(("t5", "ul2")) else "[MASK]"
+    ways = (
+        ["fill", place.out, f"{word} {blank} {word}"],
+        ["generate", place.out, word, "--tokens", "4"],
+        ["score", place.out, line],
+        ["score", place.out, line, "--source", line],
+        ["neighbours", place.out, word.lower()],
+    )
+    reading = [Command(words, needs=True, reads_back=True) for words in ways]
+    return [*reading, Command(["report", place.out, "--json"], needs=True)]
