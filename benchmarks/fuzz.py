@@ -67,6 +67,7 @@ class Tally:
     accepted: int = 0
     commands: int = 0
     findings: int = 0
+    seconds: float = 0.0
     slowest: float = 0.0
 
 
@@ -218,12 +219,12 @@ def replay(seed: int, number: int, kinds: str) -> str:
 
 def show(tallies: dict[str, Tally], found: dict[str, Found], options: argparse.Namespace) -> None:
     """Prints the table and the findings."""
-    print(
-        f"{'kind':<16}{'cases':>7}{'commands':>10}{'accepted':>10}{'findings':>10}{'slowest':>10}"
-    )
+    names = ("cases", "commands", "accepted", "findings", "mean", "slowest")
+    print(f"{'kind':<16}" + "".join(f"{name:>10}" for name in names))
     for kind, tally in sorted(tallies.items()):
-        counts = f"{tally.cases:>7}{tally.commands:>10}{tally.accepted:>10}{tally.findings:>10}"
-        print(f"{kind:<16}{counts}{tally.slowest:>9.1f}s")
+        counts = (tally.cases, tally.commands, tally.accepted, tally.findings)
+        seconds = f"{tally.seconds / tally.cases:>9.2f}s{tally.slowest:>9.1f}s"
+        print(f"{kind:<16}" + "".join(f"{count:>10}" for count in counts) + seconds)
     for one in sorted(found.values(), key=lambda one: -len(one.cases)):
         print(f"\n{len(one.cases)} x {one.text}\n    foreword {one.command[:400]}")
         print(f"    {replay(options.seed, one.cases[0], options.kinds)}   cases {one.cases[:8]}")
@@ -265,6 +266,7 @@ def main() -> None:
         tally.commands += len(result.statuses)
         tally.accepted += result.was_accepted
         tally.findings += bool(result.findings)
+        tally.seconds += time.monotonic() - case.begun
         tally.slowest = max(tally.slowest, result.seconds)
         for finding in result.findings:
             command = shown(result.commands[-1]) if result.commands else ""

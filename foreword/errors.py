@@ -6,6 +6,9 @@ import difflib
 from collections.abc import Iterable
 
 
+LISTED = 50  # words that a message names
+
+
 class UserError(Exception):
     """A mistake in what Foreword was given: a path, a text, a recipe, a command.
 
@@ -44,9 +47,13 @@ class WorkerError(Exception):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Returns "; did you mean 'x'?" for the known word nearest to `word`, or what is known."""
+    """Returns "; did you mean 'x'?" for the known word nearest to `word`, or what is known.
+
+    Of more than `LISTED` words the first ones are named, and how many others there are.
+    """
     known = sorted(known)
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
     if close:
         return f"; did you mean '{close[0]}'?"
-    return f"; there is: {', '.join(known)}" if known else ""
+    more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
+    return f"; there is: {', '.join(known[:LISTED])}{more}" if known else ""

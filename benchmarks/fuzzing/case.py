@@ -264,7 +264,7 @@ def _check(command: Command, status: int, fault: str, folder: Path, result: Resu
             add(f"refused, but not in one last line: {lines[-2:]}")
         elif len(said[0]) > LONGEST:
             add(f"refused in a line of {len(said[0]):,} characters: {said[0][:200]}")
-    if status == 0 and "--json" in command.words:
+    if status == 0 and "--json" in command.words and "--help" not in command.words:
         try:
             json.loads(out, parse_constant=_refuse)
         except ValueError as error:

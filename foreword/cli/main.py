@@ -23,6 +23,7 @@ from foreword.errors import UserError, nearest
 settle()  # before torch is first imported
 
 PLAIN = ("main", "console")
+LONGEST_WORD = 500  # characters of a message without a blank; paths are seldom longer
 
 
 def verbs() -> list[str]:
@@ -115,5 +116,13 @@ def _require_utf8(words: list[str]) -> None:
 def _fail(text: str, status: int, *, is_debug: bool) -> int:
     if is_debug:
         traceback.print_exc()
-    sys.stderr.write(f"foreword: {' '.join(text.split())}\n")
+    sys.stderr.write(f"foreword: {' '.join(map(_legible, text.split()))}\n")
     return status
+
+
+def _legible(word: str) -> str:
+    """A word of a message; of a very long one, such as a value of a recipe, its two ends."""
+    if len(word) <= LONGEST_WORD:
+        return word
+    left_out = len(word) - LONGEST_WORD
+    return f"{word[: LONGEST_WORD // 2]}...({left_out:,} more)...{word[-LONGEST_WORD // 2 :]}"

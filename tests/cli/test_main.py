@@ -59,6 +59,15 @@ def test_mistakes_are_one_line(
     assert says in said.err
 
 
+def test_a_huge_value_is_quoted_by_its_two_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["x" * 9_000 + "y"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("foreword: no command 'xxx")
+    assert "...(8," in said
+    assert "xxy'" in said
+    assert len(said) < 1_000
+
+
 @pytest.mark.parametrize(
     ("raised", "status", "says"),
     [

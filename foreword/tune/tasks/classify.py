@@ -110,12 +110,19 @@ class Classify(Task):
         return {
             "accuracy": float(accuracy_score(targets, chosen)),
             "f1": float(f1_score(targets, chosen, average="macro", zero_division=0)),
-            "matthews": float(matthews_corrcoef(targets, chosen)),
+            "matthews": _matthews(targets, chosen),
         }
 
     def baseline(self, targets: Array, labels: tuple[str, ...]) -> tuple[str, Array]:
         """The share of each label, (labels,): the most frequent one wins."""
         return "majority class", np.bincount(targets, minlength=len(labels)) / len(targets)
+
+
+def _matthews(targets: Array, chosen: Array) -> float:
+    """Return the Matthews correlation, 0 where a single label is all there is to tell apart."""
+    if (targets == targets[0]).all() and (chosen == targets[0]).all():
+        return 0.0  # as scikit-learn says too, which warns
+    return float(matthews_corrcoef(targets, chosen))
 
 
 def _short(text: str, limit: int = 200) -> str:

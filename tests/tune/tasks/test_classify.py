@@ -28,6 +28,12 @@ def test_scores_are_those_of_scikit_learn() -> None:
     assert 0 < scores["matthews"] < scores["accuracy"] < 1
 
 
+@pytest.mark.filterwarnings("error")
+def test_one_label_alone_is_scored_in_silence() -> None:
+    outputs, targets = np.tile([0.0, 1.0], (5, 1)), np.ones(5, np.int64)
+    assert Classify().scores(outputs, targets) == {"accuracy": 1.0, "f1": 1.0, "matthews": 0.0}
+
+
 def test_a_mean_is_one_output_of_many_spots(tmp_path: Path) -> None:
     opened = open_run(make_run(tmp_path), "cpu")
     frame = frame_of(opened.recipe, opened.vocab, None)
