@@ -36,17 +36,17 @@ def text(place: Place) -> list[Command]:
     suffix = draw.choice((".txt", ".md", ".jsonl", ".parquet", ".txt", ".jsonl", ""))
     packed = draw.choice(("", "", "", ".gz", ".zst"))
     content = (
-        damaged(_content(suffix, draw), draw) if draw.random() < 0.5 else _content(suffix, draw)
+        damaged(_content(suffix, draw), draw) if draw.random() < 0.25 else _content(suffix, draw)
     )
     if packed == ".gz":
         content = gzip.compress(content, mtime=0)
     elif packed == ".zst":
         content = pa.compress(content, codec="zstd", asbytes=True)
-    if draw.random() < 0.3:
+    if draw.random() < 0.1:
         content = damaged(content, draw)
     path = str(place.write(f"in/some{suffix}{packed}", content))
     options = draw.choice(
-        ([], [], ["--errors", "replace"], ["--field", "body"], ["--documents", "line"])
+        ([], [], *[["--errors", "replace"]] * 4, ["--field", "body"], ["--documents", "line"])
     )
     if draw.random() < 0.1:
         path = str(place.folder / "in" / draw.choice(("*", "*.nothing", "", "**/*", "[")))
@@ -73,7 +73,7 @@ def _reader(place: Place, path: str) -> list[str]:
 
 def _content(suffix: str, draw: random.Random) -> bytes:
     """A file as its suffix says, with odd things in it."""
-    lines = sentences(draw, draw.choice((0, 1, 2, 30, 200)))
+    lines = sentences(draw, draw.choice((0, 1, 30, 200, 400, 400, 400)))
     for _ in range(draw.randint(0, 4)):
         lines.insert(draw.randint(0, len(lines)), draw.choice(ODD) * draw.choice((1, 1, 50)))
     if suffix == ".jsonl":
@@ -92,14 +92,14 @@ def _content(suffix: str, draw: random.Random) -> bytes:
         )
         parquet.write_table(pa.table(columns), sink)
         return sink.getvalue()
-    glue = draw.choice(("\n", "\n", "\n\n", "\r\n", "\r", " ", "\x00"))
-    encoding = draw.choice(("utf-8", "utf-8", "utf-8", "utf-16", "utf-8-sig", "utf-32-le"))
+    glue = draw.choice(("\n", "\n", "\n\n", "\n\n", "\r\n", "\r", " ", "\x00"))
+    encoding = draw.choice((*["utf-8"] * 8, "utf-16", "utf-8-sig", "utf-32-le"))
     return glue.join(lines * draw.choice((1, 1, 1, 20))).encode(encoding)
 
 
 def _record(line: str, draw: random.Random) -> str:
     how = draw.random()
-    if how < 0.9:
+    if how < 0.998:
         return json.dumps({"text": line}, ensure_ascii=draw.random() < 0.5)
     return draw.choice(
         (
@@ -147,7 +147,7 @@ def table(place: Place) -> list[Command]:
     files = []
     for name in ("train", "dev"):
         content = _table(task, form, draw).encode("utf-8", "surrogatepass")
-        if draw.random() < 0.3:
+        if draw.random() < 0.15:
             content = damaged(content, draw)
         files += [f"--{name}", str(place.write(f"in/{name}{form}", content))]
     run = place.copy(draw.choice(("bert", "gpt2", "elmo", "linformer", "translator")))
@@ -165,24 +165,26 @@ def table(place: Place) -> list[Command]:
 def _table(task: str, form: str, draw: random.Random) -> str:
     """Rows of a task, some of them odd."""
     rows = []
-    for line in sentences(draw, draw.choice((0, 1, 2, 6, 20))):
+    for line in sentences(draw, draw.choice((0, 1, 6, 20, 20, 20))):
         words = line.split()
         label = f"{draw.uniform(0, 5):.2f}" if task == "regress" else draw.choice("ab")
-        if draw.random() < 0.06:
+        if draw.random() < 0.02:
             label = draw.choice(("", "nan", "inf", "1e400", "x" * 3_000, " ", *ODD))
-        if draw.random() < 0.06:
+        if draw.random() < 0.04:
             line = draw.choice(("", "x" * 30_000, "ba " * 3_000, *ODD))
         rows.append({"text": line, "second": draw.choice(words), "label": label})
     if form == ".jsonl":
         return "\n".join(_jsons(row, draw) for row in rows)
     glue = "\t" if form == ".tsv" else ","
-    head = ["text", "second", "label"] if draw.random() < 0.9 else ["text", "text", "x"]
+    head = ["text", "second", "label"] if draw.random() < 0.97 else ["text", "text", "x"]
     lines = [glue.join(head), *(glue.join(row.values()) for row in rows)]
     return draw.choice(("\n", "\n", "\r\n")).join(lines)
 
 
 def _jsons(row: dict[str, str], draw: random.Random) -> str:
     values: dict[str, object] = dict(row)
-    if draw.random() < 0.06:
+    if draw.random() < 0.02:
         values[draw.choice(list(values))] = draw.choice((None, 3, [], {}, [[]], True, 1e400))
-    return json.dumps(values) if draw.random() < 0.97 else draw.choice(("", "{", "[]", "null", "7"))
+    return (
+        json.dumps(values) if draw.random() < 0.995 else draw.choice(("", "{", "[]", "null", "7"))
+    )
