@@ -17,28 +17,30 @@ from __future__ import annotations
 
 import argparse
 import collections
+import gc
 import importlib
 import itertools
-import json
+import multiprocessing
 import os
 import random
 import re
 import shutil
-import signal
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 
 from fuzzing import arguments, files, fixtures, folders, recipes
-from fuzzing.case import SECONDS, Maker, Place, Result, run_case, shown, snapshot
+from fuzzing.case import Maker, Place, Result, run_case, shown, snapshot
 
 KINDS: dict[str, tuple[Maker, int]] = {  # and of how many cases out of all
     "recipe": (recipes.changed, 20),
     "mutated recipe": (recipes.mutated, 24),
+    "read recipe": (recipes.read, 12),
     "--set": (recipes.assigned, 10),
     "arguments": (arguments.arguments, 30),
     "text": (files.text, 24),
@@ -47,16 +49,17 @@ KINDS: dict[str, tuple[Maker, int]] = {  # and of how many cases out of all
     "interrupted": (arguments.interrupted, 1),
 }
 
+WITHOUT_RUNS = {"recipe", "mutated recipe", "read recipe", "--set", "text"}  # read no models
 
-@dataclass
-class Running:
-    """A case that is being run, in the process `child`."""
+
+@dataclass(frozen=True)
+class Done:
+    """A case that was run, and the seconds it took."""
 
     number: int
     kind: str
-    child: int
-    folder: Path
-    begun: float
+    result: Result
+    seconds: float
 
 
 @dataclass
@@ -86,8 +89,8 @@ def kind_of(seed: int, number: int, kinds: list[str]) -> str:
     return random.Random(f"{seed} {number} kind").choices(kinds, weights)[0]
 
 
-def warm() -> None:
-    """Imports all that commands need, and computes nothing: threads do not survive a fork."""
+def warm(kinds: list[str]) -> None:
+    """Imports what commands need, and computes nothing: threads do not survive a fork."""
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     main = importlib.import_module("foreword.cli.main")  # settles what torch asks at its import
@@ -98,18 +101,21 @@ def warm() -> None:
         name = ".".join(file.relative_to(package.parent).with_suffix("").parts)
         if file.stem not in ("__main__", "through_gensim"):
             importlib.import_module(name.removesuffix(".__init__"))
-    for name in ("transformers", "scipy.stats", "matplotlib.pyplot", "sklearn.linear_model"):
+    heavy = ("transformers", "matplotlib.pyplot", "sklearn.linear_model")
+    for name in heavy if set(kinds) - WITHOUT_RUNS else ():
         try:
             importlib.import_module(name)
         except ImportError:
             continue
+    gc.collect()
+    gc.freeze()  # so that forks share what was imported
 
 
-def make_fixtures(folder: Path) -> None:
-    """Makes what cases read, each command in a fork."""
+def make_fixtures(folder: Path, kinds: list[str]) -> None:
+    """Makes what cases of these kinds read, each command in a fork."""
     folder.mkdir(parents=True)
     fixtures.write_texts(folder)
-    for words in fixtures.commands(folder):
+    for words in fixtures.commands(folder) if set(kinds) - WITHOUT_RUNS else ():
         child = os.fork()
         if not child:
             from foreword.cli.main import run
@@ -125,90 +131,72 @@ def make_fixtures(folder: Path) -> None:
             sys.exit(f"fixture failed: {shown(words)}\n{log[-2_000:]}")
 
 
-def start(seed: int, number: int, kind: str, work: Path, *, shows: bool = False) -> Running:
-    """Forks a process, the leader of a session, that makes and runs a case."""
-    folder = work / f"case-{number}"
-    child = os.fork()
-    if child:
-        return Running(number, kind, child, folder, time.monotonic())
+def run_one(options: argparse.Namespace, kinds: list[str], number: int, work: Path) -> Done:
+    """Makes and runs a case, whatever comes of it."""
+    kind, folder = kind_of(options.seed, number, kinds), work / f"case-{number}"
+    fixed, begun = snapshot(work / "fixtures"), time.monotonic()
+    folder.mkdir(parents=True)
+    place = Place(folder, work / "fixtures", random.Random(f"{options.seed} {number}"))
     try:
-        os.setsid()
-        folder.mkdir(parents=True)
-        place = Place(folder, work / "fixtures", random.Random(f"{seed} {number}"))
-        run_case(KINDS[kind][0], place, work / f"case-{number}.json", shows=shows)
-    except BaseException:
-        (work / f"case-{number}.fault").write_text(traceback.format_exc(), encoding="utf-8")
-        os._exit(1)
-    os._exit(0)
+        result = run_case(KINDS[kind][0], place, shows=options.case is not None)
+    except Exception:
+        said = traceback.format_exc().strip().splitlines()
+        result = Result(findings=[f"a fault of the fuzzer's own: {said[-1]}: {said[-3].strip()}"])
+    if snapshot(work / "fixtures") != fixed:
+        result.findings.append("touches a fixture (or the case beside it does)")
+    os.chdir(work)
+    if not options.keep and options.case is None:
+        shutil.rmtree(folder, ignore_errors=True)
+    return Done(number, kind, result, time.monotonic() - begun)
 
 
-def finish(case: Running, work: Path) -> Result:
-    """What came of a case whose process has ended."""
-    file, fault = work / f"case-{case.number}.json", work / f"case-{case.number}.fault"
-    result = Result()
-    if file.is_file():
-        result = Result(**json.loads(file.read_text(encoding="utf-8", errors="replace")))
-    if fault.is_file():
-        result.findings.append(f"a fault of the fuzzer's own: {fault.read_text().splitlines()[-1]}")
-    for left in session(case.child):
-        result.findings.append(f"leaves a process behind: {left}")
-    if any((case.folder / "tmp").glob("*")) and not any("signal" in f for f in result.findings):
-        names = sorted(path.name for path in (case.folder / "tmp").glob("*"))
-        result.findings.append(f"leaves behind in the temporary folder: {names[:3]}")
-    return result
-
-
-def session(leader: int) -> list[str]:
-    """The processes of a session, which are ended."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            name = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:  # it has ended
-            continue
-        if int(fields[3]) == leader and fields[0] != "Z" and int(entry.name) != leader:
-            found.append(name[:200])
-            os.kill(int(entry.name), signal.SIGKILL)
-    return found
-
-
-def fuzz(
-    options: argparse.Namespace, kinds: list[str], work: Path
-) -> Iterator[tuple[Running, Result]]:
+def fuzz(options: argparse.Namespace, kinds: list[str], work: Path) -> Iterator[Done]:
     """Runs cases side by side until the time or the number asked for is over."""
     end = time.monotonic() + 60 * options.minutes
-    numbers = itertools.count(options.first)
-    running: list[Running] = []
-    fixed = snapshot(work / "fixtures")
-    is_over = False
-    while running or not is_over:
-        while len(running) < options.jobs and not is_over:
-            number = next(numbers)
-            count = number - options.first
-            is_over = count == options.cases or time.monotonic() > end
-            if not is_over:
-                kind = kind_of(options.seed, number, kinds)
-                running.append(start(options.seed, number, kind, work))
-        for case in list(running):
-            if os.waitpid(case.child, os.WNOHANG)[0]:
-                running.remove(case)
-                result = finish(case, work)
-                if snapshot(work / "fixtures") != fixed:
-                    fixed = snapshot(work / "fixtures")
-                    result.findings.append("touches a fixture (or the case beside it does)")
-                yield case, result
-                if not options.keep:
-                    shutil.rmtree(case.folder, ignore_errors=True)
-            elif time.monotonic() - case.begun > 10 * SECONDS:
-                os.killpg(case.child, signal.SIGKILL)
-        time.sleep(0.005)
+    context = multiprocessing.get_context("fork")
+    queue: SimpleQueue[Done | None] = context.SimpleQueue()
+
+    def work_on(first: int) -> None:
+        for number in itertools.count(options.first + first, options.jobs):
+            if 0 <= options.cases <= number - options.first or time.monotonic() > end:
+                break
+            queue.put(run_one(options, kinds, number, work))
+        queue.put(None)
+
+    workers = [context.Process(target=work_on, args=(n,)) for n in range(options.jobs)]
+    for worker in workers:
+        worker.start()
+    left = len(workers)
+    while left:
+        done = queue.get()
+        if done is None:
+            left -= 1
+        else:
+            yield done
+    for worker in workers:
+        worker.join()
 
 
 def signature(finding: str) -> str:
     """A finding without what differs from case to case."""
     plain = re.sub(r"/\S*|'[^']*'|\"[^\"]*\"|\[[^\]]*\]", "_", finding)
     return re.sub(r"[-+]?\d[\d,.e+]*", "0", plain)[:160]
+
+
+def add(done: Done, tally: Tally, found: dict[str, Found]) -> None:
+    """Counts a case, and prints what it found."""
+    result = done.result
+    tally.cases += 1
+    tally.commands += len(result.statuses)
+    tally.accepted += result.was_accepted
+    tally.findings += bool(result.findings)
+    tally.seconds += done.seconds
+    tally.slowest = max(tally.slowest, result.seconds)
+    for finding in result.findings:
+        command = shown(result.commands[-1]) if result.commands else ""
+        one = found.setdefault(signature(finding), Found(finding, command))
+        one.cases.append(done.number)
+        print(f"case {done.number} ({done.kind}): {finding[:300]}", file=sys.stderr, flush=True)
 
 
 def replay(seed: int, number: int, kinds: str) -> str:
@@ -249,30 +237,16 @@ def main() -> None:
         parser.error(f"--kinds {unknown[0]}: there is {', '.join(KINDS)}")
     work = Path(tempfile.mkdtemp(prefix="fuzz-", dir=options.work)).resolve()
     os.environ |= {"HOME": str(work), "MPLCONFIGDIR": str(work / "matplotlib")}
-    warm()
-    make_fixtures(work / "fixtures")
+    warm(kinds)
+    make_fixtures(work / "fixtures", kinds)
     if options.case is not None:
-        kind = kind_of(options.seed, options.case, kinds)
-        case = start(options.seed, options.case, kind, work, shows=True)
-        os.waitpid(case.child, 0)
-        result = finish(case, work)
-        print(f"{kind}: {case.folder}", *result.findings, sep="\n")
-        sys.exit(1 if result.findings else 0)
+        one = run_one(options, kinds, options.case, work)
+        print(f"{one.kind}: {work / f'case-{one.number}'}", *one.result.findings, sep="\n")
+        sys.exit(1 if one.result.findings else 0)
     tallies: dict[str, Tally] = collections.defaultdict(Tally)
     found: dict[str, Found] = {}
-    for case, result in fuzz(options, kinds, work):
-        tally = tallies[case.kind]
-        tally.cases += 1
-        tally.commands += len(result.statuses)
-        tally.accepted += result.was_accepted
-        tally.findings += bool(result.findings)
-        tally.seconds += time.monotonic() - case.begun
-        tally.slowest = max(tally.slowest, result.seconds)
-        for finding in result.findings:
-            command = shown(result.commands[-1]) if result.commands else ""
-            one = found.setdefault(signature(finding), Found(finding, command))
-            one.cases.append(case.number)
-            print(f"case {case.number} ({case.kind}): {finding[:300]}", file=sys.stderr, flush=True)
+    for done in fuzz(options, kinds, work):
+        add(done, tallies[done.kind], found)
     if not options.keep:
         shutil.rmtree(work, ignore_errors=True)
     show(tallies, found, options)

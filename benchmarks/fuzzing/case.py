@@ -15,7 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,6 +23,7 @@ from typing import Any
 SECONDS = 60  # a command may take
 BYTES = 3 << 30  # of data that a command may hold beside what the warmed process holds
 FILE_BYTES = 256 << 20  # that a command may write into one file
+LATE = 124  # the status that stands for a command that took too long
 LONGEST = 1_500  # characters of the one line that a refusal is
 
 
@@ -108,13 +109,12 @@ class Result:
 Maker = Callable[[Place], list[Command]]
 
 
-def run_case(make: Maker, place: Place, result_file: Path, *, shows: bool = False) -> None:
-    """Makes a case and runs it, in a process that ends after it.
+def run_case(make: Maker, place: Place, *, shows: bool = False) -> Result:
+    """Makes a case and runs it; returns what came of it.
 
     Args:
         make: makes the commands, and their files.
         place: of the case.
-        result_file: gets the result, after each command.
         shows: whether what commands print is shown.
     """
     for name in ("home", "tmp"):
@@ -129,7 +129,6 @@ def run_case(make: Maker, place: Place, result_file: Path, *, shows: bool = Fals
         if command.needs and not result.was_accepted:
             continue
         result.commands.append(command.words)
-        result_file.write_text(json.dumps(asdict(result)), encoding="utf-8", errors="replace")
         status, fault = _run(command, place.folder, result, shows=shows)
         result.statuses.append(status)
         _check(command, status, fault, place.folder, result)
@@ -138,7 +137,10 @@ def run_case(make: Maker, place: Place, result_file: Path, *, shows: bool = Fals
     if read_back and 0 not in read_back:
         result.findings.append(f"accepted, and then nothing reads it: {result.said}")
     result.findings += _written_elsewhere(place.folder, before, result.commands)
-    result_file.write_text(json.dumps(asdict(result)), encoding="utf-8", errors="replace")
+    left = sorted(path.name for path in (place.folder / "tmp").iterdir())
+    if left and min(result.statuses) >= 0 and LATE not in result.statuses:
+        result.findings.append(f"leaves behind in the temporary folder: {left[:3]}")
+    return result
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
@@ -155,12 +157,11 @@ def _run(command: Command, folder: Path, result: Result, *, shows: bool) -> tupl
     """Runs one command; returns its status, and where a fault of Foreword's own stood."""
     begun = time.monotonic()
     with (folder / "tmp.out").open("wb") as out, (folder / "tmp.err").open("wb") as err:
-        if command.is_process:
-            status, fault = _in_process(command, out.fileno(), err.fileno()), ""
-        else:
-            status, fault = _in_fork(command, out.fileno(), err.fileno())
+        run = _in_process if command.is_process else _in_fork
+        leader, status, fault = run(command, out.fileno(), err.fileno())
     seconds = time.monotonic() - begun
     result.seconds = max(result.seconds, seconds)
+    result.findings += [f"leaves a process behind: {left}" for left in _end_session(leader)]
     if shows:
         sys.stdout.write(f"$ foreword {shown(command.words)}\n")
         for name in ("tmp.out", "tmp.err"):
@@ -170,36 +171,50 @@ def _run(command: Command, folder: Path, result: Result, *, shows: bool) -> tupl
     return status, fault
 
 
-def _in_process(command: Command, out: int, err: int) -> int:
-    """The command as a person starts it; interrupted where that is asked for."""
+def _in_process(command: Command, out: int, err: int) -> tuple[int, int, str]:
+    """The command as a person starts it; interrupted where that is asked for.
+
+    Returns:
+        The process's id, its status, and nothing.
+    """
     words = [sys.executable, "-P", "-m", "foreword", *command.words]
     encoded = [os.fsencode(word) for word in words]
-    process = subprocess.Popen(encoded, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+    nothing = subprocess.DEVNULL
+    process = subprocess.Popen(
+        encoded, stdin=nothing, stdout=out, stderr=err, start_new_session=True
+    )
     try:
         if command.interrupt is not None:
             time.sleep(command.interrupt)
             process.send_signal(signal.SIGINT)
-        return process.wait(SECONDS)
+        return process.pid, process.wait(SECONDS), ""
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-        return 124
+        return process.pid, LATE, ""
 
 
-def _in_fork(command: Command, out: int, err: int) -> tuple[int, str]:
-    """The command in a fork of this process, which has imported all that it needs."""
+def _in_fork(command: Command, out: int, err: int) -> tuple[int, int, str]:
+    """The command in a fork of this process, which has imported all that it needs.
+
+    Returns:
+        The fork's id, its status, and where a fault of Foreword's own stood.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        os.close(reading)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(out, 1)
-        os.dup2(err, 2)
-        _limit()
+        status = 1
         with os.fdopen(writing, "w", encoding="utf-8", errors="replace") as faults:
-            status = _call(command.words, faults.write)
-        sys.stdout.flush()
-        sys.stderr.flush()
+            try:
+                os.setsid()
+                for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), out, err)):
+                    os.dup2(file, number)
+                _limit()
+                status = _call(command.words, faults.write)
+                sys.stdout.flush()
+                sys.stderr.flush()
+            except BaseException:
+                faults.write(traceback.format_exc())
         os._exit(status)
     os.close(writing)
 
@@ -210,10 +225,25 @@ def _in_fork(command: Command, out: int, err: int) -> tuple[int, str]:
     signal.alarm(SECONDS)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     was_ended = signal.alarm(0) == 0 and status == -signal.SIGKILL
-    with os.fdopen(reading, encoding="utf-8", errors="replace") as faults:
-        os.set_blocking(reading, False)  # a process that the command left behind may hold the pipe
-        fault = faults.read() or ""
-    return (124 if was_ended else status), fault
+    os.set_blocking(reading, False)  # a process that the command left behind may hold the pipe
+    with os.fdopen(reading, encoding="utf-8", errors="replace") as said:
+        fault = said.read() or ""
+    return child, (LATE if was_ended else status), fault
+
+
+def _end_session(leader: int) -> list[str]:
+    """Ends what a process left behind of its session; returns their command lines."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            name = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if int(fields[3]) == leader and fields[0] != "Z":
+                os.kill(int(entry.name), signal.SIGKILL)
+                found.append(name[:200])
+        except OSError:  # it has ended
+            continue
+    return found
 
 
 def _call(words: list[str], tell: Callable[[str], Any]) -> int:
@@ -248,7 +278,7 @@ def _check(command: Command, status: int, fault: str, folder: Path, result: Resu
     add, lines = result.findings.append, [line for line in err.splitlines() if line.strip()]
     result.said = lines[-1] if lines else ""
     allowed = {0, 2} if command.interrupt is None else {0, 2, 130}
-    if status == 124:
+    if status == LATE:
         add(f"takes longer than {SECONDS} s")
     elif status < 0:
         add(f"ends by signal {-status}: {result.said}")
@@ -300,7 +330,7 @@ def _written_elsewhere(
     folder: Path, before: dict[str, tuple[int, int]], commands: list[list[str]]
 ) -> list[str]:
     """Files that were made, changed or lost outside what the commands may write."""
-    allowed = [str(folder / name) for name in ("out", "run", "tmp.out", "tmp.err")]
+    allowed = [str(folder / name) for name in ("out", "run", "tmp", "tmp.out", "tmp.err")]
     for words in commands:
         for n, word in enumerate(words):
             if word == "--out" and n + 1 < len(words):

@@ -23,11 +23,22 @@ def changed(place: Place) -> list[Command]:
     for _ in range(draw.randint(1, 4)):
         setting = _any_setting(table, draw)
         table = put(table, setting.path, likely(setting, draw))
-    return trained(place, name, table)
+    return [Command(pretrain(place, write(place, table), name)), *used(place, name)]
 
 
 def mutated(place: Place) -> list[Command]:
-    """A recipe with something in it that should not be there."""
+    """A recipe with something in it that should not be there, trained if it is accepted."""
+    name, path = _mutated(place)
+    return [Command(pretrain(place, path, name)), *used(place, name)]
+
+
+def read(place: Place) -> list[Command]:
+    """The same, read and no more."""
+    return [Command(["show", _mutated(place)[1]])]
+
+
+def _mutated(place: Place) -> tuple[str, str]:
+    """The name of a shipped recipe, and a file like it with something wrong."""
     draw = place.draw
     name = draw.choice(TINY)
     table = base(name)
@@ -42,7 +53,7 @@ def mutated(place: Place) -> list[Command]:
             drop(table, path)
         else:
             table = put(table, (*path, "deeper"), draw.choice(WILD))
-    return trained(place, name, table, draw.random() < 0.15)
+    return name, write(place, table, is_broken=draw.random() < 0.15)
 
 
 def assigned(place: Place) -> list[Command]:
@@ -88,18 +99,15 @@ def _known(table: dict[str, Any]) -> dict[str, Any]:
             return known
 
 
-def trained(
-    place: Place, name: str, table: dict[str, Any], is_broken: bool = False
-) -> list[Command]:
-    """The recipe as a file, a few steps of it, and what reads the run."""
+def write(place: Place, table: dict[str, Any], *, is_broken: bool = False) -> str:
+    """The recipe as a file, perhaps no longer TOML."""
     text = config.dumps(table)
     if is_broken:
         at = place.draw.randrange(len(text))
         text = (
             text[:at] + place.draw.choice(("=", "[", '"', "\n\n]]", "\x00", "é")) + text[at + 1 :]
         )
-    path = place.write("recipe.toml", text.encode("utf-8", "surrogateescape"))
-    return [Command(pretrain(place, str(path), name)), *used(place, name)]
+    return str(place.write("recipe.toml", text.encode("utf-8", "surrogateescape")))
 
 
 def pretrain(place: Place, recipe: str, name: str) -> list[str]:
