@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
   $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null && { echo $$p; break; }; done)
 BIN = .venv/bin
 
-.PHONY: demo test check gpu clean
+.PHONY: demo test check gpu fuzz clean
 demo: .venv/.ready
 	$(BIN)/foreword demo --out demo
 
@@ -12,6 +12,9 @@ test: .venv/.ready
 
 gpu: .venv/.ready
 	$(BIN)/pytest -m gpu
+
+fuzz: .venv/.ready
+	$(BIN)/python benchmarks/fuzz.py --minutes 5 --seed $(or $(SEED),1)
 
 check: .venv/.ready
 	$(BIN)/ruff check .

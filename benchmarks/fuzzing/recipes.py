@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import random
 from typing import Any
 
@@ -69,6 +71,11 @@ def assigned(place: Place) -> list[Command]:
 
 def base(name: str) -> dict[str, Any]:
     """A tiny recipe with all its settings, made smaller still."""
+    return copy.deepcopy(_base(name))
+
+
+@functools.cache
+def _base(name: str) -> dict[str, Any]:
     table = config.to_table(load_recipe(name, [*SMALL[:1]]))
     small = [*SMALL, *(() if name.removesuffix("_tiny") in OFFLINE else QUICK)]
     known = [s for s in small if _has(table, s.partition("=")[0])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import random
 import types
 import typing
@@ -48,8 +49,13 @@ def settings(cls: type[Any], table: Mapping[str, Any], at: tuple[str, ...] = ())
     return list(_walk(cls, table, at))
 
 
+@functools.cache
+def _hints(cls: Any) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
 def _walk(cls: type[Any], table: Mapping[str, Any], at: tuple[str, ...]) -> Iterator[Setting]:
-    hints = typing.get_type_hints(cls)
+    hints = _hints(typing.cast(Any, cls))
     for f in dataclasses.fields(cls):
         if not f.init:
             continue
