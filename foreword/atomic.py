@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -62,6 +63,8 @@ def writing(path: Path, mode: Literal["w", "wb"] = "w") -> Iterator[Any]:
     Raises:
         UserError: the disk is full or the folder cannot be written.
     """
+    require_no_device(path)
+    path = _followed(path)
     beside = path.with_name(f".{path.name}.part")
     encoding, newline = ("utf-8", "\n") if mode == "w" else (None, None)
     with explained(path):
@@ -87,8 +90,12 @@ def folder(path: Path) -> Iterator[Path]:
     Raises:
         UserError: the disk is full or the folder cannot be written.
     """
+    require_no_device(path)
+    path = _followed(path)
     part, old = (path.with_name(f".{path.name}.{end}") for end in ("part", "old"))
     with explained(path):
+        if path.is_file():
+            raise NotADirectoryError(errno.ENOTDIR, "is a file, and a folder is to stand there")
         _make(path.parent)
         _settle(path, part, old)
         part.mkdir()
@@ -112,8 +119,26 @@ def _settle(path: Path, part: Path, old: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
+def require_no_device(path: Path) -> None:
+    """Make sure that nothing stands at `path` but a file or a folder, which may be replaced.
+
+    A device, a pipe or a socket is neither: a folder or file that took its name would remove it.
+
+    Raises:
+        UserError: something else does.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise UserError(f"{path}: is a device, a pipe or a socket; choose another --out")
+
+
+def _followed(path: Path) -> Path:
+    """Where a link leads, so that what it leads to is replaced and it stays."""
+    return path.resolve() if path.is_symlink() else path
+
+
 def _make(path: Path) -> None:
     """Makes a folder with those above it, and puts their names on the disk."""
+    _require_there(path)
     new = [one for one in (path, *path.parents) if not one.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for one in new:
@@ -146,10 +171,11 @@ def alone(path: Path, *, wait: bool = False) -> Iterator[None]:
     Raises:
         UserError: another process is at work there, or the folder cannot be written.
     """
+    require_no_device(path)
     with explained(path):
         _make(path)
         lock = (path / LOCK).open("w")
-    with lock:
+    with lock, staying(path):
         try:
             import fcntl
 
@@ -164,12 +190,58 @@ def alone(path: Path, *, wait: bool = False) -> Iterator[None]:
 
 
 @contextmanager
+def staying(folder: Path) -> Iterator[None]:
+    """Keeps a folder, once it is removed by somebody, from being made again in part.
+
+    Whatever is written into it meanwhile, by the functions of this module, asks whether it is still
+    the folder that was there at the beginning.
+    """
+    key, before = folder.absolute(), _there.get(folder.absolute())
+    found = folder.stat()
+    _there[key] = (found.st_dev, found.st_ino)
+    try:
+        yield
+    finally:
+        if before is None:
+            _there.pop(key, None)
+        else:
+            _there[key] = before
+
+
+_there: dict[Path, tuple[int, int]] = {}  # folders that must not be made again, and their inodes
+
+
+def _require_there(path: Path) -> None:
+    """Makes sure that no folder above `path` was removed that is `staying`.
+
+    Raises:
+        UserError: one was.
+    """
+    for above in (path.absolute(), *path.absolute().parents):
+        if (wanted := _there.get(above)) is None:
+            continue
+        try:
+            found = above.stat()
+        except OSError:
+            found = None
+        if found is None or (found.st_dev, found.st_ino) != wanted:
+            raise UserError(f"{above}: was removed while it was written to")
+
+
+@contextmanager
 def explained(path: Path) -> Iterator[None]:
     """Turns an operating system's refusal to write `path` into one line."""
     try:
         yield
     except OSError as error:
+        _require_there(path)
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
+    except Exception as error:
+        if "SafetensorError" not in type(error).__name__:  # which reports a full disk
+            raise
+        _require_there(path)
+        found = re.search(r"I/O error: (.*) \(os error", str(error))
+        raise UserError(f"{path}: cannot be written: {found[1] if found else error}") from error
 
 
 def checksum(path: Path) -> str:

@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from foreword import kinds
 from foreword.cli._options import flat
+from foreword.cli._places import command
 from foreword.cli._process import settle
 from foreword.errors import UserError, nearest
 
@@ -74,7 +75,8 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
         if first is not None and first not in verbs():
             raise UserError(f"no command '{first}'{nearest(first, verbs())}")
         app = assemble(first)
-        result: Any = app(words, prog_name="foreword", standalone_mode=False)
+        with command():
+            result: Any = app(words, prog_name="foreword", standalone_mode=False)
         sys.stdout.flush()  # so that a closed pipe is noticed here
         return result if isinstance(result, int) else 0
     except UserError as error:

@@ -81,6 +81,7 @@ def tune(
     """
     from foreword import config, kinds
     from foreword.cli import console
+    from foreword.cli._places import stays
     from foreword.errors import UserError
     from foreword.tune import result as results
     from foreword.tune.mixed import mixed
@@ -121,6 +122,7 @@ def tune(
     from foreword.tune.run import tune as fine_tune
 
     opened = open_run(run, device)
+    stays(opened.run)
     name = name or _name_of(train[0])
     evaluation = opened.run / "evaluations" / f"tune-{task}-{name}.json"
     out = out or opened.run / "tuned" / name

@@ -138,6 +138,7 @@ class Comparison:
         ways = [recipe.read for recipe in self.recipes.values()]
         self.corpora = Corpora(grid.data, out / "data", look.stage, grid.heldout, ways)
         self.failures: list[Failure] = []
+        atomic.require_no_device(out)
         if out.exists() and not (out / MARK).is_file() and (out.is_file() or _holds_more(out)):
             raise UserError(f"{out}: holds something else than a comparison; choose another --out")
 

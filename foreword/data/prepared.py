@@ -150,6 +150,7 @@ def require_free(folder: Path) -> None:
     Raises:
         UserError: something else does.
     """
+    atomic.require_no_device(folder)
     if not folder.is_dir() or (folder / MANIFEST).is_file():
         return
     names = {path.name for path in folder.iterdir()}

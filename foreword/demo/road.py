@@ -99,6 +99,7 @@ class Demo:
         self.size = QUICK if is_quick else FULL
         self.settings = {"demo": 1, "is_quick": is_quick}
         mark = out / MARK
+        atomic.require_no_device(out)
         if mark.is_file():
             if json.loads(mark.read_text(encoding="utf-8")) != self.settings:
                 raise UserError(f"{out}: holds a demo of another kind; choose another --out")

@@ -37,6 +37,7 @@ def write_page(run: str | Path, out: str | Path | None = None) -> Path:
     """
     found = folders.read(run)
     path = Path(out) if out is not None else found.path / "report.html"
+    atomic.require_no_device(path)
     atomic.write_text(path, page(title(found), body(found)))
     return path
 

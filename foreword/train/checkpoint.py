@@ -50,15 +50,10 @@ def save(
     for name, tensors in files.items():
         require_finite(tensors, name)
     with atomic.folder(folder) as part:
-        try:
-            for name, tensors in files.items():
-                save_file(_on_cpu(tensors), part / f"{name}.safetensors")
-            if isinstance(model, Model):
-                model.backbone.save(part)
-        except Exception as error:  # safetensors reports a full disk by an error of its own
-            if "SafetensorError" in type(error).__name__:
-                raise OSError(str(error)) from error
-            raise
+        for name, tensors in files.items():
+            save_file(_on_cpu(tensors), part / f"{name}.safetensors")
+        if isinstance(model, Model):
+            model.backbone.save(part)
         (part / "state.json").write_text(stored.dumps(state), encoding="utf-8")
         manifest.write(part, KIND, VERSION)
 

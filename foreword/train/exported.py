@@ -41,11 +41,10 @@ def export(opened: Opened, out: Path, wanted: str = "") -> Family:
     Raises:
         UserError: no family has such a model, or the folder cannot be written.
     """
+    atomic.require_no_device(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out}: is not empty; choose another --out")
     family = find_family(opened, wanted)
-    if out.exists():
-        out.rmdir()
     with atomic.folder(out) as made:
         for name, (model, design) in family.parts(opened.model, opened.recipe).items():
             (made / name).mkdir(exist_ok=True)

@@ -127,6 +127,7 @@ def require_free(run: Path) -> None:
     Raises:
         UserError: it cannot.
     """
+    atomic.require_no_device(run)
     if run.is_file():
         raise UserError(f"{run}: is a file; choose another --out")
     if (run / "recipe.toml").exists():

@@ -96,6 +96,7 @@ def check_free(evaluation: Path, out: Path) -> None:
     Raises:
         UserError: the evaluation is there, or the folder holds something.
     """
+    atomic.require_no_device(out)
     if evaluation.exists():
         raise UserError(f"{evaluation}: is there already; give this one another --name")
     if out.is_file() or (out.is_dir() and any(out.iterdir())):

@@ -1,0 +1,200 @@
+"""Where results go: no device is replaced, no full disk leaves a half, nothing gone comes back."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors import SafetensorError
+
+from foreword import atomic
+from foreword.cli.main import run
+from foreword.data import prepare as preparing
+from foreword.errors import UserError
+from foreword.evaluate import heldout
+from foreword.train.recipe import load_recipe
+from foreword.tune import result as tuning
+from foreword.tune import run as tune
+from tests.damage import copied
+from tests.train import runs
+from tests.tune.runs import reviews
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+# As safetensors says it.
+NO_ROOM = "Error while serializing: I/O error: No space left on device (os error 28)"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run, its text, and labelled text."""
+    folder = tmp_path_factory.mktemp("made")
+    text = runs.write_text(folder / "text")
+    small = ("tokenizer.kind=word", "packing.length=16", "train.steps=2", "train.compile=off")
+    recipe = load_recipe("gpt2_tiny", small)
+    runs.carry_on(runs.begin(recipe, text, folder / "run"))
+    for name, seed in (("train", 1), ("dev", 2)):
+        lines = [f"{example.text}\t{example.label}" for example in reviews(8, seed)]
+        (folder / f"{name}.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
+    return folder
+
+
+@pytest.fixture
+def here(made: Path, tmp_path: Path) -> Path:
+    """A copy to work in."""
+    return copied(made, tmp_path / "here")
+
+
+def words_of(verb: str, here: Path, out: Path) -> list[str]:
+    """A command that writes to `out`, or into the run where it has no --out."""
+    one, text = str(here / "run"), str(here / "text")
+    labelled = ["--train", str(here / "train.tsv"), "--dev", str(here / "dev.tsv")]
+    tiny = ["--seeds", "1", "--epochs", "1", "--name", "x"]
+    words = {
+        "prepare": ["prepare", text, "--kind", "char"],
+        "pretrain": ["pretrain", "gpt2_tiny", "--data", text, "--steps", "1"],
+        "tokenizer": ["tokenizer", "train", text, "--kind", "char"],
+        "tune": ["tune", one, *labelled, *tiny],
+        "vectors": ["export", one, "--format", "word2vec"],
+        "export": ["export", one],
+        "import": ["import", one],
+        "report": ["report", one],
+        "demo": ["demo"],
+        "probe": ["probe", one, "--kind", "similarity"],
+        "evaluate": ["evaluate", one, "--data", text],
+    }[verb]
+    return words if verb == "evaluate" else [*words, "--out", str(out)]
+
+
+def fails(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The line that a command fails with."""
+    capsys.readouterr()
+    assert run(words) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    (line,) = (line for line in said.splitlines() if line.startswith("foreword: "))
+    return line
+
+
+OUT = ("prepare", "pretrain", "tokenizer", "tune", "vectors", "export", "import", "report", "demo")
+
+
+@pytest.mark.parametrize("verb", OUT)
+def test_a_pipe_is_not_replaced(
+    verb: str, here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for place in (pipe, tmp_path / "link"):
+        if place != pipe:
+            place.symlink_to(pipe)
+        line = fails(words_of(verb, here, place), capsys)
+        assert line.endswith("; choose another --out")
+    assert pipe.is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "link", "pipe"]
+
+
+@pytest.mark.parametrize("verb", ["prepare", "tokenizer", "tune", "export", "report", "evaluate"])
+def test_a_full_disk_leaves_nothing_half_written(
+    verb: str,
+    here: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(number: int) -> None:
+        raise FULL
+
+    before = sorted(path for path in here.rglob("*") if path.suffix != "")
+    monkeypatch.setattr(os, "fsync", full)
+    line = fails(words_of(verb, here, tmp_path / "out"), capsys)
+    assert "cannot be written: No space left on device" in line
+    monkeypatch.undo()
+    assert sorted(path for path in here.rglob("*") if path.suffix != "") == before
+    left = {path.name for path in (tmp_path / "out").rglob("*")}
+    assert left <= {atomic.LOCK}
+    assert run(words_of(verb, here, tmp_path / "out")) == 0
+
+
+def test_a_disk_that_fills_with_weights_is_one_line(
+    here: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*given: Any, **more: Any) -> None:
+        raise SafetensorError(NO_ROOM)
+
+    monkeypatch.setattr(tuning, "save_file", full)
+    line = fails(words_of("tune", here, tmp_path / "out"), capsys)
+    assert line.endswith("out: cannot be written: No space left on device")
+    assert [path.name for path in tmp_path.iterdir()] == ["here"]
+
+
+def after(done: Callable[..., Any], folder: Path) -> Callable[..., Any]:
+    """A function, behind which somebody removes a folder."""
+
+    def found(*given: Any, **more: Any) -> Any:
+        result = done(*given, **more)
+        shutil.rmtree(folder)
+        return result
+
+    return found
+
+
+@pytest.mark.parametrize(
+    ("verb", "module", "name"), [("tune", tune, "tune"), ("evaluate", heldout, "on_texts")]
+)
+def test_a_run_that_is_removed_meanwhile_does_not_come_back(
+    verb: str,
+    module: Any,
+    name: str,
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, name, after(getattr(module, name), here / "run"))
+    words = words_of(verb, here, here / "run" / "tuned")
+    assert "run: was removed while it was written to" in fails(words, capsys)
+    assert not (here / "run").exists()
+
+
+def test_a_run_that_is_removed_while_it_trains_does_not_come_back(
+    made: Path, tmp_path: Path
+) -> None:
+    for checkpoints in (1, 12):  # the log, or a checkpoint, is what is written next
+        one = runs.begin(runs.recipe(checkpoints=checkpoints), made / "text", tmp_path / "run")
+        remove = runs.Quiet(4, lambda: shutil.rmtree(tmp_path / "run"))
+        with pytest.raises(UserError, match="run: was removed while it was written to"):
+            runs.carry_on(one, remove)
+        assert not one.exists()
+
+
+def test_shards_that_are_removed_meanwhile_do_not_come_back(
+    here: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        preparing.Making, "encode", after(preparing.Making.encode, tmp_path / "out")
+    )
+    monkeypatch.setattr(preparing.Making, "mend", lambda making: None)
+    line = fails(words_of("prepare", here, tmp_path / "out"), capsys)
+    assert "out: was removed while it was written to" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_link_stays_and_what_it_leads_to_is_replaced(here: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
+    assert run(words_of("tune", here, tmp_path / "out")) == 0
+    assert (tmp_path / "out").is_symlink()
+    assert (tmp_path / "elsewhere" / "weights.safetensors").is_file()
+    (tmp_path / "page.html").symlink_to(tmp_path / "real.html")
+    assert run(words_of("report", here, tmp_path / "page.html")) == 0
+    assert (tmp_path / "page.html").is_symlink() and (tmp_path / "real.html").is_file()
