@@ -9,7 +9,15 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._looking import Device, Json, Run, open_model
-from foreword.ranges import Count, CountOrZero, LengthPenalty, PositiveShare, Seed, Temperature
+from foreword.ranges import (
+    BeamSizeOrZero,
+    Count,
+    CountOrZero,
+    LengthPenalty,
+    PositiveShare,
+    Seed,
+    Temperature,
+)
 
 WHY = {
     "end": "the model ended it",
@@ -34,7 +42,8 @@ def generate(
     seed: Annotated[Seed, typer.Option(help="Equal seeds, equal texts.")] = 1,
     samples: Annotated[Count, typer.Option(help="How many texts.")] = 1,
     beams: Annotated[
-        CountOrZero, typer.Option(help="Search for the likeliest text instead, with so many beams.")
+        BeamSizeOrZero,
+        typer.Option(help="Search for the likeliest text instead, with so many beams."),
     ] = 0,
     length_penalty: Annotated[
         LengthPenalty,

@@ -112,7 +112,8 @@ class Loop:
         checkpoint.load_optimizer(folder, self.model, self.optimizer)
         self.progress = Progress.load(checkpoint.read_state(folder))
         self._carried = checkpoint.load_carried(folder, self.device)
-        self._saved_step = self._proven_step = self.progress.spent.steps
+        self._saved_step = self.progress.spent.steps
+        self._proven_step = self._saved_step - 1  # whatever they gave before
 
     def train(self) -> bool:
         """Runs to the end of the budget.
@@ -220,7 +221,13 @@ class Loop:
     def _stopped(self, why: str) -> TrainingStoppedError:
         """Return the error that ends the run; a checkpoint that gave no finite loss is removed."""
         good = checkpoint.back_to(self.run, self._proven_step)
-        return stopped(self.run, self.recipe, f"step {self.progress.spent.steps}: {why}", good)
+        why = f"step {self.progress.spent.steps}: {why}"
+        if good is None and (left := checkpoint.all_in(self.run)):
+            return TrainingStoppedError(
+                f"{why}; the only checkpoint, {left[-1]}, gave no finite loss: begin a new run "
+                f"with a lower optimizer.lr than {self.recipe.optimizer.lr:g}"
+            )
+        return stopped(self.run, self.recipe, why, good)
 
     def _log(self, result: StepResult, lr: float, progress: float) -> None:
         spent, now = self.progress.spent, time.monotonic()

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from foreword import config
 from foreword.errors import NotFiniteError, TrainingStoppedError
 from foreword.models.word_vectors import WordVectorsBackbone
 from foreword.ngrams.table import Table
@@ -153,3 +154,27 @@ def test_counts_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
         table.log_probs[0][2] = bad
         with pytest.raises(NotFiniteError, match="probs of the 1-grams"):
             table.save(tmp_path)
+
+
+def test_each_resume_that_fails_goes_back_further_and_never_loses_the_last(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = runs.begin(runs.recipe(steps=4, checkpoints=4, keep=4), text, tmp_path / "run")
+    assert runs.carry_on(run)
+    shutil.rmtree(checkpoint.all_in(run)[-1])
+    honest = Causal.loss
+
+    def loss(self: Causal, model: nn.Module, batch: Batch) -> Loss:
+        found = honest(self, model, batch)
+        return Loss(found.total * math.nan, found.weight)
+
+    monkeypatch.setattr(Causal, "loss", loss)
+    table = config.to_table(runs.recipe(steps=9, checkpoints=9, keep=4))
+    (run / "recipe.toml").write_text(config.dumps(table))
+    for good in (2, 1):
+        with pytest.raises(TrainingStoppedError, match=f"checkpoint is .*step-0000000{good}; "):
+            runs.carry_on(run)
+        assert checkpoint.newest(run).name == checkpoint.name_of(good)
+    with pytest.raises(TrainingStoppedError, match=r"the only checkpoint, .*, gave no finite loss"):
+        runs.carry_on(run)
+    assert checkpoint.newest(run).name == checkpoint.name_of(1)
