@@ -32,8 +32,6 @@ Count = Annotated[int, Interval(ge=1, le=LARGEST)]
 CountOrZero = Annotated[int, Interval(ge=0, le=LARGEST)]
 Total = Annotated[int, Interval(ge=1, le=2**53)]  # of a whole text: its tokens, its bytes
 Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
-BeamSize = Annotated[int, Interval(ge=1, le=10_000)]
-BeamSizeOrZero = Annotated[int, Interval(ge=0, le=10_000)]
 Workers = Annotated[int, Interval(ge=0, le=1024)]  # processes or threads; 0 chooses
 
 # Shares of a whole.

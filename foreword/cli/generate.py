@@ -10,7 +10,6 @@ import typer
 from foreword.cli import console
 from foreword.cli._looking import Device, Json, Run, open_model
 from foreword.ranges import (
-    BeamSizeOrZero,
     Count,
     CountOrZero,
     LengthPenalty,
@@ -42,7 +41,7 @@ def generate(
     seed: Annotated[Seed, typer.Option(help="Equal seeds, equal texts.")] = 1,
     samples: Annotated[Count, typer.Option(help="How many texts.")] = 1,
     beams: Annotated[
-        BeamSizeOrZero,
+        CountOrZero,
         typer.Option(help="Search for the likeliest text instead, with so many beams."),
     ] = 0,
     length_penalty: Annotated[

@@ -12,7 +12,7 @@ import typer
 from foreword.cli import console
 from foreword.cli._looking import Device, Json, Run, open_model
 from foreword.cli._reading import Errors, Reading
-from foreword.ranges import BeamSize, Count, CountOrZero, LengthPenalty
+from foreword.ranges import Count, CountOrZero, LengthPenalty
 
 if TYPE_CHECKING:
     from foreword.evaluate.loaded import Loaded
@@ -24,7 +24,7 @@ def translate(
     reference: Annotated[
         Path | None, typer.Option(help="A translation of each, to score by: BLEU and chrF.")
     ] = None,
-    beams: Annotated[BeamSize, typer.Option(help="Beginnings kept side by side; 1 is greedy.")] = 5,
+    beams: Annotated[Count, typer.Option(help="Beginnings kept side by side; 1 is greedy.")] = 5,
     length_penalty: Annotated[
         LengthPenalty,
         typer.Option(help="0 prefers short texts, 1 ranks by the mean of their tokens."),

@@ -26,7 +26,7 @@ from foreword.evaluate.room import require_room_to_search
 from foreword.evaluate.subject import Subject
 from foreword.nn.masks import Causal, Full
 from foreword.nn.memory import take
-from foreword.ranges import BeamSize, Count, LengthPenalty, Ranged
+from foreword.ranges import Count, LengthPenalty, Ranged
 from foreword.types import Array, Batch
 
 ROWS = 256  # beginnings computed at once
@@ -46,7 +46,7 @@ class Beams(Ranged):
     length wants a penalty.
     """
 
-    size: BeamSize = 5
+    size: Count = 5
     length_penalty: LengthPenalty = 1.0
     tokens: Count = 100
 

@@ -210,7 +210,7 @@ def test_held_out_text_and_a_start_are_those_of_the_run(
     assert begun["first_loss"] < found["first_loss"]
     for more, said in (
         (["--heldout", str(text)], "is both to train on and to hold out"),
-        (["--heldout", "1.5"], "--heldout: a share from 0"),
+        (["--heldout", "1.5"], "--heldout: must be a number of at least 0"),
         (["--extend-vocabulary", "5"], "--extend-vocabulary: needs --from"),
         ([*start, "--extend-vocabulary", "5"], "does not join pieces"),
     ):

@@ -80,7 +80,7 @@ def test_every_numeric_option_states_its_range() -> None:
         ("generate RUN x --top-p inf", "--top-p: must be a number above 0 and at most 1"),
         ("generate RUN x --tokens 0", "--tokens: must be a whole number from 1"),
         ("generate RUN x --seed -1", "--seed: must be a whole number from 0"),
-        ("generate RUN x --beams 2000000000", "--beams: must be a whole number from 0 to 10,000"),
+        ("generate RUN x --beams 9223372036854775808", "--beams: must be a whole number from 0"),
         ("translate RUN --source x --alignment 0", "--alignment[0]: must be a whole number from 1"),
         ("fill RUN x --top -3", "--top: must be a whole number from 1"),
         ("evaluate RUN --lanes -1", "--lanes: must be a whole number from 0"),

@@ -165,7 +165,11 @@ def test_generate_gives_the_best(make: Makes) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [({"size": 0}, "beams"), ({"length_penalty": -1.0}, "length-pen"), ({"tokens": 0}, "tokens")],
+    [
+        ({"size": 0}, "size"),
+        ({"length_penalty": -1.0}, "length_penalty"),
+        ({"tokens": 0}, "tokens"),
+    ],
 )
 def test_impossible_searches(changes: dict[str, int], said: str) -> None:
     with pytest.raises(UserError, match=said):
