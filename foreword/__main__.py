@@ -1,18 +1,28 @@
-"""`python -m foreword` is `foreword`."""
+"""`foreword`, and `python -m foreword`."""
 
 import os
 import sys
 
 import foreword
 
-# `-m` puts the current folder before all others, where a `numpy.py` beside somebody's texts would
-# be run. It goes, or to the end where Foreword itself stands there, as in a checkout.
-here = os.getcwd()  # noqa: PTH109
-if not sys.flags.safe_path and sys.path[:1] == [here]:
-    del sys.path[0]
-    if os.path.dirname(foreword.__path__[0]) == here:  # noqa: PTH120
-        sys.path.append(here)
 
-from foreword.cli.main import main  # noqa: E402
+def main() -> None:
+    """Runs the command line."""
+    import signal  # not before the path is in order, see below
 
-main()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is begun: Ctrl-C just ends it
+    from foreword.cli.main import main as run
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    run()
+
+
+if __name__ == "__main__":
+    # `-m` puts the current folder before all others, where a `numpy.py` beside somebody's texts
+    # would be run. It goes, or to the end where Foreword itself stands there, as in a checkout.
+    here = os.getcwd()  # noqa: PTH109
+    if not sys.flags.safe_path and sys.path[:1] == [here]:
+        del sys.path[0]
+        if os.path.dirname(foreword.__path__[0]) == here:  # noqa: PTH120
+            sys.path.append(here)
+    main()

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # of glibc's malloc.h
 
@@ -30,3 +34,20 @@ def settle() -> None:
             mallopt(M_MMAP_THRESHOLD, 1 << 30)
             mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
             mallopt(M_TOP_PAD, 64 << 20)
+
+
+@contextmanager
+def terminated() -> Iterator[None]:
+    """SIGTERM is like Ctrl-C in every verb, so that nothing half done is left behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

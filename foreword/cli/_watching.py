@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.progress import Progress, TaskID
-
 from foreword import config
 from foreword.cli import console
+from foreword.cli._bar import Advance, Bar, clock
 from foreword.errors import UserError
+from foreword.train.corpus import TRAINING
 from foreword.train.log import parts
 
 if TYPE_CHECKING:
@@ -76,7 +73,7 @@ def carry_on(run: Path, *, as_json: bool) -> int:
     from foreword.train.run import carry_on as train
 
     try:
-        with terminated(), console.progress("training") as bar:
+        with console.progress() as bar:
             watcher = Watching(bar)
             is_done = train(run, watcher, watcher.stage, samples)
     except KeyboardInterrupt:
@@ -92,44 +89,18 @@ def carry_on(run: Path, *, as_json: bool) -> int:
     return 0 if is_done else 130
 
 
-@contextmanager
-def terminated() -> Iterator[None]:
-    """SIGTERM is like Ctrl-C, before the loop too, which then answers both in its own way."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 class Watching:
     """Progress bars for the stages, a line per train record, a paragraph per evaluation."""
 
-    def __init__(self, bar: Progress) -> None:
+    def __init__(self, bar: Bar) -> None:
         self._bar = bar
-        self._task: TaskID | None = None
-        self._stage = ""
+        self._advance: Advance | None = None
         self._printed = -1.0
 
     def stage(self, name: str) -> Callable[[float, float], None]:
         """Begins a stage; the function returned takes what is done and what is to be done."""
-        if not self._bar.disable:
-            self._begin(name)
-        else:
-            console.say(name)
-
-        def advance(done: float, total: float) -> None:
-            if self._task is not None:
-                self._bar.update(self._task, completed=done, total=total)
-
-        return advance
+        self._advance = self._bar.stage(name, is_said=True, has_lines=name != TRAINING)
+        return self._advance
 
     def note(self, text: str) -> None:
         """A line worth reading."""
@@ -144,15 +115,11 @@ class Watching:
             self._train(record, progress)
         elif kind == "heldout":
             bits, perplexity = record["bits_per_byte"], record["perplexity"]
-            console.say(
-                f"step {record['step']:>7,}  held-out loss {record['loss']:.4f}"
-                + (f"  perplexity {perplexity:,.2f}" if perplexity is not None else "")
-                + (f"  {bits:.3f} bits per byte" if bits is not None else "")
-                + "".join(
-                    f"  {name.replace('_', ' ')} {value:.4f}"
-                    for name, value in parts(record).items()
-                )
-            )
+            said = [f"step {record['step']:>7,}", f"held-out loss {record['loss']:.4f}"]
+            said += [f"perplexity {perplexity:,.2f}"] if perplexity is not None else []
+            said += [f"{bits:.3f} bits per byte"] if bits is not None else []
+            said += [f"{n.replace('_', ' ')} {value:.4f}" for n, value in parts(record).items()]
+            console.say(console.line_of(said, [0, 0, *range(1, len(said) - 1)]))
         else:
             for sample in record["samples"]:
                 console.say(console.beside(sample["prompt"], sample["text"]))
@@ -161,32 +128,22 @@ class Watching:
         """The run adds these."""
         return []
 
-    def _begin(self, name: str) -> None:
-        if self._task is not None:
-            self._bar.remove_task(self._task)
-        self._stage = name
-        self._task = self._bar.add_task(name, total=1.0, note="")
-
     def _train(self, record: dict[str, Any], progress: float) -> None:
-        line = (
-            f"loss {record['loss']:.4f}  {record['tokens_per_second']:,.0f} tokens/s  "
-            f"{record['share_of_matmul']:.0%} of matmul speed"
-        )
-        if self._stage != "training":
-            self._begin("training")
-        if self._task is not None:
-            self._bar.update(self._task, completed=progress, note=line)
+        loss = f"loss {record['loss']:.4f}"
+        speed = f"{record['tokens_per_second']:,.0f} tokens/s"
+        matmul = f"{record['share_of_matmul']:.0%} of matmul speed"
+        if self._advance is not None:
+            self._advance(progress, 1.0, loss, speed, matmul)
         if progress >= self._printed + 0.025 or self._printed < 0:
             self._printed = progress
             left = record["seconds"] / progress * (1 - progress) if progress else 0.0
-            console.say(
-                f"step {record['step']:>7,}  {line}  lr {record['lr']:.2e}  "
-                f"{progress:4.0%}  {clock(left)} left"
-            )
-
-
-def clock(seconds: float) -> str:
-    """Hours, minutes and seconds: `1:02:03`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}"
+            said = {
+                f"step {record['step']:>7,}": 0,
+                loss: 0,
+                speed: 3,
+                matmul: 5,
+                f"lr {record['lr']:.2e}": 4,
+                f"{progress:4.0%}": 1,
+                f"{clock(left)} left": 2,
+            }
+            console.say(console.line_of(list(said), list(said.values())))

@@ -77,7 +77,7 @@ def check(
             f"{asked.recipe}: is fitted to the text at once, and has no steps to judge by; "
             "'foreword pretrain' fits it"
         )
-    with console.progress("checking") as bar, tempfile.TemporaryDirectory() as folder:
+    with console.progress() as bar, tempfile.TemporaryDirectory() as folder:
         watching = Watching(bar)
         found = _check(wanted, Path(folder), watching.stage, (rows, places))
     if json:

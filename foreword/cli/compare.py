@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import Progress, TaskID
 
 from foreword.cli import console
+from foreword.cli._bar import Advance, Bar, clock
 from foreword.cli._looking import Json
 from foreword.cli._reading import Reading
 from foreword.ranges import Count, EpochsOfText, Flops, Hours, TokensOfText
 
 if TYPE_CHECKING:
     from foreword.compare.run import Comparison, Standing
-
-LINE_SECONDS = 60.0  # between two lines of progress where nobody watches a bar
 
 
 def compare(
@@ -56,7 +53,7 @@ def compare(
     Kill it at any moment; the same command carries on. What a changed grid has in common with what
     was done before is not done again. A cell that fails is reported, and the others go on.
     """
-    from foreword.cli._watching import budget_of, terminated
+    from foreword.cli._watching import budget_of
     from foreword.compare.grid import load_grid
     from foreword.compare.run import Comparison
     from foreword.train.corpus import is_prepared
@@ -66,7 +63,7 @@ def compare(
     if is_prepared(loaded.data):
         reading.refuse(f"{loaded.data[0]} holds text that is read already")
     try:
-        with terminated(), console.progress("comparing") as bar:
+        with console.progress() as bar:
             look = _Look(bar)
             comparison = Comparison(loaded, out, look)
             comparison.prepare()
@@ -84,9 +81,9 @@ def compare(
 class _Look:
     """A bar for a person who watches; else a line a minute."""
 
-    def __init__(self, bar: Progress) -> None:
-        self._bar, self._said, self._work = bar, 0.0, ""
-        self._task: TaskID = bar.add_task("", total=1.0, note="")
+    def __init__(self, bar: Bar) -> None:
+        self._bar, self._work = bar, ""
+        self._advance: Advance = lambda *_: None
 
     def note(self, text: str) -> None:
         """A line worth reading."""
@@ -94,29 +91,21 @@ class _Look:
 
     def stage(self, name: str) -> Callable[[float, float], None]:
         """The bar is of what is going on before the work."""
-        if self._bar.disable:
-            console.say(name)
-        self._bar.update(self._task, description=name, completed=0.0, note="")
+        from foreword.train.corpus import TRAINING
 
-        def advance(done: float, total: float) -> None:
-            self._bar.update(self._task, completed=done / max(total, 1.0))
-
-        return advance
+        if name == TRAINING:  # `stands` says of what
+            return lambda done, total: None
+        self._work = ""
+        return self._bar.stage(name, is_said=True)
 
     def stands(self, standing: Standing) -> None:
         """The bar is of this piece, its note of all."""
-        from foreword.cli._watching import clock
-
         work = f"{standing.number}/{standing.total}  {standing.work}"
         least = "" if standing.is_all else "at least "
         left = f"in all {least}{clock(standing.seconds_left)} left"
-        self._bar.update(
-            self._task, description=work, completed=standing.share, note=f"{standing.note}  {left}"
-        )
-        now = time.monotonic()
-        if self._bar.disable and (work != self._work or now > self._said + LINE_SECONDS):
-            self._said, self._work = now, work
-            console.say(f"{work}  {standing.share:4.0%}  {standing.note}  {left}")
+        if work != self._work:
+            self._work, self._advance = work, self._bar.stage(work, is_said=True)
+        self._advance(standing.share, 1.0, left, standing.note)
 
 
 def _write(comparison: Comparison) -> None:

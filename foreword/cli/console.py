@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+from foreword.cli._bar import Bar, fitted
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -96,17 +97,13 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
 
-def progress(label: str) -> Progress:
-    """A progress bar with time left on the error stream, for a person who watches."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=err,
-        transient=True,
-        disable=not err.is_terminal,
-    )
+def progress() -> Bar:
+    """A live line on the error stream for a person who watches, or a line now and then."""
+    is_live = sys.stderr.isatty() and not err.is_dumb_terminal and not err.legacy_windows
+    is_coloured = err.color_system is not None and not err.no_color
+    return Bar(say, is_live=is_live, is_coloured=is_coloured)
+
+
+def line_of(parts: Sequence[str], ranks: Sequence[int]) -> str:
+    """Parts of a line for people; where one watches, as many as the window has room for."""
+    return fitted(parts, ranks, err.width - 1 if err.is_terminal else 1 << 16)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import Progress
 
 from foreword.cli import console
+from foreword.cli._bar import Advance, Bar
 
 HOW = ("lr", "epochs")
 
@@ -32,20 +32,31 @@ def demo(
 
     What was done before in the same folder is kept, so a demo that was stopped carries on.
     """
+    say = console.say if json else _print
+    try:
+        return _walk(out, say, is_quick=quick, as_json=json)
+    except KeyboardInterrupt:
+        say(f"   stopped; the same command carries on: {_same(out, is_quick=quick)}")
+        return 130
+
+
+def _walk(out: Path, say: Callable[[str], None], *, is_quick: bool, as_json: bool) -> int:
+    """The whole road, each part said as it is done."""
     from foreword.demo.road import Demo
 
-    say = console.say if json else _print
-    road = Demo(out, is_quick=quick)
+    road = Demo(out, is_quick=is_quick)
     say("1  The text: English documentation of the Python packages on this machine")
-    with console.progress("reading") as bar:
-        counts, was_there = road.read(_advance(bar, "reading"))
+    with console.progress() as bar:
+        counts, was_there = road.read(bar.stage("reading"))
     _say_text(say, counts, was_there=was_there)
 
     say("2  Pretraining: an encoder learns to put back words that are hidden")
     if not _pretrain(road, say):
-        say(f"   stopped and saved; the same command carries on: foreword demo --out {out}")
+        same = _same(out, is_quick=is_quick)
+        say(f"   stopped and saved; the same command carries on: {same}")
         return 130
-    measured = road.measure()
+    with console.progress() as bar:
+        measured = road.measure(bar.stage)
     _say_learned(say, measured)
 
     say("3  Blanks: what it puts into sentences it has not seen")
@@ -55,11 +66,11 @@ def demo(
 
     say(f"4  Fine-tuning: which of {len(counts.labels)} packages is a passage about?")
     say(f"   {', '.join(counts.labels)}; the names are taken out of the passages")
-    with console.progress("tuning") as bar:
-        tuned, was_there = road.tune(_advance(bar, "tuning"))
+    with console.progress() as bar:
+        tuned, was_there = road.tune(bar.stage("tuning"))
     if was_there:
         say("   done before; its scores:")
-    if not json:
+    if not as_json:
         _show(tuned["rows"])
     _say_tuned(say, counts, tuned["rows"])
 
@@ -68,7 +79,7 @@ def demo(
     say("Try next:")
     for command in _next(out):
         say(f"   {command}")
-    if json:
+    if as_json:
         blanks = [
             {"text": one.text, "blanks": [asdict(b[0]) for b in one.blanks]} for one in filled
         ]
@@ -77,11 +88,15 @@ def demo(
     return 0
 
 
+def _same(out: Path, *, is_quick: bool) -> str:
+    return f"foreword demo --out {shlex.quote(str(out))}" + (" --quick" if is_quick else "")
+
+
 def _pretrain(road: Any, say: Callable[[str], None]) -> bool:
     if road.is_pretrained():
         say("   done before")
         return True
-    with console.progress("pretraining") as bar:
+    with console.progress() as bar:
         watcher = _Watcher(bar, say)
         return bool(road.pretrain(watcher, watcher.stage))
 
@@ -89,14 +104,14 @@ def _pretrain(road: Any, say: Callable[[str], None]) -> bool:
 class _Watcher:
     """A bar for the person who waits, and a line per evaluation."""
 
-    def __init__(self, bar: Progress, say: Callable[[str], None]) -> None:
+    def __init__(self, bar: Bar, say: Callable[[str], None]) -> None:
         self._bar, self._say = bar, say
-        self._task = bar.add_task("pretraining", total=1.0, note="")
+        self._advance: Advance | None = None
 
     def stage(self, name: str) -> Callable[[float, float], None]:
-        """Names what is going on before training."""
-        self._say(f"   {name}")
-        return lambda done, total: None
+        """Shows what is going on before training."""
+        self._advance = self._bar.stage(name)
+        return self._advance
 
     def note(self, text: str) -> None:
         """A line worth reading."""
@@ -104,8 +119,8 @@ class _Watcher:
 
     def record(self, record: dict[str, Any], progress: float) -> None:
         """The bar always, a line for the held-out loss."""
-        note = f"loss {record['loss']:.3f}" if "loss" in record else ""
-        self._bar.update(self._task, completed=progress, note=note)
+        if self._advance is not None:
+            self._advance(progress, 1.0, f"loss {record['loss']:.3f}" if "loss" in record else "")
         if record["kind"] == "heldout":
             seconds = record["seconds"]
             self._say(f"   {seconds:4.0f} s, step {record['step']:,}: loss {record['loss']:.2f}")
@@ -113,15 +128,6 @@ class _Watcher:
     def samples(self) -> list[dict[str, str]]:
         """The run adds these; they are in the report."""
         return []
-
-
-def _advance(bar: Progress, name: str) -> Callable[..., None]:
-    task = bar.add_task(name, total=None, note="")
-
-    def advance(done: int, total: int, note: str = "") -> None:
-        bar.update(task, completed=done, total=total, note=note)
-
-    return advance
 
 
 def _print(text: str) -> None:

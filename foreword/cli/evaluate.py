@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from foreword.evaluate.context import ByMemory
     from foreword.evaluate.heldout import HeldOut
     from foreword.evaluate.subject import Subject
+    from foreword.train.corpus import Stage
 
 
 def evaluate(
@@ -50,15 +51,14 @@ def evaluate(
     loaded = open_model(run, device)
     subject = reading.of(loaded.subject)
     folder, most = loaded.opened.run, rows or heldout.ALL
-    with console.progress("measuring") as bar:
-        bar.add_task("measuring", total=None, note="")
+    with console.progress() as bar:
         found: Sequence[HeldOut | ByMemory]
         if memory is not None:
-            found = _by_memory(subject, folder, file, _numbers(memory), most)
+            found = _by_memory(subject, folder, file, (_numbers(memory), most), bar.stage)
         elif file:
-            found = heldout.on_texts(subject, file, most, lanes, console.say)
+            found = heldout.on_texts(subject, file, most, lanes, console.say, bar.stage)
         else:
-            found = heldout.on_run(subject, folder, most, lanes)
+            found = heldout.on_run(subject, folder, most, lanes, bar.stage)
     name = f"evaluate-{Path(file[0]).name if file else 'heldout'}"
     if memory is not None:
         name += "-memory"
@@ -75,7 +75,9 @@ def evaluate(
     result["notes"] = _notes(found)
     results = [_keep(folder, result)]
     if subject.is_counted and memory is None:
-        orders = _by_order(subject, folder, file)
+        with console.progress() as bar:
+            bar.stage("counting n-grams")
+            orders = _by_order(subject, folder, file)
         what = {"name": f"{name}-by-order", "task": "n-grams seen and never seen", "rows": orders}
         results.append(_keep(folder, {**result, **what, "notes": []}))
     if json:
@@ -132,14 +134,21 @@ def _by_order(subject: Subject, run: Path, file: list[str] | None) -> list[dict[
 
 
 def _by_memory(
-    subject: Subject, run: Path, file: list[str] | None, memories: list[int], rows: int
+    subject: Subject,
+    run: Path,
+    file: list[str] | None,
+    asked: tuple[list[int], int],
+    stage: Stage,
 ) -> list[ByMemory]:
     """The loss for each length of memory, on the run's held-out text or another."""
     from foreword.evaluate import context, heldout
 
+    memories, rows = asked
     if file:
-        with heldout.shards_of_texts(subject, file, console.say) as (shards, per_token):
+        with heldout.shards_of_texts(subject, file, console.say, stage) as (shards, per_token):
+            stage("measuring the loss")
             return context.by_memory(subject, shards, memories, per_token, rows)
+    stage("measuring the loss")
     prepared = heldout.shards_of(subject, run)
     per_token = prepared.bytes_per_token(ends=subject.recipe.ends_texts)
     return context.by_memory(subject, prepared.heldout, memories, per_token, rows)

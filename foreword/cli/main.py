@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -18,13 +21,35 @@ from typer.core import TyperGroup
 from foreword import kinds
 from foreword.cli._options import flat
 from foreword.cli._places import command
-from foreword.cli._process import settle
+from foreword.cli._process import settle, terminated
 from foreword.errors import UserError, nearest
 
 settle()  # before torch is first imported
 
 PLAIN = ("main", "console")
 LONGEST_WORD = 500  # characters of a message without a blank; paths are seldom longer
+
+
+class _InterruptedError(Exception):
+    """Ctrl-C, of which typer would make an exit status that nobody has put into words."""
+
+
+class _Verbs(TyperGroup):
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        with _interrupted():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _interrupted():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _interrupted() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise _InterruptedError from error
 
 
 def verbs() -> list[str]:
@@ -41,7 +66,7 @@ def assemble(wanted: str | None) -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
-        cls=TyperGroup,
+        cls=_Verbs,
     )
     app.callback()(lambda: None)
     for verb in verbs() if wanted is None else [wanted]:
@@ -59,7 +84,9 @@ def main(arguments: list[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     is_debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
-    sys.exit(run(words, is_debug=is_debug))
+    status = run(words, is_debug=is_debug)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is said; another Ctrl-C just ends it
+    sys.exit(status)
 
 
 def run(words: list[str], *, is_debug: bool = False) -> int:
@@ -75,7 +102,7 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
         if first is not None and first not in verbs():
             raise UserError(f"no command '{first}'{nearest(first, verbs())}")
         app = assemble(first)
-        with command():
+        with command(), terminated():
             result: Any = app(words, prog_name="foreword", standalone_mode=False)
         sys.stdout.flush()  # so that a closed pipe is noticed here
         return result if isinstance(result, int) else 0
@@ -83,7 +110,7 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
         return _fail(str(error), 2, is_debug=is_debug)
     except typer.Exit as error:
         return error.exit_code
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, _InterruptedError, typer.Abort):
         return _fail("interrupted", 130, is_debug=is_debug)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foreword.cli import console
+from foreword.cli._bar import Bar
 from foreword.cli._heldout import HeldOut, hold_out
 from foreword.cli._places import spare_runs
 from foreword.cli._reading import Reading
@@ -16,8 +17,6 @@ from foreword.errors import UserError
 from foreword.ranges import Count, Workers
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from foreword.data.prepared import Prepared
     from foreword.data.sources import ReadSettings
     from foreword.text.tokenizer import Tokenizer
@@ -57,17 +56,17 @@ def prepare(
     spare_runs(out)
     require_free(out)
     find_apart(apart, find_files(texts, None, read), None, read)
-    with console.progress("preparing") as bar:
+    with console.progress() as bar:
         if tokenizer is not None:
             found = Tokenizer.load(tokenizer)
         else:
             found = _train(bar, texts, read, out, {"kind": kind or "wordpiece"}, vocab)
-        task = bar.add_task("preparing", total=1, note="")
+        advance = bar.stage("cutting text into tokens")
 
-        def advance(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total, note=f"{done / 1e6:,.0f} MB")
+        def show(done: int, total: int) -> None:
+            advance(done, total, f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
 
-        prepared = preparing.prepare(texts, found, out, settings, read, advance, apart)
+        prepared = preparing.prepare(texts, found, out, settings, read, show, apart)
     if as_json:
         console.emit({"folder": str(out), "reused": prepared.reused, **prepared.manifest})
     else:
@@ -75,7 +74,7 @@ def prepare(
 
 
 def _train(
-    bar: Progress,
+    bar: Bar,
     texts: list[str],
     read: ReadSettings,
     out: Path,
@@ -84,26 +83,16 @@ def _train(
 ) -> Tokenizer:
     """A tokenizer trained on the texts, or the one in `out` if it was trained just so."""
     from foreword import config, kinds
-    from foreword.data.reading import find_files, read_documents
-    from foreword.data.sources import ReadCounts
+    from foreword.data.learning import train_tokenizer
+    from foreword.data.reading import find_files
 
     kind = table["kind"]
     table |= {} if vocab is None else {"vocab": vocab}
     trainer = config.build_kind(kinds.Part("text/tokenizers", kind), table, "tokenizer")
-    files, counts = find_files(texts, None, read), ReadCounts()
+    files = find_files(texts, None, read)
     if (made := _made(out, files, read)) and made.kind == {"kind": kind, **asdict(trainer)}:
         return made
-    total = sum(file.stat().st_size for file in files)
-    task = bar.add_task(f"training a {kind} tokenizer", total=total, note="")
-
-    def read_on() -> Any:
-        for document in read_documents(files, read, counts):
-            bar.update(task, completed=counts.bytes_read)
-            yield document.text
-
-    trained: Tokenizer = trainer.train(read_on())
-    bar.remove_task(task)
-    return trained
+    return train_tokenizer(trainer, files, read, bar.stage)
 
 
 def _made(out: Path, files: list[Path], read: ReadSettings) -> Tokenizer | None:

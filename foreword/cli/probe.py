@@ -52,8 +52,8 @@ def probe(
     if not data:
         reading.refuse("goes with --data")
     specimens = _specimens(runs, reading, tuple(data or ()), device, untrained=untrained)
-    with console.progress("looking") as bar:
-        bar.add_task("looking", total=None, note=", ".join(s.name for s in specimens))
+    with console.progress() as bar:
+        bar.stage(f"looking into {', '.join(s.name for s in specimens)}")
         found = asked.measure(specimens)
     result = _result(kind, found, specimens)
     folders = [out] if out else list(dict.fromkeys(s.run / "evaluations" for s in specimens))

@@ -85,11 +85,11 @@ def _score_file(subject: Subject, file: Path, stride: int | None) -> tuple[Total
     total = sum(path.stat().st_size for path in find_files([file], None, subject.recipe.read))
     documents = read_documents([file], subject.recipe.read, counts)
     sums = Totals(measure_of(subject))
-    with console.progress("scoring") as bar:
-        task = bar.add_task("scoring", total=total, note="")
+    with console.progress() as bar:
+        advance = bar.stage("scoring")
         for found in score_texts(subject, (document.text for document in documents), stride):
             sums += found
-            bar.update(task, completed=counts.bytes_read, note=f"{sums.tokens:,} tokens")
+            advance(counts.bytes_read, total, f"{sums.tokens:,} tokens")
     if not sums.tokens:
         raise UserError(f"{file}: no token in it can be scored")
     return sums, counts

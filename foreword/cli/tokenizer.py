@@ -43,8 +43,9 @@ def train(
 ) -> None:
     """Learn a tokenizer from texts, and save it for Foreword and transformers."""
     from foreword import config, kinds
+    from foreword.data.learning import train_tokenizer
     from foreword.data.prepared import MANIFEST, oddities
-    from foreword.data.reading import ReadCounts, ReadSettings, read_documents
+    from foreword.data.sources import ReadCounts, ReadSettings
 
     spare_runs(out)
     if (out.absolute().parent / MANIFEST).is_file():
@@ -56,8 +57,8 @@ def train(
     if table:
         raise UserError(f"--set {next(iter(table))}: here only tokenizer.* can be set")
     counts = ReadCounts()
-    documents = read_documents(files, reading.on(ReadSettings()), counts)
-    tokenizer: Tokenizer = trainer.train(document.text for document in documents)
+    with console.progress() as bar:
+        tokenizer = train_tokenizer(trainer, files, reading.on(ReadSettings()), bar.stage, counts)
     tokenizer.save(out)
     facts = _facts(tokenizer) | {"folder": str(out)}
     if as_json:

@@ -70,11 +70,11 @@ def translate(
     if alignment:
         layer = layer_of(loaded.subject, layer)
     found = []
-    with console.progress("translating") as bar:
-        task = bar.add_task("translating", total=len(texts), note="")
+    with console.progress() as bar:
+        advance = bar.stage("translating")
         for one in translation.translate(loaded.subject, texts, how):
             found.append(one)
-            bar.update(task, completed=len(found))
+            advance(len(found), len(texts), f"{len(found):,} of {len(texts):,}")
     result = _result(loaded, _plain_name(source), asdict(how))
     result["rows"] = [{"lines": len(texts), "empty_lines": texts.count("")}]
     if references is not None:

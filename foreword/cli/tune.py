@@ -131,15 +131,14 @@ def tune(
         console.say(note)
     if added := lacking(opened.recipe, opened.vocab):
         console.say(f"new tokens to frame texts by, of which it has none: {', '.join(added)}")
-    with console.progress("tuning") as bar:
-        shown = bar.add_task("tuning", total=None, note="")
+    with console.progress() as bar:
         result = fine_tune(
             opened,
             kind,
             train_examples,
             dev_examples,
             ways,
-            lambda done, total, note: bar.update(shown, completed=done, total=total, note=note),
+            bar.stage("tuning"),
         )
     data = {
         "train": _one_or_all(train),

@@ -12,9 +12,10 @@ from pathlib import Path
 from foreword import kinds
 from foreword.compare import kept
 from foreword.data.fingerprint import fingerprint_text
+from foreword.data.learning import train_tokenizer
 from foreword.data.prepare import prepare
 from foreword.data.prepared import Prepared
-from foreword.data.reading import find_files, read_documents
+from foreword.data.reading import find_files
 from foreword.data.sources import ReadSettings
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.corpus import Stage, is_prepared, require_texts
@@ -105,8 +106,6 @@ class Corpora:
         folder = file.with_suffix("")
         if (folder / "tokenizer.json").is_file():
             return Tokenizer.load(folder)
-        self._stage("training a tokenizer")
-        documents = read_documents(self._texts, recipe.read)
-        tokenizer: Tokenizer = recipe.tokenizer.train(document.text for document in documents)
+        tokenizer = train_tokenizer(recipe.tokenizer, self._texts, recipe.read, self._stage)
         tokenizer.save(folder)
         return tokenizer

@@ -28,7 +28,7 @@ from foreword.evaluate.samples import samples
 from foreword.report.page import write_page
 from foreword.train import log
 from foreword.train import run as running
-from foreword.train.corpus import Stage
+from foreword.train.corpus import Stage, unwatched
 from foreword.train.loop import Watcher
 from foreword.train.opened import is_finished, open_run
 from foreword.train.origin import read_state
@@ -139,7 +139,7 @@ class Demo:
             running.start(recipe, running.Inputs((str(self.text / "documents.jsonl"),)), self.run)
         return running.carry_on(self.run, watcher, stage, samples)
 
-    def measure(self) -> dict[str, Any]:
+    def measure(self, stage: Stage = unwatched) -> dict[str, Any]:
         """What pretraining came to: steps, tokens, seconds, and losses in nats per word hidden.
 
         `before` is the loss of the first step, `after` the held-out loss at the end, `unigram`
@@ -148,7 +148,7 @@ class Demo:
         file = self.run / "evaluations" / "evaluate-heldout.json"
         if not file.is_file():
             loaded = load(self.run)
-            rows = [one.as_row() for one in heldout.on_run(loaded.subject, self.run)]
+            rows = [one.as_row() for one in heldout.on_run(loaded.subject, self.run, stage=stage)]
             result = {"name": "held-out text", "task": "held-out loss", "rows": rows}
             command = {"command": f"foreword evaluate {self.run}"}
             atomic.write_text(file, json.dumps(result | command, indent=1) + "\n")

@@ -16,6 +16,7 @@ from foreword.errors import UserError
 from foreword.evaluate import entropy
 from foreword.evaluate.subject import Subject
 from foreword.text.special import UNK
+from foreword.train.corpus import Stage, unwatched
 from foreword.train.measure import measure, perplexity_of
 from foreword.train.origin import read_state
 from foreword.types import Vocab
@@ -96,7 +97,9 @@ def shards_of(subject: Subject, run: Path, option: str = "--file") -> Prepared:
     return prepared
 
 
-def on_run(subject: Subject, run: Path, rows: int = ALL, lanes: int = 0) -> list[HeldOut]:
+def on_run(
+    subject: Subject, run: Path, rows: int = ALL, lanes: int = 0, stage: Stage = unwatched
+) -> list[HeldOut]:
     """The loss on a run's held-out text, and that of counts of its training text.
 
     The rows and what is hidden in them are those that training measures itself by.
@@ -107,14 +110,17 @@ def on_run(subject: Subject, run: Path, rows: int = ALL, lanes: int = 0) -> list
         rows: at most so many.
         lanes: parts that the text of a model with a memory is read in, side by side: 1 reads it as
             one stream; 0 for as many as training measures itself by.
+        stage: told what is going on, and how far it is.
 
     Raises:
         UserError: the shards are gone, or hold out too little.
     """
     prepared = shards_of(subject, run)
     per_token = prepared.bytes_per_token(ends=subject.recipe.ends_texts)
-    found = [_measure(subject, prepared.heldout, per_token, rows, lanes)]
+    watch = stage("measuring the loss")
+    found = [_measure(subject, prepared.heldout, per_token, rows, lanes, watch)]
     if prepared.heldout.tokens_total and prepared.train.tokens_total:
+        stage("counting words to compare with")
         counts = entropy.baselines(prepared.train, prepared.heldout, subject.vocab.size)
         levels = [("unigram counts", counts.unigram)]
         if found[0].bits_per_byte is not None:  # a model that sees both sides is no bigram's rival
@@ -131,6 +137,7 @@ def on_texts(
     rows: int = ALL,
     lanes: int = 0,
     note: Callable[[str], None] | None = None,
+    stage: Stage = unwatched,
 ) -> list[HeldOut]:
     """The same loss on other text.
 
@@ -140,17 +147,22 @@ def on_texts(
         rows: at most so many.
         lanes: as in `on_run`.
         note: told what of the text was not as it should be.
+        stage: told what is going on, and how far it is.
 
     Raises:
         UserError: the text cannot be read, or is shorter than a row.
     """
-    with shards_of_texts(subject, texts, note) as (shards, per_token):
-        return [_measure(subject, shards, per_token, rows, lanes)]
+    with shards_of_texts(subject, texts, note, stage) as (shards, per_token):
+        watch = stage("measuring the loss")
+        return [_measure(subject, shards, per_token, rows, lanes, watch)]
 
 
 @contextmanager
 def shards_of_texts(
-    subject: Subject, texts: Sequence[str], note: Callable[[str], None] | None = None
+    subject: Subject,
+    texts: Sequence[str],
+    note: Callable[[str], None] | None = None,
+    stage: Stage = unwatched,
 ) -> Iterator[tuple[Shards, float]]:
     """Texts as shards, while they are needed, and their bytes per token that is predicted.
 
@@ -158,6 +170,7 @@ def shards_of_texts(
         subject: the model.
         texts: files, folders, globs.
         note: told what of the text was not as it should be.
+        stage: told what is going on, and how far it is.
 
     Raises:
         UserError: they cannot be read.
@@ -165,7 +178,8 @@ def shards_of_texts(
     with tempfile.TemporaryDirectory() as folder:
         settings = PrepareSettings(heldout=0.0)
         read = subject.recipe.read
-        prepared = prepare(texts, subject.tokenizer, Path(folder), settings, read)
+        progress = stage("cutting text into tokens")
+        prepared = prepare(texts, subject.tokenizer, Path(folder), settings, read, progress)
         odd = oddities(prepared.manifest["read"]["counts"], prepared.counts["train"].unknown)
         if note is not None and odd:
             note("; ".join(f"{count:,} {what}" for what, count in odd.items()))
@@ -173,11 +187,16 @@ def shards_of_texts(
 
 
 def _measure(
-    subject: Subject, shards: Shards, bytes_per_token: float, rows: int, lanes: int
+    subject: Subject,
+    shards: Shards,
+    bytes_per_token: float,
+    rows: int,
+    lanes: int,
+    watch: Callable[[float, float], None],
 ) -> HeldOut:
-    recipe, vocab = subject.recipe, subject.vocab
+    recipe, vocab, dtype = subject.recipe, subject.vocab, subject.dtype
     found = measure(
-        recipe, subject.model, shards, vocab, rows=rows, lanes=lanes, dtype=subject.dtype
+        recipe, subject.model, shards, vocab, rows=rows, lanes=lanes, dtype=dtype, watch=watch
     )
     if found is None:
         least = recipe.packing.length

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, is_dataclass
 from typing import Annotated, Any
 
@@ -55,6 +57,38 @@ def assemble(
     if decoder is not None:
         engine.decoder = decoder
     return engine
+
+
+def learn(engine: Engine, texts: Iterable[str], trainer: Any) -> None:
+    """Trains an engine so that an interrupt ends it at once.
+
+    The engine's own code looks at no signals for minutes. It works in a thread that is left behind
+    when this one is interrupted, and that keeps no process alive.
+    """
+    is_left, failed = threading.Event(), list[BaseException]()
+
+    def read_on() -> Iterator[str]:
+        for text in texts:
+            if is_left.is_set():
+                return
+            yield text
+
+    def work() -> None:
+        try:
+            engine.train_from_iterator(read_on(), trainer)
+        except BaseException as error:  # raised again below
+            failed.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        thread.join()
+    except BaseException:
+        is_left.set()
+        thread.join(1.0)  # as it reads, it ends by itself
+        raise
+    if failed:
+        raise failed[0]
 
 
 def finish(engine: Engine, settings: Any, sample: TrainingSample | None) -> Tokenizer:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from foreword.data.holdout import find_apart
+from foreword.data.learning import train_tokenizer
 from foreword.data.prepare import prepare
 from foreword.data.prepared import HELDOUT, TRAIN, Prepared, oddities
 from foreword.data.reading import ReadSettings, find_files, read_documents
@@ -20,7 +21,13 @@ from foreword.train.recipe import Recipe
 SHARDS = "shards"  # in a run folder, where it is not given any
 _PIECE = 1 << 16  # characters encoded at once
 
+TRAINING = "training"  # the stage of the steps themselves
 Stage = Callable[[str], Callable[[float, float], None]]  # a stage's name -> its progress callback
+
+
+def unwatched(_: str) -> Callable[[float, float], None]:
+    """The stages of what nobody watches."""
+    return lambda done, total: None
 
 
 def require_texts(
@@ -89,9 +96,7 @@ def _tokenizer(
     if given is not None:
         tokenizer = Tokenizer.load(given)
     else:
-        stage("training the tokenizer")
-        documents = read_documents(texts, recipe.read)
-        tokenizer = recipe.tokenizer.train(document.text for document in documents)
+        tokenizer = train_tokenizer(recipe.tokenizer, texts, recipe.read, stage)
     tokenizer.save(folder)
     return tokenizer
 

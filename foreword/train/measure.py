@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,7 +18,9 @@ from foreword.train.budget import Spent
 from foreword.train.feed import Feed
 from foreword.train.recipe import Recipe
 from foreword.train.step import evaluate
-from foreword.types import Vocab
+from foreword.types import Batch, Vocab
+
+Watch = Callable[[float, float], None]  # rows done, rows in all
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ def measure(
     rows: int | None = None,
     lanes: int = 0,
     dtype: torch.dtype = torch.float32,
+    watch: Watch | None = None,
 ) -> Measure | None:
     """What a model makes of a text: in rows, or whole where it is one of counts.
 
@@ -77,6 +80,7 @@ def measure(
         lanes: parts that the text of a model with a memory is read in, side by side; 0 for as many
             as in training.
         dtype: to compute in.
+        watch: told how many rows are done, and of how many.
 
     Returns:
         None where the text is too short to be measured.
@@ -91,16 +95,32 @@ def measure(
         return None
     feed = Feed.of(recipe, shards, vocab, for_training=False, lanes=lanes)
     most = recipe.train.heldout_rows if rows is None else rows
-    return measure_rows(recipe, model, feed, most, dtype)
+    return measure_rows(recipe, model, feed, most, dtype, watch)
 
 
 def measure_rows(
-    recipe: Recipe, model: Model, feed: Feed, rows: int, dtype: torch.dtype
+    recipe: Recipe,
+    model: Model,
+    feed: Feed,
+    rows: int,
+    dtype: torch.dtype,
+    watch: Watch | None = None,
 ) -> Measure:
     """What a model makes of the first rows of a text."""
-    found = evaluate(model, feed.heldout(rows), partial(recipe.objective.loss, model), dtype)
+    batches: Iterable[Batch] = feed.heldout(rows)
+    if watch is not None:
+        batches = _watched(batches, min(rows, feed.packed.rows_per_epoch), watch)
+    found = evaluate(model, batches, partial(recipe.objective.loss, model), dtype)
     weight, parts = int(found.weight), found.parts
     return Measure(found.loss, weight, feed.predicts_all, not parts, parts)
+
+
+def _watched(batches: Iterable[Batch], rows: int, watch: Watch) -> Iterator[Batch]:
+    done = 0
+    for batch in batches:
+        yield batch
+        done += len(batch.ids)
+        watch(done, rows)
 
 
 def heldout_record(spent: Spent, found: Measure, bytes_per_token: float) -> dict[str, Any]:

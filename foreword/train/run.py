@@ -21,6 +21,7 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log
 from foreword.train.continued import Foundation, load_start
 from foreword.train.corpus import (
+    TRAINING,
     Stage,
     corpus,
     describe_text,
@@ -226,6 +227,7 @@ def _carry_on(run: Path, watcher: Watcher, stage: Stage, samples: Samples | None
     log.rewind(run, loop.progress.spent.steps)
     if ready.recipe.train.compile == "on":
         compile_blocks(ready.model)
+    stage(TRAINING)
     return loop.train()
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 
 import pexpect
@@ -74,6 +77,23 @@ class Terminal:
     def shows(self, words: str) -> None:
         """Reads until these words are on the screen or were."""
         self.until(lambda _: words in self.text)
+
+    def live_lines(self) -> list[str]:
+        """The live line each time that it was drawn, without colours."""
+        drawn = re.findall(
+            r"\r\x1b\[J(?:[^\r]*\r\n)*([^\r\x1b]*(?:\x1b\[\d*m[^\r\x1b]*)*)\r(?!\n)", self.printed
+        )
+        return [line for line in (re.sub(r"\x1b\[\d*m", "", one) for one in drawn) if line]
+
+    def orphans(self) -> list[int]:
+        """Processes of the command that are there still, when it has ended."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                state, _, _, session = path.read_text().rpartition(")")[2].split()[:4]
+                if int(session) == self._child.pid and state != "Z":
+                    found.append(int(path.parent.name))
+        return found
 
     def press_ctrl_c(self) -> None:
         """Interrupts, as the key does."""

@@ -1,39 +1,202 @@
-"""Verbs that show their progress, in a terminal, for pipes show none and hide what goes wrong."""
+"""Verbs that show their progress, in a terminal: pipes get none of it, and hide its faults."""
 
 from __future__ import annotations
 
+import random
+import re
+import time
 from pathlib import Path
 
 import pytest
 
+from foreword.cli.main import run
 from tests.cli.terminal import Terminal
+from tests.cli.test_translation import RECIPE, SENTENCES, write
+from tests.compare import grids
 from tests.train import runs
+from tests.tune.runs import reviews
+
+ENDLESS = "100000"  # steps
+COLOUR = re.compile(r"\x1b\[(\d+;)*(3|4|9|10)\d[\d;]*m")
 
 
-@pytest.fixture
-def words(tmp_path: Path) -> list[str]:
-    """A short pretraining."""
-    text, recipe = runs.write_text(tmp_path / "text"), tmp_path / "tiny.toml"
-    recipe.write_text(runs.recipe("encoder").dumps())
-    return ["pretrain", str(recipe), "--data", str(text), "--out", str(tmp_path / "run")]
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Texts, recipes, labelled examples, a grid, and two runs."""
+    folder = tmp_path_factory.mktemp("place")
+    text = runs.write_text(folder / "text")
+    (folder / "tiny.toml").write_text(runs.recipe("encoder").dumps())
+    words = ["pretrain", str(folder / "tiny.toml"), "--data", str(text)]
+    assert run([*words, "--out", str(folder / "run")]) == 0
+    (folder / "translator.toml").write_text(RECIPE.format(model="seq2seq"))
+    words = ["pretrain", str(folder / "translator.toml"), "--data", str(write(folder, SENTENCES))]
+    assert run([*words, "--out", str(folder / "translator")]) == 0
+    (folder / "some.en").write_text("\n".join(SENTENCES[:6]) + "\n")
+    for name, count in (("train", 64), ("dev", 32)):
+        lines = [f"{e.text}\t{e.label}" for e in reviews(count, count)]
+        (folder / f"{name}.tsv").write_text("\n".join(["text\tlabel", *lines, ""]))
+    grids.write_files(folder / "grid")
+    grids.write_grid(folder / "grid", cells=[grids.MASKED])
+    draw = random.Random(1)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    odd = ["".join(draw.choices(letters, k=9)) for _ in range(100_000)]
+    (folder / "odd.txt").write_text(" ".join(odd))  # a tokenizer learns long of such
+    (folder / "long.txt").write_text(
+        "\n\n".join(f"{a} {b}. {b} {a}." for a, b in zip(odd, odd[::-1], strict=True)) * 2
+    )
+    return folder
 
 
-def test_pretrain_shows_its_progress_to_the_end(words: list[str]) -> None:
-    with Terminal([*words, "--steps", "6"]) as terminal:
+def words_of(place: Path, out: Path, line: str) -> list[str]:
+    """A command line, with its places filled in."""
+    return line.format(place=place, out=out).split()
+
+
+def check(terminal: Terminal, columns: int) -> None:
+    """Makes sure that the live line was drawn, always fitted, and has left nothing behind."""
+    lines = terminal.live_lines()
+    assert lines
+    assert max(map(len, lines)) < columns, max(lines, key=len)
+    assert " elapsed" not in terminal.text and "Traceback" not in terminal.text, terminal.text
+    assert "\x1b[?25l" not in terminal.printed  # the cursor stays to be seen
+    assert "fault" not in terminal.text
+
+
+TUNE = "tune {place}/run --train {place}/train.tsv --dev {place}/dev.tsv --out {out}"
+VERBS = {
+    "pretrain": ("{place}/tiny.toml --data {place}/text --out {out}", 100, "training"),
+    "prepare": ("{place}/text --out {out} --kind word", 40, "cutting text into tokens"),
+    "tokenizer": ("train {place}/text --out {out} --vocab 150", 30, "training the tokenizer"),
+    "tune": (f"{TUNE[5:]} --name {{out.parent.name}} --epochs 1", 60, "tuning"),
+    "compare": ("{place}/grid/grid.toml --out {out}", 80, "masked"),
+    "evaluate": ("{place}/run", 25, "measuring"),
+    "translate": ("{place}/translator --source {place}/some.en --tokens 9", 200, "translating"),
+    "probe": ("{place}/run --kind gradient_reach", 50, "looking into run"),
+    "score": ("{place}/run --file {place}/text/0.txt", 40, "scoring"),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_runs_to_its_end_on_one_live_line(verb: str, place: Path, tmp_path: Path) -> None:
+    line, columns, stage = VERBS[verb]
+    colourless = {"NO_COLOR": "1"} if columns == 40 else {}
+    words = [verb, *words_of(place, tmp_path / "out", line)]
+    with Terminal(words, columns=columns, environment=colourless) as terminal:
         assert terminal.wait() == 0, terminal.text
-        assert "training" in terminal.printed
-        assert "fault" not in terminal.text
-        assert f"done: {words[-1]}" in terminal.text
+        check(terminal, columns)
+        assert any(stage in one for one in terminal.live_lines()), terminal.live_lines()
+        assert bool(colourless) <= (not COLOUR.search(terminal.printed))
 
 
-def test_a_run_that_ctrl_c_stopped_is_resumed(words: list[str]) -> None:
-    with Terminal([*words, "--steps", "100000"], columns=200) as terminal:
+@pytest.mark.parametrize("verb", ["pretrain", "tune"])
+def test_a_dumb_terminal_gets_lines_alone(verb: str, place: Path, tmp_path: Path) -> None:
+    words = [verb, *words_of(place, tmp_path / "out", VERBS[verb][0])]
+    with Terminal(words, environment={"TERM": "dumb"}) as terminal:
+        assert terminal.wait() == 0, terminal.text
+        assert "\x1b" not in terminal.printed
+        assert ("training the tokenizer" if verb == "pretrain" else "accuracy") in terminal.text
+
+
+def test_a_window_made_narrow_keeps_a_run_on_one_line_until_ctrl_c(
+    place: Path, tmp_path: Path
+) -> None:
+    words = ["pretrain", *words_of(place, tmp_path / "run", VERBS["pretrain"][0])]
+    with Terminal([*words, "--steps", ENDLESS], columns=120) as terminal:
         terminal.shows("matmul speed  lr")
+        terminal.resize(30, 20)
+        before = len(terminal.live_lines())
+        terminal.until(lambda it: any(len(one) < 30 for one in it.live_lines()[before:]))
+        drawn = len(terminal.live_lines())
+        terminal.until(lambda it: len(it.live_lines()) > drawn + 1)
+        assert max(map(len, terminal.live_lines()[drawn:])) < 30
+        terminal.resize(90, 30)
         terminal.press_ctrl_c()
         assert terminal.wait() == 130, terminal.text
         assert "stopped and saved" in terminal.text
-    with Terminal(["resume", words[-1]], columns=200) as terminal:
+        check(terminal, 120)
+    with Terminal(["resume", str(tmp_path / "run")], columns=40) as terminal:
         terminal.shows("carrying on from step")
-        terminal.shows("matmul speed  lr")
+        terminal.until(lambda it: any("training" in one for one in it.live_lines()))
         terminal.press_ctrl_c()
         assert terminal.wait() == 130, terminal.text
+        check(terminal, 40)
+
+
+def test_fine_tuning_survives_a_resize_and_ends_at_ctrl_c(place: Path, tmp_path: Path) -> None:
+    words = words_of(place, tmp_path / "out", f"{TUNE} --name never --epochs 5000")
+    with Terminal(words, columns=80, environment={"NO_COLOR": "1"}) as terminal:
+        terminal.until(lambda it: any("left" in one for one in it.live_lines()))
+        terminal.resize(40, 30)
+        drawn = len(terminal.live_lines())
+        terminal.until(lambda it: len(it.live_lines()) > drawn + 1)
+        assert len(terminal.live_lines()[-1]) < 40
+        interrupt(terminal, 80)
+        assert not COLOUR.search(terminal.printed)
+    assert not (tmp_path / "out").exists()
+
+
+def interrupt(terminal: Terminal, columns: int = 100) -> None:
+    """Presses Ctrl-C, and makes sure of one line, the status and that nothing lives on."""
+    began = time.monotonic()
+    terminal.press_ctrl_c()
+    assert terminal.wait() == 130, terminal.text
+    assert time.monotonic() - began < 20
+    check(terminal, columns)
+    assert re.fullmatch(
+        r"(\^C)?foreword: interrupted", terminal.text.split("\n\n")[0].split("\n")[-1]
+    )
+    assert terminal.orphans() == []
+
+
+@pytest.mark.parametrize(
+    ("line", "stage"),
+    [
+        (
+            "tokenizer train {place}/odd.txt --out {out} --kind unigram --vocab 20000",
+            "training the tokenizer  0:01",
+        ),
+        (
+            "prepare {place}/long.txt --out {out} --tokenizer {place}/run/tokenizer",
+            "cutting text into tokens",
+        ),
+        ("evaluate {place}/run --file {place}/long.txt", "measuring the loss"),
+    ],
+    ids=["a tokenizer", "worker processes", "an evaluation"],
+)
+def test_ctrl_c_ends_a_verb_at_once(line: str, stage: str, place: Path, tmp_path: Path) -> None:
+    with Terminal(words_of(place, tmp_path / "out", line)) as terminal:
+        terminal.until(lambda it: any(stage in one for one in it.live_lines()))
+        interrupt(terminal)
+    assert not (tmp_path / "out").exists() or not any((tmp_path / "out").glob("*[!.lock]"))
+
+
+def test_a_comparison_that_ctrl_c_stopped_carries_on(place: Path, tmp_path: Path) -> None:
+    words = ["compare", *words_of(place, tmp_path / "out", VERBS["compare"][0]), "--steps"]
+    with Terminal([*words, ENDLESS]) as terminal:
+        terminal.until(lambda it: any("loss" in one for one in it.live_lines()))
+        terminal.press_ctrl_c()
+        assert terminal.wait() == 130, terminal.text
+        assert "the same command carries on" in terminal.text
+        check(terminal, 100)
+    with Terminal([*words, ENDLESS], columns=60) as terminal:
+        terminal.shows("carrying on from step")
+        terminal.press_ctrl_c()
+        assert terminal.wait() == 130, terminal.text
+        check(terminal, 60)
+
+
+def test_a_demo_that_ctrl_c_stopped_says_how_to_go_on(tmp_path: Path) -> None:
+    with Terminal(["demo", "--out", str(tmp_path / "demo"), "--quick"]) as terminal:
+        terminal.until(lambda it: any("reading" in one for one in it.live_lines()))
+        terminal.press_ctrl_c()
+        assert terminal.wait() == 130, terminal.text
+        assert "carries on: foreword demo" in terminal.text and "--quick" in terminal.text
+        check(terminal, 100)
+
+
+def test_ctrl_c_while_python_still_starts_shows_no_traceback() -> None:
+    with Terminal(["show", "families"]) as terminal:
+        time.sleep(0.2)
+        terminal.press_ctrl_c()
+        terminal.wait()
+        assert "Traceback" not in terminal.text

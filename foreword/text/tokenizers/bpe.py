@@ -51,6 +51,6 @@ class Bpe(Ranged):
             initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
             show_progress=False,
         )
-        engine.train_from_iterator(sample.texts(), trainer)
+        training.learn(engine, sample.texts(), trainer)
         tokenizer = training.finish(engine, self, sample.counts)
         return training.require_vocab(tokenizer, self.vocab)

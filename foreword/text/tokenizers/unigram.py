@@ -68,7 +68,7 @@ class Unigram(Ranged):
             unk_token=special.UNK,
             show_progress=False,
         )
-        engine.train_from_iterator(sample.texts_within(training.COVERAGE), trainer)
+        training.learn(engine, sample.texts_within(training.COVERAGE), trainer)
         tokenizer = training.finish(_in_order(engine), self, sample.counts)
         return training.require_vocab(tokenizer, self.vocab)
 

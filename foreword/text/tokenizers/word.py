@@ -60,7 +60,7 @@ class Word(Ranged):
             special_tokens=training.special_tokens(),
             show_progress=False,
         )
-        engine.train_from_iterator(sample.texts(), trainer)
+        training.learn(engine, sample.texts(), trainer)
         return training.finish(engine, self, sample.counts)
 
     def of(self, words: Sequence[str]) -> Tokenizer:

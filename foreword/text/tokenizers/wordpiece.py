@@ -80,5 +80,5 @@ class Wordpiece(Ranged):
             show_progress=False,
         )
         engine = self._engine({})
-        engine.train_from_iterator(sample.texts_within(training.COVERAGE), trainer)
+        training.learn(engine, sample.texts_within(training.COVERAGE), trainer)
         return engine.get_vocab(with_added_tokens=False)

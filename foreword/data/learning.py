@@ -1,0 +1,45 @@
+"""A tokenizer trained on files, for a person who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from foreword.data.reading import find_files, read_documents
+from foreword.data.sources import ReadCounts, ReadSettings
+from foreword.text.tokenizer import Tokenizer
+
+
+def train_tokenizer(
+    trainer: Any,
+    inputs: Sequence[str | Path],
+    read: ReadSettings,
+    stage: Callable[[str], Callable[[float, float], None]],
+    counts: ReadCounts | None = None,
+) -> Tokenizer:
+    """Trains a tokenizer on texts, which are read once.
+
+    Args:
+        trainer: a kind of tokenizer.
+        inputs: files, folders and patterns.
+        read: how files become documents.
+        stage: told when reading and learning begin; what it returns is told the bytes read.
+        counts: what to count in while reading.
+
+    Raises:
+        UserError: a file cannot be read, or there is too little text for such a tokenizer.
+    """
+    counts = counts if counts is not None else ReadCounts()
+    files = find_files(inputs, None, read)
+    total = sum(file.stat().st_size for file in files)
+    advance = stage("reading text for the tokenizer")
+
+    def texts() -> Iterator[str]:
+        for document in read_documents(inputs, read, counts):
+            advance(counts.bytes_read, total)
+            yield document.text
+        stage("training the tokenizer")
+
+    tokenizer: Tokenizer = trainer.train(texts())
+    return tokenizer

@@ -1,0 +1,97 @@
+"""The live line: what it says in a window of any width, and that print goes above it."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+from rich.cells import cell_len
+
+from foreword.cli import _bar
+from foreword.cli._bar import Bar, Stage, clock, fitted
+
+
+def draw(filled: int, size: int) -> str:
+    return "#" * filled + "-" * (size - filled)
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """A third done in ten seconds."""
+    now = iter((1.0, 10.0))
+    monkeypatch.setattr(_bar.time, "monotonic", lambda: next(now))
+    stage = Stage("training", began=0.0)
+    stage.advance(0.0, 1.0)
+    stage.advance(0.36, 1.0, "loss 5.7", "33,165 tokens/s")
+    return stage
+
+
+def test_the_line_fits_any_window_and_keeps_what_matters_most(stage: Stage) -> None:
+    for room in range(1, 200):
+        assert cell_len(stage.line(room, 10.0, draw)) <= room
+    assert stage.line(12, 10.0, draw) == "training"
+    assert stage.line(20, 10.0, draw) == "training   36%"
+    assert stage.line(39, 10.0, draw) == "training   36%  loss 5.7  0:16 left"
+    assert stage.line(150, 10.0, draw) == (
+        f"training {draw(14, 40)}   36%  loss 5.7  33,165 tokens/s  0:10 elapsed, 0:16 left"
+    )
+
+
+def test_what_is_left_falls_while_nothing_is_heard(stage: Stage) -> None:
+    assert "0:14 left" in stage.line(39, 12.0)
+    assert "0:00 left" in stage.line(39, 100.0)
+
+
+def test_a_stage_of_unknown_length_says_for_how_long_it_goes_on() -> None:
+    stage = Stage("looking", began=0.0)
+    assert stage.line(80, 65.0, draw) == "looking  1:05 elapsed"
+    assert stage.line(14, 65.0, draw) == "looking  1:05"
+
+
+def test_parts_of_the_highest_rank_go_first_and_the_first_is_cut_at_last() -> None:
+    assert fitted(["one", "two", "three"], [0, 2, 1], 40) == "one  two  three"
+    assert fitted(["one", "two", "three"], [0, 2, 1], 12) == "one  three"
+    assert fitted(["one", "two", "three"], [0, 2, 1], 2) == "o…"
+
+
+def test_a_clock_has_hours_where_there_are_any() -> None:
+    assert [clock(seconds) for seconds in (5, 125, 3723, -1)] == ["0:05", "2:05", "1:02:03", "0:00"]
+
+
+class _Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_print_goes_above_the_line_and_redirected_output_keeps_its_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    screen, file = _Screen(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(sys, "stdout", file)
+    with Bar(file.write, is_live=True, is_coloured=False) as bar:
+        bar.stage("one")
+        sys.stderr.write("a line\n")
+        sys.stderr.write("half")
+        sys.stdout.write("output\n")
+    assert (sys.stdout, sys.stderr) == (file, screen)
+    assert file.getvalue() == "output\n"
+    live = "\r\x1b[Jone  0:00 elapsed\r"
+    assert screen.getvalue() == f"{live}\r\x1b[Ja line\none  0:00 elapsed\r\r\x1b[Jhalf"
+
+
+def test_without_a_terminal_a_long_stage_says_now_and_then_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_bar, "SECONDS", 0.001)
+    said: list[str] = []
+    with Bar(said.append, is_live=False, is_coloured=False) as bar:
+        bar.stage("short")
+        assert said == []
+        monkeypatch.setattr(_bar, "FIRST_LINE", 0.0)
+        bar.stage("long")(3, 4, "a note")
+        while not said:
+            pass
+        bar.stage("at once", is_said=True, has_lines=False)
+    assert said[0].startswith("long") and said[1:] == ["at once"]
