@@ -72,6 +72,7 @@ class Tally:
     findings: int = 0
     seconds: float = 0.0
     slowest: float = 0.0
+    slowest_case: int = -1
 
 
 @dataclass
@@ -191,7 +192,8 @@ def add(done: Done, tally: Tally, found: dict[str, Found]) -> None:
     tally.accepted += result.was_accepted
     tally.findings += bool(result.findings)
     tally.seconds += done.seconds
-    tally.slowest = max(tally.slowest, result.seconds)
+    if result.seconds > tally.slowest:
+        tally.slowest, tally.slowest_case = result.seconds, done.number
     for finding in result.findings:
         command = shown(result.commands[-1]) if result.commands else ""
         one = found.setdefault(signature(finding), Found(finding, command))
@@ -211,7 +213,9 @@ def show(tallies: dict[str, Tally], found: dict[str, Found], options: argparse.N
     print(f"{'kind':<16}" + "".join(f"{name:>10}" for name in names))
     for kind, tally in sorted(tallies.items()):
         counts = (tally.cases, tally.commands, tally.accepted, tally.findings)
-        seconds = f"{tally.seconds / tally.cases:>9.2f}s{tally.slowest:>9.1f}s"
+        seconds = (
+            f"{tally.seconds / tally.cases:>9.2f}s{tally.slowest:>9.1f}s  case {tally.slowest_case}"
+        )
         print(f"{kind:<16}" + "".join(f"{count:>10}" for count in counts) + seconds)
     for one in sorted(found.values(), key=lambda one: -len(one.cases)):
         print(f"\n{len(one.cases)} x {one.text}\n    foreword {one.command[:400]}")
