@@ -99,6 +99,16 @@ def fit_run(
     return True
 
 
+def epochs_of(recipe: Recipe) -> int:
+    """Return how often a model that is fitted reads its text.
+
+    Raises:
+        UserError: a budget that it cannot keep.
+    """
+    budget = Budget.of(recipe.train)
+    return recipe.model.epochs_of(budget.unit, budget.amount)
+
+
 def reading_of(
     recipe: Recipe,
     shards: Shards,
@@ -111,8 +121,7 @@ def reading_of(
     Raises:
         UserError: a budget that it cannot keep.
     """
-    budget = Budget.of(recipe.train)
-    epochs = recipe.model.epochs_of(budget.unit, budget.amount)
+    epochs = epochs_of(recipe)
     before, after = recipe.wrapping
 
     def lr(share: float) -> float:

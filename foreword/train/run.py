@@ -29,7 +29,7 @@ from foreword.train.corpus import (
     of_text,
     require_texts,
 )
-from foreword.train.fitting import fit_run
+from foreword.train.fitting import epochs_of, fit_run
 from foreword.train.loop import Loop, Samples, Watcher
 from foreword.train.opened import read_recipe
 from foreword.train.origin import note_data, origin, read_state, write_recipe, write_state
@@ -106,10 +106,12 @@ def require_possible(
         machines: how many like this one may share the training.
 
     Raises:
-        UserError: there is no such text or tokenizer, parts of the recipe do not fit, or there is
-            too little memory.
+        UserError: there is no such text or tokenizer, parts of the recipe do not fit, there is too
+            little memory, or a budget that a fitted model cannot keep.
     """
     require_texts(inputs.texts, inputs.heldout, recipe.read)
+    if recipe.model.is_fitted:
+        epochs_of(recipe)
     tokenizer = None if foundation is None else foundation.tokenizer
     if inputs.tokenizer is not None:
         tokenizer = Tokenizer.load(inputs.tokenizer)

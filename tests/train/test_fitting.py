@@ -286,11 +286,12 @@ def test_a_budget_that_counts_have_no_use_for_is_said(
 
 
 @pytest.mark.parametrize("train", [{}, {"steps": 500}, {"epochs": 1.5}, {"hours": 1}])
-def test_word_vectors_want_whole_epochs(tmp_path: Path, train: dict[str, Any]) -> None:
-    run = begin(tmp_path, changed(recipe("word_vectors"), train=train))
+def test_word_vectors_without_whole_epochs_are_refused_before_text_is_read(
+    tmp_path: Path, train: dict[str, Any]
+) -> None:
     with pytest.raises(UserError, match=r"use --set train\.epochs=5 alone"):
-        finish(run)
-    assert not (run / fitting.FOLDER).exists()
+        begin(tmp_path, changed(recipe("word_vectors"), train=train))
+    assert not (tmp_path / "run").exists()
 
 
 @every_kind
