@@ -280,6 +280,8 @@ def _check(command: Command, status: int, fault: str, folder: Path, result: Resu
     allowed = {0, 2} if command.interrupt is None else {0, 2, 130}
     if status == LATE:
         add(f"takes longer than {SECONDS} s")
+    elif status == -signal.SIGINT and command.interrupt is not None and not lines:
+        pass  # before Python itself listens
     elif status < 0:
         add(f"ends by signal {-status}: {result.said}")
     elif status not in allowed:

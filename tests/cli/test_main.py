@@ -96,6 +96,17 @@ def test_how_it_leaves(
     assert "Traceback" in capsys.readouterr().err
 
 
+def test_an_interrupt_within_a_verb_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("foreword.train.opened.open_run", interrupt)
+    assert main.run(["export", "run", "--out", "x"]) == 130
+    assert capsys.readouterr().err.strip() == "foreword: interrupted"
+
+
 def test_debug_is_an_option_of_every_verb(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = {}
 
