@@ -301,7 +301,7 @@ def _check(command: Command, status: int, fault: str, folder: Path, result: Resu
             json.loads(out, parse_constant=_refuse)
         except ValueError as error:
             add(f"--json prints what is no JSON: {error}")
-    if status == 0 and command.words[0] in ("pretrain", "resume"):
+    if status == 0 and command.words[0] == "pretrain":
         for log in folder.glob("*/metrics.jsonl"):
             result.findings += _losses(log)
 
