@@ -221,7 +221,10 @@ class Stage:
         said = f"{elapsed} elapsed" + ("" if left is None else f", {clock(left)} left")
         parts = [self.name, f"{share:4.0%}", *notes, said]
         ranks = [0, 1, *range(3, 3 + len(notes)), 2]
-        if left is not None and cell_len("  ".join([*parts[:3], said])) + SHORTEST + 1 > room:
+        if (
+            left is not None
+            and cell_len("  ".join([*parts[: 2 + bool(notes)], said])) + SHORTEST + 1 > room
+        ):
             parts[-1] = f"{clock(left)} left"  # elapsed makes way for the bar and the first note
         line = fitted(parts, ranks, room)
         size = min(room - cell_len(line) - 1, LONGEST)
@@ -234,7 +237,7 @@ class Stage:
         if not self._past:
             return None
         (then, before), (last, done) = self._past[0], self._last
-        if done <= before or last <= then:
+        if done <= before or last < then + 1:  # of a burst no speed can be told
             return None
         speed = (done - before) / (last - then)
         return max((self._total - done) / speed - (now - last), 0.0)

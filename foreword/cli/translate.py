@@ -72,6 +72,7 @@ def translate(
     found = []
     with console.progress() as bar:
         advance = bar.stage("translating")
+        advance(0, len(texts))
         for one in translation.translate(loaded.subject, texts, how):
             found.append(one)
             advance(len(found), len(texts), f"{len(found):,} of {len(texts):,}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 
 import pytest
 from rich.cells import cell_len
@@ -41,6 +42,20 @@ def test_the_line_fits_any_window_and_keeps_what_matters_most(stage: Stage) -> N
 def test_what_is_left_falls_while_nothing_is_heard(stage: Stage) -> None:
     assert "0:14 left" in stage.line(39, 12.0)
     assert "0:00 left" in stage.line(39, 100.0)
+
+
+def test_without_notes_there_is_room_for_the_time_gone_by() -> None:
+    stage = Stage("cutting text into tokens", began=time.monotonic() - 5)
+    stage._past.append((stage.began, 0.0))
+    stage.advance(1.0, 2.0)
+    assert "0:05 elapsed, 0:05 left" in stage.line(79, stage.began + 5, draw)
+
+
+def test_a_burst_gives_no_speed() -> None:
+    stage = Stage("translating", began=time.monotonic() - 8)
+    for n in range(1, 129):
+        stage.advance(n, 300)
+    assert " left" not in stage.line(79, stage.began + 8, draw)
 
 
 def test_a_stage_of_unknown_length_says_for_how_long_it_goes_on() -> None:
