@@ -103,6 +103,7 @@ class Loop:
         self._stop = threading.Event()
         self._saved_step = -1
         self._proven_step = -1  # the last step whose weights gave a finite loss
+        self._resumed_step: int | None = None
         self._is_due = False  # for a checkpoint
         self._carried: tuple[Carried, ...] = ()
 
@@ -112,8 +113,7 @@ class Loop:
         checkpoint.load_optimizer(folder, self.model, self.optimizer)
         self.progress = Progress.load(checkpoint.read_state(folder))
         self._carried = checkpoint.load_carried(folder, self.device)
-        self._saved_step = self.progress.spent.steps
-        self._proven_step = self._saved_step - 1  # whatever they gave before
+        self._saved_step = self._proven_step = self._resumed_step = self.progress.spent.steps
 
     def train(self) -> bool:
         """Runs to the end of the budget.
@@ -227,7 +227,8 @@ class Loop:
                 f"{why}; the only checkpoint, {left[-1]}, gave no finite loss: begin a new run "
                 f"with a lower optimizer.lr than {self.recipe.optimizer.lr:g}"
             )
-        return stopped(self.run, self.recipe, why, good)
+        has_failed_at_once = self._proven_step == self._resumed_step
+        return stopped(self.run, self.recipe, why, good, has_failed_at_once=has_failed_at_once)
 
     def _log(self, result: StepResult, lr: float, progress: float) -> None:
         spent, now = self.progress.spent, time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import fields, replace
@@ -261,7 +262,7 @@ def read_table(text: str) -> tuple[dict[str, list[int | None]], dict[str, int], 
     for name, cells, note in TABLE.findall(text):
         lines[name] = [None if cell == "." else int(cell) for cell in cells.split()]
         named |= {token: int(number) for token, number in re.findall(r"(\S+) is (\d+)", note)}
-    settings = {key: float(value) for key, value in re.findall(r"`(\w+) = ([\d.]+)`", text)}
+    settings = {key: json.loads(value) for key, value in re.findall(r"`(\w+) = ([\d.]+)`", text)}
     return lines, named, settings
 
 
