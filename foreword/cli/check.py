@@ -218,9 +218,8 @@ def _show(found: Checked) -> None:
     console.facts(
         {
             "parameters": f"{total:,}: {part_words}; vocabulary {data['vocab']:,}",
-            "memory": f"{byte_size(memory.total)} of {byte_size(memory.there_is)}: weights "
-            f"{byte_size(memory.weights)}, gradients {byte_size(memory.gradients)}, optimizer "
-            f"{byte_size(memory.optimizer)}, activations {byte_size(memory.activations)}",
+            "memory": f"{byte_size(memory.total)} of {byte_size(memory.there_is)}: "
+            + ", ".join(f"{name} {byte_size(count)}" for name, count in memory.parts.items()),
             "": f"(activations: what backward needs of a micro-batch of {micro} rows, counted "
             f"tensor by tensor on {estimate.rows_timed})"
             if estimate.rows_timed

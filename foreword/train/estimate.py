@@ -4,58 +4,32 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
 import numpy as np
 import torch
-from torch.autograd.graph import saved_tensors_hooks
-from torch.optim import Optimizer
 
 from foreword.objectives._contract import Objective
 from foreword.train import flops
 from foreword.train.budget import Budget
 from foreword.train.device import autocast, matmul_flops_per_second, wait
 from foreword.train.feed import count_tokens
-from foreword.train.ready import Ready, compile_blocks
-from foreword.train.sizes import (
-    activations_at_least,
-    count_by_part,
-    count_parameters,
-    memory_of,
-    state_per_weight,
+from foreword.train.memory import (
+    Memory,
+    activations_of,
+    memory_at_least,
+    memory_taken,
+    take_step,
 )
-from foreword.train.step import take
+from foreword.train.ready import Ready, compile_blocks
+from foreword.train.sizes import count_by_part, count_parameters
 from foreword.types import Batch, Loss
 
 WARM_STEPS, TIMED_STEPS = 2, 3
 STEP_SECONDS = 2.0  # a step that would take longer is timed on fewer rows
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Bytes that training holds at once.
-
-    Attributes:
-        weights: of the model, in float32.
-        gradients: as many, for each worker.
-        optimizer: its state, as it is after a step.
-        activations: what backward needs of one micro-batch.
-        there_is: on the device.
-    """
-
-    weights: int
-    gradients: int
-    optimizer: int
-    activations: int
-    there_is: int
-
-    @property
-    def total(self) -> int:
-        """All four together."""
-        return self.weights + self.gradients + self.optimizer + self.activations
 
 
 @dataclass(frozen=True)
@@ -113,20 +87,12 @@ def estimate(ready: Ready, share: float = 1.0) -> Estimate:
     batches = ready.feed.batches(np.arange(rows))
     scale = recipe.rows_per_step / rows
     flops_per_step = sum(flops.count(model, batch, loss_of) for batch in batches) * scale
-    activations = _activations(ready, rows, loss_of)
+    activations = activations_of(ready, rows, loss_of)
     parameters = count_by_part(model)
     if recipe.train.compile == "on":
         compile_blocks(model)
-    optimizer = recipe.optimizer.build(model)
-    first_loss, seconds = _time(ready, optimizer, batches, loss_of)
-    weights = _bytes(model.parameters())
-    memory = Memory(
-        weights=weights,
-        gradients=weights * recipe.train.workers,
-        optimizer=_bytes(v for state in optimizer.state.values() for v in state.values()),
-        activations=activations,
-        there_is=memory_of(ready.device),
-    )
+    first_loss, seconds = _time(ready, batches, loss_of)
+    memory = memory_taken(ready, rows, activations, loss_of)
     tokens_per_step = sum(map(count_tokens, batches)) * scale
     epochs_per_step = share * ready.feed.epochs(1)
     steps = steps_of(
@@ -153,15 +119,7 @@ def _by_arithmetic(ready: Ready, share: float) -> Estimate:
     """
     recipe = ready.recipe
     parameters = count_parameters(recipe, ready.vocab)
-    weights = 4 * sum(parameters.values())
-    row = activations_at_least(recipe.model, recipe.packing.length)
-    memory = Memory(
-        weights=weights,
-        gradients=weights,
-        optimizer=round(weights * state_per_weight(recipe.optimizer)),
-        activations=row * recipe.train.micro_batch,
-        there_is=memory_of(ready.device),
-    )
+    memory = memory_at_least(ready, sum(parameters.values()))
     tokens = float(sum(map(count_tokens, ready.feed.batches(np.arange(1)))) * recipe.rows_per_step)
     operations = 6.0 * sum(parameters.values()) * tokens
     seconds = operations / matmul_flops_per_second(ready.device, ready.dtype)
@@ -211,62 +169,19 @@ def _forward_backward(ready: Ready, rows: int, loss_of: Callable[[Batch], Loss])
     return time.perf_counter() - start
 
 
-def _activations(ready: Ready, rows: int, loss_of: Callable[[Batch], Loss]) -> int:
-    """Bytes that backward needs of a micro-batch, from what it needs of `rows` and of half.
-
-    A part, such as the gradient of the output layer, is there once however many rows there are.
-    """
-    all_rows = _kept(ready, rows, loss_of)
-    if rows == 1:
-        return all_rows * ready.recipe.train.micro_batch
-    each = (all_rows - _kept(ready, rows // 2, loss_of)) / (rows - rows // 2)
-    return round(all_rows + each * (ready.recipe.train.micro_batch - rows))
-
-
-def _kept(ready: Ready, rows: int, loss_of: Callable[[Batch], Loss]) -> int:
-    """Bytes of all tensors that forward keeps for backward, each storage once."""
-    kept: dict[int, int] = {}
-    own = {p.untyped_storage().data_ptr() for p in ready.model.parameters()}
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    batch = ready.feed.batch(np.arange(rows), ready.recipe.train.seed).to(ready.device)
-    with saved_tensors_hooks(keep, lambda tensor: tensor), autocast(ready.device, ready.dtype):
-        loss_of(batch)
-    return sum(kept.values())
-
-
 def _time(
-    ready: Ready,
-    optimizer: Optimizer,
-    batches: Sequence[Batch],
-    loss_of: Callable[[Batch], Loss],
+    ready: Ready, batches: Sequence[Batch], loss_of: Callable[[Batch], Loss]
 ) -> tuple[float, float]:
     """The loss of the first step, and the seconds of a whole one.
 
     Forward and backward grow with the rows; the optimizer's update does not, and is timed alone.
     """
-    train = ready.recipe.train
+    optimizer = ready.recipe.optimizer.build(ready.model)
     times, losses = [], []
     for _ in range(WARM_STEPS + TIMED_STEPS):
         start = time.perf_counter()
-        result = take(
-            ready.model,
-            optimizer,
-            batches,
-            loss_of,
-            clip=train.clip,
-            dtype=ready.dtype,
-            seeds=range(train.seed, train.seed + len(batches)),
-            workers=train.workers,
-        )
-        wait(ready.device)
+        losses.append(take_step(ready, optimizer, batches, loss_of))
         times.append(time.perf_counter() - start)
-        losses.append(result.loss)
     for parameter in ready.model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     start = time.perf_counter()
@@ -276,8 +191,5 @@ def _time(
     update = (time.perf_counter() - start) / TIMED_STEPS
     step = median(times[WARM_STEPS:])
     pieces = ready.recipe.rows_per_step / sum(len(batch.ids) for batch in batches)
+    optimizer.zero_grad(set_to_none=True)
     return losses[0], max(step - update, 0.0) * pieces + update
-
-
-def _bytes(tensors: Iterable[torch.Tensor]) -> int:
-    return sum(tensor.nbytes for tensor in tensors)

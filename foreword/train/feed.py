@@ -19,6 +19,7 @@ from foreword.types import Array, Batch, Example, Vocab
 
 # Held-out rows draw their corruption from a seed of their own, the same at every evaluation.
 HELDOUT_SEED = 0x5EED
+DEPTH = 2  # steps whose batches are made before they are asked for
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class Feed:
         rows = self.packed.rows(numbers)
         return self.recipe.objective.corrupt(rows, RowRng(seed, numbers), self.vocab)
 
-    def ahead(self, step: int, depth: int = 2) -> Generator[list[Batch]]:
+    def ahead(self, step: int, depth: int = DEPTH) -> Generator[list[Batch]]:
         """The micro-batches of `step`, `step` + 1, ..., made `depth` steps ahead in a thread."""
         ready: queue.Queue[list[Batch] | BaseException] = queue.Queue(depth)
         is_over = threading.Event()

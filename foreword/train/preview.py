@@ -61,6 +61,8 @@ def preview(feed: Feed, tokenizer: Tokenizer, rows: int, tokens: int) -> list[Sh
         tokens: of each at most so many places.
     """
     recipe, vocab = feed.recipe, feed.vocab
+    if not rows:
+        return []
     numbers = np.arange(min(rows, recipe.rows_per_step))
     packed = feed.packed.rows(numbers)
     example = recipe.objective.corrupt(packed, RowRng(recipe.train.seed, numbers), vocab)

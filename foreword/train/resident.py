@@ -1,0 +1,86 @@
+"""How much memory the process, or what it uses of a GPU, holds: as the system counts it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import sys
+from pathlib import Path
+from typing import Self
+
+import torch
+
+STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+PEAK = "5"  # what resets the peak, written to CLEAR: proc(5)
+
+
+class Peak:
+    """A block of code, and the most memory that is held in it.
+
+    On a GPU what the caching allocator reserves and what the context takes, other processes'
+    memory included; else the process's resident set, mapped files included as far as they were
+    read.
+
+    Attributes:
+        start: bytes as the block began, or None where this system does not tell.
+        most: the most in it.
+
+    Args:
+        device: whose memory.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.start: int | None = None
+        self.most = 0
+
+    @property
+    def rise(self) -> int:
+        """Bytes from the start to the most."""
+        return self.most - (self.start or 0)
+
+    def __enter__(self) -> Self:
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats(self.device)
+            self.start = _used(self.device)
+            self._beside = self.start - torch.cuda.memory_reserved(self.device)
+        else:
+            _give_back()
+            self.start = _status("VmRSS") if _reset() else None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.device.type == "cuda":
+            self.most = self._beside + torch.cuda.max_memory_reserved(self.device)
+        elif self.start is not None:
+            self.most = _status("VmHWM")
+
+
+def _used(device: torch.device) -> int:
+    free, total = torch.cuda.mem_get_info(device)
+    return total - free
+
+
+def _give_back() -> None:
+    """Hand what was freed, and is kept for the next who asks, back to the system."""
+    if sys.platform == "linux":
+        with contextlib.suppress(AttributeError):  # musl has no such function
+            ctypes.CDLL(None).malloc_trim(0)
+
+
+def _reset() -> bool:
+    try:
+        CLEAR.write_text(PEAK, encoding="ascii")
+    except OSError:
+        return False
+    return True
+
+
+def _status(name: str) -> int:
+    """A line of `/proc/self/status` in bytes."""
+    lines = STATUS.read_text(encoding="ascii").splitlines()
+    found = next(line for line in lines if line.startswith(f"{name}:"))
+    return int(found.split()[1]) * 1024
