@@ -27,12 +27,12 @@ import numpy as np
 import torch
 
 from foreword.models.transformer import Transformer
+from foreword.nn.attention_kind import AttentionKind
+from foreword.nn.attentions.bigbird import BigBird
+from foreword.nn.attentions.dense import Dense
+from foreword.nn.attentions.linformer import Linformer
+from foreword.nn.attentions.window import Window
 from foreword.nn.masks import Full
-from foreword.nn.mix import Mixing
-from foreword.nn.mixing.bigbird import Bigbird
-from foreword.nn.mixing.dense import Dense
-from foreword.nn.mixing.linformer import Linformer
-from foreword.nn.mixing.window import Window
 from foreword.nn.positions.rotary import Rotary
 from foreword.types import Batch
 
@@ -73,20 +73,20 @@ class Measured:
     mib: float
 
 
-def mixing(kind: str, length: int) -> Mixing:
+def kind_of_attention(kind: str, length: int) -> AttentionKind:
     """The settings of a way to mix."""
     if kind == "window":
         return Window(radius=64)
     if kind == "bigbird":
-        return Bigbird()
+        return BigBird()
     return Linformer(length, 128) if kind == "linformer" else Dense()
 
 
 def attention(point: Point) -> Callable[[], None]:
     """One layer's attention, forward and backward."""
     length, device = point.length, torch.device(point.device)
-    settings = mixing(point.kind, length)
-    mixer = settings.build(HEADS, D_HEAD, 1)[0].to(device)
+    settings = kind_of_attention(point.kind, length)
+    mechanism = settings.build(HEADS, D_HEAD, 1)[0].to(device)
     shape = (1, HEADS, length, D_HEAD)
     q, k, v = (torch.randn(shape, device=device).requires_grad_() for _ in range(3))
     dropout = 0.1 if point.kind == "full, dropout" else 0.0
@@ -94,7 +94,7 @@ def attention(point: Point) -> Callable[[], None]:
     def run() -> None:
         flex = device.type == "cuda" and not dropout
         pattern = settings.prepare(Full(), None, (1, length, length), q, flex=flex)
-        out = mixer.attend(q, k, v, pattern, D_HEAD**-0.5, dropout, None)
+        out = mechanism.attend(q, k, v, pattern, D_HEAD**-0.5, dropout, None)
         torch.autograd.grad(out, (q, k, v), torch.ones_like(out))
 
     return run
@@ -108,7 +108,7 @@ def model(point: Point) -> Callable[[], None]:
         layers=LAYERS,
         heads=HEADS,
         position=Rotary(),
-        mixing=mixing(point.kind, length),
+        attention=kind_of_attention(point.kind, length),
         dropout=0.0,
         attention_dropout=0.1 if point.kind == "full, dropout" else 0.0,
     )

@@ -12,10 +12,10 @@ import argparse
 import time
 from dataclasses import replace
 
-from foreword.data.prepared import Prepared
+from foreword.data.prepared_text import PreparedText
+from foreword.runs.recipe import load_recipe
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.feed import Feed
-from foreword.train.recipe import load_recipe
 
 CASES = {
     "causal": ("gpt2_mini", [], 3.0),
@@ -25,12 +25,12 @@ CASES = {
 }
 
 
-def rate(feed: Feed, seconds: float) -> float:
+def rate(feed: Feed, length: int, seconds: float) -> float:
     """Tokens per second."""
     step, tokens, start = 0, 0, time.perf_counter()
     while time.perf_counter() - start < seconds:
         feed.micro_batches(step)
-        tokens += feed.recipe.rows_per_step * feed.recipe.packing.length
+        tokens += feed.rows_per_step * length
         step += 1
     return tokens / (time.perf_counter() - start)
 
@@ -43,16 +43,17 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=3.0)
     arguments = parser.parse_args()
-    prepared = Prepared.load(arguments.shards)
+    prepared = PreparedText.load(arguments.shards)
     vocab = Tokenizer.load(prepared.tokenizer).vocab
     for name, (recipe_name, assignments, target) in CASES.items():
         sizes = [f"packing.length={arguments.length}", f"train.batch={arguments.batch}"]
         recipe = load_recipe(recipe_name, [*assignments, *sizes])
         recipe = replace(recipe, train=replace(recipe.train, batch_tokens=0))
         packed = recipe.packing.open(prepared.train, vocab, 1, recipe.rows_per_step)
-        feed = Feed(recipe, packed, vocab, recipe.rows_per_step)
-        rate(feed, 0.3)
-        found = rate(feed, arguments.seconds) / 1e6
+        rows = recipe.rows_per_step
+        feed = Feed(packed, recipe.objective, recipe.layout, vocab, rows, rows, workers=1, seed=1)
+        rate(feed, arguments.length, 0.3)
+        found = rate(feed, arguments.length, arguments.seconds) / 1e6
         print(f"{name:<20} {found:6.2f} million tokens/s (at least {target})")
 
 

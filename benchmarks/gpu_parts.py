@@ -29,8 +29,8 @@ from gpu_steps import (
     step,
 )
 
+from foreword.runs.setup import compile_blocks
 from foreword.train.device import matmul_flops_per_second, wait
-from foreword.train.ready import compile_blocks
 
 WANTED = (
     "accelerate", "annotated_types", "matplotlib", "pyarrow", "pytest", "rich", "sacrebleu",
@@ -232,16 +232,16 @@ def profile(job: Job, name: str) -> None:
     if is_cuda:
         compile_blocks(of.model)
     optimizer = of.recipe.optimizer.build(of.model)
-    loss_of = partial(of.recipe.objective.loss, of.model)
+    loss_fn = partial(of.recipe.objective.loss, of.model)
     batches, steps = of.feed.ahead(0), 3
     try:
         for number in range(WARM_STEPS):
-            step(of, optimizer, next(batches), loss_of, number)
+            step(of, optimizer, next(batches), loss_fn, number)
         activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if is_cuda else [])
         with profiler(activities=activities) as found:
             start = time.perf_counter()
             for number in range(steps):
-                step(of, optimizer, next(batches), loss_of, WARM_STEPS + number)
+                step(of, optimizer, next(batches), loss_fn, WARM_STEPS + number)
             seconds = time.perf_counter() - start
     finally:
         batches.close()

@@ -17,12 +17,13 @@ import torch
 from foreword import config
 from foreword.data.packing._contract import Packed
 from foreword.nn.init import initialise
+from foreword.runs.recipe import Recipe
+from foreword.runs.setup import TrainingSetup, compile_blocks, resolve_auto
 from foreword.train import flops
 from foreword.train.device import choose_precision, matmul_flops_per_second, wait
 from foreword.train.feed import Feed
-from foreword.train.ready import Ready, compile_blocks, resolve
-from foreword.train.recipe import Recipe
-from foreword.train.step import take
+from foreword.train.step import train_step
+from foreword.train.workers import accumulate_on
 from foreword.types import Array, Batch, Rows, Vocab
 
 # Dense bf16 products by the vendors' data sheets, TFLOP/s; the first name that fits counts.
@@ -77,7 +78,7 @@ class Texts(Packed):
         ranks = np.minimum(rng.zipf(1.2, (rows, length)), vocab - first) - 1
         self.ids = ranks.astype(np.int64) + first
         self.are_pairs = recipe.packing.labels_pairs
-        is_apart = recipe.packing.separate or self.are_pairs
+        is_apart = recipe.packing.document_mask or self.are_pairs
         cuts = np.sort(rng.integers(1, length, (rows, 3)), axis=1)  # four texts to a row
         places = np.arange(length)
         self.documents = (places >= cuts[:, :, None]).sum(1) if is_apart else 0 * self.ids
@@ -171,7 +172,7 @@ def data_sheet(name: str) -> float | None:
     return next((float(value) for word, value in PEAKS.items() if word in name), None)
 
 
-def ready(job: Job, name: str, rows: int, over: dict[str, Any]) -> Ready:
+def ready(job: Job, name: str, rows: int, over: dict[str, Any]) -> TrainingSetup:
     """A recipe built for made-up rows, one micro-batch to a step."""
     table = config.read(config.find_recipe(name))
     if job.is_tiny:
@@ -184,14 +185,17 @@ def ready(job: Job, name: str, rows: int, over: dict[str, Any]) -> Ready:
     table = config.merge(table, {**over, "train": train})
     size = table["tokenizer"]["vocab"]
     dtype = choose_precision("auto", job.device)
-    recipe = resolve(config.build(Recipe, table), job.device, dtype)
+    recipe = resolve_auto(config.build(Recipe, table), job.device, dtype)
     vocab = vocab_of(size)
     model = recipe.build(vocab)
     initialise(model, 1)
     model.to(job.device).train()
-    feed = Feed(recipe, Texts(recipe, size), vocab, rows)
+    feed = Feed(
+        Texts(recipe, size), recipe.objective, recipe.layout, vocab, rows_per_step=rows,
+        micro_batch=rows, workers=recipe.train.workers, seed=recipe.train.seed,
+    )  # fmt: skip
     nothing: Any = None  # nobody asks for the tokenizer
-    return Ready(recipe, nothing, vocab, model, feed, None, job.device, dtype)
+    return TrainingSetup(recipe, nothing, vocab, model, feed, None, job.device, dtype)
 
 
 def vocab_of(size: int) -> Vocab:
@@ -203,14 +207,14 @@ def vocab_of(size: int) -> Vocab:
     return Vocab(size, special, np.arange(len(names), first), is_special, ~is_special)
 
 
-def timed_steps(job: Job, of: Ready, *, compiles: bool) -> dict[str, Any]:
+def timed_steps(job: Job, of: TrainingSetup, *, compiles: bool) -> dict[str, Any]:
     """The median step, and what compilation and memory say."""
     from torch._dynamo.utils import counters
 
     counters.clear()
-    loss_of = partial(of.recipe.objective.loss, of.model)
+    loss_fn = partial(of.recipe.objective.loss, of.model)
     few = of.feed.batches(np.arange(min(4, of.recipe.rows_per_step)))
-    counted = sum(flops.count(of.model, batch, loss_of) for batch in few)
+    counted = sum(flops.count(of.model, batch, loss_fn) for batch in few)
     operations = counted * of.recipe.rows_per_step / sum(len(batch.ids) for batch in few)
     if compiles:
         compile_blocks(of.model)
@@ -222,7 +226,7 @@ def timed_steps(job: Job, of: Ready, *, compiles: bool) -> dict[str, Any]:
     try:
         for number in range(WARM_STEPS + (2 if job.is_tiny else 30)):
             start = time.perf_counter()
-            losses.append(step(of, optimizer, next(batches), loss_of, number))
+            losses.append(step(of, optimizer, next(batches), loss_fn, number))
             times.append(time.perf_counter() - start)
             if len(times) > WARM_STEPS + 5 and time.perf_counter() > enough:
                 break
@@ -243,14 +247,18 @@ def timed_steps(job: Job, of: Ready, *, compiles: bool) -> dict[str, Any]:
 
 
 def step(
-    of: Ready, optimizer: torch.optim.Optimizer, batches: list[Batch], loss_of: Any, number: int
+    of: TrainingSetup,
+    optimizer: torch.optim.Optimizer,
+    batches: list[Batch],
+    loss_fn: Any,
+    number: int,
 ) -> float:
     """Takes one; its loss in nats."""
     seeds = range(number, number + len(batches))
-    workers = of.recipe.train.workers
-    found = take(
-        of.model, optimizer, batches, loss_of, clip=1.0, dtype=of.dtype, seeds=seeds,
-        workers=workers,
+    accumulate = accumulate_on(of.recipe.train.workers)
+    found = train_step(
+        of.model, optimizer, batches, loss_fn, clip=1.0, dtype=of.dtype, seeds=seeds,
+        accumulate=accumulate,
     )  # fmt: skip
     wait(of.device)
     return found.loss
@@ -258,7 +266,7 @@ def step(
 
 def check(job: Job, name: str) -> None:
     """What `foreword check` would say, next to what a step takes."""
-    from foreword.train.estimate import estimate
+    from foreword.runs.estimate import estimate
 
     over = {"train": {"compile": "off"}}
     of = ready(job, name, 2 if job.is_tiny else ROWS[name] // 2, over)

@@ -83,11 +83,11 @@ def main() -> None:
             foreword("pretrain", name, *words, *settings)
         runs[name] = records(run)
 
-    from foreword.data.prepared import Prepared
+    from foreword.data.prepared_text import PreparedText
     from foreword.evaluate.entropy import baselines
     from foreword.text.tokenizer import Tokenizer
 
-    prepared = Prepared.load(shards)
+    prepared = PreparedText.load(shards)
     found = baselines(
         prepared.train, prepared.heldout, Tokenizer.load(prepared.tokenizer).vocab.size
     )

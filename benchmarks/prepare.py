@@ -22,10 +22,10 @@ from pathlib import Path
 
 from tokenizers import Tokenizer as Engine
 
-from foreword.data.prepare import PrepareSettings, prepare
-from foreword.data.reading import read_documents
+from foreword.data.read_documents import read_documents
+from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.text.tokenizer import Tokenizer
-from foreword.text.tokenizers.wordpiece import Wordpiece
+from foreword.text.tokenizers.wordpiece import WordPiece
 
 BATCH = 1000  # documents that the tokenizer is given at once
 
@@ -39,7 +39,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         texts = arguments.texts or [str(_made_up(Path(folder) / "text.txt"))]
-        tokenizer = Wordpiece(vocab=30_522 if arguments.texts else 2_000).train(
+        tokenizer = WordPiece(vocab=30_522 if arguments.texts else 2_000).train(
             _first(texts, arguments.sample_mb * 1_000_000)
         )
         for number in range(arguments.rounds):

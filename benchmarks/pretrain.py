@@ -34,12 +34,13 @@ from foreword import config, kinds
 from foreword.cli._process import settle
 from foreword.data.packing._contract import Packed
 from foreword.nn.init import initialise
+from foreword.runs.recipe import Recipe
+from foreword.runs.setup import compile_blocks, resolve_auto
 from foreword.train import flops
 from foreword.train.device import choose_device, choose_precision, matmul_flops_per_second
 from foreword.train.feed import Feed
-from foreword.train.ready import compile_blocks, resolve
-from foreword.train.recipe import Recipe
-from foreword.train.step import take
+from foreword.train.step import train_step
+from foreword.train.workers import accumulate_on
 from foreword.types import Array, Rows, Vocab
 
 Measured = TypeVar("Measured")
@@ -65,7 +66,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "length": 256, "batch": 16, "vocab": 32_000, "target": 2.5,
         "model": {"kind": "encoder_decoder", "activation": "relu", "norm": "rms", "bias": False,
                   "position": "t5_bias", "scale_scores": False, "scale_logits": True,
-                  "inner_dropout": True, "init": "t5", "d_head": 64},
+                  "ff_and_output_dropout": True, "init": "t5", "d_head": 64},
         "objective": "span_corruption", "layout": "encoder_decoder",
     },
 }  # fmt: skip
@@ -118,7 +119,7 @@ def ours(family: dict[str, Any], steps: int, dropout: float, documents: int) -> 
     }
     where = choose_device("auto")
     dtype = choose_precision("auto", where)
-    recipe = resolve(config.build(Recipe, table), where, dtype)
+    recipe = resolve_auto(config.build(Recipe, table), where, dtype)
     vocab = fake_vocab(family["vocab"])
     built = recipe.build(vocab)
     initialise(built, 1)
@@ -127,19 +128,23 @@ def ours(family: dict[str, Any], steps: int, dropout: float, documents: int) -> 
         compile_blocks(built)
     optimizer = recipe.optimizer.build(built)
     packed = Zipf(family["length"], family["vocab"], 4096, documents)
-    feed = Feed(recipe, packed, vocab, recipe.train.micro_batch)
-    loss_of = partial(recipe.objective.loss, built)
+    feed = Feed(
+        packed, recipe.objective, recipe.layout, vocab, rows_per_step=recipe.rows_per_step,
+        micro_batch=recipe.train.micro_batch, workers=recipe.train.workers, seed=recipe.train.seed,
+    )  # fmt: skip
+    loss_fn = partial(recipe.objective.loss, built)
     tokens = family["batch"] * family["length"]
-    products = sum(flops.count(built, batch, loss_of) for batch in feed.micro_batches(0))
+    products = sum(flops.count(built, batch, loss_fn) for batch in feed.micro_batches(0))
     bound = tokens * matmul_flops_per_second(where, dtype) / products
     times = []
+    accumulate = accumulate_on(recipe.train.workers)
     batches = feed.ahead(0)
     for step in range(WARM + steps):
         start = time.perf_counter()
         parts = next(batches)
-        take(
-            built, optimizer, parts, loss_of, clip=1.0, dtype=dtype,
-            seeds=range(step, step + len(parts)), workers=recipe.train.workers,
+        train_step(
+            built, optimizer, parts, loss_fn, clip=1.0, dtype=dtype,
+            seeds=range(step, step + len(parts)), accumulate=accumulate,
         )  # fmt: skip
         times.append(time.perf_counter() - start)
     batches.close()

@@ -33,17 +33,17 @@ import torch
 
 from foreword.cli._process import settle
 from foreword.data.packing.parallel import ENDS
-from foreword.data.prepared import Prepared
+from foreword.data.prepared_text import PreparedText
 from foreword.data.shards import Shards
 from foreword.evaluate import decoding
 from foreword.evaluate.loaded import load
 from foreword.evaluate.sampling import Sampling
-from foreword.models.elmo import Elmo
-from foreword.models.seq2seq import Seq2seq
+from foreword.models.elmo import ELMo
+from foreword.models.seq2seq import Seq2Seq
 from foreword.nn.recurrent import RecurrentSettings
-from foreword.train import run as running
-from foreword.train.fitting import reading_of
-from foreword.train.recipe import Recipe, load_recipe
+from foreword.runs import run as running
+from foreword.runs.offline import reading_of
+from foreword.runs.recipe import Recipe, load_recipe
 from foreword.types import Vocab
 
 RUNGS = {
@@ -125,11 +125,13 @@ def measure(recipe: Recipe, texts: list[str], tokenizer: Path, folder: Path, tok
         (folder / "tokenizer").rename(tokenizer)
         (folder / "tokenizer").symlink_to(tokenizer)
     loaded = load(folder)
-    shards = Prepared.load(folder / "shards", verify=False).train
-    is_fitted = recipe.model.is_fitted
+    shards = PreparedText.load(folder / "shards", verify=False).train
+    trains_offline = recipe.model.trains_offline
     return Rung(
         loaded.opened.model.count_parameters(),
-        _rate(lambda: _fit(recipe, shards, loaded.tokenizer.vocab)) if is_fitted else clock.rate,
+        _rate(lambda: _fit(recipe, shards, loaded.tokenizer.vocab))
+        if trains_offline
+        else clock.rate,
         row_steps(recipe, shards),
         _rate(lambda: _write(loaded.subject, tokens)),
         getattr(recipe.model, "layers", 1),
@@ -139,12 +141,12 @@ def measure(recipe: Recipe, texts: list[str], tokenizer: Path, folder: Path, tok
 def row_steps(recipe: Recipe, shards: Shards) -> int:
     """How many steps wait for one another, in training on a row."""
     model = recipe.model
-    if model.is_fitted:
+    if model.trains_offline:
         return 1
-    if isinstance(model, Seq2seq):
+    if isinstance(model, Seq2Seq):
         pair = shards.tokens_total / len(shards) + ENDS  # the mean
         return round(pair) * model.layers + (model.attention.build(model.d_model) is not None)
-    is_recurrent = isinstance(model, RecurrentSettings | Elmo)
+    is_recurrent = isinstance(model, RecurrentSettings | ELMo)
     return int(recipe.packing.length if is_recurrent else 1) * int(model.layers)
 
 
@@ -171,10 +173,10 @@ def _rate(work: Callable[[], int]) -> float:
 
 def small(recipe: str, vocab: int, steps: int) -> Recipe:
     """A recipe as it is measured: for a few steps, or once through the text."""
-    is_fitted = load_recipe(recipe).model.is_fitted
+    trains_offline = load_recipe(recipe).model.trains_offline
     settings = [
         f"tokenizer={{kind='bpe', vocab={vocab}}}",
-        "train.epochs=1" if is_fitted else f"train.steps={steps + WARM}",
+        "train.epochs=1" if trains_offline else f"train.steps={steps + WARM}",
         "train.evaluations=1",
         "train.heldout_rows=1",
         "train.checkpoints=1",

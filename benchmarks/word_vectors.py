@@ -26,19 +26,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from foreword.data.prepare import PrepareSettings, prepare
-from foreword.data.reading import read_documents
+from foreword.data.read_documents import read_documents
 from foreword.data.shards import Shards
+from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.evaluate.subject import Subject
 from foreword.models.word_vectors import WordVectorsBackbone
-from foreword.nn.fit import Reading
 from foreword.nn.model import Model
+from foreword.nn.offline_training import OfflineInputs
 from foreword.probes._contract import Specimen
 from foreword.probes.analogies import Analogies
 from foreword.probes.similarity import Similarity
+from foreword.runs.offline import reading_of
+from foreword.runs.recipe import Recipe, load_recipe
 from foreword.text.tokenizer import Tokenizer
-from foreword.train.fitting import reading_of
-from foreword.train.recipe import Recipe, load_recipe
 from foreword.vectors.through_gensim import LONGEST
 from foreword.vectors.words import Words
 
@@ -114,12 +114,12 @@ def _mean(runs: list[Measured]) -> Measured:
     return Measured(*means)
 
 
-def by_us(backbone: WordVectorsBackbone, reading: Reading) -> tuple[float, float]:
+def by_us(backbone: WordVectorsBackbone, reading: OfflineInputs) -> tuple[float, float]:
     """Seconds and processor seconds of ours."""
     return _timed(lambda: backbone.fit(reading))
 
 
-def by_gensim(backbone: WordVectorsBackbone, reading: Reading) -> tuple[float, float]:
+def by_gensim(backbone: WordVectorsBackbone, reading: OfflineInputs) -> tuple[float, float]:
     """The same of gensim, from lists of words in memory; its vectors are put into the backbone."""
     from gensim.models import Word2Vec
 

@@ -239,7 +239,10 @@ def build_kind(part: kinds.Part, value: Any, where: str, *, is_list: bool = Fals
     known = kinds.names(part.folder)
     if name not in known:
         raise UserError(f"{where}.kind: no kind '{name}'{nearest(str(name), known)}")
-    return build(kinds.load(part.folder, name), settings, where)
+    cls = kinds.load(part.folder, name)
+    if name == part.default and part.settings:
+        settings = merge(to_table(cls(**part.settings)), settings)
+    return build(cls, settings, where)
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:

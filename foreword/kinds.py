@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import keyword
 import re
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,23 +21,37 @@ ROOT = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Part:
-    """Says that a setting is a kind of `folder`; `default` is the kind when the recipe has none."""
+    """What a dataclass field that holds a kind says of it.
+
+    Attributes:
+        folder: of the kinds.
+        default: the kind if the recipe names none.
+        settings: of the default kind, where they differ from its own.
+    """
 
     folder: str
     default: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def part(folder: str, default: str | None = None, *, is_optional: bool = False) -> Any:
-    """A dataclass field whose value is a kind of `folder` (`"nn/positions"`), `default` if unsaid.
+def part(
+    folder: str, default: str | None = None, *, is_optional: bool = False, **settings: Any
+) -> Any:
+    """Return a dataclass field whose value is a kind of a folder (`"nn/positions"`).
 
-    Without a default the recipe must name the kind, unless it `is_optional`: then it is None.
+    Args:
+        folder: of the kinds.
+        default: the kind if the recipe names none. Without a default it must, unless it is
+            optional.
+        is_optional: whether the value may be None, which is then the default.
+        settings: of the default kind, where they differ from the kind's own.
     """
-    metadata = {"part": Part(folder, default)}
+    metadata = {"part": Part(folder, default, settings)}
     if is_optional:
         return field(default=None, metadata=metadata)
     if default is None:
         return field(default=MISSING, metadata=metadata)
-    return field(default_factory=lambda: load(folder, default)(), metadata=metadata)
+    return field(default_factory=lambda: load(folder, default)(**settings), metadata=metadata)
 
 
 def names(folder: str) -> list[str]:
@@ -55,15 +70,18 @@ def folders() -> list[str]:
 def _holds_kinds(folder: Path) -> bool:
     files = [file for file in folder.glob("*.py") if not file.stem.startswith("_")]
     return bool(files) and all(
-        re.search(rf"^class {class_name(file.stem.rstrip('_'))}\b", file.read_text("utf-8"), re.M)
+        re.search(rf"(?i)^class {class_name(file.stem)}\b", file.read_text("utf-8"), re.M)
         for file in files
     )
 
 
 def class_name(name: str) -> str:
-    """`span_corruption` -> `SpanCorruption`; `none` -> `None_`, for `None` is Python's."""
-    camel = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
-    return f"{camel}_" if keyword.iskeyword(camel) else camel
+    """`span_corruption` -> `spancorruption`; `none_` -> `none_`, for `None` is Python's.
+
+    A class is spelled as the field spells it (`AdamW`, `ELMo`), so capitals do not count.
+    """
+    plain = name.rstrip("_")
+    return plain.replace("_", "") + ("_" if keyword.iskeyword(plain.capitalize()) else "")
 
 
 def load(folder: str, name: str) -> Any:
@@ -76,7 +94,12 @@ def load(folder: str, name: str) -> Any:
     if name not in known:
         raise UserError(f"{folder} has no kind '{name}'{nearest(name, known)}")
     module = importlib.import_module(f"foreword.{folder.replace('/', '.')}.{name}")
-    return getattr(module, class_name(name))
+    wanted = class_name(name)
+    return next(
+        value
+        for key, value in vars(module).items()
+        if key.lower() == wanted and getattr(value, "__module__", "") == module.__name__
+    )
 
 
 def name_of(value: object) -> str:

@@ -81,7 +81,7 @@ class Rows:
         segments: 0 in the first text of a pair, 1 in the second, (batch, length) int64; or None.
         labels: the class of the pair that begins here, -1 where none does, (batch, length) int64;
             or None.
-        following: the token after each row, for the row's last place to predict, -1 where the text
+        next_token: the token after each row, for the row's last place to predict, -1 where the text
             ends, (batch,) int64; or None.
     """
 
@@ -91,7 +91,7 @@ class Rows:
     numbers: Array
     segments: Array | None = None
     labels: Array | None = None
-    following: Array | None = None
+    next_token: Array | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -120,12 +120,12 @@ class Example:
         weights: 1 where a target counts, else 0; (batch, target length) float32.
         is_aligned: target i is predicted at source position i (masked language models).
         labels: of texts, as in `Rows`, at the source's positions; or None.
-        noise: a number in [0, 1) per place, for what the model draws (ELECTRA's fakes), -1 on
-            padding, (batch, target length) float32; or None. A draw by row, so that it depends on
-            no micro-batch.
+        uniform_draws: a number in [0, 1) per place, for what the model draws (ELECTRA's fakes), -1
+            on padding, (batch, target length) float32; or None. A draw by row, so that it depends
+            on no micro-batch.
         order: of prediction, where it is not from left to right: a place sees those of lower
             order, -1 is seen by all and predicted nowhere, (batch, length) int64; or None.
-        following: as in `Rows`, where the row's last place predicts it; or None.
+        next_token: as in `Rows`, where the row's last place predicts it; or None.
     """
 
     source: Tokens | None
@@ -133,9 +133,9 @@ class Example:
     weights: Array
     is_aligned: bool = False
     labels: Array | None = None
-    noise: Array | None = None
+    uniform_draws: Array | None = None
     order: Array | None = None
-    following: Array | None = None
+    next_token: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -201,11 +201,11 @@ class Batch:
         cross_mask: which target position may look at which source position.
         segments: number of the segment (0 or 1 in a pair), (batch, length) int64; None is all 0.
         labels: as in `Example`, (batch, length) int64; or None.
-        noise: as in `Example`, float32 of the targets' shape; or None.
+        uniform_draws: as in `Example`, float32 of the targets' shape; or None.
         queries: predicted by a second stream; the states are then theirs, (batch, predictions,
             d_model).
         backward: predicted by the states that have read from right to left.
-        carried: what the row before of each lane left for this one (`Hidden.carried`); None for a
+        memory: what the row before of each lane left for this one (`Hidden.memory`); None for a
             model that carries nothing, or before the first row.
         documents: number of the document within its row, -1 for padding, (batch, length) int64;
             None where a row is one document. Of an encoder-decoder's two sides, of both.
@@ -222,10 +222,10 @@ class Batch:
     cross_mask: Any = None
     segments: Any = None
     labels: Any = None
-    noise: Any = None
+    uniform_draws: Any = None
     queries: Queries | None = None
     backward: Backward | None = None
-    carried: tuple[Any, ...] | None = None
+    memory: tuple[Any, ...] | None = None
     documents: Any = None
     counts: Any = None
 
@@ -240,16 +240,16 @@ class Hidden:
 
     Attributes:
         states: (batch, length, d_model).
-        memory: the key-value cache or recurrent state to pass to the next call, or None.
-        carried: what training hands on to the lane's next row, without gradient: tensors whose
+        cache: the key-value cache or recurrent state to pass to the next call, or None.
+        memory: what training hands on to the lane's next row, without gradient: tensors whose
             first dimension is the batch; or None.
         layers: where asked for (`Backbone.by_layer`): what enters the first layer and what leaves
             each, (batch, length, width); of the encoder, where there is one. Else None.
     """
 
     states: Tensor
-    memory: Any = None
-    carried: tuple[Tensor, ...] | None = None
+    cache: Any = None
+    memory: tuple[Tensor, ...] | None = None
     layers: tuple[Tensor, ...] | None = None
 
 
@@ -260,14 +260,14 @@ class Loss:
     Attributes:
         total: sum over predictions, in nats; a scalar tensor.
         weight: number of predictions; a scalar tensor.
-        parts: the same two for each term of a sum of objectives, and other counts to report.
-        carried: the backbone's, for the lane's next row; or None.
+        components: the same two for each term of a sum of objectives, and other counts to report.
+        memory: the backbone's, for the lane's next row; or None.
     """
 
     total: Tensor
     weight: Tensor
-    parts: Mapping[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
-    carried: tuple[Tensor, ...] | None = None
+    components: Mapping[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    memory: tuple[Tensor, ...] | None = None
 
 
 def to_tensors(record: Record, device: Any) -> Record:

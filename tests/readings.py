@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from foreword.data.shards import Shards
-from foreword.nn.fit import Reading
+from foreword.nn.offline_training import OfflineInputs
 from foreword.types import Array, Vocab
 
 
@@ -20,15 +20,15 @@ def shards(documents: Sequence[Array]) -> Shards:
     return Shards(Path("text"), tokens, lengths, np.arange(len(documents) + 1))
 
 
-def reading(documents: Sequence[Array], vocab: Vocab, folder: Path, **more: Any) -> Reading:
+def reading(documents: Sequence[Array], vocab: Vocab, folder: Path, **more: Any) -> OfflineInputs:
     """Read once, each document begun by `<s>`, if nothing else is said."""
     settings: dict[str, Any] = {
-        "before": "<s>",
-        "after": "",
+        "bos": "<s>",
+        "eos": "",
         "epochs": 1,
         "lr": lambda share: 0.1 * (1 - share),
         "seed": 1,
         "threads": 1,
         "progress": lambda done, total: None,
     }
-    return Reading(shards(documents), vocab, folder=folder, **{**settings, **more})
+    return OfflineInputs(shards(documents), vocab, folder=folder, **{**settings, **more})

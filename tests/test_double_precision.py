@@ -12,7 +12,7 @@ from torch import Tensor
 
 from foreword.nn.model import Model
 from foreword.probes._reach import norms
-from foreword.train.recipe import Recipe, load_recipe
+from foreword.runs.recipe import Recipe, load_recipe
 from foreword.types import Batch
 
 from .tiny import TRAINED, batch, build
@@ -44,11 +44,12 @@ def test_loss_and_gradients_are_those_of_single_precision(name: str, norm: str) 
 
 # Models that are fitted offline, word vectors, have no states on the way to the loss.
 @pytest.mark.parametrize("norm", ["layer", "rms"])
-@pytest.mark.parametrize("name", [n for n in TRAINED if not load_recipe(n).model.is_fitted])
+@pytest.mark.parametrize("name", [n for n in TRAINED if not load_recipe(n).model.trains_offline])
 def test_the_probe_of_gradients_reads_every_model(name: str, norm: str) -> None:
     recipe = load_recipe(name)
     recipe = replace(recipe, model=replace(recipe.model, norm=norm))
     model = build(recipe).eval().double()
-    found = norms(model, batch(recipe, 2), model.reader.first_state, places=2)
+    reader = recipe.objective.reader(model)
+    found = norms(model, batch(recipe, 2), reader.first_state, places=2, reader=reader)
     assert len(found.norm) and found.broken == 0
     assert np.isfinite(found.norm).all() and found.norm.max() > 0

@@ -15,9 +15,9 @@ from foreword import config, kinds
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
 from foreword.nn.model import Model
+from foreword.runs.estimate import guessing_loss
+from foreword.runs.recipe import Recipe, load_recipe
 from foreword.text import special
-from foreword.train.estimate import guessing_loss
-from foreword.train.recipe import Recipe, load_recipe
 from foreword.types import Rows
 
 from .tiny import TRAINED, as_pairs, batch, build, vocab
@@ -51,7 +51,7 @@ def test_a_recipe_with_a_published_figure_trains_on_all_of_its_text(name: str) -
 @every_recipe
 def test_its_parts_fit_and_its_special_tokens_exist(name: str) -> None:
     recipe, words = load_recipe(name), vocab(500)
-    around = {getattr(recipe.packing, side, "") for side in ("before", "after")}
+    around = {getattr(recipe.packing, side, "") for side in ("bos", "eos")}
     assert around <= {"", *special.NAMES}
     length = recipe.packing.length
     ids = np.full((1, length), 300)
@@ -210,9 +210,13 @@ def test_settings_can_be_set_over_a_recipe() -> None:
         ("transformer_xl_tiny", ["model.memory=-1"], "model.memory: must be a whole number from 0"),
         ("xlnet_tiny", ["model.two_streams=false"], "model.two_streams=true go together"),
         ("bert_tiny", ["model.two_streams=true"], "model.two_streams=true go together"),
-        ("linformer_tiny", ["packing.length=64"], r"exactly 128; set model\.mixing\.length=64"),
+        ("linformer_tiny", ["packing.length=64"], r"exactly 128; set model\.attention\.length=64"),
         ("bert_tiny", ["layout.kind=two_streams"], "model.two_streams=true go together"),
-        ("bert_tiny", ["model.is_causal=true", "model.position=relative"], "model.is_causal: true"),
+        (
+            "bert_tiny",
+            ["model.assumes_causal_mask=true", "model.position=relative"],
+            "model.assumes_causal_mask=true",
+        ),
         ("t5_grid_decoder_lm", ["layout.kind=prefix"], "set it to false or use layout 'decoder'"),
     ],
 )

@@ -14,7 +14,7 @@ from foreword.errors import UserError
 from foreword.objectives.deshuffle import Deshuffle
 from foreword.objectives.prefix import Prefix
 from foreword.objectives.span_corruption import SpanCorruption
-from foreword.train.recipe import Recipe
+from foreword.runs.recipe import Recipe
 from foreword.types import Batch
 
 from .contracts.cases import SEED, TRAINED, Case, rows, vocab

@@ -11,8 +11,8 @@ import torch
 
 from foreword.data.rng import RowRng
 from foreword.nn.init import initialise
+from foreword.runs.recipe import Recipe, load_recipe
 from foreword.text import special
-from foreword.train.recipe import Recipe, load_recipe
 from foreword.types import Rows, Vocab
 
 ARCHITECTURES = ("encdec", "shared", "half", "decoder", "prefix")

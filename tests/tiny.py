@@ -10,15 +10,15 @@ from foreword import config
 from foreword.data.rng import RowRng
 from foreword.nn.init import initialise
 from foreword.nn.model import Model
+from foreword.runs.recipe import Recipe, load_recipe
 from foreword.text import special
-from foreword.train.recipe import Recipe, load_recipe
 from foreword.types import Batch, Rows, Vocab
 
 # One that is counted takes no steps; `tests/models/test_ngram.py` fits it.
 TRAINED = [
     name
     for name in config.recipe_names()
-    if name.endswith("_tiny") and not load_recipe(name).model.is_counted
+    if name.endswith("_tiny") and not load_recipe(name).model.is_count_based
 ]
 
 
@@ -52,7 +52,7 @@ def batch(recipe: Recipe, count: int = 4, step: int = 0) -> Batch:
     """`count` rows of random tokens as the recipe's objective and layout make them."""
     words, random = vocab(recipe.tokenizer.vocab), np.random.default_rng([1, step])
     length = recipe.packing.length
-    is_apart = getattr(recipe.packing, "separate", False)
+    is_apart = getattr(recipe.packing, "document_mask", False)
     documents = np.zeros((count, length), np.int64) + (np.arange(length) // 25 if is_apart else 0)
     ids = random.integers(len(special.ALL), words.size, (count, length))
     places = np.tile(np.arange(length), (count, 1))

@@ -8,7 +8,7 @@ import random
 from typing import Any
 
 from foreword import config
-from foreword.train.recipe import Recipe, load_recipe
+from foreword.runs.recipe import Recipe, load_recipe
 from fuzzing.case import Command, Place
 from fuzzing.fixtures import OFFLINE, QUICK, SMALL
 from fuzzing.values import WILD, Setting, drop, likely, put, settings

@@ -11,7 +11,7 @@ import typer
 from foreword.errors import UserError
 
 if TYPE_CHECKING:
-    from foreword.data.prepare import PrepareSettings
+    from foreword.data.write_shards import PrepareSettings
 
 HeldOut = Annotated[
     list[str] | None,

@@ -11,7 +11,7 @@ from foreword.cli._options import Options
 from foreword.errors import UserError
 
 if TYPE_CHECKING:
-    from foreword.data.sources import ReadSettings
+    from foreword.data.text_files import ReadSettings
     from foreword.evaluate.subject import Subject
 
 Errors = Annotated[

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foreword.cli import console
-from foreword.cli._asked import Asked
-from foreword.cli._looking import Json
+from foreword.cli._model_options import Json
 from foreword.cli._reading import Reading
+from foreword.cli._run_options import RunOptions
 from foreword.ranges import Count, CountOrZero
 
 if TYPE_CHECKING:
-    from foreword.cli._asked import Wanted
-    from foreword.data.prepared import Prepared
-    from foreword.data.sources import ReadSettings
-    from foreword.train.corpus import Stage
-    from foreword.train.estimate import Estimate
-    from foreword.train.preview import Piece, Shown
-    from foreword.train.ready import Ready
+    from foreword.cli._run_options import RunRequest
+    from foreword.data.prepared_text import PreparedText
+    from foreword.data.text_files import ReadSettings
+    from foreword.runs.corpus import Stage
+    from foreword.runs.estimate import Estimate
+    from foreword.runs.preview import Piece, Shown
+    from foreword.runs.setup import TrainingSetup
 
 SAMPLE_BYTES = 20_000_000  # of text: enough for a tokenizer and a batch, and read in seconds
 Shares = tuple[float, float]  # that were read: of the text to train on, and of the held-out text
@@ -51,14 +51,14 @@ class Checked:
         data: counts of the text.
     """
 
-    ready: Ready
+    ready: TrainingSetup
     estimate: Estimate
     rows: list[Shown]
     data: dict[str, Any]
 
 
 def check(
-    asked: Asked,
+    asked: RunOptions,
     reading: Reading,
     rows: Annotated[CountOrZero, typer.Option(help="Rows of the first batch to show.")] = 2,
     places: Annotated[Count, typer.Option(help="Tokens of each row to show.")] = 96,
@@ -68,17 +68,17 @@ def check(
 
     Nothing is trained or kept. Of large texts the first 20 MB are read.
     """
-    from foreword.cli._watching import Watching
+    from foreword.cli._progress import RunDisplay
     from foreword.errors import UserError
 
     wanted = asked.resolve(reading)
-    if wanted.recipe.model.is_fitted:
+    if wanted.recipe.model.trains_offline:
         raise UserError(
             f"{asked.recipe}: is fitted to the text at once, and has no steps to judge by; "
             "'foreword pretrain' fits it"
         )
     with console.progress() as bar, tempfile.TemporaryDirectory() as folder:
-        watching = Watching(bar)
+        watching = RunDisplay(bar)
         found = _check(wanted, Path(folder), watching.stage, (rows, places))
     if json:
         console.emit(_document(found))
@@ -86,15 +86,15 @@ def check(
         _show(found)
 
 
-def _check(wanted: Wanted, folder: Path, stage: Stage, shown: tuple[int, int]) -> Checked:
+def _check(wanted: RunRequest, folder: Path, stage: Stage, shown: tuple[int, int]) -> Checked:
     from foreword.errors import UserError
-    from foreword.train import run as running
-    from foreword.train.continued import load_start
-    from foreword.train.corpus import corpus, is_prepared, of_text
-    from foreword.train.estimate import estimate
-    from foreword.train.preview import preview
-    from foreword.train.ready import make_ready
-    from foreword.train.sizes import MACHINES
+    from foreword.runs import run as running
+    from foreword.runs.continued import load_start
+    from foreword.runs.corpus import corpus, is_prepared, of_text
+    from foreword.runs.estimate import estimate
+    from foreword.runs.preview import preview
+    from foreword.runs.setup import set_up_training
+    from foreword.runs.sizes import MACHINES
 
     texts = wanted.inputs.texts
     running.require_possible(wanted.recipe, wanted.inputs, wanted.foundation, MACHINES)
@@ -109,7 +109,7 @@ def _check(wanted: Wanted, folder: Path, stage: Stage, shown: tuple[int, int]) -
             wanted = wanted.extended()
             running.start(wanted.recipe, wanted.inputs, run, wanted.foundation, MACHINES)
             made, prepared = corpus(wanted.recipe, run, stage)
-            ready = make_ready(wanted.recipe, made, prepared, or_shape=True)
+            ready = set_up_training(wanted.recipe, made, prepared, or_shape=True)
     except UserError as error:
         part = f"the first {SAMPLE_BYTES / 1e6:.0f} MB of the text: " if min(shares) < 1 else ""
         raise UserError(part + str(error).replace(f"{run}/", "")) from error
@@ -122,7 +122,7 @@ def _check(wanted: Wanted, folder: Path, stage: Stage, shown: tuple[int, int]) -
     return Checked(ready, estimate(ready, shares[0]), rows, _data(ready, prepared, shares, counts))
 
 
-def _sampled(wanted: Wanted, folder: Path) -> tuple[Wanted, Shares, dict[str, Any]]:
+def _sampled(wanted: RunRequest, folder: Path) -> tuple[RunRequest, Shares, dict[str, Any]]:
     """The run on the beginning of its texts, which shares of them that is, and counts."""
     recipe, inputs = wanted.recipe, wanted.inputs
     file, apart = folder / "sample.jsonl", folder / "heldout.jsonl"
@@ -139,7 +139,7 @@ def _sample(texts: Sequence[str], read: ReadSettings, file: Path) -> tuple[float
     """Writes the beginning of the text to `file`; returns how much of all that is, and counts."""
     import json as jsons
 
-    from foreword.data.reading import ReadCounts, find_files, read_documents
+    from foreword.data.read_documents import ReadCounts, find_files, read_documents
 
     counts = ReadCounts()
     files = find_files(texts, counts, read)
@@ -160,7 +160,7 @@ def _sample(texts: Sequence[str], read: ReadSettings, file: Path) -> tuple[float
 
 
 def _data(
-    ready: Ready, prepared: Prepared, shares: Shares, counts: dict[str, Any] | None
+    ready: TrainingSetup, prepared: PreparedText, shares: Shares, counts: dict[str, Any] | None
 ) -> dict[str, Any]:
     share, held_share = shares
     read = counts or prepared.manifest["read"]["counts"]
@@ -178,8 +178,8 @@ def _data(
 
 def _document(found: Checked) -> dict[str, Any]:
     """All that was found, for scripts."""
+    from foreword.runs.estimate import guessing_loss
     from foreword.train.device import describe
-    from foreword.train.estimate import guessing_loss
 
     estimate, train = found.estimate, found.ready.recipe.train
     return {
@@ -208,7 +208,7 @@ def _document(found: Checked) -> dict[str, Any]:
 
 
 def _show(found: Checked) -> None:
-    from foreword.words import byte_size
+    from foreword.formatting import byte_size
 
     estimate, data, memory = found.estimate, found.data, found.estimate.memory
     document = _document(found)
@@ -248,7 +248,7 @@ def _show(found: Checked) -> None:
 
 
 def _text(data: dict[str, Any]) -> str:
-    from foreword.data.prepared import oddities
+    from foreword.data.prepared_text import data_warnings
 
     about = "about " if data["share_read"] < 1 else ""
     said = (
@@ -256,7 +256,7 @@ def _text(data: dict[str, Any]) -> str:
     )
     if about:
         said += f" (judged by the first {data['share_read']:.2%} of it)"
-    odd = oddities(data["counts"], data["unknown_tokens"])
+    odd = data_warnings(data["counts"], data["unknown_tokens"])
     return said + "".join(f"; {count:,} {what}" for what, count in odd.items())
 
 
@@ -300,7 +300,7 @@ def _width(piece: Piece) -> int:
 def _legend(rows: Sequence[Shown]) -> None:
     from rich.text import Text
 
-    from foreword.train.preview import MEANING
+    from foreword.runs.preview import MEANING
 
     used = {p.mark for row in rows for part in (row.source, row.inputs, row.targets) for p in part}
     line = Text("\n")

@@ -11,12 +11,12 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._bar import Advance, Bar, clock
-from foreword.cli._looking import Json
+from foreword.cli._model_options import Json
 from foreword.cli._reading import Reading
 from foreword.ranges import Count, EpochsOfText, Flops, Hours, TokensOfText
 
 if TYPE_CHECKING:
-    from foreword.compare.run import Comparison, Standing
+    from foreword.compare.run import CellProgress, Comparison
 
 
 def compare(
@@ -53,10 +53,10 @@ def compare(
     Kill it at any moment; the same command carries on. What a changed grid has in common with what
     was done before is not done again. A cell that fails is reported, and the others go on.
     """
-    from foreword.cli._watching import budget_of
+    from foreword.cli._progress import budget_of
     from foreword.compare.grid import load_grid
     from foreword.compare.run import Comparison
-    from foreword.train.corpus import is_prepared
+    from foreword.runs.corpus import is_prepared
 
     budget = budget_of(hours, tokens, steps, flops, epochs)
     loaded = load_grid(grid, data or [], tasks, budget, heldout or [], reading.said)
@@ -64,7 +64,7 @@ def compare(
         reading.refuse(f"{loaded.data[0]} holds text that is read already")
     try:
         with console.progress() as bar:
-            look = _Look(bar)
+            look = _ComparisonDisplay(bar)
             comparison = Comparison(loaded, out, look)
             comparison.prepare()
             if dry_run:
@@ -78,7 +78,7 @@ def compare(
     return _show(comparison, as_json=json)
 
 
-class _Look:
+class _ComparisonDisplay:
     """A bar for a person who watches; else a line a minute."""
 
     def __init__(self, bar: Bar) -> None:
@@ -91,14 +91,14 @@ class _Look:
 
     def stage(self, name: str) -> Callable[[float, float], None]:
         """The bar is of what is going on before the work."""
-        from foreword.train.corpus import TRAINING
+        from foreword.runs.corpus import TRAINING
 
         if name == TRAINING:  # `stands` says of what
             return lambda done, total: None
         self._work = ""
         return self._bar.stage(name, is_said=True)
 
-    def stands(self, standing: Standing) -> None:
+    def stands(self, standing: CellProgress) -> None:
         """The bar is of this piece, its note of all."""
         work = f"{standing.number}/{standing.total}  {standing.work}"
         least = "" if standing.is_all else "at least "
@@ -140,7 +140,7 @@ def _show(comparison: Comparison, *, as_json: bool) -> int:
 
 def _forecast(comparison: Comparison, *, as_json: bool) -> int:
     from foreword.compare.forecast import forecast
-    from foreword.words import duration, power, quantity
+    from foreword.formatting import duration, power, quantity
 
     found = []
     for cell in comparison.grid.cells:

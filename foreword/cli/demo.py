@@ -18,7 +18,7 @@ HOW = ("lr", "epochs")
 
 if TYPE_CHECKING:
     from foreword.demo.corpus import Counts
-    from foreword.evaluate.filling import Filled
+    from foreword.evaluate.filling import FilledText
 
 
 def demo(
@@ -97,11 +97,11 @@ def _pretrain(road: Any, say: Callable[[str], None]) -> bool:
         say("   done before")
         return True
     with console.progress() as bar:
-        watcher = _Watcher(bar, say)
+        watcher = _DemoDisplay(bar, say)
         return bool(road.pretrain(watcher, watcher.stage))
 
 
-class _Watcher:
+class _DemoDisplay:
     """A bar for the person who waits, and a line per evaluation."""
 
     def __init__(self, bar: Bar, say: Callable[[str], None]) -> None:
@@ -152,18 +152,18 @@ def _say_text(say: Callable[[str], None], counts: Counts, *, was_there: bool) ->
 
 def _say_learned(say: Callable[[str], None], measured: dict[str, Any]) -> None:
     unigram = measured["unigram"]
-    guess = f"{unigram:.2f} by guessing frequent words, " if unigram is not None else ""
+    chance_loss = f"{unigram:.2f} by guessing frequent words, " if unigram is not None else ""
     say(
         f"   {measured['parameters']:,} parameters read {measured['tokens']:,} tokens in "
         f"{measured['seconds']:.0f} s"
     )
     say(
-        f"   nats per hidden word: {measured['before']:.2f} at the start, {guess}"
+        f"   nats per hidden word: {measured['before']:.2f} at the start, {chance_loss}"
         f"{measured['after']:.2f} now, on text it has not seen"
     )
 
 
-def _others(filled: Filled) -> str:
+def _others(filled: FilledText) -> str:
     blank = filled.blanks[0]
     first = f"{blank[0].probability:.0%}"
     return f"{first}; then {', '.join(candidate.text for candidate in blank[1:])}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foreword.cli import console
-from foreword.cli._looking import Device, Json, Run, open_model
+from foreword.cli._model_options import Device, Json, Run, open_model
 from foreword.cli._reading import Reading
 from foreword.ranges import Count, CountOrZero
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from foreword.evaluate.context import ByMemory
     from foreword.evaluate.heldout import HeldOut
     from foreword.evaluate.subject import Subject
-    from foreword.train.corpus import Stage
+    from foreword.runs.corpus import Stage
 
 
 def evaluate(
@@ -29,7 +29,7 @@ def evaluate(
         typer.Option("--file", "--data", help="Other text than the run's held-out one."),
     ] = None,
     rows: Annotated[Count | None, typer.Option(help="At most so many rows; all if unsaid.")] = None,
-    lanes: Annotated[
+    streams: Annotated[
         CountOrZero, typer.Option(help="Of models with a memory: 1 reads the text as one stream.")
     ] = 0,
     memory: Annotated[
@@ -44,7 +44,7 @@ def evaluate(
     The result is kept in RUN/evaluations, and `foreword report` shows it.
     """
     from foreword.evaluate import heldout
-    from foreword.train.origin import command
+    from foreword.runs.provenance import command
 
     if not file:
         reading.refuse("goes with --data")
@@ -56,9 +56,9 @@ def evaluate(
         if memory is not None:
             found = _by_memory(subject, folder, file, (_numbers(memory), most), bar.stage)
         elif file:
-            found = heldout.on_texts(subject, file, most, lanes, console.say, bar.stage)
+            found = heldout.on_texts(subject, file, most, streams, console.say, bar.stage)
         else:
-            found = heldout.on_run(subject, folder, most, lanes, bar.stage)
+            found = heldout.on_run(subject, folder, most, streams, bar.stage)
     name = f"evaluate-{Path(file[0]).name if file else 'heldout'}"
     if memory is not None:
         name += "-memory"
@@ -69,12 +69,12 @@ def evaluate(
         "rows": [one.as_row() for one in found],
         "command": command(),
     }
-    parts = getattr(found[0], "parts", {})
-    if parts:
-        result["parts"] = parts
+    components = getattr(found[0], "components", {})
+    if components:
+        result["components"] = components
     result["notes"] = _notes(found)
     results = [_keep(folder, result)]
-    if subject.is_counted and memory is None:
+    if subject.is_count_based and memory is None:
         with console.progress() as bar:
             bar.stage("counting n-grams")
             orders = _by_order(subject, folder, file)
@@ -87,15 +87,17 @@ def evaluate(
         shown = [[_cell(key, value) for key, value in row.items()] for row in kept["rows"]]
         console.table("", [key.replace("_", " ") for key in kept["rows"][0]], shown)
         console.say(f"kept in {folder / 'evaluations' / kept['name']}.json")
-    if parts:
-        console.say(", ".join(f"{key.replace('_', ' ')} {parts[key]:.4f}" for key in parts))
+    if components:
+        console.say(
+            ", ".join(f"{key.replace('_', ' ')} {components[key]:.4f}" for key in components)
+        )
     for note in result["notes"]:
         console.say(note)
 
 
 def _notes(found: Sequence[HeldOut | ByMemory]) -> list[str]:
     """What is to be known beside the figures, a line each."""
-    from foreword.words import flattered
+    from foreword.formatting import flattered
 
     notes = []
     if found[0].unknown:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from foreword.cli import console
-from foreword.cli._looking import Json, Run
+from foreword.cli._model_options import Json, Run
 
 
 def export(
@@ -31,7 +31,7 @@ def export(
     arpa a file of n-grams that KenLM reads; `foreword import` makes the same run of it again.
     word2vec is a file of vectors that gensim reads, of any model that has embeddings.
     """
-    from foreword.train.opened import open_run
+    from foreword.runs.trained_model import open_run
 
     wanted = open_format(format, family=family, binary=binary)
     opened = open_run(run, "cpu")
@@ -55,5 +55,5 @@ def open_format(name: str, **settings: Any) -> Any:
     from foreword import config, kinds
 
     given = {key: value for key, value in settings.items() if value}
-    part = kinds.Part("train/formats")
+    part = kinds.Part("interop/formats")
     return config.build_kind(part, {"kind": name, **given}, "--format")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from foreword.cli import console
-from foreword.cli._looking import Device, Json, Run, open_model
+from foreword.cli._model_options import Device, Json, Run, open_model
 from foreword.ranges import (
     Count,
     CountOrZero,

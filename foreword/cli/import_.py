@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from foreword.cli import console
-from foreword.cli._looking import Json
+from foreword.cli._model_options import Json
 from foreword.cli.export import open_format
 
 
@@ -30,7 +30,7 @@ def import_(
     Nothing in it is run and nothing is passed over: what is not known here is refused by its name.
     hf ends with a check of the logits, where transformers is installed.
     """
-    from foreword.train.run import require_free
+    from foreword.runs.run import require_free
 
     wanted = open_format(format, download=download)
     require_free(out)

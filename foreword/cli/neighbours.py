@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from foreword.cli import console
-from foreword.cli._looking import Device, Json, Run, open_model
+from foreword.cli._model_options import Device, Json, Run, open_model
 from foreword.ranges import Count
 
 
@@ -26,8 +26,8 @@ def neighbours(
     """
     from rich.markup import escape
 
+    from foreword.interop.word_table import word_table
     from foreword.text.pieces import SPACE
-    from foreword.train.word_table import word_table
 
     loaded = open_model(run, device)
     table = word_table(loaded.module, loaded.tokenizer)

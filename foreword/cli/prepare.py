@@ -17,8 +17,8 @@ from foreword.errors import UserError
 from foreword.ranges import Count, Workers
 
 if TYPE_CHECKING:
-    from foreword.data.prepared import Prepared
-    from foreword.data.sources import ReadSettings
+    from foreword.data.prepared_text import PreparedText
+    from foreword.data.text_files import ReadSettings
     from foreword.text.tokenizer import Tokenizer
 
 
@@ -41,11 +41,11 @@ def prepare(
     ] = False,
 ) -> None:
     """Make token shards of text files; what is made already and still true is reused."""
-    from foreword.data import prepare as preparing
+    from foreword.data import write_shards as preparing
     from foreword.data.holdout import find_apart
-    from foreword.data.prepared import require_free
-    from foreword.data.reading import find_files
-    from foreword.data.sources import ReadSettings
+    from foreword.data.prepared_text import require_free
+    from foreword.data.read_documents import find_files
+    from foreword.data.text_files import ReadSettings
     from foreword.text.tokenizer import Tokenizer
 
     read = reading.on(ReadSettings())
@@ -84,7 +84,7 @@ def _train(
     """A tokenizer trained on the texts, or the one in `out` if it was trained just so."""
     from foreword import config, kinds
     from foreword.data.learning import train_tokenizer
-    from foreword.data.reading import find_files
+    from foreword.data.read_documents import find_files
 
     kind = table["kind"]
     table |= {} if vocab is None else {"vocab": vocab}
@@ -98,11 +98,11 @@ def _train(
 def _made(out: Path, files: list[Path], read: ReadSettings) -> Tokenizer | None:
     """The tokenizer in `out`, if the shards there were made of the same texts."""
     from foreword.data.fingerprint import fingerprint_text
-    from foreword.data.prepared import Prepared
+    from foreword.data.prepared_text import PreparedText
     from foreword.text.tokenizer import Tokenizer
 
     try:
-        prepared = Prepared.load(out, verify=False)
+        prepared = PreparedText.load(out, verify=False)
     except UserError:  # nothing there, or nothing whole
         return None
     if prepared.manifest["text"] != fingerprint_text(files, read):
@@ -110,9 +110,9 @@ def _made(out: Path, files: list[Path], read: ReadSettings) -> Tokenizer | None:
     return Tokenizer.load(prepared.tokenizer)
 
 
-def _show(prepared: Prepared, tokenizer: Tokenizer) -> None:
+def _show(prepared: PreparedText, tokenizer: Tokenizer) -> None:
     """The counts, for people; what was not read is said as well as what was."""
-    from foreword.data.prepared import oddities
+    from foreword.data.prepared_text import data_warnings
     from foreword.text.training import describe
 
     columns = ("documents", "sequences", "tokens", "bytes", "unknown")
@@ -122,7 +122,7 @@ def _show(prepared: Prepared, tokenizer: Tokenizer) -> None:
     ]
     console.table("", ("", *columns), rows)
     counts = prepared.manifest["read"]["counts"]
-    console.facts({"files read": counts["files"], **oddities(counts)})
+    console.facts({"files read": counts["files"], **data_warnings(counts)})
     state = "unchanged, reused" if prepared.reused else "written"
     trained = {"trained on": said} if (said := describe(tokenizer)) else {}
     places = {"shards": f"{prepared.folder} ({state})", "tokenizer": str(prepared.tokenizer)}

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from foreword.cli._asked import Asked
-from foreword.cli._looking import Json
+from foreword.cli._model_options import Json
 from foreword.cli._reading import Reading
+from foreword.cli._run_options import RunOptions
 
 
 def pretrain(
     out: Annotated[Path, typer.Option("--out", help="The run folder to make.")],
-    asked: Asked,
+    asked: RunOptions,
     reading: Reading,
     json: Json = False,
 ) -> int:
@@ -24,9 +24,9 @@ def pretrain(
     `foreword resume` carries on. With --from, weights, architecture and tokenizer come from there,
     the rest from the recipe. With text given as --heldout, all of --data is trained on.
     """
-    from foreword.cli._watching import carry_on
+    from foreword.cli._progress import carry_on
     from foreword.errors import UserError
-    from foreword.train import run as running
+    from foreword.runs import run as running
 
     before = running.names_in(out)
     running.require_free(out)

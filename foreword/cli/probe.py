@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foreword.cli import console
-from foreword.cli._looking import Device, Json, open_model
+from foreword.cli._model_options import Device, Json, open_model
 from foreword.cli._reading import Reading
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _specimens(
         name = name if names.count(name) == 1 else str(run)
         specimens.append(Specimen(name, subject, opened.run, texts))
         if untrained:
-            if subject.is_counted:
+            if subject.is_count_based:
                 raise UserError(
                     f"--untrained: {run} is counts of a text and has no weights to draw"
                 )
@@ -98,7 +98,7 @@ def _specimens(
 
 
 def _result(kind: str, found: Finding, specimens: Sequence[Specimen]) -> dict[str, Any]:
-    from foreword.train.origin import command
+    from foreword.runs.provenance import command
 
     return {
         "name": f"probe-{kind}",

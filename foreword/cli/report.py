@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from foreword.cli import console
-from foreword.cli._looking import Json
+from foreword.cli._model_options import Json
 
 
 def report(

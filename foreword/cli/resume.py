@@ -25,9 +25,9 @@ def resume(
     A run that stopped because its loss was no longer finite may go on with a lower learning rate;
     the recipe is changed, and run.json says so.
     """
-    from foreword.cli._watching import carry_on
-    from foreword.train.amend import amend
+    from foreword.cli._progress import carry_on
+    from foreword.runs.override import override
 
     if assign:
-        amend(run, assign)
+        override(run, assign)
     return carry_on(run, as_json=json)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foreword.cli import console
-from foreword.cli._looking import Device, Json, Run, open_model
+from foreword.cli._model_options import Device, Json, Run, open_model
 from foreword.cli._reading import Reading
 from foreword.ranges import Count
 
 if TYPE_CHECKING:
-    from foreword.data.sources import ReadCounts
+    from foreword.data.text_files import ReadCounts
     from foreword.evaluate.perplexity import Totals
     from foreword.evaluate.scoring import Score
     from foreword.evaluate.subject import Subject
@@ -40,7 +40,7 @@ def score(
     json: Json = False,
 ) -> None:
     """Score a text token by token, or a file: log-probability, perplexity, bits per byte."""
-    from foreword.data.prepared import oddities
+    from foreword.data.prepared_text import data_warnings
     from foreword.errors import UserError
     from foreword.evaluate import scoring
 
@@ -59,7 +59,7 @@ def score(
             console.emit({**totals.as_row(), "read": asdict(counts)})
             return
         _say_totals(totals)
-        console.facts({"files read": counts.files, **oddities(asdict(counts))})
+        console.facts({"files read": counts.files, **data_warnings(asdict(counts))})
         return
     found = scoring.score(subject, text or "", source, stride)
     if json:
@@ -75,8 +75,8 @@ def score(
 
 def _score_file(subject: Subject, file: Path, stride: int | None) -> tuple[Totals, ReadCounts]:
     """The sums over a file or folder, and what was read of it."""
-    from foreword.data.reading import find_files, read_documents
-    from foreword.data.sources import ReadCounts
+    from foreword.data.read_documents import find_files, read_documents
+    from foreword.data.text_files import ReadCounts
     from foreword.errors import UserError
     from foreword.evaluate.perplexity import Totals
     from foreword.evaluate.scoring import measure_of, score_texts
@@ -108,7 +108,7 @@ def _say_tokens(found: Score) -> None:
 
 
 def _say_totals(totals: Totals) -> None:
-    from foreword.words import flattered
+    from foreword.formatting import flattered
 
     bits = totals.bits_per_byte
     per_byte = {} if totals.is_pseudo else {"bits per byte": "-" if bits is None else bits}

@@ -11,10 +11,10 @@ import typer
 
 from foreword import config, kinds
 from foreword.cli import console
-from foreword.cli._looking import Json
+from foreword.cli._model_options import Json
 
 if TYPE_CHECKING:
-    from foreword.train.recipe import Recipe
+    from foreword.runs.recipe import Recipe
 
 
 def show(
@@ -60,7 +60,7 @@ def _first_line(folder: str, name: str) -> str:
     wanted = kinds.class_name(name)
     tree = ast.parse(source)
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    texts = [ast.get_docstring(node) for node in classes if node.name == wanted]
+    texts = [ast.get_docstring(node) for node in classes if node.name.lower() == wanted]
     return next((text.splitlines()[0] for text in [*texts, ast.get_docstring(tree)] if text), "")
 
 
@@ -76,7 +76,7 @@ def _show_recipes(*, as_json: bool) -> None:
 
 def _show_families(*, as_json: bool) -> None:
     """What the recipes say, by family."""
-    from foreword.train.recipe import load_recipe
+    from foreword.runs.recipe import load_recipe
 
     families: dict[str, dict[str, dict[str, None]]] = {}
     for name in config.recipe_names():
@@ -92,7 +92,7 @@ def _show_families(*, as_json: bool) -> None:
         seen = families.setdefault(recipe.family, {key: {} for key in facts})
         for key, value in facts.items():
             seen[key] |= dict.fromkeys(value.split("; "))
-    carried = _carried()
+    carried = _memory()
     found: list[dict[str, Any]] = [
         {
             "family": name,
@@ -137,8 +137,8 @@ def _gathered(names: list[str]) -> str:
 
 def _architecture(recipe: Recipe) -> str:
     """Its model, layout, and attention where that is not over everything."""
-    mixing = getattr(recipe.model, "mixing", None)
-    parts = [recipe.model, recipe.layout, *([mixing] if mixing is not None else [])]
+    attention = getattr(recipe.model, "attention", None)
+    parts = [recipe.model, recipe.layout, *([attention] if attention is not None else [])]
     return ", ".join(name for part in parts if (name := kinds.name_of(part)) != "dense")
 
 
@@ -150,7 +150,7 @@ def _objective(objective: Any) -> str:
     return f"{kinds.name_of(objective)}{made_of}"
 
 
-def _carried() -> dict[str, str]:
+def _memory() -> dict[str, str]:
     """The kinds of `interop/hf` by their own names and by the family's they say first."""
     folder = "interop/hf"
     found: dict[str, str] = {}
@@ -187,16 +187,16 @@ def _size(name: str, assignments: list[str] | None = None) -> dict[str, Any]:
     """A recipe's facts; its model is built on the meta device, where weights take no memory."""
     import torch
 
-    from foreword.train.recipe import load_recipe
-    from foreword.train.trial import stand_in
+    from foreword.runs.dry_run import dummy_vocab
+    from foreword.runs.recipe import load_recipe
 
     recipe = load_recipe(name, assignments or [])
-    vocab = stand_in(recipe.tokenizer)
+    vocab = dummy_vocab(recipe.tokenizer)
     with torch.device("meta"):
         parameters = recipe.build(vocab).count_parameters()
     return {
         "recipe": name,
-        "parameters": None if recipe.model.is_counted else parameters,  # what the text makes it
+        "parameters": None if recipe.model.is_count_based else parameters,  # what the text makes it
         "layers": getattr(recipe.model, "layers", None),
         "d_model": getattr(recipe.model, "d_model", None),
         "vocab": vocab.size,
@@ -205,7 +205,7 @@ def _size(name: str, assignments: list[str] | None = None) -> dict[str, Any]:
 
 
 def _show_recipe(name: str, assignments: list[str], *, as_json: bool) -> None:
-    from foreword.train.recipe import load_recipe
+    from foreword.runs.recipe import load_recipe
 
     recipe = load_recipe(name, assignments)
     facts = _size(name, assignments)

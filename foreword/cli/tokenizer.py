@@ -44,8 +44,8 @@ def train(
     """Learn a tokenizer from texts, and save it for Foreword and transformers."""
     from foreword import config, kinds
     from foreword.data.learning import train_tokenizer
-    from foreword.data.prepared import MANIFEST, oddities
-    from foreword.data.sources import ReadCounts, ReadSettings
+    from foreword.data.prepared_text import MANIFEST, data_warnings
+    from foreword.data.text_files import ReadCounts, ReadSettings
 
     spare_runs(out)
     if (out.absolute().parent / MANIFEST).is_file():
@@ -64,7 +64,7 @@ def train(
     if as_json:
         console.emit(facts | {"read": asdict(counts)})
     else:
-        _say_facts(tokenizer, facts | oddities(asdict(counts)))
+        _say_facts(tokenizer, facts | data_warnings(asdict(counts)))
 
 
 @app.command()

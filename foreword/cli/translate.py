@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foreword.cli import console
-from foreword.cli._looking import Device, Json, Run, open_model
+from foreword.cli._model_options import Device, Json, Run, open_model
 from foreword.cli._reading import Errors, Reading
 from foreword.ranges import Count, CountOrZero, LengthPenalty
 
@@ -46,7 +46,7 @@ def translate(
 
     The translations are kept in RUN/evaluations, with the scores and the drawings beside them.
     """
-    from foreword.data.sources import ReadCounts, ReadSettings
+    from foreword.data.text_files import ReadCounts, ReadSettings
     from foreword.errors import UserError
     from foreword.evaluate import translation
     from foreword.evaluate.alignment import layer_of
@@ -99,14 +99,14 @@ def translate(
 
 def _plain_name(file: Path) -> str:
     """A file's name without that of a compression."""
-    from foreword.data.sources import COMPRESSIONS
+    from foreword.data.text_files import COMPRESSIONS
 
     return file.stem if file.suffix.lower() in COMPRESSIONS else file.name
 
 
 def _result(loaded: Loaded, source: str, beams: dict[str, Any]) -> dict[str, Any]:
     """What is kept beside the translations, without the scores."""
-    from foreword.train.origin import command
+    from foreword.runs.provenance import command
 
     return {
         "name": f"translate-{source}",

@@ -59,7 +59,9 @@ def tune(
     ] = None,
     assign: Annotated[
         list[str] | None,
-        typer.Option("--set", help="task.pooling=mean, tune.decay=0.1, ...; may be repeated."),
+        typer.Option(
+            "--set", help="task.pooling=mean, tune.optimizer.decay=0.1, ...; may be repeated."
+        ),
     ] = None,
     max_length: Annotated[
         Count | None, typer.Option(help="Tokens of an example; pretraining's rows if unsaid.")
@@ -84,8 +86,8 @@ def tune(
     from foreword.cli._places import stays
     from foreword.errors import UserError
     from foreword.tune import result as results
-    from foreword.tune.mixed import mixed
     from foreword.tune.table import Columns
+    from foreword.tune.task_mixture import mixed
 
     if compare and (from_scratch or strategy != "full"):
         raise UserError("--compare goes without --strategy and --from-scratch: it runs them all")
@@ -95,7 +97,7 @@ def tune(
     if odd := sorted(table.keys() - {"task", "tune"}):
         raise UserError(f"--set {odd[0]}: expected task.NAME=value or tune.NAME=value")
     kind = config.build_kind(kinds.Part("tune/tasks"), table["task"], "task")
-    ways = _ways(
+    variants = _variants(
         {
             "strategy": {"kind": strategy} | ({} if lr is None else {"lr": lr}),
             "from_scratch": from_scratch,
@@ -116,9 +118,9 @@ def tune(
     train_examples = mixed(train_tasks, temperature)
     dev_examples = [example for examples in dev_tasks for example in examples]
 
-    from foreword.train.opened import open_run
-    from foreword.train.origin import command
-    from foreword.tune.framing import lacking
+    from foreword.runs.provenance import command
+    from foreword.runs.trained_model import open_run
+    from foreword.tune.input_template import lacking
     from foreword.tune.run import tune as fine_tune
 
     opened = open_run(run, device)
@@ -137,7 +139,7 @@ def tune(
             kind,
             train_examples,
             dev_examples,
-            ways,
+            variants,
             bar.stage("tuning"),
         )
     data = {
@@ -171,8 +173,8 @@ def _examples(
 ) -> tuple[list[list[Labelled]], int]:
     """The examples of each file, asked as its prefix says, and how many rows were left out."""
     from foreword.errors import UserError
-    from foreword.tune.mixed import asked
     from foreword.tune.table import labelled, read_table
+    from foreword.tune.task_mixture import asked
 
     if len(prefixes) not in (0, len(files)):
         said = f"{len(prefixes)} for {len(files)} files"
@@ -197,7 +199,7 @@ def _one_or_all(files: Sequence[Path]) -> str | list[str]:
     return str(files[0]) if len(files) == 1 else [str(file) for file in files]
 
 
-def _ways(table: dict[str, Any], *, compare: bool) -> list[TuneSettings]:
+def _variants(table: dict[str, Any], *, compare: bool) -> list[TuneSettings]:
     """The settings, or the three that are compared."""
     from foreword import config
     from foreword.tune.run import TuneSettings, variants
@@ -226,7 +228,7 @@ def _show(result: TuneResult, title: str) -> None:
     first = rows[0]
     console.say(
         f"{count['train']:,} examples to train on, {count['dev']:,} to score; "
-        f"{count['cut']:,} cut to {result.frame.length} tokens, "
+        f"{count['cut']:,} cut to {result.template.length} tokens, "
         f"{count['skipped']:,} skipped for want of text or label; "
         f"{_count(first['seeds'], 'seed')}, scored after {_count(first['epochs'], 'epoch')}; "
         "± is the standard deviation over seeds"

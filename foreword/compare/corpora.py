@@ -10,16 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from foreword import kinds
-from foreword.compare import kept
+from foreword.compare import results_cache
 from foreword.data.fingerprint import fingerprint_text
 from foreword.data.learning import train_tokenizer
-from foreword.data.prepare import prepare
-from foreword.data.prepared import Prepared
-from foreword.data.reading import find_files
-from foreword.data.sources import ReadSettings
+from foreword.data.prepared_text import PreparedText
+from foreword.data.read_documents import find_files
+from foreword.data.text_files import ReadSettings
+from foreword.data.write_shards import prepare
+from foreword.runs.corpus import Stage, is_prepared, require_texts
+from foreword.runs.recipe import Recipe
 from foreword.text.tokenizer import Tokenizer
-from foreword.train.corpus import Stage, is_prepared, require_texts
-from foreword.train.recipe import Recipe
 
 
 class Corpora:
@@ -45,12 +45,12 @@ class Corpora:
         read: Iterable[ReadSettings] = (),
     ) -> None:
         self._texts, self._folder, self._stage, self._heldout = texts, folder, stage, heldout
-        for way in set(read) if heldout else ():
-            require_texts(texts, heldout, way)
+        for variant in set(read) if heldout else ():
+            require_texts(texts, heldout, variant)
         self._fingerprints: dict[tuple[ReadSettings, bool], str] = {}
-        self._found: dict[Path, Prepared] = {}
+        self._found: dict[Path, PreparedText] = {}
 
-    def of(self, recipe: Recipe) -> Prepared:
+    def of(self, recipe: Recipe) -> PreparedText:
         """The token shards for a recipe; their tokenizer stands in them.
 
         Raises:
@@ -61,11 +61,11 @@ class Corpora:
         text, heldout = (self._fingerprint(recipe.read, is_heldout=held) for held in (False, True))
         tokenizer = self._tokenizer(recipe, text)
         settings = replace(recipe.prepare, workers=0)
-        asked = kept.ShardsAsked(settings, text, tokenizer.fingerprint, heldout)
-        file = kept.find(self._folder.glob("shards-*.json"), asked)
+        asked = results_cache.ShardsAsked(settings, text, tokenizer.fingerprint, heldout)
+        file = results_cache.find(self._folder.glob("shards-*.json"), asked)
         if file is None:
             name = f"shards-{kinds.name_of(recipe.tokenizer)}"
-            file = kept.claim(self._folder, name, asked)
+            file = results_cache.store(self._folder, name, asked)
         folder = file.with_suffix("")
         if folder not in self._found:
             progress = self._stage("cutting text into tokens")
@@ -84,9 +84,9 @@ class Corpora:
         """The tokenizer of those token shards."""
         return Tokenizer.load(self.of(recipe).tokenizer)
 
-    def _prepared(self, folder: Path) -> Prepared:
+    def _prepared(self, folder: Path) -> PreparedText:
         if folder not in self._found:
-            self._found[folder] = Prepared.load(folder)
+            self._found[folder] = PreparedText.load(folder)
         return self._found[folder]
 
     def _fingerprint(self, read: ReadSettings, *, is_heldout: bool) -> str:
@@ -98,11 +98,11 @@ class Corpora:
         return self._fingerprints.get((read, is_heldout), "")
 
     def _tokenizer(self, recipe: Recipe, text: str) -> Tokenizer:
-        asked = kept.TokenizerAsked(recipe.read, text, recipe.tokenizer)
-        file = kept.find(self._folder.glob("tokenizer-*.json"), asked)
+        asked = results_cache.TokenizerAsked(recipe.read, text, recipe.tokenizer)
+        file = results_cache.find(self._folder.glob("tokenizer-*.json"), asked)
         if file is None:
             name = f"tokenizer-{kinds.name_of(recipe.tokenizer)}"
-            file = kept.claim(self._folder, name, asked)
+            file = results_cache.store(self._folder, name, asked)
         folder = file.with_suffix("")
         if (folder / "tokenizer.json").is_file():
             return Tokenizer.load(folder)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from foreword.compare.grid import Cell
 from foreword.compare.run import Comparison
-from foreword.data.prepared import HELDOUT, TRAIN, Prepared
+from foreword.data.prepared_text import HELDOUT, TRAIN, PreparedText
 from foreword.errors import UserError
+from foreword.runs.estimate import estimate
+from foreword.runs.setup import set_up_training
 from foreword.train.budget import Budget
-from foreword.train.estimate import estimate
-from foreword.train.ready import make_ready
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ def forecast(comparison: Comparison, cell: Cell) -> Forecast:
     prepared = comparison.corpora.of(recipe)
     gc.collect()
     try:
-        if recipe.model.is_fitted:
+        if recipe.model.trains_offline:
             return _fitted(comparison, cell)
         tokenizer = comparison.corpora.tokenizer_of(recipe)
-        found = estimate(make_ready(recipe, tokenizer, prepared, or_shape=True))
+        found = estimate(set_up_training(recipe, tokenizer, prepared, or_shape=True))
     except UserError as error:
         return Forecast(cell.name, cell.recipe, error=str(error))
     seconds_per_token = found.seconds_per_step / found.tokens_per_step
@@ -79,13 +79,13 @@ def _fitted(comparison: Comparison, cell: Cell) -> Forecast:
     """
     recipe = comparison.recipes[cell.name, 1]
     budget = Budget.of(recipe.train)
-    epochs = recipe.model.epochs_of(budget.unit, budget.amount)
+    epochs = recipe.model.offline_epochs(budget.unit, budget.amount)
     tokens = epochs * comparison.corpora.of(recipe).counts[TRAIN].tokens
     note = "fitted, not forecast"
     return Forecast(cell.name, cell.recipe, tokens=tokens, epochs=epochs, note=note)
 
 
-def _tuned_tokens(comparison: Comparison, prepared: Prepared) -> float:
+def _tuned_tokens(comparison: Comparison, prepared: PreparedText) -> float:
     """Tokens that a cell's fine-tunings read, as many per byte as pretraining's text has."""
     counts = [prepared.counts[name] for name in (TRAIN, HELDOUT)]
     per_byte = sum(c.tokens for c in counts) / max(1, sum(c.bytes for c in counts))
@@ -93,6 +93,6 @@ def _tuned_tokens(comparison: Comparison, prepared: Prepared) -> float:
     for task in comparison.grid.tasks:
         examples = comparison.examples[task.name].train
         size = sum(len(f"{e.text}{e.pair or ''}".encode()) for e in examples)
-        ways = comparison.grid.seeds + task.scratch
-        total += size * per_byte * task.tune.epochs * task.tune.seeds * ways
+        variants = comparison.grid.seeds + task.scratch
+        total += size * per_byte * task.tune.epochs * task.tune.seeds * variants
     return total

@@ -12,10 +12,10 @@ from foreword import atomic, config
 from foreword.errors import UserError
 from foreword.kinds import part
 from foreword.ranges import Count, CountOrZero, Ranged
+from foreword.runs.recipe import Recipe
 from foreword.train.budget import Budget
-from foreword.train.recipe import Recipe
 from foreword.tune.contracts import Labelled, Task
-from foreword.tune.course import TuneSettings
+from foreword.tune.fine_tuner import TuneSettings
 from foreword.tune.table import Columns, labelled, read_table
 
 

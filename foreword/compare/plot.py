@@ -83,9 +83,9 @@ def _scores(axis: Any, results: Results, task: Any) -> None:
                 ecolor="black",
                 capsize=2,
             )
-    for guess in results.scores:
-        if guess.task == task.name and not guess.cell:
-            axis.axvline(guess.scores[results.metric(task)], color="gray", linestyle="--")
+    for chance_loss in results.scores:
+        if chance_loss.task == task.name and not chance_loss.cell:
+            axis.axvline(chance_loss.scores[results.metric(task)], color="gray", linestyle="--")
     axis.set_yticks(range(len(cells)), [cell.name for cell in cells])
     axis.invert_yaxis()
     pale = "\npale: from scratch" if task.scratch else ""

@@ -13,8 +13,8 @@ from foreword import config
 from foreword.compare.grid import Cell, GridTask
 from foreword.compare.interval import Interval, interval
 from foreword.compare.run import Comparison, Work
+from foreword.runs.provenance import read_state
 from foreword.train import checkpoint, log
-from foreword.train.origin import read_state
 from foreword.tune.result import is_score
 
 

@@ -24,17 +24,17 @@ from typing import Any, Protocol
 import torch
 
 from foreword import atomic, config, kinds, stored
-from foreword.compare import kept
-from foreword.compare.clock import Clock
+from foreword.compare import results_cache
 from foreword.compare.corpora import Corpora
 from foreword.compare.grid import Cell, Grid, GridTask, read_examples
+from foreword.compare.time_left import TimeLeft
 from foreword.errors import UserError
 from foreword.evaluate.samples import samples
+from foreword.runs import run as running
+from foreword.runs.provenance import make_provenance
+from foreword.runs.sizes import MACHINES, require_memory
+from foreword.runs.trained_model import is_finished, open_run
 from foreword.train import checkpoint
-from foreword.train import run as running
-from foreword.train.opened import is_finished, open_run
-from foreword.train.origin import origin
-from foreword.train.sizes import MACHINES, require_memory
 from foreword.tune.result import as_document
 from foreword.tune.run import tune
 
@@ -78,7 +78,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Standing:
+class CellProgress:
     """Where a comparison stands.
 
     Attributes:
@@ -100,7 +100,7 @@ class Standing:
     note: str
 
 
-class Look(Protocol):
+class ComparisonReporter(Protocol):
     """Who looks on."""
 
     def note(self, text: str) -> None:
@@ -109,7 +109,7 @@ class Look(Protocol):
     def stage(self, name: str) -> Callable[[float, float], None]:
         """Something that comes before the work; the function takes what is done and to be done."""
 
-    def stands(self, standing: Standing) -> None:
+    def stands(self, standing: CellProgress) -> None:
         """Where the comparison stands."""
 
 
@@ -127,7 +127,7 @@ class Comparison:
         UserError: a mistake in the grid, or the folder holds something else.
     """
 
-    def __init__(self, grid: Grid, out: Path, look: Look) -> None:
+    def __init__(self, grid: Grid, out: Path, look: ComparisonReporter) -> None:
         self.grid, self.out, self.look = grid, out, look
         seeds = range(1, grid.seeds + 1)
         self.recipes = {(c.name, seed): grid.recipe(c, seed) for c in grid.cells for seed in seeds}
@@ -135,8 +135,8 @@ class Comparison:
             with _of_cell(cell.name):
                 require_memory(self.recipes[cell.name, 1], machines=MACHINES)
         self.examples = {task.name: read_examples(task) for task in grid.tasks}
-        ways = [recipe.read for recipe in self.recipes.values()]
-        self.corpora = Corpora(grid.data, out / "data", look.stage, grid.heldout, ways)
+        variants = [recipe.read for recipe in self.recipes.values()]
+        self.corpora = Corpora(grid.data, out / "data", look.stage, grid.heldout, variants)
         self.failures: list[Failure] = []
         atomic.require_no_device(out)
         if out.exists() and not (out / MARK).is_file() and (out.is_file() or _holds_more(out)):
@@ -183,7 +183,7 @@ class Comparison:
 
     def _run(self, each: Callable[[], None]) -> bool:
         pieces, was_done = self.work(), False
-        clock = Clock([(piece.task and piece.task.name, piece.is_scratch) for piece in pieces])
+        clock = TimeLeft([(piece.task and piece.task.name, piece.is_scratch) for piece in pieces])
         for number, piece in enumerate(pieces):
             if any(f.work == Work(piece.cell, piece.seed) for f in self.failures):
                 continue  # nothing to tune
@@ -203,13 +203,13 @@ class Comparison:
 
     def run_of(self, cell: Cell, seed: int) -> Path | None:
         """The run folder of a cell, if it has been begun."""
-        file = kept.find((self.out / "runs").glob("*.json"), self._asked_run(cell, seed))
+        file = results_cache.find((self.out / "runs").glob("*.json"), self._asked_run(cell, seed))
         return None if file is None else file.with_suffix("")
 
     def tuning_of(self, piece: Work) -> dict[str, Any] | None:
         """What a fine-tuning came to, if it has been done."""
         folder = self._tunings(piece)
-        file = folder and kept.find(folder.glob("*.json"), self._asked_tuning(piece))
+        file = folder and results_cache.find(folder.glob("*.json"), self._asked_tuning(piece))
         return stored.read(file) if file else None
 
     def seconds(self, piece: Work) -> float | None:
@@ -237,7 +237,7 @@ class Comparison:
         run = self.run_of(piece.cell, piece.seed)
         if run is None:
             name = f"{piece.cell.name}-{piece.seed}"
-            run = kept.claim(self.out / "runs", name, asked).with_suffix("")
+            run = results_cache.store(self.out / "runs", name, asked).with_suffix("")
         if not (run / "recipe.toml").is_file():
             shards = str(self.corpora.of(recipe).folder)
             running.start(recipe, running.Inputs((shards,)), run)
@@ -257,30 +257,32 @@ class Comparison:
             lambda done, total, note: progress.show(done / total, time.monotonic() - began, note),
         )
         result = replace(result, examples=result.examples | {"skipped": examples.skipped})
-        document = as_document(result, task.name, origin()["command"])
+        document = as_document(result, task.name, make_provenance()["command"])
         name = f"tune-{kinds.name_of(task.task)}-{task.name}"
-        kept.claim(
+        results_cache.store(
             folder,
             f"{piece.cell.name}-{name}" if piece.is_scratch else name,
             self._asked_tuning(piece),
             document | {"seconds": round(time.monotonic() - began, 3)},
         )
 
-    def _asked_run(self, cell: Cell, seed: int) -> kept.RunAsked:
+    def _asked_run(self, cell: Cell, seed: int) -> results_cache.RunAsked:
         recipe = self.recipes[cell.name, seed]
-        return kept.RunAsked(kept.bare_recipe(recipe), self.corpora.of(recipe).fingerprint)
+        return results_cache.RunAsked(
+            results_cache.bare_recipe(recipe), self.corpora.of(recipe).fingerprint
+        )
 
-    def _asked_tuning(self, piece: Work) -> kept.TuningAsked:
+    def _asked_tuning(self, piece: Work) -> results_cache.TuningAsked:
         assert piece.task is not None
-        task, files = kept.bare_task(piece.task), self.examples[piece.task.name].checksums
+        task, files = results_cache.bare_task(piece.task), self.examples[piece.task.name].checksums
         if not piece.is_scratch:
-            return kept.TuningAsked(task, files)
+            return results_cache.TuningAsked(task, files)
         recipe = self.recipes[piece.cell.name, piece.seed]
         fields = {
             name: getattr(recipe, name) for name in ("model", "objective", "layout", "packing")
         }
         tokenizer = self.corpora.of(recipe).manifest["tokenizer"]["fingerprint"]
-        return kept.TuningAsked(task, files, type(recipe)(**fields), tokenizer)
+        return results_cache.TuningAsked(task, files, type(recipe)(**fields), tokenizer)
 
     def _tunings(self, piece: Work) -> Path | None:
         if piece.is_scratch:
@@ -333,7 +335,9 @@ def _forget() -> None:
 class _Progress:
     """The watcher of a piece, which knows the rest."""
 
-    def __init__(self, look: Look, clock: Clock, piece: Work, number: int, total: int) -> None:
+    def __init__(
+        self, look: ComparisonReporter, clock: TimeLeft, piece: Work, number: int, total: int
+    ) -> None:
         self._look, self._clock, self._piece = look, clock, piece
         self._number, self._total = number, total
 
@@ -341,7 +345,7 @@ class _Progress:
         """Says where the comparison stands, after so many seconds of this piece."""
         left, is_all = self._clock.left(self._number, share, seconds)
         number = self._number + 1
-        self._look.stands(Standing(self._piece, number, self._total, share, left, is_all, note))
+        self._look.stands(CellProgress(self._piece, number, self._total, share, left, is_all, note))
 
     def note(self, text: str) -> None:
         self._look.note(f"{self._piece}: {text}")

@@ -13,7 +13,7 @@ from foreword import atomic, stored
 from foreword.compare.grid import Cell, GridTask
 from foreword.compare.interval import LEVEL, share_half
 from foreword.compare.results import NUMBERS, Results
-from foreword.words import duration, power, quantity
+from foreword.formatting import duration, power, quantity
 
 NOTHING = "–"
 BLANK = re.compile(r"«|\[MASK\]|<extra_id_\d+>")  # a blank, or what it was filled with

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from foreword import atomic
-from foreword.data.sources import ReadSettings
+from foreword.data.text_files import ReadSettings
 from foreword.errors import UserError
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from foreword.data.encoding import Encoded
-from foreword.data.reading import find_files
+from foreword.data.read_documents import find_files
 from foreword.data.shards import Shards, ShardWriter
-from foreword.data.sources import ReadCounts, ReadSettings
+from foreword.data.text_files import ReadCounts, ReadSettings
+from foreword.data.tokenize_documents import Encoded
 from foreword.errors import UserError
 from foreword.text import sentences
 
@@ -57,7 +57,7 @@ def draw(text: bytes) -> float:
 
 
 @dataclass
-class Lowest:
+class FallbackDocuments:
     """The document of the lowest number so far, and where it and its copies stand."""
 
     number: float = 1.0

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from foreword.data.reading import find_files, read_documents
-from foreword.data.sources import ReadCounts, ReadSettings
+from foreword.data.read_documents import find_files, read_documents
+from foreword.data.text_files import ReadCounts, ReadSettings
 from foreword.text.tokenizer import Tokenizer
 
 

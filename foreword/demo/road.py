@@ -22,17 +22,17 @@ from foreword.demo.bag import bag_of_words
 from foreword.demo.corpus import Counts, Limits
 from foreword.errors import UserError
 from foreword.evaluate import heldout
-from foreword.evaluate.filling import Filled
+from foreword.evaluate.filling import FilledText
 from foreword.evaluate.loaded import load
 from foreword.evaluate.samples import samples
 from foreword.report.page import write_page
+from foreword.runs import run as running
+from foreword.runs.corpus import Stage, unwatched
+from foreword.runs.hooks import ProgressReporter
+from foreword.runs.provenance import read_state
+from foreword.runs.recipe import load_recipe
+from foreword.runs.trained_model import is_finished, open_run
 from foreword.train import log
-from foreword.train import run as running
-from foreword.train.corpus import Stage, unwatched
-from foreword.train.loop import Watcher
-from foreword.train.opened import is_finished, open_run
-from foreword.train.origin import read_state
-from foreword.train.recipe import load_recipe
 from foreword.tune.contracts import Labelled
 from foreword.tune.result import save_evaluation, save_network
 from foreword.tune.run import TuneSettings, tune
@@ -60,13 +60,13 @@ class Size:
         limits: of the text.
         recipe: `--set` assignments on the recipe.
         steps: the budget of pretraining in the place of the recipe's, or None.
-        ways: to fine-tune, compared with each other.
+        variants: to fine-tune, compared with each other.
     """
 
     limits: Limits
     recipe: tuple[str, ...]
     steps: int | None
-    ways: tuple[TuneSettings, ...]
+    variants: tuple[TuneSettings, ...]
 
 
 # Each way's learning rate and epochs are those that did best for it on other passages of the
@@ -79,7 +79,7 @@ QUICK = Size(
     Limits(characters=30_000, packages=4, train=8, test=8),
     ("tokenizer.vocab=1024", "model.d_model=64", "model.heads=2", "model.d_ff=96"),
     20,
-    tuple(replace(way, seeds=2, epochs=1) for way in FULL.ways),
+    tuple(replace(variant, seeds=2, epochs=1) for variant in FULL.variants),
 )
 
 
@@ -123,7 +123,7 @@ class Demo:
         """Whether pretraining has been done to its end."""
         return is_finished(self.run)
 
-    def pretrain(self, watcher: Watcher, stage: Stage) -> bool:
+    def pretrain(self, watcher: ProgressReporter, stage: Stage) -> bool:
         """Pretrains what is left; False when a signal asked to stop.
 
         Raises:
@@ -165,7 +165,7 @@ class Demo:
             "unigram": unigram,
         }
 
-    def fill(self, top: int = 5) -> list[Filled]:
+    def fill(self, top: int = 5) -> list[FilledText]:
         """Sentences of the text's kind with their blanks filled."""
         loaded = load(self.run)
         return [loaded.fill(text, top) for text in BLANKS]
@@ -183,7 +183,7 @@ class Demo:
             return json.loads(file.read_text(encoding="utf-8")), True
         train, test = (_passages(self.text / f"{name}.jsonl") for name in ("train", "test"))
         task = Classify()
-        result = tune(open_run(self.run), task, train, test, self.size.ways, watch)
+        result = tune(open_run(self.run), task, train, test, self.size.variants, watch)
         rows = [*result.rows[:-1], bag_of_words(task, train, test), result.rows[-1]]
         save_network(result, self.run / "tuned" / NAME)
         command = f"foreword demo --out {self.out}"

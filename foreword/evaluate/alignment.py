@@ -15,9 +15,9 @@ from foreword.errors import UserError
 from foreword.evaluate.decoding import starts_of
 from foreword.evaluate.perplexity import side_by_side
 from foreword.evaluate.subject import Subject
-from foreword.nn.align import Aligner
 from foreword.nn.attention import Attention
 from foreword.nn.block import Block
+from foreword.nn.source_attention import SourceAttention
 from foreword.types import Array, Example
 
 
@@ -94,11 +94,11 @@ def layer_of(subject: Subject, layer: int | None = None) -> int:
     return number
 
 
-def _lookers(backbone: nn.Module) -> list[Aligner | Attention]:
+def _lookers(backbone: nn.Module) -> list[SourceAttention | Attention]:
     """What looks at the source, the first layer's first."""
-    found: list[Aligner | Attention] = []
+    found: list[SourceAttention | Attention] = []
     for module in backbone.modules():
-        if isinstance(module, Aligner):
+        if isinstance(module, SourceAttention):
             found.append(module)
         elif isinstance(module, Block) and module.cross is not None:
             found.append(module.cross)
@@ -113,7 +113,7 @@ def _watched(backbone: nn.Module) -> Iterator[dict[nn.Module, list[Tensor]]]:
     """
     seen: dict[nn.Module, list[Tensor]] = {}
 
-    def of_aligner(module: Aligner, given: Any, found: tuple[Tensor, Tensor]) -> None:
+    def of_aligner(module: SourceAttention, given: Any, found: tuple[Tensor, Tensor]) -> None:
         seen.setdefault(module, []).append(found[1][0])
 
     def of_cross(module: Attention, given: Any, found: Tensor) -> None:
@@ -123,7 +123,9 @@ def _watched(backbone: nn.Module) -> Iterator[dict[nn.Module, list[Tensor]]]:
         seen.setdefault(module, []).append(torch.softmax(scores, -1)[0].mean(0))
 
     hooks = [
-        looker.register_forward_hook(of_aligner if isinstance(looker, Aligner) else of_cross)
+        looker.register_forward_hook(
+            of_aligner if isinstance(looker, SourceAttention) else of_cross
+        )
         for looker in _lookers(backbone)
     ]
     try:

@@ -24,8 +24,8 @@ from foreword.evaluate.decoding import (
 )
 from foreword.evaluate.room import require_room_to_search
 from foreword.evaluate.subject import Subject
+from foreword.nn.cache import select
 from foreword.nn.masks import Causal, Full
-from foreword.nn.memory import take
 from foreword.ranges import Count, LengthPenalty, Ranged
 from foreword.types import Array, Batch
 
@@ -124,12 +124,12 @@ class _Search:
 
     def run(self) -> list[list[Written]]:
         """What was found after each start, best first."""
-        memory: Any = None
+        cache: Any = None
         positions = self.batch.positions[:, -1:]
         cross = None if self.batch.cross_mask is None else Full()
         stopped: Stopped = "tokens"
         for n in range(self.beams.tokens):
-            hidden = self.subject.read(self.batch, memory)
+            hidden = self.subject.read(self.batch, cache)
             kept = self._extend(self.subject.logits(hidden.states[:, -1]))
             if not len(self.going):
                 break
@@ -138,7 +138,7 @@ class _Search:
             if limit is not None and int(positions.max()) >= limit:
                 stopped = "places"
                 break
-            memory = take(hidden.memory, kept)
+            cache = select(hidden.cache, kept)
             new = self.ids[:, :, -1].reshape(-1, 1)
             # The new token stands after all that is remembered, and sees all of it.
             self.batch = Batch(new, positions, Causal(self.length + n), cross_mask=cross)

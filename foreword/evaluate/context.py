@@ -81,31 +81,31 @@ def by_memory(
         UserError: it is no causal model, keeps documents apart, or has no room for such a memory.
     """
     recipe, model = subject.recipe, subject.model
-    if not subject.continues or recipe.packing.separate:
+    if not subject.continues or recipe.packing.document_mask:
         raise UserError(
             f"{subject.name}: a memory is measured of causal models that read one text after "
             "another; this one does not"
         )
-    if recipe.model.carries and not _stacks(subject):
+    if recipe.model.has_memory and not _stacks(subject):
         raise UserError(
             f"{subject.name}: --memory: what this model hands on is a state and has no length"
         )
     length = recipe.packing.length
     for memory in memories:
-        if memory < 0 or (memory >= length and not recipe.model.carries):
+        if memory < 0 or (memory >= length and not recipe.model.has_memory):
             room = "must not be negative" if memory < 0 else f"can have at most {length - 1}"
             raise UserError(f"--memory {memory}: {room}; a row has {length} tokens")
     text = _lanes(subject, shards, length + max(memories), rows)
 
-    loss_of = partial(recipe.objective.loss, model)
+    loss_fn = partial(recipe.objective.loss, model)
     found, unknown = [], unknown_in(shards, subject.vocab)
     for memory in memories:
-        if recipe.model.carries:
+        if recipe.model.has_memory:
             batches = _windows(text, length, 0)
         else:
             batches = _windows(text, length - memory, memory)
         with _remembering(subject, memory):
-            measured = evaluate(model, batches, loss_of, subject.dtype)
+            measured = evaluate(model, batches, loss_fn, subject.dtype)
         bits = entropy.bits_per_byte(measured.loss, bytes_per_token)
         found.append(ByMemory(memory, measured.loss, int(measured.weight), bits, unknown))
     return found
@@ -119,11 +119,11 @@ def _lanes(subject: Subject, shards: Shards, seen: int, rows: int) -> Array:
             f"{shards.tokens_total} tokens of held-out text are too few for a memory of "
             f"{seen - length} and rows of {length}; name a longer text with --file"
         )
-    lanes = max(1, min(LANES, rows, shards.tokens_total // (STEPS * seen)))
-    packed = Stream(length, subject.recipe.packing.after).open(shards, subject.vocab, 0, lanes)
-    steps = min(packed.tokens_per_epoch // lanes // length, max(1, rows // lanes))
-    ids = packed.rows(np.arange(steps * lanes)).ids.reshape(steps, lanes, length)
-    return np.asarray(ids.transpose(1, 0, 2).reshape(lanes, steps * length))
+    streams = max(1, min(LANES, rows, shards.tokens_total // (STEPS * seen)))
+    packed = Stream(length, subject.recipe.packing.eos).open(shards, subject.vocab, 0, streams)
+    steps = min(packed.tokens_per_epoch // streams // length, max(1, rows // streams))
+    ids = packed.rows(np.arange(steps * streams)).ids.reshape(steps, streams, length)
+    return np.asarray(ids.transpose(1, 0, 2).reshape(streams, steps * length))
 
 
 def _windows(text: Array, new: int, again: int) -> Iterator[Batch]:
@@ -143,16 +143,16 @@ def _windows(text: Array, new: int, again: int) -> Iterator[Batch]:
 def _remembering(subject: Subject, memory: int) -> Iterator[None]:
     """Within it, a model with a memory has one of this length."""
     stacks = _stacks(subject)
-    kept = [stack.carries for stack in stacks]
+    kept = [stack.memory_length for stack in stacks]
     for stack in stacks:
-        stack.carries = memory
+        stack.memory_length = memory
     try:
         yield
     finally:
         for stack, places in zip(stacks, kept, strict=True):
-            stack.carries = places
+            stack.memory_length = places
 
 
 def _stacks(subject: Subject) -> list[Stack]:
     """The parts of the model that have a memory."""
-    return [m for m in subject.model.modules() if isinstance(m, Stack) and m.carries]
+    return [m for m in subject.model.modules() if isinstance(m, Stack) and m.memory_length]

@@ -124,7 +124,7 @@ def start_of(subject: Subject, prompt: str) -> Start:
     if subject.continues:
         target = np.concatenate([subject.opening, ids])
         # A model whose documents begin with nothing still needs something to begin from.
-        return Start(None, target if len(target) else subject.after)
+        return Start(None, target if len(target) else subject.eos)
     if not len(ids):
         raise UserError("the prompt is empty, and this model answers a source; give some text")
     if subject.reads_plain or np.isin(ids, subject.vocab.sentinels).any():
@@ -136,7 +136,7 @@ def start_of(subject: Subject, prompt: str) -> Start:
 def stops_of(subject: Subject) -> Array:
     """The tokens that end a text."""
     known = [subject.vocab.special[n] for n in ("</s>",) if n in subject.vocab.special]
-    return np.unique([*known, *subject.after, *subject.end]).astype(np.int64)
+    return np.unique([*known, *subject.eos, *subject.end]).astype(np.int64)
 
 
 def text_of(subject: Subject, start: Start, ids: Array) -> str:
@@ -198,16 +198,16 @@ def _write_group(
     is_open = torch.ones(rows, dtype=torch.bool, device=subject.device)
     ids: list[Tensor] = []
     log_probs: list[Tensor] = []
-    memory: Any = None
+    cache: Any = None
     stopped: Stopped = "tokens"
     for n in range(sampling.tokens):
-        hidden = subject.read(batch, memory)
-        memory = hidden.memory
+        hidden = subject.read(batch, cache)
+        cache = hidden.cache
         logits = subject.logits(hidden.states[:, -1])  # (rows, vocab)
         allowed = logits.masked_fill(forbidden, float("-inf"))
         if n < least:
             allowed[:, stop_ids] = float("-inf")
-        if subject.is_counted and allowed.isneginf().all(-1).any():
+        if subject.is_count_based and allowed.isneginf().all(-1).any():
             raise UserError(f"{subject.name}: nothing but unknown words can follow by its counts")
         draws = torch.from_numpy(rng.uniform(1)[:, 0]).to(subject.device)
         new = choose(allowed, sampling, draws)

@@ -27,7 +27,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Filled:
+class FilledText:
     """A text with its blanks filled.
 
     Attributes:
@@ -39,7 +39,7 @@ class Filled:
     blanks: tuple[tuple[Candidate, ...], ...]
 
 
-def fill(subject: Subject, text: str, top: int = 5) -> Filled:
+def fill(subject: Subject, text: str, top: int = 5) -> FilledText:
     """Fills each blank of `text`: [MASK], or a sentinel as T5 has them (`<extra_id_0>`).
 
     A model that predicts in place gives the `top` likeliest tokens of each blank, all blanks read
@@ -93,7 +93,7 @@ def _in_place(
     hidden[where] = subject.vocab.id("[MASK]")
     tokens = side_by_side([subject.wrap(hidden)])
     weights = np.zeros(tokens.ids.shape, dtype=np.float32)
-    weights[0, where + len(subject.before)] = 1.0
+    weights[0, where + len(subject.bos)] = 1.0
     batch = subject.recipe.layout.arrange(subject.hidden(tokens, tokens, weights), subject.vocab)
     states = subject.read(batch).states[0, np.flatnonzero(batch.weights)]
     p = subject.logits(states).softmax(-1)  # (blanks, vocab)
@@ -140,7 +140,7 @@ def _readable(subject: Subject, ids: tuple[int, ...]) -> str:
     return text or " ".join(subject.tokenizer.token(i) for i in ids)
 
 
-def marked(subject: Subject, ids: Array, blanks: tuple[tuple[Candidate, ...], ...]) -> Filled:
+def marked(subject: Subject, ids: Array, blanks: tuple[tuple[Candidate, ...], ...]) -> FilledText:
     """The text of `ids` with the first candidate in each blank, as `«word»`."""
     parts = np.split(ids, blanks_in(subject, ids))
     decode = subject.tokenizer.decode
@@ -150,4 +150,4 @@ def marked(subject: Subject, ids: Array, blanks: tuple[tuple[Candidate, ...], ..
         name, rest = decode(part[:1], skip_special=False), decode(part, skip_special=False)
         gap = "" if not text or text[-1] in " \n\t(\"'" else " "
         text += f"{gap}«{blank[0].text}»{rest.removeprefix(name)}"
-    return Filled(text, blanks)
+    return FilledText(text, blanks)

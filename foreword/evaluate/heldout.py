@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from foreword.data.prepare import PrepareSettings, prepare
-from foreword.data.prepared import Prepared, oddities
+from foreword.data.prepared_text import PreparedText, data_warnings
 from foreword.data.shards import Shards
+from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.errors import UserError
 from foreword.evaluate import entropy
 from foreword.evaluate.subject import Subject
+from foreword.runs.corpus import Stage, unwatched
+from foreword.runs.measure import measure, perplexity_of
+from foreword.runs.provenance import read_state
 from foreword.text.special import UNK
-from foreword.train.corpus import Stage, unwatched
-from foreword.train.measure import measure, perplexity_of
-from foreword.train.origin import read_state
 from foreword.types import Vocab
 
 ALL = 1 << 62
@@ -36,7 +36,7 @@ class HeldOut:
         bits_per_byte: where every token of the text is predicted, else None.
         has_perplexity: whether it is the logarithm of one; a sum of several losses is not, nor are
             scores that are no probabilities.
-        parts: nats per prediction of each term of a sum, and the means beside them.
+        components: nats per prediction of each term of a sum, and the means beside them.
         unknown: share of the text's tokens that are [UNK]; these cost little, so the more there
             are, the less the figures compare.
     """
@@ -46,7 +46,7 @@ class HeldOut:
     predictions: int
     bits_per_byte: float | None
     has_perplexity: bool = True
-    parts: Mapping[str, float] = field(default_factory=dict)
+    components: Mapping[str, float] = field(default_factory=dict)
     unknown: float = 0.0
 
     @property
@@ -65,7 +65,7 @@ class HeldOut:
         }
 
 
-def run_shards(run: Path, option: str = "--file") -> Prepared:
+def run_shards(run: Path, option: str = "--file") -> PreparedText:
     """The token shards that a run was trained on.
 
     Args:
@@ -82,10 +82,10 @@ def run_shards(run: Path, option: str = "--file") -> Prepared:
         raise UserError(
             f"{folder}: the run's token shards are not there; name a text with {option}"
         )
-    return Prepared.load(folder)
+    return PreparedText.load(folder)
 
 
-def shards_of(subject: Subject, run: Path, option: str = "--file") -> Prepared:
+def shards_of(subject: Subject, run: Path, option: str = "--file") -> PreparedText:
     """The same, of the tokenizer that the model has.
 
     Raises:
@@ -98,7 +98,7 @@ def shards_of(subject: Subject, run: Path, option: str = "--file") -> Prepared:
 
 
 def on_run(
-    subject: Subject, run: Path, rows: int = ALL, lanes: int = 0, stage: Stage = unwatched
+    subject: Subject, run: Path, rows: int = ALL, streams: int = 0, stage: Stage = unwatched
 ) -> list[HeldOut]:
     """The loss on a run's held-out text, and that of counts of its training text.
 
@@ -108,8 +108,8 @@ def on_run(
         subject: the run's model.
         run: its folder.
         rows: at most so many.
-        lanes: parts that the text of a model with a memory is read in, side by side: 1 reads it as
-            one stream; 0 for as many as training measures itself by.
+        streams: parts that the text of a model with a memory is read in, side by side: 1 reads it
+            as one stream; 0 for as many as training measures itself by.
         stage: told what is going on, and how far it is.
 
     Raises:
@@ -118,7 +118,7 @@ def on_run(
     prepared = shards_of(subject, run)
     per_token = prepared.bytes_per_token(ends=subject.recipe.ends_texts)
     watch = stage("measuring the loss")
-    found = [_measure(subject, prepared.heldout, per_token, rows, lanes, watch)]
+    found = [_measure(subject, prepared.heldout, per_token, rows, streams, watch)]
     if prepared.heldout.tokens_total and prepared.train.tokens_total:
         stage("counting words to compare with")
         counts = entropy.baselines(prepared.train, prepared.heldout, subject.vocab.size)
@@ -135,7 +135,7 @@ def on_texts(
     subject: Subject,
     texts: Sequence[str],
     rows: int = ALL,
-    lanes: int = 0,
+    streams: int = 0,
     note: Callable[[str], None] | None = None,
     stage: Stage = unwatched,
 ) -> list[HeldOut]:
@@ -145,7 +145,7 @@ def on_texts(
         subject: the model.
         texts: files, folders, globs.
         rows: at most so many.
-        lanes: as in `on_run`.
+        streams: as in `on_run`.
         note: told what of the text was not as it should be.
         stage: told what is going on, and how far it is.
 
@@ -154,7 +154,7 @@ def on_texts(
     """
     with shards_of_texts(subject, texts, note, stage) as (shards, per_token):
         watch = stage("measuring the loss")
-        return [_measure(subject, shards, per_token, rows, lanes, watch)]
+        return [_measure(subject, shards, per_token, rows, streams, watch)]
 
 
 @contextmanager
@@ -180,7 +180,7 @@ def shards_of_texts(
         read = subject.recipe.read
         progress = stage("cutting text into tokens")
         prepared = prepare(texts, subject.tokenizer, Path(folder), settings, read, progress)
-        odd = oddities(prepared.manifest["read"]["counts"], prepared.counts["train"].unknown)
+        odd = data_warnings(prepared.manifest["read"]["counts"], prepared.counts["train"].unknown)
         if note is not None and odd:
             note("; ".join(f"{count:,} {what}" for what, count in odd.items()))
         yield prepared.train, prepared.bytes_per_token("train", ends=subject.recipe.ends_texts)
@@ -191,12 +191,12 @@ def _measure(
     shards: Shards,
     bytes_per_token: float,
     rows: int,
-    lanes: int,
+    streams: int,
     watch: Callable[[float, float], None],
 ) -> HeldOut:
     recipe, vocab, dtype = subject.recipe, subject.vocab, subject.dtype
     found = measure(
-        recipe, subject.model, shards, vocab, rows=rows, lanes=lanes, dtype=dtype, watch=watch
+        recipe, subject.model, shards, vocab, rows=rows, streams=streams, dtype=dtype, watch=watch
     )
     if found is None:
         least = recipe.packing.length
@@ -212,7 +212,7 @@ def _measure(
         found.predictions,
         found.bits_per_byte(bytes_per_token),
         found.has_perplexity,
-        found.parts,
+        found.components,
         unknown_in(shards, vocab),
     )
 
@@ -220,8 +220,8 @@ def _measure(
 def unknown_in(shards: Shards, vocab: Vocab) -> float:
     """The share of a text's tokens that are [UNK]."""
     unknown = vocab.special.get(UNK, -1)
-    parts = range(0, shards.tokens_total, _COUNTED)
-    count = sum(int((shards.tokens[at : at + _COUNTED] == unknown).sum()) for at in parts)
+    components = range(0, shards.tokens_total, _COUNTED)
+    count = sum(int((shards.tokens[at : at + _COUNTED] == unknown).sum()) for at in components)
     return count / max(1, shards.tokens_total)
 
 

@@ -13,9 +13,9 @@ from foreword.evaluate.perplexity import side_by_side
 from foreword.evaluate.sampling import Sampling
 from foreword.evaluate.subject import Subject
 from foreword.nn.model import Model
+from foreword.runs.recipe import Recipe
+from foreword.runs.trained_model import Opened, open_run
 from foreword.text.tokenizer import Tokenizer
-from foreword.train.opened import Opened, open_run
-from foreword.train.recipe import Recipe
 from foreword.types import Array
 
 
@@ -51,7 +51,7 @@ class Loaded:
         """What it was trained with."""
         return self.opened.tokenizer
 
-    def fill(self, text: str, top: int = 5) -> filling.Filled:
+    def fill(self, text: str, top: int = 5) -> filling.FilledText:
         """Fills each blank of `text`; see `foreword.evaluate.filling.fill`.
 
         Raises:

@@ -53,10 +53,10 @@ def spans(length: int, width: int, stride: int, *, both_sides: bool) -> list[Spa
     last = max(0, length - width)
     starts = [*range(0, last, stride), last]
     found, first = [], 0
-    for start, following in zip(starts, [*starts[1:], None], strict=True):
+    for start, next_token in zip(starts, [*starts[1:], None], strict=True):
         stop = min(start + width, length)
-        if both_sides and following is not None:
-            stop = (stop + following) // 2
+        if both_sides and next_token is not None:
+            stop = (stop + next_token) // 2
         found.append(Span(start, first, stop))
         first = stop
     return found
@@ -86,7 +86,7 @@ def log_probs(subject: Subject, items: Iterable[Item]) -> Iterator[Array]:
     iterator = iter(items)
     while chunk := list(islice(iterator, CHUNK)):
         found: dict[int, Array] = {}
-        if subject.is_counted:  # no batch: one look-up for all of them
+        if subject.is_count_based:  # no batch: one look-up for all of them
             yield from _look_up(subject, chunk)
             continue
         for members in _batches(chunk, TOKENS_AT_ONCE.get(subject.device.type, 1 << 12)):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from foreword.errors import UserError
 from foreword.evaluate.subject import Subject
+from foreword.formatting import byte_size
 from foreword.nn.stack_settings import StackSettings
-from foreword.train.sizes import memory_of
-from foreword.words import byte_size
+from foreword.runs.sizes import memory_of
 
 TEXT_BYTES = 500  # a text that is written: where it began, its ids, their log-probabilities
 STEP_BYTES = 1_000  # what a step of writing leaves, however many texts

@@ -11,8 +11,8 @@ from foreword.evaluate.filling import candidates, marked
 from foreword.evaluate.sampling import Sampling
 from foreword.evaluate.subject import Subject
 from foreword.nn.model import Model
+from foreword.runs.recipe import Recipe
 from foreword.text.tokenizer import Tokenizer
-from foreword.train.recipe import Recipe
 from foreword.types import Array, Rows
 
 SHOWN = 3
@@ -42,7 +42,7 @@ def samples(
         For each row its `prompt` and the `text` made of it; none where the model predicts no
         tokens.
     """
-    if "token" not in model.heads:
+    if not recipe.objective.predicts_tokens:
         return []
     subject = Subject(model, recipe, tokenizer, device)
     show = _filled if subject.fills_in_place else _continued if subject.continues else _answered

@@ -160,7 +160,7 @@ def _plan(subject: Subject, text: str, source: str | None, stride: int | None) -
 
 
 def _plan_causal(subject: Subject, text: str, ids: Array, stride: int) -> Plan:
-    whole = np.concatenate([subject.opening, ids, subject.after])
+    whole = np.concatenate([subject.opening, ids, subject.eos])
     head = min(1, len(whole))
     unscored = min(len(ids), head - len(subject.opening)) if len(whole) else 0
     # Only the bytes of scored tokens count, else a text would seem cheaper than it is.
@@ -174,7 +174,7 @@ def _plan_causal(subject: Subject, text: str, ids: Array, stride: int) -> Plan:
             yield Item(window, _is_scored(span, len(window), head))
 
     size = len(text.encode()) - left_out
-    ends = min(len(subject.after), len(whole) - head)
+    ends = min(len(subject.eos), len(whole) - head)
     return Plan(whole, head, 0, unscored, size, items(), len(cut), ends)
 
 
@@ -185,8 +185,8 @@ def _is_scored(span: Span, length: int, head: int) -> Array:
 
 
 def _plan_hidden(subject: Subject, text: str, ids: Array, stride: int) -> Plan:
-    head, tail = len(subject.before), len(subject.after)
-    whole = np.concatenate([subject.before, ids, subject.after])
+    head, tail = len(subject.bos), len(subject.eos)
+    whole = np.concatenate([subject.bos, ids, subject.eos])
     width, mask = subject.reach, subject.vocab.id("[MASK]")
     cut = spans(len(whole), width, stride, both_sides=True)
 

@@ -1,9 +1,4 @@
-"""What is looked at: a model with its recipe and tokenizer, and what its training taught it to do.
-
-A family is not known by name. What the objective makes of a row shows it: a prediction in place
-(fills blanks), a text alone (goes on), or a source and a target (answers), the source perhaps with
-sentinels for what is missing. Objectives yet to be written are so understood.
-"""
+"""A trained model and how to prompt it: the inputs it expects and what it predicts."""
 
 from __future__ import annotations
 
@@ -18,14 +13,12 @@ from torch import Tensor
 from foreword import kinds
 from foreword.errors import UserError
 from foreword.nn.model import Backbone, Model
+from foreword.objectives._contract import mode_id
+from foreword.runs.recipe import Recipe
+from foreword.runs.trained_model import Opened
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.device import autocast
-from foreword.train.opened import Opened
-from foreword.train.recipe import Recipe
-from foreword.train.trial import probe
 from foreword.types import Array, Batch, Example, Hidden, Tokens, Vocab
-
-PROBED = 64  # rows that show what sources look like
 
 
 @dataclass(frozen=True)
@@ -70,40 +63,29 @@ class Subject:
 
     # -- what it does ------------------------------------------------------------------------------
 
-    @cached_property
-    def example(self) -> Example:
-        """What its objective makes of one row of ordinary tokens."""
-        return probe(self.recipe, self.vocab)
-
     @property
     def fills_in_place(self) -> bool:
-        """It predicts hidden tokens where they stand: a masked language model."""
-        return self.example.is_aligned
+        """It predicts masked tokens where they stand: a masked language model."""
+        return self.recipe.objective.predicts == "in_place"
 
     @property
     def continues(self) -> bool:
         """It predicts each token of a text from those before: a causal language model."""
-        return self.example.source is None
+        return self.recipe.objective.predicts == "next"
 
     @property
     def answers(self) -> bool:
         """It reads a source and writes a target."""
-        return not self.fills_in_place and not self.continues
+        return self.recipe.objective.predicts == "target"
 
     @cached_property
     def forms(self) -> tuple[Form, ...]:
-        """What its sources look like, those that hide least first; none where it has no source."""
-        source = probe(self.recipe, self.vocab, PROBED).source if self.answers else None
-        if source is None:
-            return ()
-        is_there = source.documents >= 0
-        found: dict[Form, None] = {}
-        for row in np.argsort(-is_there.sum(1), kind="stable"):
-            ids = source.ids[row, is_there[row]]
-            mode = ids[: int(self.vocab.is_special[ids[0]])]  # the text itself begins with a word
-            has_sentinels = bool(np.isin(ids[len(mode) :], self.vocab.sentinels).any())
-            found[Form(tuple(mode.tolist()), has_sentinels)] = None
-        return tuple(found)
+        """What its sources look like, the likeliest way to ask first; none without a source."""
+        return tuple(
+            Form(() if mode is None else (mode,), form.has_sentinels)
+            for form in self.recipe.objective.source_forms
+            for mode in [mode_id(form.mode, self.vocab)]
+        )
 
     @property
     def uses_sentinels(self) -> bool:
@@ -127,17 +109,17 @@ class Subject:
             has_sentinels = bool(np.isin(text, self.vocab.sentinels).any())
             fitting = [form for form in self.forms if form.has_sentinels == has_sentinels]
             mode = np.asarray([*fitting, *self.forms][0].mode, dtype=np.int64)
-        return np.concatenate([mode, self.before, text, self.end])
+        return np.concatenate([mode, self.bos, text, self.end])
 
     @property
-    def is_counted(self) -> bool:
+    def is_count_based(self) -> bool:
         """It was fitted to the text at once; it has neither hidden states nor gradients."""
-        return self.recipe.model.is_counted
+        return self.recipe.model.is_count_based
 
     @property
     def family(self) -> str:
         """One phrase for people."""
-        if self.is_counted:
+        if self.is_count_based:
             order, smoothing = (getattr(self.recipe.model, key) for key in ("order", "smoothing"))
             return f"{order}-gram model ({kinds.name_of(smoothing)})"
         layout = kinds.name_of(self.recipe.layout).replace("_", "-")
@@ -152,7 +134,7 @@ class Subject:
             weights: 1 where it is asked, (batch, length) float32.
         """
         order = None
-        if self.example.order is not None:  # the context first, and then all that is asked
+        if self.recipe.objective.predicts_in_order:  # the context first, and then all that is asked
             order = np.where(weights > 0, 0, -1)
         return Example(source, target, weights, is_aligned=True, order=order)
 
@@ -162,7 +144,7 @@ class Subject:
         Raises:
             UserError: it has no head for that.
         """
-        if "token" not in self.model.heads:
+        if not self.recipe.objective.predicts_tokens:
             raise UserError(f"{self.name}: this {self.family} has no head that predicts tokens")
 
     # -- how its training wrapped texts ------------------------------------------------------------
@@ -183,19 +165,19 @@ class Subject:
 
         One that is counted reads texts whole.
         """
-        if self.is_counted:
+        if self.is_count_based:
             return 1 << 62
         return self.recipe.packing.length + self.recipe.model.memory
 
     @cached_property
-    def before(self) -> Array:
+    def bos(self) -> Array:
         """What its packing puts before a document, (0 or 1,) int64."""
-        return self._special(self.recipe.packing.before)
+        return self._special(self.recipe.packing.bos)
 
     @cached_property
-    def after(self) -> Array:
+    def eos(self) -> Array:
         """What its packing puts after a document, (0 or 1,) int64."""
-        return self._special(self.recipe.packing.after)
+        return self._special(self.recipe.packing.eos)
 
     @cached_property
     def opening(self) -> Array:
@@ -204,17 +186,12 @@ class Subject:
         The token before a document; without one, the token after the document before, where
         training let documents see each other.
         """
-        return self.before if len(self.before) or self.recipe.packing.separate else self.after
+        return self.bos if len(self.bos) or self.recipe.packing.document_mask else self.eos
 
     @cached_property
     def end(self) -> Array:
         """What closes its sources and targets, (0 or 1,) int64."""
-        source = self.example.source
-        if source is None:
-            return self._special("")
-        last = source.ids[0, -1:]
-        is_end = self.vocab.is_special[last] & ~np.isin(last, self.vocab.sentinels)
-        return np.asarray(last[is_end])
+        return self._special(self.recipe.objective.end)
 
     def _special(self, name: str) -> Array:
         return np.array([self.vocab.id(name)] if name else [], dtype=np.int64)
@@ -225,14 +202,14 @@ class Subject:
         Raises:
             UserError: it is longer than the model can read.
         """
-        whole = np.concatenate([self.before, ids, self.after])
+        whole = np.concatenate([self.bos, ids, self.eos])
         self.check_length(len(whole))
         return whole
 
     @property
     def head(self) -> Array:
         """What stands before a text that it reads, (0 or 1,) int64."""
-        return self.opening if self.continues else self.before
+        return self.opening if self.continues else self.bos
 
     def framed(self, ids: Array) -> Array:
         """`ids` as a text that it reads: with `head` before it, and what ends texts behind.
@@ -240,7 +217,7 @@ class Subject:
         Raises:
             UserError: it is longer than the model can read.
         """
-        tail = self.after if self.fills_in_place else self.end
+        tail = self.eos if self.fills_in_place else self.end
         whole = np.concatenate([self.head, ids, tail])
         self.check_length(len(whole))
         return whole
@@ -259,18 +236,18 @@ class Subject:
 
     # -- how it computes ---------------------------------------------------------------------------
 
-    def read(self, batch: Batch, memory: Any = None) -> Hidden:
+    def read(self, batch: Batch, cache: Any = None) -> Hidden:
         """The states of `batch` that the token head reads, without gradients, in `dtype`.
 
         Args:
             batch: of numpy arrays or tensors.
-            memory: what an earlier call returned.
+            cache: what an earlier call returned.
         """
-        return self._run(self.model.reader, batch, memory)
+        return self._run(self.recipe.objective.reader(self.model), batch, cache)
 
-    def _run(self, reader: Backbone, batch: Batch, memory: Any = None) -> Hidden:
+    def _run(self, reader: Backbone, batch: Batch, cache: Any = None) -> Hidden:
         with torch.no_grad(), autocast(self.device, self.dtype):
-            hidden: Hidden = reader(batch.to(self.device), memory)
+            hidden: Hidden = reader(batch.to(self.device), cache)
         return hidden
 
     def encode(self, texts: Tokens) -> Array:
@@ -285,7 +262,7 @@ class Subject:
         Raises:
             UserError: an empty text, or a model that has no states.
         """
-        if self.is_counted:
+        if self.is_count_based:
             raise UserError(f"{self.name}: this {self.family} has no hidden states")
         batch = self.reading(texts)
         if batch.source is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from foreword.data.sources import ReadCounts, ReadSettings, Source
+from foreword.data.text_files import ReadCounts, ReadSettings, TextFile
 from foreword.errors import UserError
 from foreword.evaluate import beam
 from foreword.evaluate.beam import Beams
@@ -47,7 +47,7 @@ def read_lines(
         UserError: it cannot be read, or is empty.
     """
     path = Path(file)
-    source = Source(path, read or ReadSettings(), ReadCounts() if counts is None else counts)
+    source = TextFile(path, read or ReadSettings(), ReadCounts() if counts is None else counts)
     try:
         lines = [
             source.decode(line, f"{path}:{number}", start).strip()

@@ -13,16 +13,13 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from foreword import config as recipes
 from foreword.errors import UserError
-from foreword.interop.described import Described
+from foreword.interop.hf_config import HFConfig
 from foreword.nn.model import Model
+from foreword.runs.same_model import resolved
 from foreword.types import Vocab
 
 Table = dict[str, Any]
-
-# Settings that say how a model is trained, not what it computes.
-TRAINING = ("init", "init_std", "dropout", "attention_dropout", "inner_dropout")
 
 
 class Design(Protocol):
@@ -46,7 +43,7 @@ class Design(Protocol):
 
 
 @dataclass(frozen=True)
-class Name:
+class SettingMap:
     """A setting by both its names.
 
     Attributes:
@@ -61,19 +58,19 @@ class Name:
     default: Any
     words: Mapping[str, str] | None = None
 
-    def read(self, described: Described) -> Any:
+    def read(self, hf_config: HFConfig) -> Any:
         """Our value.
 
         Raises:
             UserError: theirs is none that we have.
         """
-        value = described.take(self.theirs, self.default)
+        value = hf_config.take(self.theirs, self.default)
         if self.words is None:
             return value
         for our, their in self.words.items():
             if their == value:
                 return our
-        raise described.refuse(self.theirs, ", ".join(sorted(self.words.values())))
+        raise hf_config.refuse(self.theirs, ", ".join(sorted(self.words.values())))
 
     def write(self, value: Any) -> Any:
         """Their value; None where they have none."""
@@ -81,7 +78,7 @@ class Name:
 
 
 @dataclass(frozen=True)
-class Carry:
+class ParameterMap:
     """Parameters of ours and of theirs that hold the same numbers.
 
     Theirs below one another are ours below one another, once transposed and cut.
@@ -100,11 +97,11 @@ class Carry:
     skipped: int = 0
     shape: tuple[int, ...] | None = None
 
-    def inward(self, theirs: Iterable[Tensor], rows: list[int]) -> tuple[Tensor, ...]:
+    def from_hf(self, theirs: Iterable[Tensor], rows: list[int]) -> tuple[Tensor, ...]:
         """Ours, of so many `rows` each."""
         return torch.split(torch.cat([self._in(t) for t in theirs])[self.skipped :], rows)
 
-    def outward(self, ours: Iterable[Tensor]) -> list[Tensor]:
+    def to_hf(self, ours: Iterable[Tensor]) -> list[Tensor]:
         """Theirs; rows that no text reaches are 0."""
         whole = torch.cat(list(ours))
         if self.skipped:
@@ -120,26 +117,26 @@ class Carry:
         return flat if self.shape is None else flat.reshape(self.shape)
 
 
-def carry_each(
+def map_each(
     names: Mapping[str, str],
     ours: str,
     theirs: str,
     kinds: tuple[str, ...] = ("weight", "bias"),
     *,
     is_transposed: bool = False,
-) -> Iterator[Carry]:
-    """A `Carry` for each line of a table and each of `kinds`; several names stand one by one.
+) -> Iterator[ParameterMap]:
+    """Yield a `ParameterMap` for each line of a table and each of `kinds`.
 
     Args:
         names: theirs by ours, without what comes before and after: {"output": "attn.c_proj"}.
         ours: what stands before ours.
         theirs: what stands before theirs.
         kinds: what comes after the names.
-        is_transposed: as in `Carry`.
+        is_transposed: as in `ParameterMap`.
     """
     for our, their in names.items():
         for kind in kinds:
-            yield Carry(
+            yield ParameterMap(
                 tuple(f"{ours}{name}.{kind}" for name in our.split()),
                 tuple(f"{theirs}{name}.{kind}" for name in their.split()),
                 is_transposed,
@@ -173,7 +170,7 @@ class Family(ABC):
     layout: ClassVar[str]
     prefix: ClassVar[str] = ""
     embedding: ClassVar[str]
-    names: ClassVar[tuple[Name, ...]]
+    names: ClassVar[tuple[SettingMap, ...]]
     fixed: ClassVar[Mapping[str, Any]]
     neutral: ClassVar[Mapping[str, Any]] = {}
     idle: ClassVar[tuple[str, ...]] = ()
@@ -183,7 +180,7 @@ class Family(ABC):
 
     # -- settings ----------------------------------------------------------------------------------
 
-    def model(self, described: Described, weights: Mapping[str, Tensor]) -> Table:
+    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
         """The table `[model]` of a recipe.
 
         Raises:
@@ -193,7 +190,7 @@ class Family(ABC):
         for key, fixed in self.fixed.items():
             _put(table, key, fixed)
         for name in self.names:
-            if (value := name.read(described)) is not None:
+            if (value := name.read(hf_config)) is not None:
                 _put(table, name.ours, value)
         return table
 
@@ -219,7 +216,7 @@ class Family(ABC):
             weights: say which heads there are.
         """
 
-    def start(self, described: Described, vocab: Vocab) -> str:
+    def start(self, hf_config: HFConfig, vocab: Vocab) -> str:
         """The special token that the decoder starts from, "" without a decoder of its own.
 
         Raises:
@@ -233,7 +230,7 @@ class Family(ABC):
 
     def around(self, design: Design) -> tuple[str, str]:
         """The special tokens before and after a text that is read, "" for none."""
-        return design.packing.before, design.packing.after
+        return design.packing.bos, design.packing.eos
 
     def describe(self, design: Design, vocab: Vocab) -> Table:
         """The keys of `config.json` that say what the model is."""
@@ -258,7 +255,7 @@ class Family(ABC):
         return {"": (model, design)}
 
     @abstractmethod
-    def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
+    def has_memory(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
         """Which parameters are the same."""
 
     def copies(self, design: Design) -> Mapping[str, str]:
@@ -287,39 +284,6 @@ class Family(ABC):
     def left(self, names: Iterable[str]) -> list[str]:
         """Tensors of a head that is not taken over."""
         return []
-
-
-def resolved(model: Any) -> Table:
-    """A model's settings that decide what it computes, those worked out filled in."""
-    table = {key: value for key, value in recipes.to_table(model).items() if key not in TRAINING}
-    table |= {"d_ff": model.ff_width, "d_head": model.head_width}
-    table.setdefault("attention_bias", model.bias)
-    if hasattr(model, "decoder_layers"):
-        table["decoder_layers"] = model.decoder_layers or model.layers
-    if table["position"]["kind"] != "t5_bias":
-        table.pop("is_causal", None)
-    is_dense = table["mixing"]["kind"] == "dense"  # then no layer is local
-    if is_dense or table.get("local_position") == table["position"]:
-        table.pop("local_position", None)
-    if is_dense:
-        table.pop("dense_every", None)
-    return table
-
-
-def differences(one: Table, other: Table) -> list[str]:
-    """Where two resolved models differ, a phrase each, in the words of `other`."""
-    return [
-        f"model.{key} is {_word(other.get(key))}, not {_word(one.get(key))}"
-        for key in sorted(one.keys() | other.keys())
-        if one.get(key) != other.get(key)
-    ]
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, dict):
-        inner = ", ".join(f"{k} {v}" for k, v in value.items() if k != "kind")
-        return f"{value.get('kind')}" + (f" ({inner})" if inner else "")
-    return "unset" if value is None else str(value)
 
 
 def _put(table: Table, name: str, value: Any) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from foreword.errors import UserError
-from foreword.interop.described import FILE as CONFIG
+from foreword.interop.hf_config import FILE as CONFIG
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"

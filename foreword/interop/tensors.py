@@ -75,14 +75,14 @@ def fill(
     left = dict(weights)
     ours = dict(model.named_parameters())
     with torch.no_grad():
-        for carry in family.carries(design, vocab):
-            parameters = [ours.pop(name) for name in carry.ours]
-            expected = carry.outward(p.detach() for p in parameters)
+        for parameter_map in family.has_memory(design, vocab):
+            parameters = [ours.pop(name) for name in parameter_map.ours]
+            expected = parameter_map.to_hf(p.detach() for p in parameters)
             theirs = [
                 _take(left, name, tuple(like.shape))
-                for name, like in zip(carry.theirs, expected, strict=True)
+                for name, like in zip(parameter_map.theirs, expected, strict=True)
             ]
-            parts = carry.inward(theirs, [len(p) for p in parameters])
+            parts = parameter_map.from_hf(theirs, [len(p) for p in parameters])
             for parameter, part in zip(parameters, parts, strict=True):
                 parameter.copy_(part)
     assert not ours, f"not filled: {sorted(ours)}"
@@ -133,9 +133,9 @@ def take_out(model: nn.Module, design: Design, vocab: Vocab, family: Family) -> 
     """Their weights from our model."""
     ours = {name: p.detach().cpu() for name, p in model.named_parameters()}
     weights: dict[str, Tensor] = {}
-    for carry in family.carries(design, vocab):
-        theirs = carry.outward(ours[name] for name in carry.ours)
-        weights |= dict(zip(carry.theirs, theirs, strict=True))
+    for parameter_map in family.has_memory(design, vocab):
+        theirs = parameter_map.to_hf(ours[name] for name in parameter_map.ours)
+        weights |= dict(zip(parameter_map.theirs, theirs, strict=True))
     weights |= {name: weights[own].clone() for name, own in family.twins(design).items()}
     return weights | {name: torch.zeros(shape) for name, shape in family.zeros(design).items()}
 
@@ -143,6 +143,8 @@ def take_out(model: nn.Module, design: Design, vocab: Vocab, family: Family) -> 
 def unplaced(model: nn.Module, design: Design, vocab: Vocab, family: Family) -> list[str]:
     """Why the family cannot hold the model's parameters, a phrase each; empty where it can."""
     ours = {name for name, _ in model.named_parameters()}
-    carried: set[Any] = {name for carry in family.carries(design, vocab) for name in carry.ours}
+    carried: set[Any] = {
+        name for parameter_map in family.has_memory(design, vocab) for name in parameter_map.ours
+    }
     lacking = [f"the model has no {name}" for name in sorted(carried - ours)]
     return lacking + [f"there is no place for {name}" for name in sorted(ours - carried)]

@@ -25,13 +25,13 @@ class Reading:
 
     Attributes:
         apart: texts that it cuts into other tokens.
-        before: tokens that it puts before a text.
-        after: tokens that it puts behind one.
+        bos: tokens that it puts before a text.
+        eos: tokens that it puts behind one.
     """
 
     apart: tuple[str, ...]
-    before: tuple[int, ...]
-    after: tuple[int, ...]
+    bos: tuple[int, ...]
+    eos: tuple[int, ...]
 
 
 def compare(tokenizer: Tokenizer, folder: Path) -> Reading:

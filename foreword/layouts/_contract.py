@@ -15,7 +15,7 @@ class Layout(ABC):
 
     Attributes:
         is_causal: no place sees later ones.
-        is_bidirectional: each place predicts in both directions.
+        predicts_both_directions: each place predicts in both directions.
         is_two_streams: a second stream predicts.
         has_source: an encoder reads the source.
         summary: where a text's states stand for all of it: at the `text` itself; at a token behind
@@ -23,7 +23,7 @@ class Layout(ABC):
     """
 
     is_causal: ClassVar[bool] = False
-    is_bidirectional: ClassVar[bool] = False
+    predicts_both_directions: ClassVar[bool] = False
     is_two_streams: ClassVar[bool] = False
     has_source: ClassVar[bool] = False
     summary: ClassVar[Summary] = "text"

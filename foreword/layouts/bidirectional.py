@@ -29,7 +29,7 @@ class Bidirectional(Layout):
     Reference: Peters et al. 2018, section 3.1.
     """
 
-    is_bidirectional: ClassVar[bool] = True
+    predicts_both_directions: ClassVar[bool] = True
 
     def arrange(self, example: Example, vocab: Vocab) -> Batch:
         """The batch: ids, as targets the ids one place further on, and one place back.
@@ -45,7 +45,7 @@ class Bidirectional(Layout):
         documents = example.target.documents
         # Padding is a document of its own here: who reads from the right begins anew behind it.
         read = replace(example.target, positions=positions_within(documents))
-        batch = next_token(read, example.weights, within(documents, documents), example.following)
+        batch = next_token(read, example.weights, within(documents, documents), example.next_token)
         return replace(batch, backward=_previous_token(read, example))
 
 

@@ -31,7 +31,7 @@ class Decoder(Layout):
         """The batch: ids, and as targets the ids one place further on."""
         joined, weights, _ = join(example)
         mask = Causal() & within(joined.documents, joined.documents)
-        return next_token(joined, weights, mask, example.following)
+        return next_token(joined, weights, mask, example.next_token)
 
 
 def join(example: Example) -> tuple[Tokens, Array, Array]:
@@ -66,17 +66,19 @@ def join(example: Example) -> tuple[Tokens, Array, Array]:
     return Tokens(ids, documents, positions_within(documents)), weights, is_source
 
 
-def next_token(tokens: Tokens, weights: Array, mask: Mask, following: Array | None = None) -> Batch:
+def next_token(
+    tokens: Tokens, weights: Array, mask: Mask, next_token: Array | None = None
+) -> Batch:
     """Each place predicts the next place's token, where both are of one document.
 
-    The last place predicts `following`, (batch,), where that is known and not -1.
+    The last place predicts `next_token`, (batch,), where that is known and not -1.
     """
     targets = np.zeros_like(tokens.ids)
     targets[:, :-1] = tokens.ids[:, 1:]
     counts = np.zeros_like(weights)
     same = tokens.documents[:, 1:] == tokens.documents[:, :-1]
     counts[:, :-1] = weights[:, 1:] * same
-    if following is not None:
-        targets[:, -1] = np.maximum(following, 0)
-        counts[:, -1] = weights[:, -1] * (following >= 0)
+    if next_token is not None:
+        targets[:, -1] = np.maximum(next_token, 0)
+        counts[:, -1] = weights[:, -1] * (next_token >= 0)
     return Batch(tokens.ids, tokens.positions, mask, targets, counts)

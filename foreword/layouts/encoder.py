@@ -38,7 +38,7 @@ class Encoder(Layout):
             weights=example.weights,
             segments=source.segments,
             labels=example.labels,
-            noise=example.noise,
+            uniform_draws=example.uniform_draws,
         )
 
 

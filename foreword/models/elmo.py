@@ -27,7 +27,7 @@ warnings.filterwarnings("ignore", "LSTM with projections is not supported with o
 
 
 @dataclass(frozen=True)
-class Elmo(ModelSettings):
+class ELMo(ModelSettings):
     """Forward and backward LSTMs over one embedding; neither sees what the other has read.
 
     `d_model` is the width of either direction. The states of a place are those of the forward
@@ -47,7 +47,7 @@ class Elmo(ModelSettings):
     the vocabulary no characters are seen, for it is [UNK] by then.
     """
 
-    is_bidirectional: ClassVar[bool] = True
+    predicts_both_directions: ClassVar[bool] = True
 
     layers: Count = 2
     tied: bool = False
@@ -90,7 +90,7 @@ class ElmoBackbone(Backbone):
 
     first_state: ClassVar[int] = 1
 
-    def __init__(self, settings: Elmo, vocab: int) -> None:
+    def __init__(self, settings: ELMo, vocab: int) -> None:
         super().__init__()
         self.settings = settings
         self.residual = settings.residual
@@ -108,21 +108,21 @@ class ElmoBackbone(Backbone):
         if isinstance(self.embedding.token, Characters):
             self.embedding.token.spell(vocab)
 
-    def forward(self, batch: Batch, memory: Any = None) -> Hidden:
+    def forward(self, batch: Batch, cache: Any = None) -> Hidden:
         """States (batch, length, 2 d_model), the forward stack's first.
 
-        `memory` is the state of the forward stack. With it the backward stack knows only what this
+        `cache` is the state of the forward stack. With it the backward stack knows only what this
         batch has: a text that is being written has no end to begin from.
         """
-        return replace(self.by_layer(batch, memory), layers=None)
+        return replace(self.by_layer(batch, cache), layers=None)
 
-    def by_layer(self, batch: Batch, memory: Any = None) -> Hidden:
+    def by_layer(self, batch: Batch, cache: Any = None) -> Hidden:
         """The same, with the states of each layer; the embedding twice, as wide as the others."""
         x = self.embedding(batch, self.position)
         low, places = x.dtype, mirror(batch.positions)[..., None].expand(-1, -1, x.shape[2])
         # Products within a recurrence are small, and errors would add up from step to step.
         with torch.autocast(x.device.type, enabled=False):
-            ahead, after = self._read(self.ahead, upcast(x), batch.positions, memory)
+            ahead, after = self._read(self.ahead, upcast(x), batch.positions, cache)
             # Each document turned round where it stands, read, and turned back.
             turned = upcast(x).gather(1, places)
             back, _ = self._read(self.back, turned, batch.positions, None)
@@ -163,7 +163,7 @@ class ElmoBackbone(Backbone):
         return found, tuple(ends)
 
 
-def _lstm(settings: Elmo) -> nn.LSTM:
+def _lstm(settings: ELMo) -> nn.LSTM:
     cell = settings.d_cell or settings.d_model
     projected = settings.d_model if cell > settings.d_model else 0
     return nn.LSTM(

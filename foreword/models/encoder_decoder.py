@@ -9,7 +9,7 @@ from torch import Tensor
 
 from foreword.nn.embedding import Embedding
 from foreword.nn.model import Backbone
-from foreword.nn.stack import Read, Stack
+from foreword.nn.stack import Stack, StackOutput
 from foreword.nn.stack_settings import StackSettings
 from foreword.ranges import Count
 from foreword.types import Batch, Hidden
@@ -70,24 +70,24 @@ class EncoderDecoderBackbone(Backbone):
             mine.attention, mine.attention_norm = theirs.attention, theirs.attention_norm
             mine.feedforward, mine.feedforward_norm = theirs.feedforward, theirs.feedforward_norm
 
-    def forward(self, batch: Batch, memory: Any = None) -> Hidden:
+    def forward(self, batch: Batch, cache: Any = None) -> Hidden:
         """The decoder's states (batch, length, d_model).
 
-        With `memory` of an earlier call the source is not read again: its keys and values are
+        With `cache` of an earlier call the source is not read again: its keys and values are
         in the memory.
         """
-        return replace(self.by_layer(batch, memory), layers=None)
+        return replace(self.by_layer(batch, cache), layers=None)
 
-    def by_layer(self, batch: Batch, memory: Any = None) -> Hidden:
+    def by_layer(self, batch: Batch, cache: Any = None) -> Hidden:
         """The same, with the states of each layer of the encoder."""
         source = layers = None
-        if memory is None:
+        if cache is None:
             assert batch.source is not None
             encoded = self._encode(batch.source)
             source, layers = encoded.states, encoded.layers
         x = self.embedding(batch, self.decoder.position)
-        read = self.decoder(x, batch.mask, memory, source=source, cross_mask=batch.cross_mask)
-        return Hidden(read.states, read.memory, layers=layers)
+        output = self.decoder(x, batch.mask, cache, source=source, cross_mask=batch.cross_mask)
+        return Hidden(output.states, output.cache, layers=layers)
 
     def traced(self, batch: Batch) -> Hidden:
         """The same, for gradients."""
@@ -97,5 +97,7 @@ class EncoderDecoderBackbone(Backbone):
         """The encoder's states of a source, (batch, length, d_model)."""
         return self._encode(source).states
 
-    def _encode(self, source: Batch) -> Read:
-        return cast(Read, self.encoder(self.embedding(source, self.encoder.position), source.mask))
+    def _encode(self, source: Batch) -> StackOutput:
+        return cast(
+            StackOutput, self.encoder(self.embedding(source, self.encoder.position), source.mask)
+        )

@@ -64,19 +64,19 @@ class FixedWindowBackbone(Backbone):
         )
         self.dropout = Dropout(settings.dropout)
 
-    def forward(self, batch: Batch, memory: Any = None) -> Hidden:
-        """States (batch, length, state_width); `memory` is the embeddings of the last words."""
-        return replace(self.by_layer(batch, memory), layers=None)
+    def forward(self, batch: Batch, cache: Any = None) -> Hidden:
+        """States (batch, length, state_width); `cache` is the embeddings of the last words."""
+        return replace(self.by_layer(batch, cache), layers=None)
 
-    def by_layer(self, batch: Batch, memory: Any = None) -> Hidden:
+    def by_layer(self, batch: Batch, cache: Any = None) -> Hidden:
         """The same, with the states of each layer."""
         settings = self.settings
         assert isinstance(settings, FixedWindow)
         x = self.embedding(batch, self.position)
         kept = settings.window - 1
-        if memory is None:
-            memory = x.new_zeros(len(x), kept, x.shape[2])
-        words = torch.cat([memory, x], dim=1)  # (batch, window - 1 + length, d_embedding)
+        if cache is None:
+            cache = x.new_zeros(len(x), kept, x.shape[2])
+        words = torch.cat([cache, x], dim=1)  # (batch, window - 1 + length, d_embedding)
         seen = words.unfold(1, settings.window, 1).transpose(2, 3)  # (batch, length, window, d)
         seen = self._apart(seen, batch.positions).flatten(2)
         h, layers = seen, [x]

@@ -12,7 +12,7 @@ from foreword.nn.recurrent import RecurrentSettings
 
 
 @dataclass(frozen=True)
-class Gru(RecurrentSettings):
+class GRU(RecurrentSettings):
     """Gated recurrent units, stacked.
 
     Reference: Cho et al. 2014.

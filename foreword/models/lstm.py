@@ -12,7 +12,7 @@ from foreword.nn.recurrent import RecurrentSettings
 
 
 @dataclass(frozen=True)
-class Lstm(RecurrentSettings):
+class LSTM(RecurrentSettings):
     """Long short-term memory, stacked.
 
     Reference: Hochreiter & Schmidhuber 1997; Zaremba et al. 2014.

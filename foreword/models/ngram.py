@@ -19,15 +19,16 @@ from foreword.ngrams.scratch import CHUNK, Scratch
 from foreword.ngrams.smooth import Smoothing
 from foreword.ngrams.table import Table
 from foreword.ngrams.texts import Texts
-from foreword.nn.fit import Fit, Reading
+from foreword.nn.heads import VocabularyHead
 from foreword.nn.model import Backbone, Model
+from foreword.nn.offline_training import FitResult, OfflineInputs
 from foreword.nn.settings import Architecture
 from foreword.ranges import Count
-from foreword.types import Batch, Hidden, Loss
+from foreword.types import Batch, Hidden
 
 
 @dataclass(frozen=True)
-class Ngram(Architecture):
+class NGram(Architecture):
     """Counts of words after the n - 1 words before, smoothed; nothing is trained by gradients.
 
     It goes with objective `causal`, layout `decoder`, and a packing that puts a token `before` each
@@ -44,8 +45,8 @@ class Ngram(Architecture):
     """
 
     reads_ahead: ClassVar[bool] = False
-    is_fitted: ClassVar[bool] = True
-    is_counted: ClassVar[bool] = True
+    trains_offline: ClassVar[bool] = True
+    is_count_based: ClassVar[bool] = True
 
     order: Annotated[int, Interval(ge=1, le=100)] = 5
     smoothing: Smoothing = part("ngrams/smoothing", "modified_kneser_ney")
@@ -55,7 +56,7 @@ class Ngram(Architecture):
         """The model, which knows nothing yet."""
         return NgramBackbone(self, vocab)
 
-    def epochs_of(self, unit: str, amount: float) -> int:
+    def offline_epochs(self, unit: str, amount: float) -> int:
         """Once, whatever the budget: counts of a text read twice say nothing new."""
         return 1
 
@@ -68,7 +69,7 @@ class NgramBackbone(Backbone):
         table: what it knows; of no n-grams before it is fitted.
     """
 
-    def __init__(self, kind: Ngram, vocab: int) -> None:
+    def __init__(self, kind: NGram, vocab: int) -> None:
         super().__init__()
         self.kind = kind
         self.vocab = vocab
@@ -103,14 +104,14 @@ class NgramBackbone(Backbone):
         """Probabilities and back-offs."""
         return self.table.numbers
 
-    def fit(self, reading: Reading) -> Fit:
+    def fit(self, reading: OfflineInputs) -> FitResult:
         """Counts the text; the counts lie in the reading's folder for as long as they are in use.
 
         Raises:
             UserError: nothing begins each text, or no text is as long as the order.
         """
         kind, scratch = self.kind, Scratch(reading.folder, self.kind.chunk)
-        texts = Texts.of(reading.shards, reading.vocab, reading.before, reading.after)
+        texts = Texts.of(reading.shards, reading.vocab, reading.bos, reading.eos)
         stream = texts.store(scratch, reading.shards.tokens.dtype)
         levels = count(stream, kind.order, self.vocab, texts.start, scratch, reading.progress)
         longest = max(n for n, level in enumerate(levels, start=1) if level.counts.any())
@@ -123,7 +124,7 @@ class NgramBackbone(Backbone):
         orders = range(1, kind.order + 1)
         sizes = ", ".join(f"{table.size_of(n):,} {n}-grams" for n in orders)
         size = sum(map(table.bytes_of, orders))
-        return Fit(len(texts), (f"{sizes}: {size / 1e6:,.1f} MB", *table.about.notes))
+        return FitResult(len(texts), (f"{sizes}: {size / 1e6:,.1f} MB", *table.about.notes))
 
     def save(self, folder: Path) -> None:
         """Writes what it knows into a folder that is there."""
@@ -143,13 +144,13 @@ class NgramBackbone(Backbone):
             )
         self.table = table
 
-    def forward(self, batch: Batch, memory: Any = None) -> Hidden:
-        """States (batch, length, order - 1) int64, see `Table.find`; `memory` is the last words."""
+    def forward(self, batch: Batch, cache: Any = None) -> Hidden:
+        """States (batch, length, order - 1) int64, see `Table.find`; `cache` is the last words."""
         ids, positions, before = batch.ids, batch.positions, 0
-        if memory is not None:
-            before = memory[0].shape[1]
-            ids = torch.cat([memory[0], ids], dim=1)
-            positions = torch.cat([memory[1], positions], dim=1)
+        if cache is not None:
+            before = cache[0].shape[1]
+            ids = torch.cat([cache[0], ids], dim=1)
+            positions = torch.cat([cache[1], positions], dim=1)
         kept = max(0, ids.shape[1] - self.table.about.order + 1)
         words = ids.cpu().numpy()
         is_first = (positions.cpu().numpy() == 0) | (words == self.table.about.start)
@@ -162,7 +163,7 @@ class NgramBackbone(Backbone):
         return Hidden(states, (ids[:, kept:], positions[:, kept:]))
 
 
-class NgramHead(nn.Module):
+class NgramHead(VocabularyHead):
     """From the n-grams that a context ends with to the words after it.
 
     Args:
@@ -173,8 +174,8 @@ class NgramHead(nn.Module):
         super().__init__()
         self.backbone = backbone
 
-    def forward(self, states: Tensor) -> Tensor:
-        """(..., order - 1) -> log-probabilities (..., vocab) float32.
+    def scores(self, states: Tensor) -> Tensor:
+        """Return log-probabilities, (..., order - 1) -> (..., vocab) float32.
 
         Raises:
             UserError: nothing can follow, by a smoothing that gives nothing to what is unseen.
@@ -196,12 +197,9 @@ class NgramHead(nn.Module):
         found = self.backbone.table.after(states.cpu().numpy(), targets.cpu().numpy())
         return torch.from_numpy(found).to(states.device)
 
-    def loss(self, hidden: Hidden, batch: Batch) -> Loss:
-        """Cross-entropy where the batch's weights are positive."""
-        where = batch.weights.flatten().nonzero().squeeze(1)
-        weights = batch.weights.flatten()[where]
-        found = self.log_probs(hidden.states.flatten(0, 1)[where], batch.targets.flatten()[where])
-        return Loss(-(found * weights).sum(), weights.sum())
+    def nats(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+        """Return the weighted sum of negative log-probabilities."""
+        return -(self.log_probs(states, targets) * weights).sum()
 
 
 def table_of(model: Model) -> Table:

@@ -12,7 +12,7 @@ from foreword.nn.recurrent import RecurrentSettings
 
 
 @dataclass(frozen=True)
-class Rnn(RecurrentSettings):
+class RNN(RecurrentSettings):
     """Its gradient shrinks or grows with each step back, by powers of W_h.
 
     Reference: Elman 1990; Mikolov et al. 2010.

@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from foreword.kinds import part
-from foreword.nn.align import Alignment
+from foreword.nn.cache import select
+from foreword.nn.document_pieces import Pieces
 from foreword.nn.dropout import Dropout
 from foreword.nn.embedding import Embedding
-from foreword.nn.memory import take
 from foreword.nn.model import Backbone
-from foreword.nn.pieces import Pieces
 from foreword.nn.positions.none import None_
 from foreword.nn.precision import at_least_float32
 from foreword.nn.settings import ModelSettings
+from foreword.nn.source_attention import SourceAttentionKind
 from foreword.nn.unrolled import layers_of, through
 from foreword.types import Batch, Hidden
 
@@ -27,7 +27,7 @@ State = tuple[Tensor, Tensor]  # h and c of all layers, (pieces, layers, d_model
 
 
 @dataclass(frozen=True)
-class Seq2seq(ModelSettings):
+class Seq2Seq(ModelSettings):
     """LSTM encoder and decoder, with attention of one head or without.
 
     The decoder begins with the state that the encoder ends with, layer by layer. With attention, a
@@ -50,7 +50,7 @@ class Seq2seq(ModelSettings):
 
     reads_source: ClassVar[bool] = True
 
-    attention: Alignment = part("nn/alignment", "additive")
+    attention: SourceAttentionKind = part("nn/source_attentions", "additive")
     bidirectional: bool = True
     input_feeding: bool = False
 
@@ -72,7 +72,7 @@ class Seq2seq(ModelSettings):
 
 
 @dataclass(frozen=True)
-class Memory:
+class DecoderCache:
     """The source as the decoder sees it, and how far it has come; one piece a row.
 
     Attributes:
@@ -97,7 +97,7 @@ class Seq2seqBackbone(Backbone):
     computed for padding.
     """
 
-    def __init__(self, settings: Seq2seq, vocab: int) -> None:
+    def __init__(self, settings: Seq2Seq, vocab: int) -> None:
         super().__init__()
         self.settings = settings
         self.embedding = Embedding(settings, vocab, widens=False)
@@ -107,22 +107,24 @@ class Seq2seqBackbone(Backbone):
         self.feeds = settings.input_feeding
         self.encoder = _lstm(settings, width, d_model // self.directions, both=self.directions == 2)
         self.decoder = _lstm(settings, width + d_model * self.feeds, d_model, both=False)
-        self.aligner = settings.attention.build(d_model)
+        self.source_attention = settings.attention.build(d_model)
         self.merge = (
-            nn.Linear(2 * d_model, d_model, bias=settings.bias) if self.aligner else nn.Identity()
+            nn.Linear(2 * d_model, d_model, bias=settings.bias)
+            if self.source_attention
+            else nn.Identity()
         )
         self.dropout = Dropout(settings.dropout)
 
-    def forward(self, batch: Batch, memory: Any = None) -> Hidden:
+    def forward(self, batch: Batch, cache: Any = None) -> Hidden:
         """The decoder's states (batch, length, d_model).
 
-        With `memory` of an earlier call the source is not read again. Rows of several documents
+        With `cache` of an earlier call the source is not read again. Rows of several documents
         leave none.
         """
         x = self.embedding(batch, self.position)
-        if memory is not None:
-            states, memory = self._decode(x, None, memory)
-            return Hidden(self.dropout(states), memory)
+        if cache is not None:
+            states, cache = self._decode(x, None, cache)
+            return Hidden(self.dropout(states), cache)
         assert batch.source is not None
         return self._translate(batch, x, self.embedding(batch.source, self.position))
 
@@ -141,9 +143,11 @@ class Seq2seqBackbone(Backbone):
         encoded, state = self._encode(source, source_pieces)
         which, is_found = pieces.match(source_pieces)
         encoded = encoded[which]
-        begin = Memory(
+        begin = DecoderCache(
             source=encoded,
-            prepared=encoded if self.aligner is None else self.aligner.prepare(encoded),
+            prepared=encoded
+            if self.source_attention is None
+            else self.source_attention.prepare(encoded),
             is_there=source_pieces.is_there()[which] & is_found[:, None],
             state=_masked(state, which, is_found),
             fed=encoded.new_zeros(len(pieces), self.settings.d_model),
@@ -166,23 +170,25 @@ class Seq2seqBackbone(Backbone):
         h, c = (part.reshape(len(pieces), self.settings.layers, -1) for part in after)
         return states, (h, c)
 
-    def _decode(self, x: Tensor, lengths: Tensor | None, memory: Memory) -> tuple[Tensor, Memory]:
+    def _decode(
+        self, x: Tensor, lengths: Tensor | None, cache: DecoderCache
+    ) -> tuple[Tensor, DecoderCache]:
         """What words are predicted from, (pieces, length, d_model); and the memory after it."""
         if self.feeds:
-            return self._decode_step_by_step(x, lengths, memory)
-        states, state = _run(self.decoder, x, lengths, memory.state)
-        merged = self._look(states, memory)
-        return merged, Memory(memory.source, memory.prepared, memory.is_there, state, memory.fed)
+            return self._decode_step_by_step(x, lengths, cache)
+        states, state = _run(self.decoder, x, lengths, cache.state)
+        merged = self._look(states, cache)
+        return merged, DecoderCache(cache.source, cache.prepared, cache.is_there, state, cache.fed)
 
     def _decode_step_by_step(
-        self, x: Tensor, lengths: Tensor | None, memory: Memory
-    ) -> tuple[Tensor, Memory]:
+        self, x: Tensor, lengths: Tensor | None, cache: DecoderCache
+    ) -> tuple[Tensor, DecoderCache]:
         """The same, each step with what the one before it was predicted from."""
         if lengths is None:
             lengths = torch.full((len(x),), x.shape[1], device=x.device)
         order = lengths.argsort(descending=True, stable=True)  # those still open come first
-        x, lengths, memory = x[order], lengths[order], take(memory, order)
-        state, fed = memory.state, memory.fed
+        x, lengths, cache = x[order], lengths[order], select(cache, order)
+        state, fed = cache.state, cache.fed
         layers = layers_of(self.decoder)
         found = []
         for step in range(x.shape[1]):
@@ -191,23 +197,23 @@ class Seq2seqBackbone(Backbone):
             entering = torch.cat([x[:n, step], fed[:n]], -1)[:, None]
             before = (state[0][:n], state[1][:n])
             h, after = _run(self.decoder, entering, None, before, layers)
-            merged = self._look(h, take(memory, first))[:, 0]
+            merged = self._look(h, select(cache, first))[:, 0]
             state = (_onto(after[0], state[0]), _onto(after[1], state[1]))
             fed = _onto(merged, fed)
             found.append(fed)  # of pieces that have ended it is not read
         back = order.argsort()
-        end = Memory(memory.source, memory.prepared, memory.is_there, state, fed)
-        return torch.stack(found, 1)[back], take(end, back)
+        end = DecoderCache(cache.source, cache.prepared, cache.is_there, state, fed)
+        return torch.stack(found, 1)[back], select(end, back)
 
-    def _look(self, states: Tensor, memory: Memory) -> Tensor:
+    def _look(self, states: Tensor, cache: DecoderCache) -> Tensor:
         """The decoder's states with what they find in the source."""
-        if self.aligner is None:
+        if self.source_attention is None:
             return states
-        context, _ = self.aligner(states, memory.source, memory.prepared, memory.is_there)
+        context, _ = self.source_attention(states, cache.source, cache.prepared, cache.is_there)
         return torch.tanh(self.merge(torch.cat([context.to(states.dtype), states], -1)))
 
 
-def _lstm(settings: Seq2seq, entering: int, width: int, *, both: bool) -> nn.LSTM:
+def _lstm(settings: Seq2Seq, entering: int, width: int, *, both: bool) -> nn.LSTM:
     return nn.LSTM(
         entering,
         width,

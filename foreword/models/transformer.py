@@ -9,11 +9,11 @@ import torch
 
 from foreword import kinds
 from foreword.errors import UserError
+from foreword.nn.attentions.dense import Dense
 from foreword.nn.bias_table import BiasTable
 from foreword.nn.embedding import Embedding
-from foreword.nn.mixing.dense import Dense
 from foreword.nn.model import Backbone
-from foreword.nn.stack import Second, Stack
+from foreword.nn.stack import QueryStream, Stack
 from foreword.nn.stack_settings import StackSettings
 from foreword.ranges import CountOrZero
 from foreword.types import Batch, Hidden, Queries
@@ -24,8 +24,8 @@ class Transformer(StackSettings):
     """One stack (BERT, GPT). The mask, and with it the direction, comes with the batch.
 
     Attributes:
-        is_causal: the mask lets no place see later ones, and position schemes may count on that
-            (`t5_bias`, `relative`, `shaw`).
+        assumes_causal_mask: the mask lets no place see later ones, and position schemes may count
+            on that (`t5_bias`, `relative`, `shaw`).
         memory: places of the row before, in each layer, that a row looks back at; it wants packing
             `stream`, and positions that go by distance.
         two_streams: has a start for the second stream of layout `two_streams` (XLNet).
@@ -34,15 +34,15 @@ class Transformer(StackSettings):
     et al. 2019.
     """
 
-    is_causal: bool = False
+    assumes_causal_mask: bool = False
     memory: CountOrZero = 0
     two_streams: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("memory", "two_streams"):
-            if getattr(self, name) and not isinstance(self.mixing, Dense):
-                raise ValueError(f"{name}: works with mixing 'dense' alone")
+            if getattr(self, name) and not isinstance(self.attention, Dense):
+                raise ValueError(f"{name}: works with attention 'dense' alone")
         if self.memory and kinds.name_of(self.position) in ("learned", "sinusoidal"):
             raise ValueError(
                 f"memory: position '{kinds.name_of(self.position)}' numbers each row from 0, so "
@@ -50,7 +50,7 @@ class Transformer(StackSettings):
             )
 
     @property
-    def carries(self) -> bool:
+    def has_memory(self) -> bool:
         """Whether rows look back at the row before."""
         return self.memory > 0
 
@@ -67,32 +67,35 @@ class TransformerBackbone(Backbone):
         self.settings = settings
         self.embedding = Embedding(settings, vocab)
         self.stack = Stack(
-            settings, settings.layers, is_causal=settings.is_causal, carries=settings.memory
+            settings,
+            settings.layers,
+            is_causal=settings.assumes_causal_mask,
+            memory_length=settings.memory,
         )
         # What the second stream knows of every token before it looks: nothing but this.
         width = settings.embedding_width
         self.unread = BiasTable(1, width) if settings.two_streams else None
 
-    def forward(self, batch: Batch, memory: Any = None) -> Hidden:
+    def forward(self, batch: Batch, cache: Any = None) -> Hidden:
         """States (batch, length, d_model); `memory` is the key-value cache."""
-        return replace(self.by_layer(batch, memory), layers=None)
+        return replace(self.by_layer(batch, cache), layers=None)
 
-    def by_layer(self, batch: Batch, memory: Any = None) -> Hidden:
+    def by_layer(self, batch: Batch, cache: Any = None) -> Hidden:
         """The same, with the states of each layer."""
         x = self.embedding(batch, self.stack.position)
-        second = None if batch.queries is None else self._second(batch, batch.queries)
-        read = self.stack(
-            x, batch.mask, memory, batch.carried, second=second, segments=batch.segments
+        query_stream = None if batch.queries is None else self._second(batch, batch.queries)
+        output = self.stack(
+            x, batch.mask, cache, batch.memory, query_stream=query_stream, segments=batch.segments
         )
-        states = read.states if read.second is None else read.second
-        carried = read.carried if self.stack.carries else None
-        return Hidden(states, read.memory, carried, read.layers)
+        states = output.states if output.query_stream is None else output.query_stream
+        memory = output.memory if self.stack.memory_length else None
+        return Hidden(states, output.cache, memory, output.layers)
 
     def traced(self, batch: Batch) -> Hidden:
         """The same, for gradients."""
         return self.by_layer(batch)
 
-    def _second(self, batch: Batch, queries: Queries) -> Second:
+    def _second(self, batch: Batch, queries: Queries) -> QueryStream:
         """The start of the second stream: where each query stands, and nothing of its token."""
         if self.unread is None:
             raise UserError("model.two_streams: layout 'two_streams' needs it to be true")
@@ -103,4 +106,4 @@ class TransformerBackbone(Backbone):
             None if segments is None else segments.gather(1, at),
             self.stack.position,
         )
-        return Second(x, at, queries.mask)
+        return QueryStream(x, at, queries.mask)

@@ -15,13 +15,14 @@ from torch.nn import functional as F
 from foreword.errors import UserError
 from foreword.kinds import part
 from foreword.nn.embedding import Embedding
-from foreword.nn.fit import Fit, Reading
+from foreword.nn.heads import VocabularyHead
 from foreword.nn.model import Backbone
+from foreword.nn.offline_training import FitResult, OfflineInputs
 from foreword.nn.positions.none import None_
 from foreword.nn.precision import upcast
 from foreword.nn.settings import ModelSettings
 from foreword.ranges import Count, ShareBelowOne
-from foreword.types import Array, Batch, Hidden, Loss, Vocab
+from foreword.types import Array, Batch, Hidden, Vocab
 from foreword.vectors.contract import Architecture, Output, VectorCourse, Vectors
 from foreword.vectors.words import Words
 
@@ -50,7 +51,7 @@ class WordVectors(ModelSettings):
     """
 
     reads_ahead: ClassVar[bool] = False
-    is_fitted: ClassVar[bool] = True
+    trains_offline: ClassVar[bool] = True
 
     d_model: Count = 100
     layers: Count = 1
@@ -65,7 +66,7 @@ class WordVectors(ModelSettings):
         """The backbone for a vocabulary of `vocab` ids."""
         return WordVectorsBackbone(self, vocab)
 
-    def epochs_of(self, unit: str, amount: float) -> int:
+    def offline_epochs(self, unit: str, amount: float) -> int:
         """As many as the budget says.
 
         Raises:
@@ -102,7 +103,7 @@ class WordVectorsBackbone(Backbone):
         """Tells which tokens are no words."""
         self.is_word = ~vocab.is_special
 
-    def fit(self, reading: Reading) -> Fit:
+    def fit(self, reading: OfflineInputs) -> FitResult:
         """Learns from the text, from vectors drawn anew.
 
         Raises:
@@ -121,9 +122,9 @@ class WordVectorsBackbone(Backbone):
         self.counts, self._score = words.counts, None
         met = int((words.counts > 0).sum())
         said = f"{words.total:,} words, {met:,} different ones, {reading.epochs} times"
-        return Fit(words.total * reading.epochs, (said,))
+        return FitResult(words.total * reading.epochs, (said,))
 
-    def course(self, reading: Reading) -> VectorCourse:
+    def course(self, reading: OfflineInputs) -> VectorCourse:
         """How its vectors are learned from a text."""
         kind = self.kind
         return VectorCourse(
@@ -136,17 +137,17 @@ class WordVectorsBackbone(Backbone):
             threads=reading.threads,
         )
 
-    def forward(self, batch: Batch, memory: Any = None) -> Hidden:
-        """States (batch, length, d_model); `memory` is the vectors of the last words."""
-        return replace(self.by_layer(batch, memory), layers=None)
+    def forward(self, batch: Batch, cache: Any = None) -> Hidden:
+        """States (batch, length, d_model); `cache` is the vectors of the last words."""
+        return replace(self.by_layer(batch, cache), layers=None)
 
-    def by_layer(self, batch: Batch, memory: Any = None) -> Hidden:
+    def by_layer(self, batch: Batch, cache: Any = None) -> Hidden:
         """The same, with the vectors of the words as the only layer."""
         x = self.embedding(batch, self.position)
         reach = self.kind.architecture.reach(self.kind.window)
-        if memory is None:
-            memory = x.new_zeros(len(x), reach - 1, x.shape[2])
-        words = torch.cat([memory, x], dim=1)  # (batch, reach - 1 + length, d_model)
+        if cache is None:
+            cache = x.new_zeros(len(x), reach - 1, x.shape[2])
+        words = torch.cat([cache, x], dim=1)  # (batch, reach - 1 + length, d_model)
         seen = words.unfold(1, reach, 1)  # (batch, length, d_model, reach)
         back = torch.arange(reach - 1, -1, -1, device=x.device)
         inside = (back <= batch.positions[..., None]).to(x)  # (batch, length, reach)
@@ -192,7 +193,7 @@ class WordVectorsBackbone(Backbone):
         self.counts, self._score = counts, None
 
 
-class WordHead(nn.Module):
+class WordHead(VocabularyHead):
     """The output layer of word vectors, as one that predicts the next word.
 
     Args:
@@ -203,18 +204,15 @@ class WordHead(nn.Module):
         super().__init__()
         self._score = backbone.score  # the backbone itself would be a part of the head
 
-    def forward(self, states: Tensor) -> Tensor:
-        """(..., d_model) -> logits (..., vocab), float32 at least."""
+    def scores(self, states: Tensor) -> Tensor:
+        """Return logits, (..., d_model) -> (..., vocab), float32 at least."""
         return self._score(states)
 
-    def loss(self, hidden: Hidden, batch: Batch) -> Loss:
-        """Cross-entropy where the batch's weights are positive."""
-        where = batch.weights.flatten().nonzero().squeeze(1)
-        weights, targets = batch.weights.flatten()[where], batch.targets.flatten()[where]
-        states = hidden.states.flatten(0, 1)[where]
+    def nats(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+        """Return the weighted cross-entropy, computed some states at a time."""
         total = weights.new_zeros(())
-        for at in range(0, len(where), _SCORED):
+        for at in range(0, len(states), _SCORED):
             some = slice(at, at + _SCORED)
-            nats = F.cross_entropy(self(states[some]), targets[some], reduction="none")
-            total = total + (nats * weights[some]).sum()
-        return Loss(total, weights.sum())
+            each = F.cross_entropy(self.scores(states[some]), targets[some], reduction="none")
+            total = total + (each * weights[some]).sum()
+        return total

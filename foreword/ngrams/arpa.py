@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from foreword import atomic
-from foreword.data.sources import COMPRESSIONS, ReadCounts, ReadSettings, Source
+from foreword.data.text_files import COMPRESSIONS, ReadCounts, ReadSettings, TextFile
 from foreword.errors import UserError
 from foreword.ngrams.table import About, Table
 from foreword.types import Array
@@ -107,7 +107,7 @@ def read(file: Path, start: str = "<s>") -> tuple[Table, list[str]]:
 
 def _decoded(file: Path) -> Iterator[tuple[int, str]]:
     """The lines of a file without the white space around them, with their numbers."""
-    for number, _, line in Source(file, ReadSettings(), ReadCounts()).lines():
+    for number, _, line in TextFile(file, ReadSettings(), ReadCounts()).lines():
         try:
             yield number, line.decode().strip(SPACES)
         except UnicodeDecodeError as error:

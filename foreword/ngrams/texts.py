@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foreword.data.document_stream import DocumentStream
 from foreword.data.shards import Shards
-from foreword.data.wrapped import Wrapped
 from foreword.errors import UserError
 from foreword.ngrams.counting import NONE
 from foreword.ngrams.scratch import CHUNK, Scratch
@@ -36,7 +36,7 @@ class Texts:
         is_word: see `words_of`.
     """
 
-    stream: Wrapped
+    stream: DocumentStream
     start: int
     is_word: Array
 
@@ -55,10 +55,10 @@ class Texts:
         """
         if not before or before == after:
             raise UserError(
-                "packing.before: a model of counts is given a token that begins each text, and "
-                'nothing else; use packing.before="<s>" with packing.kind=documents'
+                "packing.bos: a model of counts is given a token that begins each text, and "
+                'nothing else; use packing.bos="<s>" with packing.kind=documents'
             )
-        stream = Wrapped(shards, vocab, before, after)
+        stream = DocumentStream(shards, vocab, before, after)
         return cls(stream, vocab.id(before), words_of(vocab, after))
 
     def __len__(self) -> int:

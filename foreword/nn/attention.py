@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foreword.errors import UserError
+from foreword.nn.attention_kind import AttentionMechanism
 from foreword.nn.dropout import dropout as drop
 from foreword.nn.masks import Causal, Full, Mask
-from foreword.nn.mix import Mixer
 from foreword.nn.position import Places, PositionScheme
 
 SHORT = 512  # keys up to which attention on the CPU is computed by hand
@@ -57,7 +57,7 @@ def uses_flex(flex: bool) -> bool:
 
 
 @dataclass(frozen=True)
-class Pattern:
+class PreparedMask:
     """A mask and a bias made ready for one engine.
 
     Attributes:
@@ -74,7 +74,7 @@ class Pattern:
     bias: Tensor | None = None
     empty: Tensor | None = None
 
-    def of(self, queries: Tensor) -> Pattern:
+    def of(self, queries: Tensor) -> PreparedMask:
         """The pattern of some queries of each row alone.
 
         Args:
@@ -93,10 +93,10 @@ class Pattern:
             at = queries[:, None, :, None].expand(-1, table.shape[1], -1, table.shape[3])
             return table.gather(2, at)
 
-        return Pattern(dense=take(self.dense), empty=take(self.empty))
+        return PreparedMask(dense=take(self.dense), empty=take(self.empty))
 
 
-def prepare(
+def prepare_mask(
     mask: Mask,
     bias: Tensor | None,
     shape: tuple[int, int, int],
@@ -104,7 +104,7 @@ def prepare(
     *,
     flex: bool,
     heads: int = 1,
-) -> Pattern:
+) -> PreparedMask:
     """The pattern of `mask` and `bias` for (batch, queries, keys) = `shape`.
 
     Args:
@@ -117,12 +117,12 @@ def prepare(
     """
     batch, queries, keys = shape
     if bias is None and isinstance(mask, Full):
-        return Pattern()
+        return PreparedMask()
     if bias is None and isinstance(mask, Causal):
         if mask.offset == 0 and queries == keys and (like.is_cuda or keys > SHORT):
-            return Pattern(is_causal=True)
+            return PreparedMask(is_causal=True)
         if queries == 1 and mask.offset >= keys - 1:
-            return Pattern()  # one new query sees the whole cache
+            return PreparedMask()  # one new query sees the whole cache
     if uses_flex(flex):
         from torch.nn.attention.flex_attention import create_block_mask
 
@@ -131,7 +131,7 @@ def prepare(
 
         head = heads if heads > 1 else None
         block = create_block_mask(allows, batch, head, queries, keys, device=like.device)
-        return Pattern(block=block, bias=bias)
+        return PreparedMask(block=block, bias=bias)
     allowed = mask.dense(batch, queries, keys, like.device, heads)
     dense = torch.zeros(allowed.shape, dtype=like.dtype, device=like.device)
     # Half the least number rather than -inf: a query without keys must not become NaN on the way.
@@ -140,7 +140,7 @@ def prepare(
     if queries != keys or not mask.sees_itself:  # else there is nothing to ask a GPU and wait for
         empty = ~allowed.any(-1, keepdim=True)
         empty = empty if empty.any() else None
-    return Pattern(dense=dense if bias is None else dense + bias.to(like.dtype), empty=empty)
+    return PreparedMask(dense=dense if bias is None else dense + bias.to(like.dtype), empty=empty)
 
 
 def _flex() -> Callable[..., Any]:
@@ -164,7 +164,7 @@ def attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    pattern: Pattern,
+    prepared_mask: PreparedMask,
     scale: float,
     dropout: float,
     extra: Tensor | None = None,
@@ -175,7 +175,7 @@ def attend(
         q: (batch, heads, queries, d_head).
         k: (batch, heads, keys, d_head).
         v: (batch, heads, keys, d_head).
-        pattern: what is allowed and what is added.
+        prepared_mask: what is allowed and what is added.
         scale: of the scores.
         dropout: share of attention weights dropped.
         extra: of the scores, (batch, heads, queries, keys); or None.
@@ -183,59 +183,59 @@ def attend(
     Returns:
         (batch, heads, queries, d_head); zeros for a query without keys.
     """
-    if pattern.block is not None:
-        bias = pattern.bias
+    if prepared_mask.block is not None:
+        bias = prepared_mask.bias
 
         def add_bias(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             return score if bias is None else score + bias[h, i, j]
 
         score_mod = None if bias is None else add_bias
-        out: Tensor = _flex()(q, k, v, score_mod, pattern.block, scale)
+        out: Tensor = _flex()(q, k, v, score_mod, prepared_mask.block, scale)
         return out
-    if extra is not None or _is_by_hand(q, k, pattern, dropout):
+    if extra is not None or _is_by_hand(q, k, prepared_mask, dropout):
         scores = (q if scale == 1 else q * scale) @ k.transpose(-2, -1)
         if extra is not None:
             scores = scores.add_(extra, alpha=scale)
-        if pattern.dense is not None:
-            scores = scores.add_(pattern.dense.to(scores.dtype))  # of two dtypes it is slow
-        if pattern.is_causal:
+        if prepared_mask.dense is not None:
+            scores = scores.add_(prepared_mask.dense.to(scores.dtype))  # of two dtypes it is slow
+        if prepared_mask.is_causal:
             ahead = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu_(1)
             scores = scores.masked_fill_(ahead, float("-inf"))
         shares = torch.softmax(scores, -1).to(scores.dtype)  # autocast gives float32 on CUDA
         mixed = drop(shares, dropout) @ v
     else:
         mixed = F.scaled_dot_product_attention(
-            q, k, v, pattern.dense, dropout, is_causal=pattern.is_causal, scale=scale
+            q, k, v, prepared_mask.dense, dropout, is_causal=prepared_mask.is_causal, scale=scale
         )
-    return mixed if pattern.empty is None else mixed.masked_fill(pattern.empty, 0.0)
+    return mixed if prepared_mask.empty is None else mixed.masked_fill(prepared_mask.empty, 0.0)
 
 
-def _is_by_hand(q: Tensor, k: Tensor, pattern: Pattern, dropout: float) -> bool:
+def _is_by_hand(q: Tensor, k: Tensor, prepared_mask: PreparedMask, dropout: float) -> bool:
     """Where two matrix products and a softmax beat every kernel of SDPA.
 
     On the CPU its flash kernel takes up to four times as long on short rows, forward and backward,
     and with dropout or a bias to be learned it falls back to more passes than these.
     """
-    if pattern.is_causal:
+    if prepared_mask.is_causal:
         return False
-    is_learned = pattern.dense is not None and pattern.dense.requires_grad
+    is_learned = prepared_mask.dense is not None and prepared_mask.dense.requires_grad
     return is_learned or (not q.is_cuda and (k.shape[2] <= SHORT or dropout > 0))
 
 
 @dataclass(frozen=True)
-class View:
+class AttentionInputs:
     """What one layer's attention sees beside queries and keys.
 
     Attributes:
-        pattern: what is allowed, made ready by the mixing's `prepare`.
-        mixer: brings queries and keys together.
+        prepared_mask: what is allowed, made ready by the attention's `prepare`.
+        mechanism: brings queries and keys together.
         position: rotates the queries and adds to their scores; None across to a source.
         places: where the queries stand.
         layer: number of the block in its stack.
     """
 
-    pattern: Any
-    mixer: Mixer
+    prepared_mask: Any
+    mechanism: AttentionMechanism
     position: PositionScheme | None
     places: Places
     layer: int
@@ -270,13 +270,13 @@ class Attention(nn.Module):
         k, v = both.unbind(2)
         return k.transpose(1, 2), v.transpose(1, 2)
 
-    def forward(self, x: Tensor, kv: Cache, view: View) -> Tensor:
+    def forward(self, x: Tensor, kv: Cache, inputs: AttentionInputs) -> Tensor:
         """Attends from x to keys and values.
 
         Args:
             x: (batch, queries, d_model).
             kv: keys (already rotated) and values, each (batch, heads, keys, d_head).
-            view: what is allowed, and how.
+            inputs: what is allowed, and how.
 
         Returns:
             (batch, queries, d_model).
@@ -284,11 +284,11 @@ class Attention(nn.Module):
         batch, length, _ = x.shape
         q = self.query(x).view(batch, length, self.heads, self.d_head).transpose(1, 2)
         extra = None
-        if view.position is not None:
-            q = view.position.rotate(q, view.places.queries)
-            extra = view.position.scores(q, kv[0], view.places, view.layer)
+        if inputs.position is not None:
+            q = inputs.position.rotate(q, inputs.places.queries)
+            extra = inputs.position.scores(q, kv[0], inputs.places, inputs.layer)
         dropout = self.dropout if self.training else 0.0
-        mixed = view.mixer.attend(q, *kv, view.pattern, self.scale, dropout, extra)
+        mixed = inputs.mechanism.attend(q, *kv, inputs.prepared_mask, self.scale, dropout, extra)
         mixed = mixed.transpose(1, 2).reshape(batch, length, self.heads * self.d_head)
         out: Tensor = self.output(mixed)
         return out

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from foreword.nn.attention import Attention, Cache, View
+from foreword.nn.attention import Attention, AttentionInputs, Cache
 from foreword.nn.dropout import Dropout
 from foreword.nn.feedforward import FeedForward
 from foreword.nn.norm import build_norm
 from foreword.nn.stack_settings import StackSettings
 
-LayerMemory = tuple[Cache, Cache | None]  # of the row itself, and of the source
+LayerCache = tuple[Cache, Cache | None]  # of the row itself, and of the source
 
 
 class Block(nn.Module):
@@ -25,7 +25,7 @@ class Block(nn.Module):
 
     def __init__(self, settings: StackSettings, *, crosses: bool, like: Block | None) -> None:
         super().__init__()
-        self.is_pre = settings.norm_order == "pre"
+        self.is_pre = settings.norm_position == "pre"
         self.attention: Attention
         self.attention_norm: nn.Module
         self.cross: Attention | None
@@ -47,7 +47,7 @@ class Block(nn.Module):
                 settings.ff_width,
                 settings.activation,
                 bias=settings.bias,
-                dropout=settings.dropout if settings.inner_dropout else 0.0,
+                dropout=settings.dropout if settings.ff_and_output_dropout else 0.0,
             )
             self.feedforward_norm = norm_of(settings)
         self.dropout = Dropout(settings.dropout)
@@ -55,55 +55,55 @@ class Block(nn.Module):
     def forward(
         self,
         x: Tensor,
-        view: View,
-        memory: LayerMemory | None = None,
-        carried: Tensor | None = None,
+        inputs: AttentionInputs,
+        cache: LayerCache | None = None,
+        memory: Tensor | None = None,
         source: Tensor | None = None,
-        cross: View | None = None,
-        second: tuple[Tensor, View] | None = None,
-    ) -> tuple[Tensor, LayerMemory, Tensor | None]:
+        cross: AttentionInputs | None = None,
+        query_stream: tuple[Tensor, AttentionInputs] | None = None,
+    ) -> tuple[Tensor, LayerCache, Tensor | None]:
         """One layer.
 
         Args:
             x: (batch, length, d_model).
-            view: of the self-attention.
-            memory: keys and values of places before.
-            carried: states of places before, to make keys and values of; (batch, carried, d_model).
+            inputs: of the self-attention.
+            cache: keys and values of places before.
+            memory: states of places before, to make keys and values of; (batch, carried, d_model).
             source: (batch, source length, d_model).
             cross: of the attention to the source.
-            second: a second stream and its view; its keys and values are the first stream's.
+            query_stream: a second stream and its view; its keys and values are the first stream's.
 
         Returns:
             The new states, the keys and values to remember, the new states of the second stream.
         """
-        context = x if carried is None else torch.cat([carried.to(x.dtype), x], dim=1)
+        context = x if memory is None else torch.cat([memory.to(x.dtype), x], dim=1)
         # Without memory keys begin at 0; with one, the new keys stand where the queries do.
-        places = view.places.queries if memory is not None else from_zero(context)
+        places = inputs.places.queries if cache is not None else from_zero(context)
         entering = self._enter(context, self.attention_norm)
         k, v = self.attention.keys_values(entering)
-        if view.position is not None:
-            k = view.position.rotate(k, places)
-        if memory is not None:
-            k, v = torch.cat([memory[0][0], k], dim=2), torch.cat([memory[0][1], v], dim=2)
-        kept = memory[1] if memory is not None else None
+        if inputs.position is not None:
+            k = inputs.position.rotate(k, places)
+        if cache is not None:
+            k, v = torch.cat([cache[0][0], k], dim=2), torch.cat([cache[0][1], v], dim=2)
+        kept = cache[1] if cache is not None else None
         if self.cross is not None and cross is not None and kept is None:
             assert source is not None
             kept = self.cross.keys_values(source)
-        if carried is not None:
+        if memory is not None:
             entering = self._enter(x, self.attention_norm)
         g = None
-        if second is not None:
-            g, seen = second
+        if query_stream is not None:
+            g, seen = query_stream
             asking = self._enter(g, self.attention_norm)
             g = self._rest(g, self.attention(asking, (k, v), seen), kept, cross)
-        x = self._rest(x, self.attention(entering, (k, v), view), kept, cross)
-        remembered: LayerMemory = ((k, v), kept)
+        x = self._rest(x, self.attention(entering, (k, v), inputs), kept, cross)
+        remembered: LayerCache = ((k, v), kept)
         if self.training:  # a compiled block would fill in gradients of 0 for each of them
             remembered = _detached((k, v)), None if kept is None else _detached(kept)
         return x, remembered, g
 
     def _rest(
-        self, x: Tensor, attended: Tensor, source: Cache | None, cross: View | None
+        self, x: Tensor, attended: Tensor, source: Cache | None, cross: AttentionInputs | None
     ) -> Tensor:
         """Adds what attention found, attends to the source, then the feed-forward layer."""
         x = self._leave(x, attended, self.attention_norm)

@@ -42,7 +42,7 @@ class Embedding(nn.Module):
             else nn.Identity()
         )
         self.dropout = Dropout(settings.dropout)
-        self.widen = (
+        self.projection = (
             nn.Linear(width, settings.d_model) if widens and settings.d_embedding else nn.Identity()
         )
 
@@ -71,5 +71,5 @@ class Embedding(nn.Module):
         # Under autocast the residual stream runs in the low precision too.
         if torch.is_autocast_enabled(kind):
             x = x.to(torch.get_autocast_dtype(kind))
-        widened: Tensor = self.widen(self.dropout(x))
+        widened: Tensor = self.projection(self.dropout(x))
         return widened

@@ -21,10 +21,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """`wide` to d_ff, activation, dropout, `narrow` back to d_model.
+    """`up` to d_ff, activation, dropout, `down` back to d_model.
 
     The gated forms (GeGLU, SwiGLU; Shazeer 2020) multiply the activation with a second linear
-    map of the input; both maps stand in `wide`, activation first.
+    map of the input; both maps stand in `up`, activation first.
     """
 
     def __init__(
@@ -33,17 +33,17 @@ class FeedForward(nn.Module):
         super().__init__()
         self.is_gated = activation in ("geglu", "geglu_tanh", "swiglu")
         self.activation = ACTIVATIONS[activation]
-        self.wide = nn.Linear(d_model, d_ff * (2 if self.is_gated else 1), bias=bias)
+        self.up = nn.Linear(d_model, d_ff * (2 if self.is_gated else 1), bias=bias)
         self.dropout = Dropout(dropout)
-        self.narrow = nn.Linear(d_ff, d_model, bias=bias)
+        self.down = nn.Linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., d_model) -> (..., d_model)."""
-        hidden = self.wide(x)  # (..., d_ff) or (..., 2 d_ff)
+        hidden = self.up(x)  # (..., d_ff) or (..., 2 d_ff)
         if self.is_gated:
             hidden, gate = hidden.chunk(2, dim=-1)
             hidden = self.activation(hidden) * gate
         else:
             hidden = self.activation(hidden)
-        narrow: Tensor = self.narrow(self.dropout(hidden))
+        narrow: Tensor = self.down(self.dropout(hidden))
         return narrow

@@ -2,19 +2,98 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foreword.nn.cross_entropy import cross_entropy
-from foreword.nn.drawing import draw
 from foreword.nn.embedding import Embedding
 from foreword.nn.norm import build_norm
+from foreword.nn.sample_tokens import sample_tokens
 from foreword.nn.settings import ModelSettings
 from foreword.types import Batch, Hidden, Loss
 
 
-class TokenHead(nn.Module):
+class VocabularyHead(nn.Module, ABC):
+    """Scores over the vocabulary from states: what every head that predicts tokens is.
+
+    All of it is reached through `forward`, so that hooks (FSDP, compilation, checkpointing of
+    activations) see it.
+    """
+
+    def forward(
+        self,
+        states: Tensor,
+        targets: Tensor | None = None,
+        weights: Tensor | None = None,
+        uniform_draws: Tensor | None = None,
+    ) -> Tensor:
+        """Return the scores of all tokens, the loss of some, or tokens drawn.
+
+        Args:
+            states: (..., d_model).
+            targets: (predictions,) int64 for states (predictions, d_model), to get the loss.
+            weights: of the targets, (predictions,).
+            uniform_draws: in [0, 1), (predictions,), to get tokens.
+
+        Returns:
+            Logits or log-probabilities (..., vocab); with targets the sum in nats; with draws
+            tokens (predictions,) int64.
+        """
+        if uniform_draws is not None:
+            return self.draw(states, uniform_draws)
+        if targets is not None and weights is not None:
+            return self.nats(states, targets, weights)
+        return self.scores(states)
+
+    @abstractmethod
+    def scores(self, states: Tensor) -> Tensor:
+        """Return logits or log-probabilities, (..., d_model) -> (..., vocab)."""
+
+    @abstractmethod
+    def nats(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+        """Return the weighted sum of the targets' negative log-probabilities."""
+
+    def draw(self, states: Tensor, uniform_draws: Tensor) -> Tensor:
+        """Return a token for each state, drawn by numbers in [0, 1).
+
+        Raises:
+            TypeError: this head draws no tokens.
+        """
+        raise TypeError(f"{type(self).__name__} draws no tokens")
+
+    def loss(self, hidden: Hidden, batch: Batch) -> Loss:
+        """Return the cross-entropy where the batch's weights are positive; no more is computed.
+
+        Args:
+            hidden: states at the positions that the batch has targets for.
+            batch: with targets and weights.
+        """
+        where = scored(batch)
+        weights, targets = batch.weights.flatten()[where], batch.targets.flatten()[where]
+        total = self(hidden.states.flatten(0, 1)[where], targets, weights)
+        return Loss(total, weights.sum(), memory=hidden.memory)
+
+    @torch.no_grad()
+    def sample(self, hidden: Hidden, batch: Batch) -> Tensor:
+        """Draw a token at each position whose weight is positive, by `batch.uniform_draws`.
+
+        Args:
+            hidden: states at the positions that the batch has targets for.
+            batch: with weights and draws.
+
+        Returns:
+            (predictions,) int64, in the order of rows and positions.
+        """
+        where = scored(batch)
+        draws = batch.uniform_draws.flatten()[where]
+        drawn: Tensor = self(hidden.states.flatten(0, 1)[where], uniform_draws=draws)
+        return drawn
+
+
+class TokenHead(VocabularyHead):
     """States to scores over the vocabulary.
 
     Args:
@@ -34,7 +113,7 @@ class TokenHead(nn.Module):
         bias: bool = False,
     ) -> None:
         super().__init__()
-        if not settings.output.is_full:
+        if not settings.output.is_full_softmax:
             raise ValueError("output: the objective has a layer of its own here; use 'softmax'")
         vocab, width = embedding.token.num_embeddings, embedding.token.embedding_dim
         d_model = settings.token_width
@@ -60,39 +139,17 @@ class TokenHead(nn.Module):
         transformed: Tensor = self.transform(states[..., : self.width])
         return transformed * self.scale if self.scale != 1.0 else transformed
 
-    def forward(self, states: Tensor) -> Tensor:
-        """(..., d_model) -> logits (..., vocab)."""
+    def scores(self, states: Tensor) -> Tensor:
+        """Return logits, (..., d_model) -> (..., vocab)."""
         return F.linear(self._states(states), self.weight, self.bias)
 
-    def loss(self, hidden: Hidden, batch: Batch) -> Loss:
-        """Cross-entropy where the batch's weights are positive; the rest is not computed.
+    def nats(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+        """Return the weighted cross-entropy; all logits never exist at once."""
+        return cross_entropy(self._states(states), self.weight, self.bias, targets, weights)
 
-        Args:
-            hidden: states of the places that the batch has targets for.
-            batch: with targets and weights.
-        """
-        where = scored(batch)
-        weights = batch.weights.flatten()[where]
-        chosen = self._states(hidden.states.flatten(0, 1)[where])
-        total = cross_entropy(
-            chosen, self.weight, self.bias, batch.targets.flatten()[where], weights
-        )
-        return Loss(total, weights.sum(), carried=hidden.carried)
-
-    @torch.no_grad()
-    def draw(self, hidden: Hidden, batch: Batch) -> Tensor:
-        """A token for each place whose weight is positive, drawn by `batch.noise`.
-
-        Args:
-            hidden: states of the places that the batch has targets for.
-            batch: with weights and noise.
-
-        Returns:
-            (predictions,) int64, in the order of rows and places.
-        """
-        where = scored(batch)
-        chosen = self._states(hidden.states.flatten(0, 1)[where])
-        return draw(chosen, self.weight, self.bias, batch.noise.flatten()[where])
+    def draw(self, states: Tensor, uniform_draws: Tensor) -> Tensor:
+        """Return tokens drawn from the softmax."""
+        return sample_tokens(self._states(states), self.weight, self.bias, uniform_draws)
 
 
 def scored(batch: Batch) -> Tensor:

@@ -74,7 +74,7 @@ def _scale(module: nn.Module, settings: ModelSettings) -> None:
     if isinstance(module, Highway):
         module.start()
     if settings.init == "gpt2" and isinstance(module, Attention | FeedForward):
-        writes = module.output if isinstance(module, Attention) else module.narrow
+        writes = module.output if isinstance(module, Attention) else module.down
         writes.weight.div_(math.sqrt(2 * settings.layers))
     if settings.init == "t5" and isinstance(module, Attention):
         module.query.weight.mul_(module.d_head**-0.5)

@@ -187,7 +187,7 @@ class Ordered(Mask):
 
 
 @dataclass(frozen=True)
-class Carried(Mask):
+class WithMemory(Mask):
     """`keys` keys of the row before stand before the row's own, and all see them (Transformer-XL).
 
     Attributes:

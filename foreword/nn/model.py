@@ -9,8 +9,8 @@ from torch import nn
 
 from foreword import kinds
 from foreword.errors import UserError
-from foreword.nn.fit import Fit, Reading
 from foreword.nn.heads import TokenHead
+from foreword.nn.offline_training import FitResult, OfflineInputs
 from foreword.nn.settings import ModelSettings
 from foreword.types import Batch, Hidden, Vocab
 
@@ -30,16 +30,16 @@ class Backbone(nn.Module):
     settings: ModelSettings
     embedding: Any
 
-    def forward(self, batch: Batch, memory: Any = None) -> Hidden:
+    def forward(self, batch: Batch, cache: Any = None) -> Hidden:
         """States of every position of the batch, (batch, length, d_model)."""
         raise TypeError(f"{type(self).__name__} is abstract")
 
     def spell(self, vocab: Vocab) -> None:
         """Tells how tokens are spelt to a model that reads characters; all others need not know."""
 
-    def by_layer(self, batch: Batch, memory: Any = None) -> Hidden:
+    def by_layer(self, batch: Batch, cache: Any = None) -> Hidden:
         """As `forward`, with the states of each layer (`Hidden.layers`); None if it has none."""
-        return self(batch, memory)  # type: ignore[no-any-return]
+        return self(batch, cache)  # type: ignore[no-any-return]
 
     def traced(self, batch: Batch) -> Hidden:
         """As `by_layer`, with `layers` for gradients alone, not to be read.
@@ -54,8 +54,8 @@ class Backbone(nn.Module):
         kind = kinds.name_of(self.settings)
         raise UserError(f"gradients with respect to the states of '{kind}' are not to be had")
 
-    def fit(self, reading: Reading) -> Fit:
-        """Learns from the whole text, anew: the way of models that `is_fitted`.
+    def fit(self, reading: OfflineInputs) -> FitResult:
+        """Learns from the whole text, anew: the way of models that `trains_offline`.
 
         Raises:
             UserError: there is nothing to learn from such a text.
@@ -99,13 +99,6 @@ class Model(nn.Module):
     def token_head(self) -> TokenHead:
         """The head that predicts tokens."""
         return cast(TokenHead, self.heads["token"])
-
-    @property
-    def reader(self) -> Backbone:
-        """Whose states the token head reads: the backbone, or the generator beside it (ELECTRA)."""
-        if "generator" in self.heads:
-            return cast(Backbone, self.heads["generator"])
-        return self.backbone
 
     def count_parameters(self) -> int:
         """Parameters, shared ones counted once; of counts, the numbers that they have come to."""

@@ -14,7 +14,7 @@ from foreword.nn.precision import at_least_float32
 def build_norm(kind: str, d_model: int, eps: float, *, bias: bool) -> nn.Module:
     """`layer` (Ba et al. 2016) or `rms` (Zhang & Sennrich 2019, without mean and bias)."""
     if kind == "rms":
-        return RmsNorm(d_model, eps)
+        return RMSNorm(d_model, eps)
     return LayerNorm(d_model, eps, bias=bias)
 
 
@@ -36,7 +36,7 @@ class LayerNorm(nn.Module):
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps).to(x.dtype)
 
 
-class RmsNorm(nn.Module):
+class RMSNorm(nn.Module):
     """x / sqrt(mean(x^2) + eps) * weight; the mean is taken in float32 at least."""
 
     def __init__(self, d_model: int, eps: float) -> None:

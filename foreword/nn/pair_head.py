@@ -35,7 +35,7 @@ class PairHead(nn.Module):
             batch: with labels.
 
         Returns:
-            In `parts`, under `accuracy`, the number that is right.
+            In `components`, under `accuracy`, the number that is right.
         """
         labels = batch.labels.flatten()
         where = (labels >= 0).nonzero().squeeze(1)  # (pairs,)
@@ -44,4 +44,4 @@ class PairHead(nn.Module):
         total = F.cross_entropy(logits, labels, reduction="sum")
         weight = torch.full_like(total, len(where), requires_grad=False)
         right = (logits.argmax(-1) == labels).sum().float()
-        return Loss(total, weight, {"accuracy": (right, weight)}, hidden.carried)
+        return Loss(total, weight, {"accuracy": (right, weight)}, hidden.memory)

@@ -30,7 +30,7 @@ class Places:
     segments: Tensor | None = None
 
     @classmethod
-    def following(cls, start: int, length: int, device: torch.device) -> Places:
+    def next_token(cls, start: int, length: int, device: torch.device) -> Places:
         """`length` queries after `start` keys that are remembered."""
         return cls(torch.arange(start, start + length, device=device), start + length)
 

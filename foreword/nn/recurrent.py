@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from foreword.nn.document_pieces import Pieces
 from foreword.nn.dropout import Dropout
 from foreword.nn.embedding import Embedding
 from foreword.nn.model import Backbone
-from foreword.nn.pieces import Pieces
 from foreword.nn.positions.none import None_
 from foreword.nn.precision import upcast
 from foreword.nn.settings import ModelSettings
@@ -42,7 +42,7 @@ class RecurrentSettings(ModelSettings):
     stateful: bool = True
 
     @property
-    def carries(self) -> bool:
+    def has_memory(self) -> bool:
         """Whether the state goes on from row to row."""
         return self.stateful
 
@@ -71,8 +71,8 @@ class RecurrentBackbone(Backbone):
         )
         self.dropout = Dropout(settings.dropout)
 
-    def forward(self, batch: Batch, memory: Any = None) -> Hidden:
-        """States (batch, length, d_model); `memory` and what is carried over are the state.
+    def forward(self, batch: Batch, cache: Any = None) -> Hidden:
+        """States (batch, length, d_model); `cache` and what is carried over are the state.
 
         The state begins anew where a document does: where positions begin again at 0.
         """
@@ -80,18 +80,18 @@ class RecurrentBackbone(Backbone):
         low = x.dtype
         # Products within a recurrence are small, and errors would add up from step to step.
         with torch.autocast(x.device.type, enabled=False):
-            before = memory if memory is not None else batch.carried
+            before = cache if cache is not None else batch.memory
             states, after = recur(self.core, upcast(x), batch.positions, before)
-        carried = None
-        if self.settings.carries:
-            carried = tuple(part.detach() for part in after)
-        return Hidden(self.dropout(states.to(low)), after, carried)
+        memory = None
+        if self.settings.has_memory:
+            memory = tuple(part.detach() for part in after)
+        return Hidden(self.dropout(states.to(low)), after, memory)
 
-    def by_layer(self, batch: Batch, memory: Any = None) -> Hidden:
+    def by_layer(self, batch: Batch, cache: Any = None) -> Hidden:
         """The same, layer after layer, with the states of each."""
         x = self.embedding(batch, self.position)
         low, layers = x.dtype, [x]
-        before = memory if memory is not None else batch.carried
+        before = cache if cache is not None else batch.memory
         ends: list[State] = []
         with torch.autocast(x.device.type, enabled=False):
             for n, core in enumerate(layers_of(self.core)):
@@ -100,15 +100,15 @@ class RecurrentBackbone(Backbone):
                 layers.append(states.to(low))
                 x = self.dropout(layers[-1])
                 ends.append(after)
-        after = tuple(torch.cat(parts, 1) for parts in zip(*ends, strict=True))
-        carried = tuple(part.detach() for part in after) if self.settings.carries else None
-        return Hidden(x, after, carried, tuple(layers))
+        after = tuple(torch.cat(components, 1) for components in zip(*ends, strict=True))
+        memory = tuple(part.detach() for part in after) if self.settings.has_memory else None
+        return Hidden(x, after, memory, tuple(layers))
 
     def traced(self, batch: Batch) -> Hidden:
         """The same, step after step; `layers` are zeros that were added to the states."""
         x = self.embedding(batch, self.position)
         is_new = batch.positions == 0
-        states, nudges = unroll(layers_of(self.core), x, is_new, batch.carried)
+        states, nudges = unroll(layers_of(self.core), x, is_new, batch.memory)
         return Hidden(self.dropout(states), layers=nudges)
 
 
@@ -151,10 +151,10 @@ def recur(
 
 def _inside(state: State) -> Any:
     """As torch has it: layers first, alone where there is one."""
-    parts = tuple(part.transpose(0, 1).contiguous() for part in state)
-    return parts if len(parts) > 1 else parts[0]
+    components = tuple(part.transpose(0, 1).contiguous() for part in state)
+    return components if len(components) > 1 else components[0]
 
 
 def _outside(state: Any) -> State:
-    parts: Sequence[Tensor] = state if isinstance(state, tuple) else (state,)
-    return tuple(part.transpose(0, 1) for part in parts)
+    components: Sequence[Tensor] = state if isinstance(state, tuple) else (state,)
+    return tuple(part.transpose(0, 1) for part in components)

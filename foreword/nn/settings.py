@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from foreword.kinds import part
-from foreword.nn.output import Output
+from foreword.nn.lm_head_kind import LMHeadKind
 from foreword.ranges import Count, CountOrZero, Epsilon, NonNegative, Ranged, ShareBelowOne
 
 if TYPE_CHECKING:
@@ -20,9 +20,11 @@ class Architecture(Ranged, ABC):
 
     reads_ahead: ClassVar[bool] = True  # whether a place may depend on what stands behind it
     reads_source: ClassVar[bool] = False  # whether it has an encoder for a source of its own
-    is_bidirectional: ClassVar[bool] = False  # whether two directions predict, kept apart
-    is_fitted: ClassVar[bool] = False  # learns from the whole text by Backbone.fit, not in the loop
-    is_counted: ClassVar[bool] = False  # a table: no gradients, no states, texts read whole
+    predicts_both_directions: ClassVar[bool] = False  # whether two directions predict, kept apart
+    trains_offline: ClassVar[bool] = (
+        False  # learns from the whole text by Backbone.fit, not in the loop
+    )
+    is_count_based: ClassVar[bool] = False  # a table: no gradients, no states, texts read whole
 
     @abstractmethod
     def build(self, vocab: int) -> Backbone:
@@ -44,7 +46,7 @@ class Architecture(Ranged, ABC):
         return True
 
     @property
-    def is_causal(self) -> bool:
+    def assumes_causal_mask(self) -> bool:
         """Whether it counts on a layout that lets no place see later ones."""
         return False
 
@@ -59,11 +61,11 @@ class Architecture(Ranged, ABC):
         return 0
 
     @property
-    def carries(self) -> bool:
+    def has_memory(self) -> bool:
         """Whether a row hands something on to the next, so that rows must follow one another."""
         return False
 
-    def epochs_of(self, unit: str, amount: float) -> int:
+    def offline_epochs(self, unit: str, amount: float) -> int:
         """How often a model that is fitted reads the text for a budget of so much.
 
         Args:
@@ -93,7 +95,7 @@ class ModelSettings(Architecture):
         dropout: of embeddings and of each part's output; a model may have it elsewhere too.
         tied: the output layer is the embedding.
         scale_logits: divide the states by sqrt(d_model) before a tied output layer (T5).
-        output: the layer that predicts tokens, a kind in `nn/outputs/`, where the objective has
+        output: the layer that predicts tokens, a kind in `nn/lm_heads/`, where the objective has
             none of its own.
         init: how weights start; see `foreword.nn.init`.
         init_std: standard deviation of `bert` and `gpt2` initialisation, bound of `uniform`.
@@ -110,7 +112,7 @@ class ModelSettings(Architecture):
     dropout: ShareBelowOne = 0.1
     tied: bool = True
     scale_logits: bool = False
-    output: Output = part("nn/outputs", "softmax")
+    output: LMHeadKind = part("nn/lm_heads", "softmax")
     init: Literal["bert", "gpt2", "t5", "uniform"] = "bert"
     init_std: NonNegative = 0.02
 

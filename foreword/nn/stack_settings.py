@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from foreword.kinds import part
-from foreword.nn.mix import Mixing
+from foreword.nn.attention_kind import AttentionKind
 from foreword.nn.position import Position
 from foreword.nn.settings import ModelSettings
 from foreword.ranges import Count, CountOrZero, ShareBelowOne
@@ -21,19 +21,19 @@ class StackSettings(ModelSettings):
         d_head: width of a head; d_model / heads if unsaid.
         d_ff: width of the feed-forward layer; 4 d_model if unsaid.
         activation: of the feed-forward layer; `geglu` and `swiglu` are gated.
-        norm_order: `pre` normalises what enters a part, `post` the sum that leaves it.
+        norm_position: `pre` normalises what enters a part, `post` the sum that leaves it.
         attention_bias: whether attention's linear maps have biases; as `bias` if unsaid.
         position: how a token's place is told.
-        local_position: the same in layers whose mixing is not dense (ModernBERT); as `position` if
-            unsaid. It cannot add to the embeddings.
-        mixing: how queries meet keys; dense unless said otherwise.
-        dense_every: with another mixing, layers 0, n, 2n, ... are dense; 0 for none.
-        normalise_first: whether what enters the first attention is normalised, with `norm_order`
+        local_position: the same in layers whose attention is not dense (ModernBERT); as `position`
+            if unsaid. It cannot add to the embeddings.
+        attention: how queries meet keys; dense unless said otherwise.
+        dense_every: with another attention, layers 0, n, 2n, ... are dense; 0 for none.
+        normalise_first: whether what enters the first attention is normalised, with `norm_position`
             `pre`; embeddings that are normalised need it no more (ModernBERT).
         share: what all layers have in common (ALBERT).
         attention_dropout: of attention weights.
-        inner_dropout: `dropout` also of what the feed-forward layer's activation gives, and of the
-            states that leave the stack (T5, Transformer-XL, XLNet).
+        ff_and_output_dropout: `dropout` also of what the feed-forward layer's activation gives, and
+            of the states that leave the stack (T5, Transformer-XL, XLNet).
         scale_scores: divide attention scores by sqrt(d_head); T5 does not.
     """
 
@@ -41,16 +41,16 @@ class StackSettings(ModelSettings):
     d_head: Count | None = None
     d_ff: Count | None = None
     activation: Literal["relu", "gelu", "gelu_tanh", "geglu", "geglu_tanh", "swiglu"] = "gelu"
-    norm_order: Literal["pre", "post"] = "pre"
+    norm_position: Literal["pre", "post"] = "pre"
     attention_bias: bool | None = None
     position: Position = part("nn/positions", "learned")
     local_position: Position | None = part("nn/positions", is_optional=True)
-    mixing: Mixing = part("nn/mixing", "dense")
+    attention: AttentionKind = part("nn/attentions", "dense")
     dense_every: CountOrZero = 0
     normalise_first: bool = True
     share: Literal["none", "all", "attention", "feedforward"] = "none"
     attention_dropout: ShareBelowOne = 0.1
-    inner_dropout: bool = False
+    ff_and_output_dropout: bool = False
     scale_scores: bool = True
 
     def __post_init__(self) -> None:
@@ -62,28 +62,28 @@ class StackSettings(ModelSettings):
                 f"heads: d_model {self.d_model} is not divisible by {self.heads} heads; "
                 f"{best} heads would do, or set d_head"
             )
-        if not self.normalise_first and (self.norm_order != "pre" or self.share != "none"):
+        if not self.normalise_first and (self.norm_position != "pre" or self.share != "none"):
             raise ValueError(
                 "normalise_first: false leaves the first of the norms out that stand before each "
-                "part, so it wants norm_order 'pre' and share 'none'"
+                "part, so it wants norm_position 'pre' and share 'none'"
             )
 
     @property
     def limit(self) -> int | None:
         """The greatest length it can read, or None."""
-        parts = (self.position, self.local_position, self.mixing)
-        limits = [part.limit for part in parts if part is not None and part.limit is not None]
+        components = (self.position, self.local_position, self.attention)
+        limits = [part.limit for part in components if part is not None and part.limit is not None]
         return min(limits, default=None)
 
     @property
     def exact(self) -> int | None:
-        """The one length of row that its mixing can be trained on, or None."""
-        return self.mixing.exact
+        """The one length of row that its attention can be trained on, or None."""
+        return self.attention.exact
 
     @property
     def separates(self) -> bool:
-        """Whether its mixing can keep the texts of one row apart."""
-        return self.mixing.separates
+        """Whether its attention can keep the texts of one row apart."""
+        return self.attention.separates
 
     @property
     def head_width(self) -> int:

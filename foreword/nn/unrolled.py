@@ -66,7 +66,7 @@ def through(
         ends.append(end)
     if isinstance(ends[0], Tensor):
         return x, torch.cat(ends)
-    return x, tuple(torch.cat(parts) for parts in zip(*ends, strict=True))
+    return x, tuple(torch.cat(components) for components in zip(*ends, strict=True))
 
 
 def unroll(

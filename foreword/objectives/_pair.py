@@ -14,7 +14,7 @@ from foreword.data.rng import RowRng
 from foreword.errors import UserError
 from foreword.nn.model import Backbone, Model
 from foreword.nn.pair_head import PairHead
-from foreword.objectives._contract import Term
+from foreword.objectives._contract import Prediction, Term
 from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
 
 
@@ -24,6 +24,16 @@ class PairObjective(Term):
     @abstractmethod
     def relabel(self, rows: Rows, rng: RowRng) -> Rows:
         """The rows as this objective wants them read, with the classes that it asks for."""
+
+    @property
+    def predicts(self) -> Prediction:
+        """The class of each pair."""
+        return "in_place"
+
+    @property
+    def predicts_tokens(self) -> bool:
+        """Whether there is a head that predicts tokens: there is none."""
+        return False
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """The rows with their labels; no token is predicted.
@@ -57,7 +67,7 @@ class PairObjective(Term):
         """How many pairs of a batch are asked about."""
         return float((batch.labels >= 0).sum())
 
-    def guess(self, vocab: int) -> float:
+    def chance_loss(self, vocab: int) -> float:
         """The loss of one who guesses, in nats."""
         del vocab  # there are two classes
         return math.log(2)
@@ -66,6 +76,6 @@ class PairObjective(Term):
         """BERT's pooler and two classes."""
         return nn.ModuleDict({"pair": PairHead(backbone.settings.d_model)})
 
-    def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
+    def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
         """Cross-entropy of the pairs' classes, in nats."""
         return cast(PairHead, model.heads["pair"]).loss(hidden, batch)

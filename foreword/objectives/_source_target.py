@@ -10,12 +10,17 @@ from torch import nn
 from foreword.data.rng import RowRng
 from foreword.data.rows import positions_within
 from foreword.nn.model import Backbone, Model
-from foreword.objectives._contract import Term
+from foreword.objectives._contract import Prediction, Term
 from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
 
 
 class SourceTarget(Term):
     """Reads a source and writes a target, token by token."""
+
+    @property
+    def predicts(self) -> Prediction:
+        """A text from a source."""
+        return "target"
 
     @abstractmethod
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
@@ -25,7 +30,7 @@ class SourceTarget(Term):
         """The model's output layer."""
         return nn.ModuleDict({"token": backbone.build_token_head()})
 
-    def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
+    def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
         """Cross-entropy of the target, in nats."""
         return model.token_head.loss(hidden, batch)
 
@@ -50,23 +55,25 @@ def begins(is_first: Array) -> Array:
     return np.maximum.accumulate(np.where(is_first, column, 0), axis=1)
 
 
-def compact(documents: Array, *parts: tuple[Array | int, Array], end: int | None = None) -> Tokens:
+def compact(
+    documents: Array, *components: tuple[Array | int, Array], end: int | None = None
+) -> Tokens:
     """The wanted ids of each row moved together, padding (documents -1) behind.
 
     Padding of the row is dropped; where all rows want as many, nothing is padded.
 
     Args:
         documents: of each place, (batch, length) int64.
-        parts: ids and whether each is wanted, (batch, length); a place gives those of each part
-            in turn.
+        components: ids and whether each is wanted, (batch, length); a place gives those of each
+            part in turn.
         end: put after each document's last place, or None.
     """
     if end is not None:
-        parts = (*parts, (end, first_and_last(documents)[1]))
-    shape = (*documents.shape, len(parts))
-    ids = np.stack([np.broadcast_to(ids, documents.shape) for ids, _ in parts], axis=2)
+        components = (*components, (end, first_and_last(documents)[1]))
+    shape = (*documents.shape, len(components))
+    ids = np.stack([np.broadcast_to(ids, documents.shape) for ids, _ in components], axis=2)
     is_there = documents[:, :, None] >= 0
-    wanted = np.stack([wanted for _, wanted in parts], axis=2) & is_there
+    wanted = np.stack([wanted for _, wanted in components], axis=2) & is_there
     counts = wanted.sum((1, 2))
     row, place, _ = np.nonzero(wanted)
     column = np.arange(len(row)) - (np.cumsum(counts) - counts)[row]

@@ -11,7 +11,7 @@ from torch import nn
 from foreword.data.rng import RowRng
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone, Model
-from foreword.objectives._contract import Term
+from foreword.objectives._contract import Prediction, Term
 from foreword.types import Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
 
 
@@ -27,28 +27,33 @@ class Bidirectional(Term):
     With layout `bidirectional` and model `elmo`, whose states are those of the left-to-right
     reading, and behind them as many of the other. Both predict by one output layer. The sum and
     the count are of both, so the loss is the mean of the two directions', as the published code
-    has it; `Loss.parts` has them apart. A batch without `backward` asks for the one direction.
+    has it; `Loss.components` has them apart. A batch without `backward` asks for the one direction.
 
     Reference: Peters et al. 2018, section 3.1.
     Differs from the paper: a full softmax, where theirs was sampled.
     """
 
-    is_bidirectional: ClassVar[bool] = True
+    predicts_both_directions: ClassVar[bool] = True
+
+    @property
+    def predicts(self) -> Prediction:
+        """The next token, and the one before."""
+        return "next"
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Nothing is hidden: the target is the row; all but padding counts."""
         weights = (rows.documents >= 0).astype(np.float32)
         tokens = Tokens(rows.ids, rows.documents, rows.positions)
-        return Example(None, tokens, weights, following=rows.following)
+        return Example(None, tokens, weights, next_token=rows.next_token)
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
         """The output layer of both directions; a full one has a bias per token."""
         settings = backbone.settings
-        if not settings.output.is_full:
+        if not settings.output.is_full_softmax:
             return nn.ModuleDict({"token": backbone.build_token_head()})
         return nn.ModuleDict({"token": TokenHead(settings, backbone.embedding, bias=True)})
 
-    def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
+    def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
         """Cross-entropy of the next token and of the one before, in nats."""
         forward = model.token_head.loss(hidden, batch)
         if batch.backward is None:

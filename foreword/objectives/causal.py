@@ -9,7 +9,7 @@ from torch import nn
 
 from foreword.data.rng import RowRng
 from foreword.nn.model import Backbone, Model
-from foreword.objectives._contract import Term
+from foreword.objectives._contract import Prediction, Term
 from foreword.types import Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
 
 
@@ -28,16 +28,21 @@ class Causal(Term):
     Reference: Radford et al. 2018, section 3.1.
     """
 
+    @property
+    def predicts(self) -> Prediction:
+        """The next token."""
+        return "next"
+
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Nothing is hidden: the target is the row; all but padding counts."""
         weights = (rows.documents >= 0).astype(np.float32)
         tokens = Tokens(rows.ids, rows.documents, rows.positions)
-        return Example(None, tokens, weights, following=rows.following)
+        return Example(None, tokens, weights, next_token=rows.next_token)
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
         """The model's output layer."""
         return nn.ModuleDict({"token": backbone.build_token_head()})
 
-    def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
+    def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
         """Cross-entropy of the next token, in nats."""
         return model.token_head.loss(hidden, batch)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foreword.data.rng import RowRng
+from foreword.objectives._contract import SourceForm
 from foreword.objectives._source_target import SourceTarget, compact, example_of
 from foreword.types import Example, MaxLengths, Rows, Vocab
 
@@ -30,6 +31,11 @@ class Deshuffle(SourceTarget):
     """
 
     end: str = "</s>"
+
+    @property
+    def source_forms(self) -> tuple[SourceForm, ...]:
+        """What its sources look like."""
+        return (SourceForm(),)
 
     def max_lengths(self, length: int, text: int) -> MaxLengths:
         """Return the lengths of a document whose source and target are the whole text each."""

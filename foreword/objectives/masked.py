@@ -10,11 +10,11 @@ from torch import nn
 from foreword.data.rng import RowRng
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone, Model
-from foreword.objectives._contract import Term
-from foreword.objectives._hiding import (
+from foreword.objectives._contract import Prediction, Term
+from foreword.objectives._masking import (
     candidates_of,
-    hide,
     in_place,
+    mask_tokens,
     quota,
     random_ordinary,
     require_shares,
@@ -56,6 +56,11 @@ class Masked(Term):
         super().__post_init__()
         require_shares(self.mask, self.random)
 
+    @property
+    def predicts(self) -> Prediction:
+        """Masked tokens, where they stand."""
+        return "in_place"
+
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Inputs with tokens hidden, targets at the same positions."""
         length = rows.ids.shape[1]
@@ -64,7 +69,7 @@ class Masked(Term):
         others = random_ordinary(rng, length, vocab)
         hidden = chosen & (fate < self.mask)
         is_random = chosen & ~hidden & (fate < self.mask + self.random)
-        return in_place(rows, hide(rows.ids, hidden, is_random, others, vocab), chosen)
+        return in_place(rows, mask_tokens(rows.ids, hidden, is_random, others, vocab), chosen)
 
     def _choose(self, rows: Rows, draws: Array, vocab: Vocab) -> Array:
         """Which tokens are predicted, (batch, length) bool: exactly the share of each row."""
@@ -90,6 +95,6 @@ class Masked(Term):
         head = TokenHead(backbone.settings, backbone.embedding, transform=self.transform, bias=True)
         return nn.ModuleDict({"token": head})
 
-    def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
+    def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
         """Cross-entropy of the chosen tokens, in nats."""
         return model.token_head.loss(hidden, batch)

@@ -8,14 +8,13 @@ import numpy as np
 
 from foreword.data.rng import RowRng
 from foreword.data.rows import positions_within
-from foreword.errors import UserError
 from foreword.kinds import Part
+from foreword.objectives._contract import SourceForm, mode_id
 from foreword.objectives._room import longest, require_room
 from foreword.objectives._source_target import SourceTarget, compact, example_of, first_and_last
 from foreword.objectives.prefix import Prefix
 from foreword.objectives.span_corruption import SpanCorruption
 from foreword.ranges import Positive
-from foreword.text.special import sentinel_number
 from foreword.types import Array, Example, MaxLengths, Rows, Tokens, Vocab
 
 R, X, S = "<extra_id_99>", "<extra_id_98>", "<extra_id_97>"
@@ -80,6 +79,17 @@ class Mixture(SourceTarget):
         """What closes inputs and targets, by the first objective."""
         return self.objectives[0].end
 
+    @property
+    def source_forms(self) -> tuple[SourceForm, ...]:
+        """The forms of all objectives, each with its mode."""
+        modes = self.modes or ("",) * len(self.objectives)
+        forms = [
+            replace(form, mode=mode)
+            for objective, mode in zip(self.objectives, modes, strict=True)
+            for form in objective.source_forms
+        ]
+        return tuple(dict.fromkeys(forms))
+
     def require_room(self, length: int) -> None:
         """Makes sure that each objective has room in a row.
 
@@ -100,37 +110,25 @@ class Mixture(SourceTarget):
         Raises:
             UserError: the tokenizer lacks a mode token, or what an objective needs.
         """
-        modes = [_special(name, vocab) for name in self.modes or ("",) * len(self.objectives)]
+        modes = [mode_id(name, vocab) for name in self.modes or ("",) * len(self.objectives)]
         used = [mode for mode in modes if mode is not None]
         free = replace(vocab, sentinels=vocab.sentinels[~np.isin(vocab.sentinels, used)])
         shares = np.asarray(self.shares or np.ones(len(self.objectives)))
         edges = np.cumsum(shares)[:-1] / shares.sum()
         chosen = np.searchsorted(edges, rng.uniform(1)[:, 0], side="right")  # (batch,)
-        parts: list[tuple[Array, Example]] = []
+        components: list[tuple[Array, Example]] = []
         for n in np.unique(chosen):
             where = np.flatnonzero(chosen == n)
             example = self.objectives[n].corrupt(_take(rows, where), rng.of(where), free)
             assert example.source is not None
             source = _with_mode(example.source, modes[n])
-            parts.append((where, replace(example, source=source)))
-        source = _gather([(where, example.source) for where, example in parts if example.source])
-        return example_of(source, _gather([(where, example.target) for where, example in parts]))
-
-
-def _special(name: str, vocab: Vocab) -> int | None:
-    """The id of a special token or sentinel, None for "".
-
-    Raises:
-        UserError: the tokenizer lacks it.
-    """
-    number = sentinel_number(name)
-    if number is None:
-        return vocab.id(name) if name else None
-    if number >= len(vocab.sentinels):
-        raise UserError(
-            f"objective.modes: {name}, but the tokenizer has {len(vocab.sentinels)} sentinels"
+            components.append((where, replace(example, source=source)))
+        source = _gather(
+            [(where, example.source) for where, example in components if example.source]
         )
-    return int(vocab.sentinels[number])
+        return example_of(
+            source, _gather([(where, example.target) for where, example in components])
+        )
 
 
 def _take(rows: Rows, which: Array) -> Rows:
@@ -145,11 +143,11 @@ def _with_mode(source: Tokens, mode: int | None) -> Tokens:
     return compact(source.documents, (mode, is_first), (source.ids, source.documents >= 0))
 
 
-def _gather(parts: list[tuple[Array, Tokens]]) -> Tokens:
+def _gather(components: list[tuple[Array, Tokens]]) -> Tokens:
     """The rows of all parts, each where it belongs, as wide as the widest."""
-    shape = (sum(len(where) for where, _ in parts), max(t.ids.shape[1] for _, t in parts))
+    shape = (sum(len(where) for where, _ in components), max(t.ids.shape[1] for _, t in components))
     ids, documents = np.zeros(shape, dtype=np.int64), np.full(shape, -1, dtype=np.int64)
-    for where, tokens in parts:
+    for where, tokens in components:
         ids[where, : tokens.ids.shape[1]] = tokens.ids
         documents[where, : tokens.ids.shape[1]] = tokens.documents
     return Tokens(ids, documents, positions_within(documents))

@@ -10,7 +10,7 @@ from torch import nn
 from foreword.data.rng import RowRng
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone, Model
-from foreword.objectives._contract import Term
+from foreword.objectives._contract import Prediction, Term
 from foreword.ranges import CountOrZero, PositiveShare
 from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
 
@@ -53,6 +53,16 @@ class Permutation(Term):
                 f"max_span: spans of up to {self.max_span} tokens, but of a row of {length} only "
                 f"{predicted} are predicted; longer rows or a smaller value mend it"
             )
+
+    @property
+    def predicts(self) -> Prediction:
+        """Some tokens, where they stand, in a random order."""
+        return "in_place"
+
+    @property
+    def predicts_in_order(self) -> bool:
+        """Whether examples say in which order tokens are predicted: they do."""
+        return True
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """The row as it is, with the order of what is predicted in it."""
@@ -99,7 +109,7 @@ class Permutation(Term):
         head = TokenHead(backbone.settings, backbone.embedding, bias=True)
         return nn.ModuleDict({"token": head})
 
-    def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
+    def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
         """Cross-entropy of the targets, in nats."""
         return model.token_head.loss(hidden, batch)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foreword.data.rng import RowRng
+from foreword.objectives._contract import SourceForm
 from foreword.objectives._source_target import (
     SourceTarget,
     begins,
@@ -41,6 +42,11 @@ class Prefix(SourceTarget):
 
     rate: ShareBelowOne = 0.0
     end: str = "</s>"
+
+    @property
+    def source_forms(self) -> tuple[SourceForm, ...]:
+        """What its sources look like."""
+        return (SourceForm(),)
 
     def max_lengths(self, length: int, text: int) -> MaxLengths:
         """Return the lengths of a document that is cut at its last place, and at its first."""

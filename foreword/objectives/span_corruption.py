@@ -10,6 +10,7 @@ from annotated_types import Interval
 
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
+from foreword.objectives._contract import SourceForm
 from foreword.objectives._source_target import (
     SourceTarget,
     begins,
@@ -67,6 +68,11 @@ class SpanCorruption(SourceTarget):
                 f"mean_span: spans of {self.mean_span:g} tokens, but of a row of {length} only "
                 f"{hidden} are hidden; longer rows or a smaller value mend it"
             )
+
+    @property
+    def source_forms(self) -> tuple[SourceForm, ...]:
+        """What its sources look like."""
+        return (SourceForm(has_sentinels=True),)
 
     def max_lengths(self, length: int, text: int) -> MaxLengths:
         """Return the lengths of a document that has all the spans of its row."""
@@ -130,8 +136,8 @@ class SpanCorruption(SourceTarget):
         tokens = source.tolist()
         if tokens and tokens[-1] == end:
             tokens.pop()
-        parts = [spans.get(token, [token]) for token in tokens]
-        return np.asarray([token for part in parts for token in part], dtype=np.int64)
+        components = [spans.get(token, [token]) for token in tokens]
+        return np.asarray([token for part in components for token in part], dtype=np.int64)
 
 
 def _number_within(starts: Array, is_first: Array) -> Array:
@@ -141,19 +147,19 @@ def _number_within(starts: Array, is_first: Array) -> Array:
     return np.asarray(count - before - 1)
 
 
-def _partition(draws: Array, parts: int) -> Array:
-    """Random lengths of `parts` non-empty pieces of a whole, all cuts equally likely.
+def _partition(draws: Array, components: int) -> Array:
+    """Random lengths of `components` non-empty pieces of a whole, all cuts equally likely.
 
     Args:
         draws: uniform, (batch, whole).
-        parts: number of pieces.
+        components: number of pieces.
 
     Returns:
         (batch, parts) int64, each row summing to the whole.
     """
     batch, whole = draws.shape
     # The parts - 1 smallest of whole - 1 draws say after which item to cut.
-    cuts = np.sort(np.argsort(draws[:, : whole - 1], axis=1)[:, : parts - 1] + 1, axis=1)
+    cuts = np.sort(np.argsort(draws[:, : whole - 1], axis=1)[:, : components - 1] + 1, axis=1)
     edges = np.concatenate(
         [np.zeros((batch, 1), np.int64), cuts, np.full((batch, 1), whole)], axis=1
     )

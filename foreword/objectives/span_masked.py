@@ -13,11 +13,11 @@ from foreword.data.rng import RowRng
 from foreword.nn.boundary_head import BoundaryHead
 from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone, Model
-from foreword.objectives._contract import Term
-from foreword.objectives._hiding import (
+from foreword.objectives._contract import Prediction, Term
+from foreword.objectives._masking import (
     candidates_of,
-    hide,
     in_place,
+    mask_tokens,
     quota,
     random_ordinary,
     require_shares,
@@ -83,6 +83,11 @@ class SpanMasked(Term):
                 f"rows of {length} tokens; longer rows or a smaller value mend it"
             )
 
+    @property
+    def predicts(self) -> Prediction:
+        """Masked tokens, where they stand."""
+        return "in_place"
+
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Inputs with spans hidden, targets at the same positions."""
         length = rows.ids.shape[1]
@@ -93,7 +98,7 @@ class SpanMasked(Term):
         fate = np.take_along_axis(fates, np.maximum(start, 0), axis=1)  # one for a whole span
         hidden = chosen & (fate < self.mask)
         is_random = chosen & ~hidden & (fate < self.mask + self.random)
-        return in_place(rows, hide(rows.ids, hidden, is_random, others, vocab), chosen)
+        return in_place(rows, mask_tokens(rows.ids, hidden, is_random, others, vocab), chosen)
 
     def lengths(self, draws: Array, most: Array | int) -> Array:
         """Lengths in words from uniform draws: geometric, given that they are at most `most`."""
@@ -140,19 +145,22 @@ class SpanMasked(Term):
             heads["boundary"] = BoundaryHead(settings, width, self.places, self.d_place)
         return heads
 
-    def guess(self, vocab: int) -> float:
+    def chance_loss(self, vocab: int) -> float:
         """The loss of one who guesses, in nats: twice that of guessing a token."""
         return (1 + self.boundary) * math.log(vocab)
 
-    def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
+    def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
         """Cross-entropy of the tokens of spans, in nats; both predictions summed."""
         masked = model.token_head.loss(hidden, batch)
         if not self.boundary:
             return masked
         head = cast(BoundaryHead, model.heads["boundary"])
         boundary = head.loss(model.token_head, hidden, batch)
-        parts = {"masked": (masked.total, masked.weight), "boundary": (boundary, masked.weight)}
-        return Loss(masked.total + boundary, masked.weight, parts, masked.carried)
+        components = {
+            "masked": (masked.total, masked.weight),
+            "boundary": (boundary, masked.weight),
+        }
+        return Loss(masked.total + boundary, masked.weight, components, masked.memory)
 
 
 @dataclass(frozen=True)

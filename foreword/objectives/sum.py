@@ -15,7 +15,7 @@ from foreword.data.rng import RowRng
 from foreword.errors import UserError
 from foreword.kinds import Part
 from foreword.nn.model import Backbone, Model
-from foreword.objectives._contract import Term
+from foreword.objectives._contract import Prediction, Term
 from foreword.objectives._pair import PairObjective
 from foreword.objectives._room import longest, require_room
 from foreword.objectives.masked import Masked
@@ -40,7 +40,7 @@ class Sum(Term):
 
     Each term is divided by its own number of predictions in the whole step, however the step is cut
     into micro-batches: `Batch.counts` holds these numbers, which are known before the model reads
-    anything. `Loss.weight` is the first term's; `Loss.parts` has every term apart.
+    anything. `Loss.weight` is the first term's; `Loss.components` has every term apart.
 
     Attributes:
         terms: what is added up: one about pairs at most, and one that predicts tokens.
@@ -62,7 +62,7 @@ class Sum(Term):
             raise ValueError("terms: must name at least one")
         names = [kinds.name_of(term) for term in self.terms]
         for name, term in zip(names, self.terms, strict=True):
-            if isinstance(term, Sum) or not hasattr(term, "read"):
+            if isinstance(term, Sum) or not hasattr(term, "loss_from_states"):
                 raise ValueError(f"terms: '{name}' cannot be a term of a sum")
         about_pairs = sum(isinstance(term, PairObjective) for term in self.terms)
         if about_pairs > 1 or len(names) - about_pairs > 1:
@@ -71,6 +71,16 @@ class Sum(Term):
             )
         if len(self.weights) not in (0, len(names)):
             raise ValueError(f"weights: must be {len(names)}, one a term, got {len(self.weights)}")
+
+    @property
+    def predicts(self) -> Prediction:
+        """What the term that predicts tokens predicts; with none, classes in place."""
+        return next((term.predicts for term in self.terms if term.predicts_tokens), "in_place")
+
+    @property
+    def predicts_tokens(self) -> bool:
+        """Whether a term does."""
+        return any(term.predicts_tokens for term in self.terms)
 
     def require_room(self, length: int) -> None:
         """Makes sure that each term has room in a row.
@@ -108,9 +118,9 @@ class Sum(Term):
         counts = [_count(term, batch) for term in self.terms]
         return np.asarray(counts, dtype=np.float32)
 
-    def guess(self, vocab: int) -> float:
+    def chance_loss(self, vocab: int) -> float:
         """The loss of one who guesses, in nats."""
-        each = [term.guess(vocab) for term in self.terms]
+        each = [term.chance_loss(vocab) for term in self.terms]
         return math.fsum(map(operator.mul, self.weights or (1.0,) * len(each), each))
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
@@ -120,25 +130,25 @@ class Sum(Term):
             heads.update(dict(term.heads(backbone, vocab).items()))
         return heads
 
-    def read(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
+    def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
         """The weighted sum of the terms' means, times the number of the first term's predictions.
 
         Where the batch has no `counts`, it is taken for the whole step.
         """
-        losses = [term.read(model, batch, hidden) for term in self.terms]
+        losses = [term.loss_from_states(model, batch, hidden) for term in self.terms]
         counts = batch.counts
         if counts is None:
             counts = torch.stack([loss.weight for loss in losses])  # (terms,)
         shares = counts[0] / counts.clamp(min=1)
         weights = self.weights or (1.0,) * len(losses)
         total = torch.zeros_like(losses[0].total)
-        parts = {}
+        components = {}
         for term, loss, share, weight in zip(self.terms, losses, shares, weights, strict=True):
             name = kinds.name_of(term)
             total = total + weight * share * loss.total
-            parts[name] = (loss.total, loss.weight)
-            parts |= {f"{name}_{key}": value for key, value in loss.parts.items()}
-        return Loss(total, losses[0].weight, parts, hidden.carried)
+            components[name] = (loss.total, loss.weight)
+            components |= {f"{name}_{key}": value for key, value in loss.components.items()}
+        return Loss(total, losses[0].weight, components, hidden.memory)
 
 
 def _count(term: Term, batch: Batch) -> float:

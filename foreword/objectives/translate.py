@@ -8,6 +8,7 @@ import numpy as np
 
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
+from foreword.objectives._contract import SourceForm
 from foreword.objectives._source_target import SourceTarget, compact, example_of
 from foreword.types import Example, MaxLengths, Rows, Vocab
 
@@ -31,6 +32,11 @@ class Translate(SourceTarget):
     """
 
     end: str = "</s>"
+
+    @property
+    def source_forms(self) -> tuple[SourceForm, ...]:
+        """What its sources look like."""
+        return (SourceForm(),)
 
     def max_lengths(self, length: int, text: int) -> MaxLengths:
         """Return the lengths of a pair of which one side is a single token."""

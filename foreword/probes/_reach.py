@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from foreword.errors import UserError
-from foreword.nn.model import Model
+from foreword.nn.model import Backbone, Model
 from foreword.types import Array, Batch, Hidden
 
 
@@ -31,7 +31,9 @@ class Norms:
     broken: int
 
 
-def norms(model: Model, batch: Batch, layer: int, places: int) -> Norms:
+def norms(
+    model: Model, batch: Batch, layer: int, places: int, reader: Backbone | None = None
+) -> Norms:
     """Measures up to `places` predictions of each row.
 
     Args:
@@ -39,11 +41,12 @@ def norms(model: Model, batch: Batch, layer: int, places: int) -> Norms:
         batch: tensors on the model's device, with targets.
         layer: whose states; 0 is what enters the first layer.
         places: predictions of a row, spread evenly over the last half of them.
+        reader: whose states the head reads; the model's backbone by default.
 
     Raises:
         UserError: it has no such layer, or shows none.
     """
-    hidden, states = traced(model, batch, layer)
+    hidden, states = traced(reader or model.backbone, batch, layer)
     found, distances, ahead = [], [], 0
     for column in _chosen(batch.weights.cpu().numpy() > 0, places).T:
         which = np.flatnonzero(column >= 0)
@@ -64,13 +67,13 @@ def norms(model: Model, batch: Batch, layer: int, places: int) -> Norms:
     return Norms(distance[is_finite], norm[is_finite], ahead, int((~is_finite).sum()))
 
 
-def traced(model: Model, batch: Batch, layer: int) -> tuple[Hidden, Tensor]:
+def traced(reader: Backbone, batch: Batch, layer: int) -> tuple[Hidden, Tensor]:
     """What the model makes of a batch, and the states of a layer, to be asked for gradients.
 
     Raises:
         UserError: it has no such layer, or shows none.
     """
-    hidden = model.reader.traced(batch)
+    hidden = reader.traced(batch)
     assert hidden.layers is not None
     if layer >= len(hidden.layers):
         last = len(hidden.layers) - 1

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from foreword.errors import UserError
+from foreword.interop.word_table import word_table
 from foreword.probes._contract import Specimen
-from foreword.train.word_table import word_table
 from foreword.vectors.table import WordTable
 
 

@@ -18,8 +18,9 @@ from foreword.probes._contract import Finding, Row, Specimen
 from foreword.probes._marks import MOST, dashed, title
 from foreword.probes._reach import Norms, norms, traced
 from foreword.ranges import LARGEST, Count, CountOrZero, Ranged
-from foreword.train.feed import HELDOUT_SEED, Feed
-from foreword.train.recipe import Recipe
+from foreword.runs.recipe import Recipe
+from foreword.runs.setup import heldout_feed
+from foreword.train.feed import HELDOUT_SEED
 from foreword.types import Batch
 
 SHOWN = (0, 1, 4, 16, 64, 256, 1024)
@@ -105,7 +106,7 @@ class GradientReach(Ranged):
         """
         subject = specimen.subject
         subject.require_token_head()
-        reader = subject.model.reader
+        reader = subject.recipe.objective.reader(subject.model)
         layer = reader.first_state if self.layer is None else self.layer
         with specimen.shards() as shards:
             recipe = self._recipe(subject)
@@ -114,11 +115,11 @@ class GradientReach(Ranged):
                     f"{subject.name}: {shards.tokens_total} tokens of held-out text do not fill "
                     f"one row of {recipe.packing.length}; name a longer text with --data"
                 )
-            feed = Feed.of(recipe, shards, subject.vocab, for_training=False)
+            feed = heldout_feed(recipe, shards, subject.vocab)
             count = min(self.rows, feed.packed.rows_per_epoch)
             batch, first = (feed.batch(np.arange(n), HELDOUT_SEED) for n in (count, 1))
         try:
-            traced(subject.model, first.to(subject.device), layer)
+            traced(reader, first.to(subject.device), layer)
         except UserError as error:
             raise UserError(f"{subject.name}: {error}") from error
         return batch, layer
@@ -136,7 +137,8 @@ def _look(subject: Subject, batch: Batch, layer: int, places: int) -> Norms:
     # Not on a device that knows none.
     device = torch.device("cpu") if subject.device.type == "mps" else subject.device
     model = copy.deepcopy(subject.model).eval().to(device, torch.float64)
-    return norms(model, batch.to(device), layer, places)
+    reader = subject.recipe.objective.reader(model)
+    return norms(model, batch.to(device), layer, places, reader)
 
 
 def _summary(found: Norms) -> list[dict[str, Any]]:

@@ -12,8 +12,8 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
+from foreword.formatting import figure as number
 from foreword.report.curves import CELLS, STAND_INS, STYLE, inline
-from foreword.words import figure as number
 
 APART = 0.16  # how far the two points of a cell lie from its middle
 

@@ -13,7 +13,7 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from foreword.words import quantity
+from foreword.formatting import quantity
 
 # Colours that stand for the page's: what is drawn in them is drawn in `var(--ink)` and so on.
 STAND_INS = {

@@ -6,9 +6,9 @@ import base64
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from foreword.formatting import cell
 from foreword.report.bars import draw_columns
 from foreword.report.folder import Evaluation, Picture, Record, number
-from foreword.words import cell
 
 # What is drawn of models of counts, which have no curves: a column of the table, and its caption.
 BY_ORDER = {

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from foreword import __version__, atomic
+from foreword.formatting import cell, duration, figure, flattered, power, quantity
 from foreword.report import folder as folders
 from foreword.report.curves import Line, draw, smoothed
 from foreword.report.evaluations import evaluation
 from foreword.report.folder import RunFolder, number
 from foreword.report.style import CSS
 from foreword.train import log
-from foreword.words import cell, duration, figure, flattered, power, quantity
 
 
 def write_page(run: str | Path, out: str | Path | None = None) -> Path:
@@ -94,7 +94,7 @@ def sentence(run: RunFolder) -> str:
     if not run.train:
         return f"{text} Nothing has been measured yet."
     last = run.train[-1]
-    if is_fitted(run):
+    if trains_offline(run):
         return (
             f"{text} Fitted to {quantity(number(last, 'tokens'))} tokens in "
             f"{duration(number(last, 'seconds'))}."
@@ -105,7 +105,7 @@ def sentence(run: RunFolder) -> str:
     )
 
 
-def is_fitted(run: RunFolder) -> bool:
+def trains_offline(run: RunFolder) -> bool:
     """Whether the whole text was learned from at once, in no steps."""
     # A model of counts that was fitted before records said so has no learning rate.
     return bool(run.train) and bool(run.train[-1].get("fitted", "lr" not in run.train[-1]))
@@ -120,7 +120,7 @@ def tiles(run: RunFolder) -> str:
             ("held-out loss, nats", figure(number(best, "loss"))),
             ("perplexity", figure(number(best, "perplexity"))),
             ("bits per byte", figure(number(best, "bits_per_byte"))),
-            *((f"held-out {_spaced(name)}", figure(v)) for name, v in log.parts(best).items()),
+            *((f"held-out {_spaced(name)}", figure(v)) for name, v in log.components(best).items()),
         ]
     if run.train:
         last = run.train[-1]
@@ -155,7 +155,7 @@ _SHARE = "share_of_matmul"
 
 def curves(run: RunFolder) -> str:
     """Training and held-out loss, learning rate, speed; nothing of what took no steps."""
-    if is_fitted(run):
+    if trains_offline(run):
         return ""
     steps = [number(r, "step") for r in run.train]
     lines: list[Line] = []
@@ -182,7 +182,7 @@ def curves(run: RunFolder) -> str:
             if key != "lr":  # a rate is noisy, and a schedule is not
                 line = [Line("", steps, values, style="faint"), Line("", steps, smoothed(values))]
             small.append(_figure(caption, line))
-    small += [_part(run, name) for name in log.parts(run.train[-1] if run.train else {})]
+    small += [_part(run, name) for name in log.components(run.train[-1] if run.train else {})]
     return "\n".join([*parts, f'<div class="pair">{"".join(small)}</div>' if small else ""])
 
 

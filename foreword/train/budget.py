@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from foreword.ranges import Flops, Ranged
-from foreword.train.recipe import TrainSettings
+from foreword.train.settings import TrainSettings
 
 Unit = Literal["steps", "epochs", "tokens", "flops", "hours"]
 
 
 @dataclass
-class Spent:
+class Progress:
     """What a run has used so far; it is stored in every checkpoint.
 
     Attributes:
@@ -62,7 +62,7 @@ class Budget(Ranged):
         none: dict[str, Any] = dict.fromkeys(("hours", "tokens", "flops", "epochs"))
         return replace(settings, **{**none, self.unit: amount})
 
-    def progress(self, spent: Spent) -> float:
+    def progress(self, spent: Progress) -> float:
         """The share that is spent, 0 to 1; the schedule goes by it, so it ends on time."""
         used = {
             "steps": float(spent.steps),
@@ -73,7 +73,7 @@ class Budget(Ranged):
         }[self.unit]
         return min(1.0, used / self.amount)
 
-    def total_steps(self, spent: Spent) -> float:
+    def total_steps(self, spent: Progress) -> float:
         """Steps in all: known, or estimated from the pace so far."""
         if self.unit == "steps":
             return self.amount

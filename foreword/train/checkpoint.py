@@ -3,7 +3,7 @@
 checkpoints/step-00001000/weights.safetensors    the model, each shared tensor once
                           keys-2.npy ...         what it has counted; see `foreword.ngrams.table`
                           optimizer.safetensors  its state, by parameter name
-                          carried.safetensors    what rows hand on to the next, where they do
+                          memory.safetensors    what rows hand on to the next, where they do
                           state.json             step, budget spent, counters
                           manifest.json          version, sizes and checksums; written last
 """
@@ -26,7 +26,7 @@ from foreword.nn.model import Model
 from foreword.train.finite import require_finite
 
 KIND, VERSION = "checkpoint", 1
-FOR_TRAINING = ("optimizer.safetensors", "carried.safetensors")  # needed to train on alone
+FOR_TRAINING = ("optimizer.safetensors", "memory.safetensors")  # needed to train on alone
 
 
 def save(
@@ -34,7 +34,7 @@ def save(
     model: nn.Module,
     optimizer: Optimizer | None,
     state: Mapping[str, Any],
-    carried: Sequence[tuple[Tensor, ...] | None] = (),
+    memory: Sequence[tuple[Tensor, ...] | None] = (),
 ) -> None:
     """Writes a checkpoint that appears under its name only when it is whole.
 
@@ -45,8 +45,8 @@ def save(
     files: dict[str, dict[str, Tensor]] = {"weights": dict(model.named_parameters())}
     if optimizer is not None:
         files["optimizer"] = _optimizer_tensors(model, optimizer)
-    if carried:
-        files["carried"] = _carried_tensors(carried)
+    if memory:
+        files["memory"] = _memory_tensors(memory)
     for name, tensors in files.items():
         require_finite(tensors, name)
     with atomic.folder(folder) as part:
@@ -126,17 +126,17 @@ def load_optimizer(folder: Path, model: nn.Module, optimizer: Optimizer) -> None
         optimizer.state[p][key] = value if value.ndim == 0 and not p.is_cuda else value.to(p.device)
 
 
-def _carried_tensors(carried: Sequence[tuple[Tensor, ...] | None]) -> dict[str, Tensor]:
+def _memory_tensors(memory: Sequence[tuple[Tensor, ...] | None]) -> dict[str, Tensor]:
     return {
         f"{micro_batch}/{number}": tensor
-        for micro_batch, tensors in enumerate(carried)
+        for micro_batch, tensors in enumerate(memory)
         for number, tensor in enumerate(tensors or ())
     }
 
 
-def load_carried(folder: Path, device: torch.device) -> tuple[tuple[Tensor, ...] | None, ...]:
+def load_memory(folder: Path, device: torch.device) -> tuple[tuple[Tensor, ...] | None, ...]:
     """What each micro-batch left for the next step; empty where nothing is carried over."""
-    file = folder / "carried.safetensors"
+    file = folder / "memory.safetensors"
     if not file.is_file():
         return ()
     found: dict[int, dict[int, Tensor]] = {}

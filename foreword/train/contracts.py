@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Protocol
 
 from torch import nn
 from torch.optim import Optimizer
 
+from foreword.ranges import LearningRate, Ranged
 
-class OptimizerSettings(Protocol):
-    """A kind in `train/optim/`."""
 
-    @property
-    def lr(self) -> float:
-        """The peak learning rate."""
+@dataclass(frozen=True)
+class OptimizerSettings(Ranged, ABC):
+    """The settings of an optimizer: a kind in `train/optimizers/`.
 
+    Attributes:
+        lr: peak learning rate; groups of parameters may have others, see `build`.
+    """
+
+    lr: LearningRate
+
+    @abstractmethod
     def build(self, model: nn.Module) -> Optimizer:
-        """The optimizer over the model's parameters."""
+        """Return the optimizer over the parameters that are trained.
+
+        The learning rate of each group is its peak; the loop multiplies it by the schedule.
+        """
 
 
 class Schedule(Protocol):
-    """A kind in `train/schedule/`."""
+    """A kind in `train/schedules/`."""
 
     def factor(self, progress: float, step: int, total: float) -> float:
         """What to multiply the peak learning rate with.

@@ -12,9 +12,8 @@ import numpy as np
 
 from foreword.data.packing._contract import Packed
 from foreword.data.rng import RowRng
-from foreword.data.shards import Shards
+from foreword.layouts._contract import Layout
 from foreword.objectives._contract import Objective
-from foreword.train.recipe import Recipe
 from foreword.types import Array, Batch, Example, Vocab
 
 # Held-out rows draw their corruption from a seed of their own, the same at every evaluation.
@@ -24,78 +23,50 @@ DEPTH = 2  # steps whose batches are made before they are asked for
 
 @dataclass(frozen=True)
 class Feed:
-    """The batches of a run.
+    """The batches of a run: a pure function of the step's number.
 
     Attributes:
-        recipe: says batch size, objective, layout, seed.
         packed: the corpus as rows.
-        vocab: of the tokenizer, with the text's counts where the objective wants them.
+        objective: what to predict.
+        layout: how an example is arranged for the model.
+        vocab: of the tokenizer, with the text's counts if the objective asks for them.
+        rows_per_step: sequences of a step.
         micro_batch: sequences computed at once.
+        workers: threads that share a micro-batch.
+        seed: of corruption.
     """
 
-    recipe: Recipe
     packed: Packed
+    objective: Objective
+    layout: Layout
     vocab: Vocab
+    rows_per_step: int
     micro_batch: int
-
-    @classmethod
-    def of(
-        cls,
-        recipe: Recipe,
-        shards: Shards,
-        vocab: Vocab,
-        *,
-        for_training: bool = True,
-        lanes: int = 0,
-    ) -> Feed:
-        """The feed of a recipe over shards.
-
-        Held-out text is read once and to its end, in as many lanes as are computed at once or as it
-        fills.
-
-        Args:
-            recipe: says batch size, objective, layout, seed.
-            shards: the documents.
-            vocab: of the tokenizer.
-            for_training: whether the text is trained on, or held out.
-            lanes: of held-out text, at most; 0 for as many as are computed at once.
-
-        Raises:
-            UserError: the text is shorter than a row, or the tokenizer lacks a special token.
-        """
-        rows, micro_batch = recipe.rows_per_step, recipe.train.micro_batch or recipe.rows_per_step
-        if not for_training:
-            most = min(lanes or micro_batch, shards.tokens_total // recipe.packing.length)
-            rows = micro_batch = max(1, most)
-        if recipe.objective.wants_counts:
-            vocab = replace(vocab, counts=shards.counts(vocab.size))
-        once = not for_training
-        packed = recipe.packing.open(shards, vocab, recipe.train.seed, rows, once=once)
-        return cls(recipe, packed, vocab, micro_batch)
+    workers: int
+    seed: int
 
     def micro_batches(self, step: int) -> list[Batch]:
-        """The batches that step number `step` (from 0) is made of."""
-        size = self.recipe.rows_per_step
+        """Return the batches that step number `step` (from 0) is made of."""
+        size = self.rows_per_step
         return self.batches(np.arange(step * size, (step + 1) * size))
 
     def batches(self, numbers: Array) -> list[Batch]:
-        """The rows with these places: micro-batches, each in as many parts as there are workers."""
-        workers = max(1, self.recipe.train.workers)
-        parts = [
-            part
+        """Return these rows as micro-batches, each in as many parts as there are workers."""
+        pieces = [
+            piece
             for rows in np.array_split(numbers, -(-len(numbers) // self.micro_batch))
-            for part in np.array_split(rows, min(workers, len(rows)))
+            for piece in np.array_split(rows, min(self.workers, len(rows)))
         ]
-        batches = [self.batch(part, self.recipe.train.seed) for part in parts]
-        return counted(self.recipe.objective, batches)
+        batches = [self.batch(piece, self.seed) for piece in pieces]
+        return counted(self.objective, batches)
 
     def batch(self, numbers: Array, seed: int) -> Batch:
         """The batch of the rows with these places in the order of training."""
-        return self.recipe.layout.arrange(self._example(numbers, seed), self.vocab)
+        return self.layout.arrange(self._example(numbers, seed), self.vocab)
 
     def epochs(self, steps: int) -> float:
         """How often the text has been read after so many steps."""
-        return steps * self.recipe.rows_per_step / self.packed.rows_per_epoch
+        return steps * self.rows_per_step / self.packed.rows_per_epoch
 
     @property
     def predicts_all(self) -> bool:
@@ -107,7 +78,11 @@ class Feed:
 
     def _example(self, numbers: Array, seed: int) -> Example:
         rows = self.packed.rows(numbers)
-        return self.recipe.objective.corrupt(rows, RowRng(seed, numbers), self.vocab)
+        return self.objective.corrupt(rows, RowRng(seed, numbers), self.vocab)
+
+    def count_tokens(self, batches: Sequence[Batch]) -> int:
+        """Return the tokens that these batches make the model read."""
+        return sum(map(count_tokens, batches))
 
     def ahead(self, step: int, depth: int = DEPTH) -> Generator[list[Batch]]:
         """The micro-batches of `step`, `step` + 1, ..., made `depth` steps ahead in a thread."""
@@ -147,7 +122,7 @@ class Feed:
         starts = range(0, rows, self.micro_batch)
         pieces = [np.arange(start, min(start + self.micro_batch, rows)) for start in starts]
         # A sum of means wants its counts first, and the batches are too many to be kept.
-        counts = count_all(self.recipe.objective, (self.batch(p, HELDOUT_SEED) for p in pieces))
+        counts = count_all(self.objective, (self.batch(p, HELDOUT_SEED) for p in pieces))
         for piece in pieces:
             yield replace(self.batch(piece, HELDOUT_SEED), counts=counts)
 

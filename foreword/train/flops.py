@@ -13,7 +13,7 @@ from foreword.nn.attention import dense_only
 from foreword.types import Batch, Loss
 
 
-def count(model: nn.Module, batch: Batch, loss_of: Callable[[Batch], Loss]) -> int:
+def count(model: nn.Module, batch: Batch, loss_fn: Callable[[Batch], Loss]) -> int:
     """FLOPs of matrix products, forward and backward, that `batch` costs.
 
     What is computed is counted, operation by operation: predictions left out of the softmax cost
@@ -31,10 +31,10 @@ def count(model: nn.Module, batch: Batch, loss_of: Callable[[Batch], Loss]) -> i
         dense_only(),
         FlopCounterMode(display=False) as counter,
     ):
-        loss = loss_of(batch.to(device))
+        loss = loss_fn(batch.to(device))
         loss.total.backward()  # type: ignore[no-untyped-call]
     model.zero_grad(set_to_none=True)
-    before, after = ([t.shape for t in carried or ()] for carried in (batch.carried, loss.carried))
+    before, after = ([t.shape for t in memory or ()] for memory in (batch.memory, loss.memory))
     if before != after:
-        return count(model, replace(batch, carried=loss.carried), loss_of)
+        return count(model, replace(batch, memory=loss.memory), loss_fn)
     return int(counter.get_total_flops())

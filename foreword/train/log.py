@@ -91,7 +91,7 @@ def _refuse(text: str) -> None:
     raise ValueError(text)
 
 
-def parts(record: Mapping[str, Any]) -> dict[str, float]:
+def components(record: Mapping[str, Any]) -> dict[str, float]:
     """The terms of a record's loss, where it is a sum, and the means beside them, by name."""
     found = {name: value for name, value in record.items() if name not in OWN}
     return {name: value for name, value in found.items() if isinstance(value, int | float)}

@@ -1,8 +1,4 @@
-"""One step: gradients summed over micro-batches, divided once by the count, clipped, applied.
-
-Micro-batches may be computed side by side (`workers`); their sums are added in their order, so a
-step is the same step each time.
-"""
+"""One training step: accumulate gradients, divide once, clip, check, update."""
 
 from __future__ import annotations
 
@@ -10,18 +6,18 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 
 from foreword.nn.dropout import seeded
 from foreword.train.device import autocast
-from foreword.train.workers import side_by_side
 from foreword.types import Batch, Loss
 
-Carried = tuple[Tensor, ...] | None  # of one micro-batch; see `foreword.types.Hidden`
+Memory = tuple[Tensor, ...] | None  # of one micro-batch; see `foreword.types.Hidden`
+LossFunction = Callable[[Batch], Loss]
 
 
 @dataclass(frozen=True)
@@ -32,121 +28,189 @@ class StepResult:
         loss: nats per prediction.
         weight: number of predictions.
         grad_norm: of the mean gradient, before clipping.
-        is_finite: false where the step was skipped.
-        parts: nats per prediction of each named term.
-        carried: what each micro-batch leaves for the same lanes of the next step.
+        is_finite: False if the step was skipped.
+        components: nats per prediction of each named term.
+        memory: what each micro-batch leaves for the same streams of the next step.
     """
 
     loss: float
     weight: float
     grad_norm: float
     is_finite: bool
-    parts: dict[str, float]
-    carried: tuple[Carried, ...] = ()
+    components: dict[str, float]
+    memory: tuple[Memory, ...] = ()
 
 
-def take(
+@dataclass(frozen=True)
+class MicroBatch:
+    """A part of a step's batch, ready to be computed.
+
+    Attributes:
+        batch: numpy or torch.
+        loss_fn: the sum and count of a batch.
+        device: of the model.
+        dtype: to compute in.
+        seed: of dropout.
+    """
+
+    batch: Batch
+    loss_fn: LossFunction
+    device: torch.device
+    dtype: torch.dtype
+    seed: int
+
+    def loss(self, *, keeps_casts: bool = True) -> Loss:
+        """Run the forward pass.
+
+        Args:
+            keeps_casts: see `autocast`.
+        """
+        with (
+            seeded(self.seed, self.device),
+            autocast(self.device, self.dtype, keeps_casts=keeps_casts),
+        ):
+            return self.loss_fn(self.batch.to(self.device))
+
+
+class Accumulate(Protocol):
+    """A way to add the gradients of micro-batches to `parameter.grad`."""
+
+    def __call__(
+        self, micro_batches: Sequence[MicroBatch], parameters: Sequence[nn.Parameter]
+    ) -> Iterable[Loss]:
+        """Return the loss of each micro-batch, in their order."""
+
+
+def backward(
+    micro_batches: Sequence[MicroBatch], parameters: Sequence[nn.Parameter]
+) -> Iterable[Loss]:
+    """Run forward and backward on one micro-batch after another (`Accumulate`)."""
+    del parameters  # autograd knows them
+    for micro_batch in micro_batches:
+        loss = micro_batch.loss()
+        loss.total.backward()  # type: ignore[no-untyped-call]
+        yield loss
+
+
+def train_step(
     model: nn.Module,
     optimizer: Optimizer,
     batches: Sequence[Batch],
-    loss_of: Callable[[Batch], Loss],
+    loss_fn: LossFunction,
     *,
     clip: float,
     dtype: torch.dtype,
     seeds: Sequence[int],
-    workers: int = 1,
+    accumulate: Accumulate = backward,
 ) -> StepResult:
-    """Takes a step on the micro-batches: the same gradient as one big batch.
+    """Take one optimizer step: the same gradient as one big batch.
 
-    Micro-batches may hold different numbers of predictions, so sums and counts are added and
-    divided once. A step whose loss or gradient is not finite changes nothing.
+    Micro-batches and processes may hold different numbers of predictions, so sums and counts are
+    added and divided once. A step whose loss or gradient is not finite changes nothing.
 
     Args:
-        model: trained; its gradients are cleared.
+        model: the parameters to train; their gradients are cleared.
         optimizer: over the model's parameters.
-        batches: the micro-batches, numpy or torch.
-        loss_of: the sum and count of a micro-batch.
+        batches: the micro-batches of this process, numpy or torch.
+        loss_fn: the sum and count of a micro-batch; a module, perhaps wrapped in
+            `DistributedDataParallel`, or a function.
         clip: greatest norm of the mean gradient; 0 for none.
         dtype: to compute in.
         seeds: of dropout, one per micro-batch.
-        workers: so many micro-batches are computed side by side, on a processor.
+        accumulate: how gradients are added over micro-batches.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
     device = parameters[0].device
-    carried: list[Carried] = []
-    total = torch.zeros((), device=device, dtype=torch.float64)
-    weight = torch.zeros((), device=device, dtype=torch.float64)
-    parts: dict[str, list[Tensor]] = {}
+    jobs = [
+        MicroBatch(batch, loss_fn, device, dtype, seed)
+        for batch, seed in zip(batches, seeds, strict=True)
+    ]
 
-    def compute(job: tuple[Batch, int]) -> tuple[Loss, list[Tensor | None]]:
-        batch, seed = job
-        with seeded(seed, device), autocast(device, dtype, keeps_casts=workers == 1):
-            loss = loss_of(batch.to(device))
-        return loss, _gradients(loss.total, parameters)
-
+    # Accumulate: gradients in `.grad`, sums and counts in `sums`.
     optimizer.zero_grad(set_to_none=True)
-    jobs = list(zip(batches, seeds, strict=True))
-    for start in range(0, len(jobs), workers):
-        for loss, found in side_by_side(compute, jobs[start : start + workers], workers):
-            for parameter, grad in zip(parameters, found, strict=True):
-                if grad is not None:
-                    parameter.grad = grad if parameter.grad is None else parameter.grad.add_(grad)
-            total += loss.total.detach()
-            weight += loss.weight
-            carried.append(loss.carried)
-            for name, (part, count) in loss.parts.items():
-                both = parts.setdefault(name, [torch.zeros_like(total), torch.zeros_like(total)])
-                both[0] += part.detach()
-                both[1] += count
+    sums, memory = LossSums(device), []
+    for loss in accumulate(jobs, parameters):
+        sums.add(loss)
+        memory.append(loss.memory)
+
+    # Reduce: the sums of all processes. DDP and FSDP have averaged their gradients already.
+    processes = sums.reduce()
     grads = [p.grad for p in parameters if p.grad is not None]
-    norm = torch.nn.utils.get_total_norm(grads).to(total)
-    # All numbers at once: each one asked for makes the host wait for the device.
-    numbers = torch.stack([total, weight, norm, *chain.from_iterable(parts.values())]).tolist()
-    count = max(numbers[1], 1.0)
-    loss_value, norm_value = numbers[0] / count, numbers[2] / count
-    is_finite = math.isfinite(loss_value) and math.isfinite(norm_value)
+    norm = torch.nn.utils.get_total_norm(grads) * processes
+
+    # Divide once. Numbers are read together: each read makes the host wait for the device.
+    total, weight, norm_of_sum, *components = sums.read(norm)
+    count = max(weight, 1.0)
+    loss_value, grad_norm = total / count, norm_of_sum / count
+
+    # Clip, and step if all is finite.
+    is_finite = math.isfinite(loss_value) and math.isfinite(grad_norm)
     if is_finite:
-        factor = min(1.0, clip / (norm_value + 1e-6)) if clip else 1.0
-        torch._foreach_mul_(grads, factor / count)
+        clipped = min(1.0, clip / (grad_norm + 1e-6)) if clip else 1.0
+        torch._foreach_mul_(grads, clipped * processes / count)
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    sums = zip(numbers[3::2], numbers[4::2], strict=True)
-    means = {name: a / max(b, 1.0) for name, (a, b) in zip(parts, sums, strict=True)}
-    return StepResult(loss_value, count, norm_value, is_finite, means, tuple(carried))
+    return StepResult(
+        loss_value, count, grad_norm, is_finite, sums.means(components), tuple(memory)
+    )
 
 
-def _gradients(total: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:
-    """Of each parameter, laid out as it is and in a place of its own; None where it had no part.
+class LossSums:
+    """Sums and counts of losses, on the device until they are read.
 
-    What autograd hands out may be a view, or one tensor for two parameters: neither may be scaled
-    in place.
+    Args:
+        device: where the losses are.
     """
-    places: set[int] = set()
 
-    def own(grad: Tensor | None, parameter: Tensor) -> Tensor | None:
-        if grad is None:
-            return None
-        if grad.stride() != parameter.stride() or grad.untyped_storage().data_ptr() in places:
-            grad = torch.empty_like(parameter).copy_(grad)
-        places.add(grad.untyped_storage().data_ptr())
-        return grad
+    def __init__(self, device: torch.device) -> None:
+        self._total, self._weight = (
+            torch.zeros((), device=device, dtype=torch.float64) for _ in range(2)
+        )
+        self._components: dict[str, list[Tensor]] = {}
 
-    found = torch.autograd.grad(total, parameters, allow_unused=True)
-    return [own(grad, parameter) for grad, parameter in zip(found, parameters, strict=True)]
+    def add(self, loss: Loss) -> None:
+        """Add the loss of a micro-batch."""
+        self._total += loss.total.detach()
+        self._weight += loss.weight
+        for name, (total, count) in loss.components.items():
+            both = self._components.setdefault(
+                name, [torch.zeros_like(self._total), torch.zeros_like(self._total)]
+            )
+            both[0] += total.detach()
+            both[1] += count
+
+    def reduce(self) -> int:
+        """Add up the sums of all processes; return how many there are."""
+        if not (distributed.is_available() and distributed.is_initialized()):
+            return 1
+        for tensor in (self._total, self._weight, *chain(*self._components.values())):
+            distributed.all_reduce(tensor)
+        return distributed.get_world_size()
+
+    def read(self, *others: Tensor) -> list[float]:
+        """Return total, weight, `others`, then sum and count of each component."""
+        numbers = [self._total, self._weight, *others, *chain(*self._components.values())]
+        read: list[float] = torch.stack([n.to(self._total) for n in numbers]).tolist()
+        return read
+
+    def means(self, components: Sequence[float]) -> dict[str, float]:
+        """Return the mean of each component from its sum and count, as `read` gives them."""
+        pairs = zip(self._components, components[::2], components[1::2], strict=True)
+        return {name: total / max(count, 1.0) for name, total, count in pairs}
 
 
 class Evaluation(NamedTuple):
-    """What an objective says of batches.
+    """The loss of an objective on some batches.
 
     Attributes:
         total: sum in nats.
         weight: number of predictions.
-        parts: nats per prediction of each named term, and the other means that it reports.
+        components: nats per prediction of each named term, and other means that it reports.
     """
 
     total: float
     weight: float
-    parts: dict[str, float]
+    components: dict[str, float]
 
     @property
     def loss(self) -> float:
@@ -155,31 +219,25 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(
-    model: nn.Module,
-    batches: Iterable[Batch],
-    loss_of: Callable[[Batch], Loss],
-    dtype: torch.dtype,
+    model: nn.Module, batches: Iterable[Batch], loss_fn: LossFunction, dtype: torch.dtype
 ) -> Evaluation:
-    """What the objective says of the batches, in evaluation mode and without gradients.
+    """Measure the loss on batches, in evaluation mode and without gradients.
 
-    Each batch gets what the one before it carried over; the last may have fewer lanes.
+    Each batch receives the memory that the one before it left; the last may have fewer streams.
     """
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
-    total = weight = 0.0
-    sums: dict[str, list[float]] = {}
-    carried: Carried = None
+    sums = LossSums(device)
+    memory: Memory = None
     with torch.inference_mode():
         for batch in batches:
-            if carried is not None:
-                batch = replace(batch, carried=tuple(c[: len(batch.ids)] for c in carried))
+            if memory is not None:
+                batch = replace(batch, memory=tuple(m[: len(batch.ids)] for m in memory))
             with autocast(device, dtype):
-                loss = loss_of(batch.to(device))
-            carried = loss.carried
-            total, weight = total + float(loss.total), weight + float(loss.weight)
-            for name, (part, count) in loss.parts.items():
-                before = sums.get(name, [0.0, 0.0])
-                sums[name] = [before[0] + float(part), before[1] + float(count)]
+                loss = loss_fn(batch.to(device))
+            memory = loss.memory
+            sums.add(loss)
+        total, weight, *components = sums.read()
     model.train(was_training)
-    return Evaluation(total, weight, {name: a / max(b, 1.0) for name, (a, b) in sums.items()})
+    return Evaluation(total, weight, sums.means(components))

@@ -14,9 +14,9 @@ from foreword.errors import UserError
 from foreword.evaluate.subject import Subject
 from foreword.layouts._contract import Layout
 from foreword.nn.heads import TokenHead
-from foreword.tune.contracts import Encoded
-from foreword.tune.framing import Frame
-from foreword.tune.rows import TOKENS_AT_ONCE, WIDTH, SpotBatch, first_fit
+from foreword.tune.contracts import EncodedExample
+from foreword.tune.input_template import InputTemplate
+from foreword.tune.rows import TOKENS_AT_ONCE, WIDTH, PooledBatch, first_fit
 from foreword.types import Array, Example, MaxLengths, Tokens, Vocab
 
 STEP = 64  # on CUDA rows are a multiple of this wide, since kernels are compiled per shape
@@ -45,21 +45,23 @@ class Answers:
     Attributes:
         encoded: the sources, framed as in pretraining.
         targets: the answers with their end, a list of (places,) int64.
-        frame: how long a source may be, where the model has places for its answer too.
+        template: how long a source may be, where the model has places for its answer too.
         layout: of pretraining.
         vocab: of its tokenizer.
         auxiliary: 0, as in `Examples`: there is no loss beside the task's.
     """
 
-    encoded: Sequence[Encoded]
+    encoded: Sequence[EncodedExample]
     targets: Any
-    frame: Frame
+    template: InputTemplate
     layout: Layout
     vocab: Vocab
     auxiliary: float = 0.0
 
     @classmethod
-    def of(cls, subject: Subject, encoded: Sequence[Encoded], frame: Frame) -> Answers:
+    def of(
+        cls, subject: Subject, encoded: Sequence[EncodedExample], template: InputTemplate
+    ) -> Answers:
         """Sources and answers framed as the objective of pretraining framed its own.
 
         Raises:
@@ -75,7 +77,7 @@ class Answers:
         for example in encoded:
             assert example.answer is not None
             target = np.concatenate([example.answer, subject.end])
-            room = _room(subject, frame.length, len(target)) - around
+            room = _room(subject, template.length, len(target)) - around
             if room < 1:
                 raise UserError(
                     f"an answer of {len(target)} tokens leaves no room for its source in the "
@@ -84,22 +86,22 @@ class Answers:
             ids = subject.source_of(example.ids[:room])
             framed.append(replace(example, ids=ids, was_cut=len(example.ids) > room))
             targets.append(target)
-        frame = replace(frame, fresh=())
-        return cls(framed, targets, frame, subject.recipe.layout, subject.vocab)
+        template = replace(template, fresh=())
+        return cls(framed, targets, template, subject.recipe.layout, subject.vocab)
 
     def __len__(self) -> int:
         return len(self.encoded)
 
-    def batches(self, numbers: Array, device: str) -> Iterator[SpotBatch]:
+    def batches(self, numbers: Array, device: str) -> Iterator[PooledBatch]:
         """The examples `numbers`, packed into rows, so many rows at once as memory bears."""
         lengths = [len(self.encoded[n].ids) + len(self.targets[n]) for n in numbers]
-        width = max(*lengths, min(WIDTH, self.frame.length))
+        width = max(*lengths, min(WIDTH, self.template.length))
         rows = [[int(numbers[k]) for k in row] for row in first_fit(lengths, width)]
         at_once = max(1, TOKENS_AT_ONCE.get(device, 1 << 14) // width)
         for start in range(0, len(rows), at_once):
             yield self._pack(rows[start : start + at_once], STEP if device == "cuda" else 1)
 
-    def _pack(self, rows: list[list[int]], step: int) -> SpotBatch:
+    def _pack(self, rows: list[list[int]], step: int) -> PooledBatch:
         source = _side([[self.encoded[n].ids for n in row] for row in rows], step)
         target = _side([[self.targets[n] for n in row] for row in rows], step)
         weights = (target.documents >= 0).astype(np.float32)
@@ -108,7 +110,7 @@ class Answers:
         where, columns = np.nonzero(np.asarray(batch.weights))
         numbers = np.concatenate([[n] * len(self.targets[n]) for row in rows for n in row])
         right = np.asarray(batch.targets)[where, columns]
-        return SpotBatch(batch, where, columns, numbers.astype(np.int64), right)
+        return PooledBatch(batch, where, columns, numbers.astype(np.int64), right)
 
 
 def _room(subject: Subject, length: int, target: int) -> int:

@@ -15,8 +15,8 @@ from foreword.nn.model import Backbone
 from foreword.nn.settings import ModelSettings
 from foreword.ranges import Ranged
 from foreword.text.tokenizer import Tokenizer
-from foreword.tune.framing import Frame
-from foreword.tune.layers import LayerMix, require_layers
+from foreword.tune.input_template import InputTemplate
+from foreword.tune.scalar_mix import ScalarMix, require_layers
 from foreword.types import Array, Batch, Hidden, Loss
 
 
@@ -37,14 +37,14 @@ class Labelled(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedExample:
     """One example as a model reads it.
 
     Attributes:
         ids: special tokens included, (length,) int64.
         segments: 0, and 1 for the second text of a pair, (length,) int64.
-        spots: positions whose states the head reads, (spots,) int64; of the decoder's tokens in
-            an encoder-decoder.
+        pooled_positions: positions whose states the head reads, (spots,) int64; of the decoder's
+            tokens in an encoder-decoder.
         was_cut: whether the text was longer than the model may read.
         is_pooled: the head reads the mean of these states, and not each.
         answer: what is to be written in answer, (places,) int64, where `ids` are the source, both
@@ -53,7 +53,7 @@ class Encoded:
 
     ids: Array
     segments: Array
-    spots: Array
+    pooled_positions: Array
     was_cut: bool
     is_pooled: bool = False
     answer: Array | None = None
@@ -66,7 +66,8 @@ class Network(nn.Module):
         backbone: reads rows of tokens.
         head: turns states (spots, d_model) into outputs (spots, outputs).
         token_head: pretraining's own, for a loss of language modelling beside the task's; or None.
-        mix: makes the states that the head reads of those of all layers; None for the last one's.
+        scalar_mix: makes the states that the head reads of those of all layers; None for the last
+            one's.
     """
 
     def __init__(
@@ -74,17 +75,19 @@ class Network(nn.Module):
         backbone: Backbone,
         head: nn.Module,
         token_head: TokenHead | None = None,
-        mix: LayerMix | None = None,
+        scalar_mix: ScalarMix | None = None,
     ) -> None:
         super().__init__()
         self.backbone = backbone
         self.head = head
         self.token_head = token_head
-        self.mix = mix
+        self.scalar_mix = scalar_mix
 
-    def body(self, batch: Batch) -> Hidden:
+    def run_backbone(self, batch: Batch) -> Hidden:
         """The body's states; with those of each layer, where these are mixed."""
-        hidden: Hidden = self.backbone(batch) if self.mix is None else self.backbone.by_layer(batch)
+        hidden: Hidden = (
+            self.backbone(batch) if self.scalar_mix is None else self.backbone.by_layer(batch)
+        )
         return hidden
 
     def features(
@@ -103,7 +106,7 @@ class Network(nn.Module):
         Raises:
             UserError: the layers are to be mixed and cannot be.
         """
-        layers = [hidden.states] if self.mix is None else require_layers(hidden.layers)
+        layers = [hidden.states] if self.scalar_mix is None else require_layers(hidden.layers)
         found = [states[rows, columns].float() for states in layers]
         if lengths is not None:
             found = [torch.segment_reduce(f, "mean", lengths=lengths) for f in found]
@@ -112,7 +115,7 @@ class Network(nn.Module):
     def outputs(self, features: Tensor) -> Tensor:
         """The head's, (outputs, labels) float32, whatever the body computes in."""
         with torch.autocast(features.device.type, enabled=False):
-            states = features[0] if self.mix is None else self.mix(features)
+            states = features[0] if self.scalar_mix is None else self.scalar_mix(features)
             found: Tensor = self.head(states)
         return found
 
@@ -136,8 +139,8 @@ class Task(Ranged, ABC):
 
     @abstractmethod
     def encode(
-        self, examples: Sequence[Labelled], tokenizer: Tokenizer, frame: Frame
-    ) -> list[Encoded]:
+        self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
+    ) -> list[EncodedExample]:
         """Each example as ids."""
 
     @abstractmethod
@@ -168,19 +171,19 @@ class Task(Ranged, ABC):
         """
 
 
-def layer_mix(task: Task, settings: ModelSettings) -> LayerMix | None:
+def scalar_mix(task: Task, settings: ModelSettings) -> ScalarMix | None:
     """What mixes the layers of such a body, where the task asks for it."""
-    return LayerMix(settings.layers + 1) if task.mix_layers else None
+    return ScalarMix(settings.layers + 1) if task.mix_layers else None
 
 
 class Strategy(Protocol):
     """What of the network is trained, and how fast: a kind in `tune/strategies/`.
 
     Attributes:
-        trains_body: whether any part of the body is.
+        trains_backbone: whether any part of the body is.
     """
 
-    trains_body: ClassVar[bool]
+    trains_backbone: ClassVar[bool]
 
     def peak_lr(self, settings: ModelSettings) -> float:
         """The peak learning rate for a body of these settings."""

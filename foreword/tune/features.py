@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from foreword.nn.settings import ModelSettings
+from foreword.runs.sizes import memory_of
 from foreword.train.device import autocast
-from foreword.train.sizes import memory_of
 from foreword.tune.answers import Answers
 from foreword.tune.contracts import Network, Task
-from foreword.tune.rows import Examples, SpotBatch
+from foreword.tune.rows import Examples, PooledBatch
 from foreword.types import Array, to_tensors
 
 AT_ONCE = 256  # examples that are packed together where no head learns from them
@@ -117,9 +117,9 @@ class Features:
             yield FeatureBatch(self.features[:, torch.from_numpy(at)], of[at], self.targets[at])
 
 
-def features_of(network: Network, batch: SpotBatch) -> Tensor:
+def features_of(network: Network, batch: PooledBatch) -> Tensor:
     """What the head reads of a batch on the network's device."""
-    hidden = network.body(batch.batch)
+    hidden = network.run_backbone(batch.batch)
     return network.features(hidden, batch.rows, batch.columns, batch.lengths)
 
 
@@ -131,7 +131,7 @@ def chunks_of(examples: Sized) -> Iterator[Array]:
 
 def readings(
     examples: Examples | Answers | Features, device: str
-) -> Iterator[SpotBatch | FeatureBatch]:
+) -> Iterator[PooledBatch | FeatureBatch]:
     """Every example once, packed as wherever no head learns from them."""
     if isinstance(examples, Features):
         yield from examples.as_read()
@@ -145,11 +145,13 @@ def count_chunks(*parts: Sized) -> int:
     return sum(-(-len(part) // AT_ONCE) for part in parts)
 
 
-def fit(settings: ModelSettings, task: Task, *parts: Examples | Answers) -> bool:
+def fits_in_memory(settings: ModelSettings, task: Task, *parts: Examples | Answers) -> bool:
     """Whether what the task's head reads of all these, by a body of these settings, can be kept."""
     layers = settings.layers + 1 if task.mix_layers else 1
     outputs = sum(
-        1 if example.is_pooled else len(example.spots if example.answer is None else target)
+        1
+        if example.is_pooled
+        else len(example.pooled_positions if example.answer is None else target)
         for part in parts
         for example, target in zip(part.encoded, part.targets, strict=True)
     )

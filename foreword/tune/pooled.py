@@ -9,13 +9,16 @@ from torch import nn
 from foreword.errors import UserError
 from foreword.nn.dropout import Dropout
 from foreword.text.tokenizer import Tokenizer
-from foreword.tune.contracts import Encoded, Labelled
-from foreword.tune.framing import Frame, Pooling
+from foreword.tune.contracts import EncodedExample, Labelled
+from foreword.tune.input_template import InputTemplate, Pooling
 
 
 def encode_pooled(
-    examples: Sequence[Labelled], tokenizer: Tokenizer, frame: Frame, pooling: Pooling | None
-) -> list[Encoded]:
+    examples: Sequence[Labelled],
+    tokenizer: Tokenizer,
+    template: InputTemplate,
+    pooling: Pooling | None,
+) -> list[EncodedExample]:
     """Each text or pair, framed, to be read as `pooling` says, or the frame if None.
 
     Raises:
@@ -31,10 +34,12 @@ def encode_pooled(
         seconds = tokenizer.encode_batch(pairs)
     encoded = []
     for first, second in zip(firsts, seconds, strict=True):
-        framed = frame.wrap(first, second)
-        spots = frame.spots(framed, pooling)
-        is_pooled = (pooling or frame.pooling) == "mean"
-        encoded.append(Encoded(framed.ids, framed.segments, spots, framed.was_cut, is_pooled))
+        framed = template.wrap(first, second)
+        positions = template.pooled_positions(framed, pooling)
+        is_pooled = (pooling or template.pooling) == "mean"
+        encoded.append(
+            EncodedExample(framed.ids, framed.segments, positions, framed.was_cut, is_pooled)
+        )
     return encoded
 
 

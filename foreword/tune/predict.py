@@ -12,13 +12,13 @@ from scipy.special import softmax
 
 from foreword import config, kinds, manifest, stored
 from foreword.errors import UserError
+from foreword.runs.trained_model import read_recipe
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.checkpoint import load_weights
 from foreword.train.device import choose_device, choose_precision
-from foreword.train.opened import read_recipe
-from foreword.tune.contracts import Labelled, Network, Task, layer_mix
-from foreword.tune.course import predict
-from foreword.tune.framing import Frame
+from foreword.tune.contracts import Labelled, Network, Task, scalar_mix
+from foreword.tune.fine_tuner import predict
+from foreword.tune.input_template import InputTemplate
 from foreword.tune.result import KIND, VERSION
 from foreword.tune.rows import Examples
 from foreword.types import Array
@@ -34,7 +34,7 @@ class Classifier:
         network: on `device`, in evaluation mode.
         task: what it was tuned for.
         labels: in the order of its outputs.
-        frame: how texts are framed.
+        template: how texts are framed.
         tokenizer: text to ids.
         device: where it lies.
         dtype: what it computes in.
@@ -43,7 +43,7 @@ class Classifier:
     network: Network
     task: Task
     labels: tuple[str, ...]
-    frame: Frame
+    template: InputTemplate
     tokenizer: Tokenizer
     device: torch.device
     dtype: torch.dtype
@@ -85,8 +85,8 @@ class Classifier:
             Labelled(text, pair=pairs[n] if pairs is not None else None)
             for n, text in enumerate(texts)
         ]
-        encoded = self.task.encode(examples, self.tokenizer, self.frame)
-        unknown = Examples(encoded, np.zeros(len(encoded), np.int64), self.frame)
+        encoded = self.task.encode(examples, self.tokenizer, self.template)
+        unknown = Examples(encoded, np.zeros(len(encoded), np.int64), self.template)
         return predict(self.network, unknown, self.device, self.dtype)
 
 
@@ -110,21 +110,21 @@ def load_classifier(
         raise UserError(f"{folder}: answers in text; use 'foreword generate {folder}'")
     manifest.verify(folder, KIND, VERSION, FILES)
     about = stored.read(folder / "labels.json")
-    labels, framing = tuple(about["labels"]), dict(about["frame"])
+    labels, framing = tuple(about["labels"]), dict(about["template"])
     task: Task = config.build_kind(kinds.Part("tune/tasks"), about["task"], "task")
     recipe = read_recipe(folder)
     tokenizer = Tokenizer.load(folder / "tokenizer")
     backbone = recipe.build(tokenizer.vocab).backbone
     head = task.head(backbone.settings.state_width, labels)
     assert head is not None
-    network = Network(backbone, head, mix=layer_mix(task, backbone.settings))
+    network = Network(backbone, head, scalar_mix=scalar_mix(task, backbone.settings))
     load_weights(folder, network)
     where = choose_device(device)
     return Classifier(
         network=network.to(where).eval(),
         task=task,
         labels=labels,
-        frame=config.build(Frame, framing, "frame"),
+        template=config.build(InputTemplate, framing, "template"),
         tokenizer=tokenizer,
         device=where,
         dtype=choose_precision(precision, where),

@@ -19,15 +19,15 @@ from foreword.nn.model import Model
 from foreword.objectives._source_target import SourceTarget
 from foreword.objectives.mixture import Mixture
 from foreword.objectives.prefix import Prefix
+from foreword.runs.provenance import write_recipe, write_state
+from foreword.runs.recipe import Recipe
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint
 from foreword.train.checkpoint import weights_of
 from foreword.train.finite import require_finite
-from foreword.train.origin import write_recipe, write_state
-from foreword.train.recipe import Recipe
 from foreword.tune.answers import Words
 from foreword.tune.contracts import Network, Task
-from foreword.tune.framing import Frame
+from foreword.tune.input_template import InputTemplate
 
 KIND, VERSION = "tuned", 1  # of the folder of a network that tells labels apart
 
@@ -44,7 +44,7 @@ class TuneResult:
     Attributes:
         task: what was learned.
         labels: what it tells apart, in the order of the head's outputs.
-        frame: how texts are framed.
+        template: how texts are framed.
         recipe: of pretraining.
         tokenizer: of pretraining, with the special tokens that the frame adds.
         network: of the first seed of the first settings, on the CPU.
@@ -57,7 +57,7 @@ class TuneResult:
 
     task: Task
     labels: tuple[str, ...]
-    frame: Frame
+    template: InputTemplate
     recipe: Recipe
     tokenizer: Tokenizer
     network: Network
@@ -140,7 +140,7 @@ def save_network(result: TuneResult, folder: Path) -> None:
     about = {
         "task": result.settings["task"],
         "labels": result.labels,
-        "frame": asdict(result.frame),
+        "template": asdict(result.template),
     }
     with atomic.folder(folder) as part:
         (part / "labels.json").write_text(stored.dumps(about), encoding="utf-8")

@@ -1,6 +1,6 @@
 """Examples packed into rows: several share one, the document mask keeps them apart.
 
-A model whose mixing cannot keep them apart (Linformer) is given each in a row of its own.
+A model whose attention cannot keep them apart (Linformer) is given each in a row of its own.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from foreword.data.rows import positions_within
 from foreword.layouts.decoder import next_token
 from foreword.layouts.encoder import within
 from foreword.nn.masks import Causal
-from foreword.tune.contracts import Encoded
-from foreword.tune.framing import Frame
+from foreword.tune.contracts import EncodedExample
+from foreword.tune.input_template import InputTemplate
 from foreword.types import Array, Batch, Tokens, to_tensors
 
 # Rows are at least this wide where examples are shorter: short ones find a place together.
@@ -25,7 +25,7 @@ TOKENS_AT_ONCE = {"cpu": 1 << 14, "cuda": 1 << 16}
 
 
 @dataclass(frozen=True)
-class SpotBatch:
+class PooledBatch:
     """Rows, and where in them an answer is wanted.
 
     Attributes:
@@ -45,7 +45,7 @@ class SpotBatch:
     targets: Any
     lengths: Any = None
 
-    def to(self, device: Any) -> SpotBatch:
+    def to(self, device: Any) -> PooledBatch:
         """The same as tensors on `device`."""
         return to_tensors(self, device)
 
@@ -57,20 +57,20 @@ class Examples:
     Attributes:
         encoded: the examples.
         targets: of each example's spots, (examples,) or a list of (spots,).
-        frame: how they were framed.
+        template: how they were framed.
         auxiliary: weight of the language-model loss of each example's tokens, averaged over them,
             beside the task's; 0 for none.
     """
 
-    encoded: Sequence[Encoded]
+    encoded: Sequence[EncodedExample]
     targets: Any
-    frame: Frame
+    template: InputTemplate
     auxiliary: float = 0.0
 
     def __len__(self) -> int:
         return len(self.encoded)
 
-    def batches(self, numbers: Array, device: str) -> Iterator[SpotBatch]:
+    def batches(self, numbers: Array, device: str) -> Iterator[PooledBatch]:
         """The examples `numbers`, packed into rows, so many rows at once as memory bears.
 
         On CUDA the rows have one width and their count is a power of two, since kernels are
@@ -78,9 +78,9 @@ class Examples:
         """
         lengths = [len(self.encoded[n].ids) for n in numbers]
         is_cuda = device == "cuda"
-        width = self.frame.length if is_cuda else max(*lengths, min(WIDTH, self.frame.length))
+        width = self.template.length if is_cuda else max(*lengths, min(WIDTH, self.template.length))
         alone = [[k] for k in range(len(numbers))]
-        shared = first_fit(lengths, width) if self.frame.shares_rows else alone
+        shared = first_fit(lengths, width) if self.template.shares_rows else alone
         rows = [[int(numbers[k]) for k in row] for row in shared]
         at_once = max(1, TOKENS_AT_ONCE.get(device, 1 << 14) // width)
         for start in range(0, len(rows), at_once):
@@ -91,12 +91,12 @@ class Examples:
                 width = max(sum(len(self.encoded[n].ids) for n in row) for row in part)
             yield self._pack(part, width)
 
-    def _pack(self, rows: list[list[int]], width: int) -> SpotBatch:
+    def _pack(self, rows: list[list[int]], width: int) -> PooledBatch:
         shape = (len(rows), width)
         ids, segments = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         documents = np.full(shape, -1, np.int64)
         weights = np.zeros(shape, np.float32)  # a text's tokens but the first are predicted
-        spots: list[tuple[int, int]] = []  # row, column
+        positions: list[tuple[int, int]] = []  # row, column
         numbers: list[int] = []  # of each output
         lengths: list[int] = []
         targets: list[Array] = []
@@ -108,32 +108,32 @@ class Examples:
                 ids[r, there], segments[r, there] = example.ids, example.segments
                 documents[r, there] = d
                 weights[r, there] = self.auxiliary / max(len(example.ids) - 1, 1)
-                first = column if self.frame.start is None else d
-                spots += [(r, first + int(spot)) for spot in example.spots]
+                first = column if self.template.start is None else d
+                positions += [(r, first + int(position)) for position in example.pooled_positions]
                 targets.append(np.atleast_1d(self.targets[n]))
-                count = len(example.spots)
+                count = len(example.pooled_positions)
                 numbers += [n] if example.is_pooled else [n] * count
                 lengths += [count] if example.is_pooled else [1] * count
                 column = there.stop
-        spot_rows, columns = np.asarray(spots, np.int64).T.copy()
+        position_rows, columns = np.asarray(positions, np.int64).T.copy()
         batch = self._batch(Tokens(ids, documents, positions_within(documents), segments), weights)
-        if self.frame.start is not None:
-            batch = _with_decoder(batch, documents, self.frame.start, max(map(len, rows)))
-        return SpotBatch(
+        if self.template.start is not None:
+            batch = _with_decoder(batch, documents, self.template.start, max(map(len, rows)))
+        return PooledBatch(
             batch,
-            spot_rows,
+            position_rows,
             columns,
             np.asarray(numbers, np.int64),
             np.concatenate(targets),
-            np.asarray(lengths, np.int64) if len(lengths) < len(spots) else None,
+            np.asarray(lengths, np.int64) if len(lengths) < len(positions) else None,
         )
 
     def _batch(self, tokens: Tokens, weights: Array) -> Batch:
         """What the model reads; with `auxiliary`, each token is a target of this weight too."""
         documents = tokens.documents
         seen = within(documents, documents)
-        mask = Causal() & seen if self.frame.is_causal else seen
-        segments = tokens.segments if self.frame.has_segments else None
+        mask = Causal() & seen if self.template.is_causal else seen
+        segments = tokens.segments if self.template.has_segments else None
         if not self.auxiliary:
             return Batch(tokens.ids, tokens.positions, mask, segments=segments)
         return replace(next_token(tokens, weights, mask), segments=segments)

@@ -13,13 +13,13 @@ from foreword import kinds
 from foreword.config import to_table
 from foreword.errors import UserError
 from foreword.evaluate.subject import Subject
-from foreword.train.continued import with_special
-from foreword.train.opened import Opened
+from foreword.runs.continued import with_special
+from foreword.runs.trained_model import Opened
 from foreword.tune.answers import Answers
 from foreword.tune.contracts import Labelled, Task
-from foreword.tune.course import Course, Data, Kept, TuneSettings, count_steps
-from foreword.tune.features import count_chunks, fit
-from foreword.tune.framing import Frame, frame_of, lacking
+from foreword.tune.features import count_chunks, fits_in_memory
+from foreword.tune.fine_tuner import CachedFeatures, Data, FineTuner, TuneSettings, count_steps
+from foreword.tune.input_template import InputTemplate, lacking, template_of
 from foreword.tune.result import TuneResult, summarise
 from foreword.tune.rows import Examples
 
@@ -56,13 +56,15 @@ def tune(
         TrainingStoppedError: the loss is no longer finite.
     """
     opened.require_gradients()
-    ways = [settings] if isinstance(settings, TuneSettings) else list(settings or [TuneSettings()])
+    variants = (
+        [settings] if isinstance(settings, TuneSettings) else list(settings or [TuneSettings()])
+    )
     opened = with_special(opened, lacking(opened.recipe, opened.vocab))
-    frame = frame_of(opened.recipe, opened.vocab, ways[0].max_length)
-    data = _read(opened, task, train, dev, frame)
-    keeps = fit(opened.recipe.model, task, data.train, data.dev)
-    total = sum(way.seeds * way.epochs * count_steps(data, way) for way in ways)
-    total += (_readings(ways) if keeps else 0) * count_chunks(data.train, data.dev)
+    template = template_of(opened.recipe, opened.vocab, variants[0].max_length)
+    data = _read(opened, task, train, dev, template)
+    keeps = fits_in_memory(opened.recipe.model, task, data.train, data.dev)
+    total = sum(variant.seeds * variant.epochs * count_steps(data, variant) for variant in variants)
+    total += (_readings(variants) if keeps else 0) * count_chunks(data.train, data.dev)
     done = 0
 
     def step_done(note: str) -> None:
@@ -73,17 +75,17 @@ def tune(
 
     device = opened.device
     rows, epochs, network = [], [], None
-    kept: dict[str, Kept] = {}  # of the pretrained body, by precision
-    for way in ways:
+    kept: dict[str, CachedFeatures] = {}  # of the pretrained body, by precision
+    for variant in variants:
         finals = []
-        for seed in range(1, way.seeds + 1):
+        for seed in range(1, variant.seeds + 1):
             with torch.random.fork_rng([device] if device.type == "cuda" else []):
-                course = Course(opened, task, data, way, seed)
-                if keeps and not way.strategy.trains_body:
-                    known = None if way.from_scratch else kept.get(way.precision)
-                    found = course.keep(known, step_done)
-                    if not way.from_scratch:
-                        kept[way.precision] = found
+                course = FineTuner(opened, task, data, variant, seed)
+                if keeps and not variant.strategy.trains_backbone:
+                    known = None if variant.from_scratch else kept.get(variant.precision)
+                    found = course.cache_features(known, step_done)
+                    if not variant.from_scratch:
+                        kept[variant.precision] = found
                 curve = course.run(step_done)
             network = network or course.finish()
             epochs += curve
@@ -94,13 +96,13 @@ def tune(
     return TuneResult(
         task=task,
         labels=data.labels,
-        frame=frame,
+        template=template,
         recipe=opened.recipe,
         tokenizer=opened.tokenizer,
         network=network,
         rows=[*rows, _guess(task, data)],
         epochs=epochs,
-        settings={"task": {"kind": kinds.name_of(task), **to_table(task)}, **to_table(ways[0])},
+        settings={"task": {"kind": kinds.name_of(task), **to_table(task)}, **to_table(variants[0])},
         examples={"train": len(data.train), "dev": len(data.dev), "cut": cut, "skipped": 0},
     )
 
@@ -115,37 +117,39 @@ def variants(settings: TuneSettings) -> list[TuneSettings]:
     ]
 
 
-def _readings(ways: Sequence[TuneSettings]) -> int:
+def _readings(variants: Sequence[TuneSettings]) -> int:
     """How often all examples are read by bodies that stay as they are.
 
     By the pretrained one once, whatever the seeds; by a random one of each seed.
     """
-    still = [way for way in ways if not way.strategy.trains_body]
-    pretrained = {way.precision for way in still if not way.from_scratch}
-    return len(pretrained) + sum(way.seeds for way in still if way.from_scratch)
+    still = [variant for variant in variants if not variant.strategy.trains_backbone]
+    pretrained = {variant.precision for variant in still if not variant.from_scratch}
+    return len(pretrained) + sum(variant.seeds for variant in still if variant.from_scratch)
 
 
 def _read(
-    opened: Opened, task: Task, train: Sequence[Any], dev: Sequence[Any], frame: Frame
+    opened: Opened, task: Task, train: Sequence[Any], dev: Sequence[Any], template: InputTemplate
 ) -> Data:
     train, dev = _named(train, "training"), _named(dev, "dev")
     if not dev:
         raise UserError("there is no dev example to score")
-    if task.mix_layers and frame.start is not None:
+    if task.mix_layers and template.start is not None:
         raise UserError(
             "task.mix_layers: is for models of one stack; an encoder-decoder is read at the "
             "decoder's first token"
         )
     labels = task.labels(train)
     train_targets, dev_targets = task.targets(train, labels), task.targets(dev, labels)
-    read, score = (task.encode(part, opened.tokenizer, frame) for part in (train, dev))
+    read, score = (task.encode(part, opened.tokenizer, template) for part in (train, dev))
     if read[0].answer is not None:
         subject = Subject.of(opened)
-        return Data(Answers.of(subject, read, frame), Answers.of(subject, score, frame), labels)
-    auxiliary = task.auxiliary if frame.is_causal else 0.0
+        return Data(
+            Answers.of(subject, read, template), Answers.of(subject, score, template), labels
+        )
+    auxiliary = task.auxiliary if template.is_causal else 0.0
     return Data(
-        Examples(read, train_targets, frame, auxiliary),
-        Examples(score, dev_targets, frame),
+        Examples(read, train_targets, template, auxiliary),
+        Examples(score, dev_targets, template),
         labels,
     )
 

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from foreword.data.sources import COMPRESSIONS
+from foreword.data.text_files import COMPRESSIONS
 from foreword.errors import UserError
 from foreword.tune.contracts import Labelled
 

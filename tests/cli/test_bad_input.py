@@ -12,8 +12,8 @@ import pytest
 from pyarrow import parquet
 
 from foreword.cli.main import run
+from foreword.runs.trained_model import read_recipe
 from foreword.text.tokenizer import Engine, Tokenizer
-from foreword.train.opened import read_recipe
 from tests.train import runs
 
 
@@ -201,7 +201,7 @@ def test_texts(name: str, case: Case) -> None:
 def test_what_cannot_be_is_said_before_text_is_read(
     case: Case, verb: str, more: list[str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("foreword.data.sources.Source.open", None)
+    monkeypatch.setattr("foreword.data.text_files.TextFile.open", None)
     words = case.words(*(word for setting in more for word in ("--set", setting)))
     words = words if verb == "pretrain" else [verb, *words[1:4], *words[6:]]
     assert said in case.fails(words)

@@ -13,12 +13,12 @@ import pytest
 
 from foreword.cli import check, console
 from foreword.cli.main import run
+from foreword.runs.corpus import corpus
+from foreword.runs.estimate import steps_of
+from foreword.runs.preview import MEANING, preview
+from foreword.runs.setup import TrainingSetup, set_up_training
+from foreword.runs.sizes import count_by_part
 from foreword.train.budget import Budget
-from foreword.train.corpus import corpus
-from foreword.train.estimate import steps_of
-from foreword.train.preview import MEANING, preview
-from foreword.train.ready import Ready, make_ready
-from foreword.train.sizes import count_by_part
 from tests.train import runs
 
 
@@ -62,7 +62,7 @@ def test_the_numbers_are_those_of_the_run(
     assert found["tokens_per_step"] * 5 == last["tokens"]
     assert found["first_loss"] == pytest.approx(math.log(found["data"]["vocab"]), rel=0.05)
     assert found["seconds"]["total"] == pytest.approx(5 * found["seconds"]["per_step"])
-    of = make_ready(made, *corpus(made, done, runs.stage))
+    of = set_up_training(made, *corpus(made, done, runs.stage))
     assert found["epochs"] == pytest.approx(5 * 4 / of.feed.packed.rows_per_epoch)
 
 
@@ -72,7 +72,7 @@ def test_activations_grow_with_the_micro_batch(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("foreword.train.resident._reset", lambda: False)  # a system without peaks
+    monkeypatch.setattr("foreword.runs.resident._reset", lambda: False)  # a system without peaks
     recipe = write(tmp_path, "decoder")
     sizes = []
     for micro in (1, 4):
@@ -90,10 +90,10 @@ def test_a_budget_in_any_unit_becomes_steps() -> None:
     assert steps_of(Budget("hours", 0.01), **prices) == 72
 
 
-def ready(family: str, text: Path, run_folder: Path) -> Ready:
+def ready(family: str, text: Path, run_folder: Path) -> TrainingSetup:
     made = runs.recipe(family)
     runs.begin(made, text, run_folder)
-    return make_ready(made, *corpus(made, run_folder, runs.stage))
+    return set_up_training(made, *corpus(made, run_folder, runs.stage))
 
 
 def test_shared_weights_count_once(text: Path, tmp_path: Path) -> None:
@@ -129,9 +129,9 @@ def test_masked_rows_show_what_is_hidden(text: Path, tmp_path: Path) -> None:
 def test_causal_rows_show_the_first_token_scored(text: Path, tmp_path: Path) -> None:
     of = ready("decoder", text, tmp_path / "run")
     rows = preview(of.feed, of.tokenizer, 4, 100)
-    following = of.feed.packed.rows(np.arange(4)).following
-    assert following is not None
-    for row, after in zip(rows, following, strict=True):
+    next_token = of.feed.packed.rows(np.arange(4)).next_token
+    assert next_token is not None
+    for row, after in zip(rows, next_token, strict=True):
         assert [piece.mark for piece in row.targets].count("first") == 1
         for n, wanted in enumerate(row.targets[:-1]):
             if wanted.mark != "unscored":

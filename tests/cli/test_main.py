@@ -102,7 +102,7 @@ def test_an_interrupt_within_a_verb_is_said(
     def interrupt(*given: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("foreword.train.opened.open_run", interrupt)
+    monkeypatch.setattr("foreword.runs.trained_model.open_run", interrupt)
     assert main.run(["export", "run", "--out", "x"]) == 130
     assert capsys.readouterr().err.strip() == "foreword: interrupted"
 

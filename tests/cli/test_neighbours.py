@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from foreword.cli.main import run as command
-from foreword.text.tokenizers.bpe import Bpe
+from foreword.text.tokenizers.bpe import BPE
 
 from ..probes import conftest
 from ..probes.conftest import make_run  # noqa: F401 - a fixture
@@ -17,7 +17,7 @@ from ..probes.conftest import make_run  # noqa: F401 - a fixture
 
 @pytest.fixture
 def tokenizer() -> object:
-    return Bpe(vocab=400).train(conftest.sentences())
+    return BPE(vocab=400).train(conftest.sentences())
 
 
 def test_it_is_said_when_a_word_is_cut(

@@ -83,7 +83,7 @@ def test_every_numeric_option_states_its_range() -> None:
         ("generate RUN x --beams 9223372036854775808", "--beams: must be a whole number from 0"),
         ("translate RUN --source x --alignment 0", "--alignment[0]: must be a whole number from 1"),
         ("fill RUN x --top -3", "--top: must be a whole number from 1"),
-        ("evaluate RUN --lanes -1", "--lanes: must be a whole number from 0"),
+        ("evaluate RUN --streams -1", "--streams: must be a whole number from 0"),
         ("pretrain bert_tiny --data x --out y --hours inf", "--hours: must be a number above 0"),
         ("pretrain bert_tiny --data x --out y --tokens nan", "--tokens: must be a number above 0"),
         ("prepare x --out y --workers 9223372036854775808", "--workers: must be a whole number"),

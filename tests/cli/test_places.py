@@ -14,10 +14,10 @@ from safetensors import SafetensorError
 
 from foreword import atomic
 from foreword.cli.main import run
-from foreword.data import prepare as preparing
+from foreword.data import write_shards as preparing
 from foreword.errors import UserError
 from foreword.evaluate import heldout
-from foreword.train.recipe import load_recipe
+from foreword.runs.recipe import load_recipe
 from foreword.tune import result as tuning
 from foreword.tune import run as tune
 from tests.damage import copied
@@ -181,9 +181,9 @@ def test_shards_that_are_removed_meanwhile_do_not_come_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        preparing.Making, "encode", after(preparing.Making.encode, tmp_path / "out")
+        preparing.ShardBuilder, "encode", after(preparing.ShardBuilder.encode, tmp_path / "out")
     )
-    monkeypatch.setattr(preparing.Making, "mend", lambda making: None)
+    monkeypatch.setattr(preparing.ShardBuilder, "ensure_split", lambda making: None)
     line = fails(words_of("prepare", here, tmp_path / "out"), capsys)
     assert "out: was removed while it was written to" in line
     assert not (tmp_path / "out").exists()

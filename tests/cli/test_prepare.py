@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from foreword.cli.main import run
-from foreword.data.prepared import Prepared
-from foreword.train.run import require_free
+from foreword.data.prepared_text import PreparedText
+from foreword.runs.run import require_free
 from tests.data.test_prepare import make_texts, write
 
 
@@ -20,7 +20,7 @@ def test_counts_as_a_table(tmp_path: Path, text: str, capsys: pytest.CaptureFixt
     words = ["prepare", text, "--out", str(tmp_path / "out"), "--kind", "char", "--heldout", "0.2"]
     assert run(words) == 0
     printed = capsys.readouterr()
-    found = Prepared.load(tmp_path / "out")
+    found = PreparedText.load(tmp_path / "out")
     for split in found.counts.values():
         assert f"{split.tokens:,}" in printed.out
     assert "written" in printed.out
@@ -53,7 +53,7 @@ def test_a_tokenizer_that_is_there(
     capsys.readouterr()
     words = ["prepare", text, "--out", str(tmp_path / "two"), "--tokenizer", tokenizer, "--json"]
     assert run(words) == 0
-    first = Prepared.load(tmp_path / "one")
+    first = PreparedText.load(tmp_path / "one")
     assert json.loads(capsys.readouterr().out)["fingerprint"] == first.fingerprint
     assert run([*words, "--kind", "char"]) == 2
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from foreword.cli._watching import with_budget
+from foreword.cli._progress import with_budget
 from foreword.cli.main import run
 from foreword.errors import UserError
+from foreword.runs.trained_model import read_recipe
 from foreword.train import checkpoint, log
-from foreword.train.opened import read_recipe
 from tests.train import runs
 
 
@@ -60,7 +60,7 @@ def test_the_parts_of_a_sum_are_reported_apart(
     file.write_text(runs.build(table).dumps())
     assert run(["pretrain", str(file), "--data", str(text), "--out", str(out)]) == 0
     last = [record for record in log.read(out) if record["kind"] == "heldout"][-1]
-    parts = log.parts(last)
+    parts = log.components(last)
     assert list(parts) == ["masked", "boundary"]
     assert sum(parts.values()) == pytest.approx(last["loss"])
     line = f"  masked {parts['masked']:.4f}  boundary {parts['boundary']:.4f}\n"
@@ -69,7 +69,7 @@ def test_the_parts_of_a_sum_are_reported_apart(
     assert run(words) == 0
     assert f"masked {parts['masked']:.4f}, boundary" in capsys.readouterr().err
     assert run([*words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["parts"] == pytest.approx(parts)
+    assert json.loads(capsys.readouterr().out)["components"] == pytest.approx(parts)
 
 
 def test_scripts_get_json(

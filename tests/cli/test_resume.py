@@ -9,8 +9,8 @@ import pytest
 
 from foreword import atomic, stored
 from foreword.cli.main import run
+from foreword.runs.trained_model import open_run
 from foreword.train import checkpoint
-from foreword.train.opened import open_run
 from tests.train import runs
 
 

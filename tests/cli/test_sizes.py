@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from foreword.cli.main import run
-from foreword.train import sizes
-from foreword.train.recipe import load_recipe
-from foreword.train.sizes import count_by_part, count_parameters, require_memory
-from foreword.train.trial import shallow, stand_in
+from foreword.runs import sizes
+from foreword.runs.dry_run import dummy_vocab, shallow
+from foreword.runs.recipe import load_recipe
+from foreword.runs.sizes import count_by_part, count_parameters, require_memory
 from tests.train import runs
 
 GIGABYTE = 10**9
@@ -101,8 +101,8 @@ def test_layers_are_counted_without_being_built(name: str, monkeypatch: pytest.M
 
     recipe = load_recipe(name)
     with torch.device("meta"):
-        whole = count_by_part(recipe.build(stand_in(recipe.tokenizer)))
-    monkeypatch.setattr("foreword.train.trial.FEW_LAYERS", 1)
+        whole = count_by_part(recipe.build(dummy_vocab(recipe.tokenizer)))
+    monkeypatch.setattr("foreword.runs.dry_run.FEW_LAYERS", 1)
     monkeypatch.setattr(sizes, "FEW_LAYERS", 1)
     if recipe.model.layers > 2:
         assert shallow(recipe)[0].model.layers == 1

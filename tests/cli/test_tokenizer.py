@@ -69,7 +69,7 @@ def test_show_of_nothing(capsys, tmp_path) -> None:
 
 
 @pytest.mark.skipif(
-    importlib.util.find_spec("foreword.data.reading") is None, reason="needs the data layer"
+    importlib.util.find_spec("foreword.data.read_documents") is None, reason="needs the data layer"
 )
 def test_train(capsys, tmp_path) -> None:
     (tmp_path / "text.txt").write_text("\n".join(TEXT), encoding="utf-8")

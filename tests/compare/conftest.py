@@ -13,7 +13,7 @@ from tests.compare import grids
 def _unmeasured() -> Iterator[None]:
     """The machine's speed is of no interest here, and takes longer to measure than all else."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("foreword.train.loop.matmul_flops_per_second", lambda *_: 1e9)
+        patch.setattr("foreword.runs.hooks.matmul_flops_per_second", lambda *_: 1e9)
         yield
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from foreword import config
 from foreword.compare.grid import load_grid
-from foreword.compare.run import Comparison, Standing
+from foreword.compare.run import CellProgress, Comparison
 from tests.train import runs
 from tests.tune.runs import reviews
 
@@ -70,7 +70,7 @@ class Quiet:
     def __init__(self, act: Callable[[str], None] = lambda piece: None) -> None:
         self.begun: list[str] = []
         self.notes: list[str] = []
-        self.standings: list[Standing] = []
+        self.standings: list[CellProgress] = []
         self._act = act
 
     def note(self, text: str) -> None:
@@ -80,7 +80,7 @@ class Quiet:
         self.notes.append(name)
         return lambda done, total: None
 
-    def stands(self, standing: Standing) -> None:
+    def stands(self, standing: CellProgress) -> None:
         self.standings.append(standing)
         piece = str(standing.work)
         if piece not in self.begun:

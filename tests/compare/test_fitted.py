@@ -15,7 +15,7 @@ from foreword.compare.run import Comparison
 from foreword.train import checkpoint
 from tests.compare import grids
 from tests.compare.grids import CAUSAL, Quiet
-from tests.train import test_fitting as fitted
+from tests.runs import test_offline as fitted
 
 EPOCHS = {"unit": "epochs", "amount": 2}
 

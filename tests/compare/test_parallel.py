@@ -8,7 +8,7 @@ import pytest
 
 from foreword.compare.corpora import Corpora
 from foreword.compare.grid import load_grid
-from foreword.data.sources import ReadSettings
+from foreword.data.text_files import ReadSettings
 from foreword.errors import UserError
 
 BOTH = ReadSettings(field="en", target="de")

@@ -13,12 +13,12 @@ import pytest
 from scipy import stats
 
 from foreword.cli.main import run
-from foreword.compare.clock import Clock
 from foreword.compare.grid import load_grid
 from foreword.compare.interval import interval, share_half
 from foreword.compare.results import gather
 from foreword.compare.run import Comparison
 from foreword.compare.tables import Table, notes, tables
+from foreword.compare.time_left import TimeLeft
 from tests.compare import grids
 
 VALUES = [0.61, 0.58, 0.66, 0.6]
@@ -50,7 +50,7 @@ def test_a_share_of_few_examples_is_uncertain() -> None:
 
 
 def test_time_left_is_that_of_pieces_like_it() -> None:
-    clock = Clock(["train", "tune", "train", "tune"])
+    clock = TimeLeft(["train", "tune", "train", "tune"])
     assert clock.left(0, 0.0, 0.0) == (0.0, False)
     assert clock.left(0, 0.25, 10.0) == (30.0 + 40.0, False)
     clock.took(0, 40.0)
@@ -70,9 +70,9 @@ def test_scores_are_the_last_epochs(folder: Path, out: Path) -> None:
     assert found.mean == pytest.approx(document["rows"][0]["matthews"])
     error = document["rows"][0]["matthews_std"] / math.sqrt(2)
     assert found.half == pytest.approx(error * stats.t.ppf(0.975, 1))
-    guess = results.of_task("", task, "majority class")
-    assert guess is not None
-    assert guess.mean == pytest.approx(0.0)
+    chance_loss = results.of_task("", task, "majority class")
+    assert chance_loss is not None
+    assert chance_loss.mean == pytest.approx(0.0)
 
 
 def test_several_seeds_of_pretraining_are_what_is_varied(folder: Path, out: Path) -> None:
@@ -149,7 +149,7 @@ def test_interrupted_it_says_how_to_go_on(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("foreword.train.run.carry_on", lambda *_: False)
+    monkeypatch.setattr("foreword.runs.run.carry_on", lambda *_: False)
     words = ["compare", grids.write_grid(folder), "--out", str(tmp_path / "out")]
     assert run(words) == 130
     assert "stopped; the same command carries on" in capsys.readouterr().err

@@ -13,8 +13,8 @@ from foreword.compare.grid import Grid, load_grid
 from foreword.compare.results import gather
 from foreword.compare.run import Comparison
 from foreword.errors import UserError
-from foreword.train.opened import is_finished, read_recipe
-from foreword.train.run import carry_on
+from foreword.runs.run import carry_on
+from foreword.runs.trained_model import is_finished, read_recipe
 from tests.compare import grids
 from tests.compare.grids import CAUSAL, MASKED, TASK, Quiet
 from tests.train import runs
@@ -151,7 +151,7 @@ def test_a_run_killed_in_its_middle_carries_on(folder: Path, tmp_path: Path) -> 
 def test_a_stopped_run_stops_the_comparison(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("foreword.train.run.carry_on", lambda *_: False)
+    monkeypatch.setattr("foreword.runs.run.carry_on", lambda *_: False)
     comparison = Comparison(load_grid(grids.write_grid(folder)), tmp_path / "out", Quiet())
     comparison.prepare()
     assert comparison.run() is False
@@ -167,7 +167,7 @@ def test_a_cell_that_fails_is_reported_and_the_others_go_on(
             raise ZeroDivisionError("oh")
         return carry_on(run, *rest)
 
-    monkeypatch.setattr("foreword.train.run.carry_on", fail)
+    monkeypatch.setattr("foreword.runs.run.carry_on", fail)
     look = Quiet()
     odd = {"label": "odd", "recipe": "decoder.toml"}
     comparison = grids.compare(folder, tmp_path / "out", look, cells=[MASKED, odd, CAUSAL])

@@ -84,9 +84,9 @@ class Case:
         return f"{self.objective}-{self.layout}-{self.model}"
 
     @property
-    def is_counted(self) -> bool:
+    def is_count_based(self) -> bool:
         """Whether its model is fitted without gradients."""
-        counted: bool = kinds.load("models", self.model).is_counted
+        counted: bool = kinds.load("models", self.model).is_count_based
         return counted
 
     def batch(self, of: Rows, **settings: Any) -> Batch:
@@ -106,7 +106,7 @@ class Case:
         backbone = self.settings(position).build(SIZE)
         heads = kinds.load("objectives", self.objective)().heads(backbone, vocab())
         model = Model(backbone, heads)
-        if self.is_counted:
+        if self.is_count_based:
             fit(model)
         else:
             initialise(model, SEED)
@@ -159,7 +159,7 @@ def find_cases() -> list[Case]:
                     continue
                 if batch.queries is not None and model != "transformer":
                     continue  # no other has a second stream
-                if case.is_counted and objective != "causal":
+                if case.is_count_based and objective != "causal":
                     continue  # counts are of texts as they are
                 if (batch.source is not None) == reads_source:
                     found.append(case)
@@ -168,13 +168,13 @@ def find_cases() -> list[Case]:
 
 def _directions(case: Case) -> set[bool]:
     """Of each part of the case, whether it is of two directions that are kept apart."""
-    parts = {"objectives": case.objective, "layouts": case.layout, "models": case.model}
-    loaded = [kinds.load(folder, name) for folder, name in parts.items()]
-    return {getattr(part, "is_bidirectional", False) for part in loaded}
+    components = {"objectives": case.objective, "layouts": case.layout, "models": case.model}
+    loaded = [kinds.load(folder, name) for folder, name in components.items()]
+    return {getattr(part, "predicts_both_directions", False) for part in loaded}
 
 
 CASES = find_cases()
-TRAINED = [case for case in CASES if not case.is_counted]  # by gradients
+TRAINED = [case for case in CASES if not case.is_count_based]  # by gradients
 
 
 def logits(model: Model, batch: Batch) -> Tensor:
@@ -183,7 +183,9 @@ def logits(model: Model, batch: Batch) -> Tensor:
     """
     head = model.heads["token"] if "token" in model.heads else model.heads["pair"]
     with torch.no_grad():
-        scores: Tensor = head(model.reader(batch).states)
+        is_apart = "generator" in model.heads  # what fills blanks
+        reader = model.heads["generator"] if is_apart else model.backbone
+        scores: Tensor = head(reader(batch).states)
     return scores
 
 

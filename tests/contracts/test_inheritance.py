@@ -7,7 +7,7 @@ import pytest
 from foreword import kinds
 from foreword.data.packing._contract import Packing
 from foreword.layouts._contract import Layout
-from foreword.nn.mix import Mixing
+from foreword.nn.attention_kind import AttentionKind
 from foreword.nn.position import Position
 from foreword.nn.settings import Architecture
 from foreword.objectives._contract import Objective
@@ -17,7 +17,7 @@ CONTRACTS = {
     "data/packing": Packing,
     "layouts": Layout,
     "models": Architecture,
-    "nn/mixing": Mixing,
+    "nn/attentions": AttentionKind,
     "nn/positions": Position,
     "objectives": Objective,
     "tune/tasks": Task,

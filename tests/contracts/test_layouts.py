@@ -26,8 +26,8 @@ def arrange(name: str, example: Example) -> Batch:
     return kinds.load("layouts", name)().arrange(example, vocab()).to("cpu")
 
 
-def flat(parts: list[list[int]]) -> list[int]:
-    return [token for part in parts for token in part]
+def flat(components: list[list[int]]) -> list[int]:
+    return [token for part in components for token in part]
 
 
 def tokens(ids: list[list[int]]) -> Tokens:
@@ -140,8 +140,8 @@ def test_who_sees_whom_in_a_prefix() -> None:
 
 def cells(text: str) -> list[list[int]]:
     """`7 3 | 4` -> [[7, 3], [4]]; what is not scored is -1."""
-    parts = [part.split() for part in text.split("|")]
-    return [[-1 if cell == "." else int(cell) for cell in part] for part in parts]
+    components = [part.split() for part in text.split("|")]
+    return [[-1 if cell == "." else int(cell) for cell in part] for part in components]
 
 
 @every_layout

@@ -53,13 +53,13 @@ def test_settings_are_a_plain_record(name: str) -> None:
 @every_model
 def test_what_is_fitted_says_how(name: str) -> None:
     settings = tiny(name)
-    assert settings.is_fitted == (type(settings.build(100)).fit is not Backbone.fit)
-    assert settings.is_fitted or not settings.is_counted
-    if settings.is_fitted:
-        assert settings.epochs_of("epochs", 1) == 1
+    assert settings.trains_offline == (type(settings.build(100)).fit is not Backbone.fit)
+    assert settings.trains_offline or not settings.is_count_based
+    if settings.trains_offline:
+        assert settings.offline_epochs("epochs", 1) == 1
     else:
         with pytest.raises(TypeError, match="is not fitted"):
-            settings.epochs_of("epochs", 1)
+            settings.offline_epochs("epochs", 1)
 
 
 @every_case

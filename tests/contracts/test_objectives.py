@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from foreword import kinds
+from foreword import config, kinds
 from foreword.data.rng import RowRng
+from foreword.objectives._contract import mode_id
 from foreword.objectives._pair import PairObjective
+from foreword.runs.dry_run import dummy_example, dummy_vocab
+from foreword.runs.recipe import load_recipe
 from foreword.train.feed import counted
 from foreword.types import Array, Batch, Example, Loss, Rows, Tokens, Vocab
 
@@ -312,3 +315,28 @@ def test_the_docstring_shows_what_happens(name: str) -> None:
         for row, answer, label in zip(inputs, targets, labels.tolist(), strict=True)
     ]
     assert any(is_shown), f"no draw gives the table; the first: {inputs[0]}, {targets[0]}"
+
+
+@pytest.mark.parametrize("recipe", [n for n in config.recipe_names() if n.endswith("_tiny")])
+def test_an_objective_says_what_its_examples_show(recipe: str) -> None:
+    """What is predicted, in what order, the forms of sources and what closes them."""
+    made = load_recipe(recipe)
+    vocab, objective = dummy_vocab(made.tokenizer), made.objective
+    example = dummy_example(made, vocab, 64)
+    seen = "next" if example.source is None else "in_place" if example.is_aligned else "target"
+    assert objective.predicts == seen
+    assert objective.predicts_in_order == (example.order is not None)
+    forms = set()
+    if seen == "target":
+        for ids, documents in zip(example.source.ids, example.source.documents, strict=True):
+            text = ids[documents >= 0]
+            assert not objective.end or text[-1] == vocab.id(objective.end)
+            modes = {mode_id(form.mode, vocab) for form in objective.source_forms} - {None}
+            mode = int(text[0]) if text[0] in modes else None
+            inside = text[mode is not None :]
+            forms.add((mode, bool(np.isin(inside, vocab.sentinels).any())))
+    stated = {(mode_id(f.mode, vocab), f.has_sentinels) for f in objective.source_forms}
+    assert stated == forms
+    with torch.device("meta"):
+        model = made.build(vocab)
+    assert ("token" in model.heads) == objective.predicts_tokens

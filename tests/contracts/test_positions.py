@@ -34,7 +34,7 @@ def build(
     if position == "learned":
         settings = replace(settings, position=Learned(LONG))
     if model == "transformer":
-        settings = replace(settings, is_causal=is_causal, two_streams=two_streams)
+        settings = replace(settings, assumes_causal_mask=is_causal, two_streams=two_streams)
     backbone = settings.build(SIZE)
     initialise(Model(backbone, torch.nn.ModuleDict()), SEED)
     # A bias of T5 begins near 0; make every kind of position tell.
@@ -112,7 +112,7 @@ def test_with_a_cache_as_without(position: str, chunks: list[int]) -> None:
     for length in chunks:
         part = row[:, start : start + length]
         hidden = model(Batch(part, places(start, length, 2), Causal(start)), memory)
-        memory, start = hidden.memory, start + length
+        memory, start = hidden.cache, start + length
         found.append(hidden.states)
     torch.testing.assert_close(torch.cat(found, 1), wanted, **CLOSE)
 
@@ -139,7 +139,7 @@ def test_with_a_cache_of_the_source_as_without(position: str) -> None:
     found = [hidden.states]
     for n in range(4, 9):
         batch = Batch(row[:, n : n + 1], places(n, 1, 2), Causal(n), cross_mask=Full())
-        hidden = model(batch, hidden.memory)
+        hidden = model(batch, hidden.cache)
         found.append(hidden.states)
     torch.testing.assert_close(torch.cat(found, 1), wanted, **CLOSE)
 
@@ -168,28 +168,28 @@ def test_limit_is_the_longest_row(position: str) -> None:
 
 
 @every_position
-@pytest.mark.parametrize("memory", [6, 20])
+@pytest.mark.parametrize("length", [6, 20])
 @torch.no_grad()
-def test_rows_that_follow_one_another_are_one_row(position: str, memory: int) -> None:
+def test_rows_that_follow_one_another_are_one_row(position: str, length: int) -> None:
     """A memory that holds all that came before gives what one long row would."""
-    settings = replace(tiny("transformer", position), is_causal=True)
+    settings = replace(tiny("transformer", position), assumes_causal_mask=True)
     if position in ABSOLUTE:
         with pytest.raises(ValueError, match=r"memory: position .* numbers each row from 0"):
-            replace(settings, memory=memory)
+            replace(settings, memory=length)
         return
     model, row = build("transformer", position), ids(2, 20)
     assert isinstance(model, TransformerBackbone)
-    model.stack.carries = memory
+    model.stack.memory_length = length
     wanted = model(plain(row, Causal())).states
-    carried, found = None, []
+    memory, found = None, []
     for part in row.split([5, 5, 1, 9], dim=1):
-        hidden = model(replace(plain(part, Causal()), carried=carried))
-        carried = hidden.carried
-        assert carried is not None
-        assert carried[0].shape[1] <= memory
+        hidden = model(replace(plain(part, Causal()), memory=memory))
+        memory = hidden.memory
+        assert memory is not None
+        assert memory[0].shape[1] <= length
         found.append(hidden.states)
     is_same = torch.allclose(torch.cat(found, 1), wanted, **CLOSE)
-    assert is_same == (memory == 20)
+    assert is_same == (length == 20)
     torch.testing.assert_close(torch.cat(found[:2], 1), wanted[:, :10], **CLOSE)
 
 
@@ -205,7 +205,7 @@ def test_a_second_stream_stands_where_it_is_told(position: str) -> None:
     def read(at: Tensor) -> Tensor:
         queries = Queries(at, Ordered(order, itself=False))
         batch = replace(plain(row, Ordered(order)), queries=queries)
-        return model(replace(batch, carried=None if position in ABSOLUTE else first)).states
+        return model(replace(batch, memory=None if position in ABSOLUTE else first)).states
 
     every = read(torch.arange(12).expand(2, -1))
     some = torch.tensor([[7, 2, 9], [0, 11, 7]])

@@ -18,11 +18,11 @@ from foreword import config, kinds
 from foreword.errors import UserError
 from foreword.evaluate.subject import Subject
 from foreword.kinds import Part
-from foreword.models.ngram import Ngram
+from foreword.models.ngram import NGram
 from foreword.nn.model import Model
 from foreword.probes._contract import Finding, Specimen
+from foreword.runs.trained_model import open_run
 from foreword.text.tokenizer import Tokenizer
-from foreword.train.opened import open_run
 
 from ..probes.conftest import make_run, text, tokenizer  # noqa: F401 - fixtures
 
@@ -127,7 +127,7 @@ def test_a_model_that_cannot_be_asked_is_refused_before_any_is_looked_into(
     module = importlib.import_module(f"foreword.probes.{name}")
     monkeypatch.setattr(module, LOOKS[name], look)
     one = specimen(make_run("decoder"), text)
-    counts = Ngram().build(one.subject.vocab.size)
+    counts = NGram().build(one.subject.vocab.size)
     model = Model(counts, nn.ModuleDict({"token": counts.build_token_head()}))
     other = replace(one, subject=replace(one.subject, model=model, name="counts"))
     with pytest.raises(UserError, match=r"^counts: "):

@@ -22,10 +22,10 @@ from foreword.nn.model import Model
 from foreword.objectives.masked import Masked
 from foreword.objectives.span_corruption import SpanCorruption
 from foreword.ranges import LARGEST, check, hints_of, range_of
+from foreword.runs.recipe import Recipe
 from foreword.train.budget import Budget
-from foreword.train.recipe import Recipe
-from foreword.train.step import take
-from foreword.tune.course import TuneSettings
+from foreword.train.step import train_step
+from foreword.tune.fine_tuner import TuneSettings
 
 from .cases import SEED, TRAINED, Case, rows, vocab
 
@@ -97,7 +97,7 @@ def given(cls: Any, name: str) -> tuple[dict[str, Any], Any]:
 def test_there_are_settings_of_every_folder() -> None:
     assert len(NUMBERS) > 150
     names = {param.id for param in NUMBERS}
-    assert {"Adamw.lr", "Warmup.share", "TrainSettings.seed", "Spelling.filters"} <= names
+    assert {"AdamW.lr", "Warmup.share", "TrainSettings.seed", "Spelling.filters"} <= names
 
 
 @pytest.mark.parametrize(("cls", "name"), NUMBERS)
@@ -156,13 +156,13 @@ def at_the_ends(folder: str) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize(("kind", "setting", "end"), at_the_ends("train/optim"))
+@pytest.mark.parametrize(("kind", "setting", "end"), at_the_ends("train/optimizers"))
 def test_an_optimizer_takes_finite_steps_at_the_ends(kind: str, setting: str, end: Any) -> None:
     case = Case("causal", "decoder", "transformer")
     model, batch = case.build(), case.batch(rows([[16]] * 2))
-    optimizer = kinds.load("train/optim", kind)(**{setting: end}).build(model)
+    optimizer = kinds.load("train/optimizers", kind)(**{setting: end}).build(model)
     for _ in range(2):
-        found = take(
+        found = train_step(
             model,
             optimizer,
             [batch],
@@ -175,10 +175,10 @@ def test_an_optimizer_takes_finite_steps_at_the_ends(kind: str, setting: str, en
     assert all(bool(p.isfinite().all()) for p in model.parameters())
 
 
-@pytest.mark.parametrize(("kind", "setting", "end"), at_the_ends("train/schedule"))
+@pytest.mark.parametrize(("kind", "setting", "end"), at_the_ends("train/schedules"))
 def test_a_schedule_stays_between_nothing_and_the_peak(kind: str, setting: str, end: Any) -> None:
     try:
-        schedule = kinds.load("train/schedule", kind)(**{setting: end})
+        schedule = kinds.load("train/schedules", kind)(**{setting: end})
     except ValueError as error:
         assert str(error).startswith("full: must be at most epochs")
         return

@@ -12,9 +12,9 @@ import torch
 
 from foreword import config, kinds
 from foreword.errors import UserError
-from foreword.train.opened import open_run
+from foreword.runs.trained_model import open_run
 from foreword.tune.contracts import Labelled
-from foreword.tune.course import TuneSettings
+from foreword.tune.fine_tuner import TuneSettings
 from foreword.tune.result import PLAIN
 from foreword.tune.run import tune
 from foreword.tune.strategies.full import Full
@@ -51,13 +51,13 @@ def test_it_scores_a_network_and_one_who_reads_nothing_alike(
     opened = open_run(make_run(tmp_path, "encoder_decoder"), "cpu")
     train, dev = graded(24, 1, pairs=pairs), graded(10, 2, pairs=pairs)
     result = tune(opened, made(kind), train, dev, FAST)
-    tuned, guess = result.rows
+    tuned, chance_loss = result.rows
     plain = {*PLAIN, "seeds", "epochs"}
-    metrics = [name for name in guess if name not in plain]
+    metrics = [name for name in chance_loss if name not in plain]
     assert metrics == [name for name in tuned if name not in plain]
-    assert all(math.isfinite(guess[name]) for name in metrics if not name.endswith("_std"))
+    assert all(math.isfinite(chance_loss[name]) for name in metrics if not name.endswith("_std"))
     assert all(math.isfinite(tuned[name]) for name in metrics)
-    assert guess["start"] == "no model"
+    assert chance_loss["start"] == "no model"
     assert result.settings["task"]["kind"] == kind
 
 
@@ -68,9 +68,9 @@ def test_the_loss_is_a_sum_and_a_count(kind: str) -> None:
     outputs = torch.randn(12, 2, generator=random)
     targets = torch.arange(12) % 2
     whole = task.loss(outputs, targets)
-    parts = [task.loss(outputs[:5], targets[:5]), task.loss(outputs[5:], targets[5:])]
-    assert sum(part.total.item() for part in parts) == pytest.approx(whole.total.item())
-    assert sum(part.weight.item() for part in parts) == whole.weight.item() == 12
+    components = [task.loss(outputs[:5], targets[:5]), task.loss(outputs[5:], targets[5:])]
+    assert sum(part.total.item() for part in components) == pytest.approx(whole.total.item())
+    assert sum(part.weight.item() for part in components) == whole.weight.item() == 12
 
 
 @every_kind

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from foreword.cli.main import run
-from foreword.data import making
+from foreword.data import shard_builder
 from tests.data.test_prepare import make_texts, write
 
 FAILING = """#!/bin/sh
@@ -40,8 +40,8 @@ def test_a_worker_that_fails_is_one_line(
     path = write(tmp_path / "a.jsonl", make_texts(400))
     (tmp_path / "python").write_text(program)
     (tmp_path / "python").chmod(0o755)
-    monkeypatch.setattr(making, "_SMALL", 0)
-    monkeypatch.setattr(making, "_BATCH", 2000)
+    monkeypatch.setattr(shard_builder, "_SMALL", 0)
+    monkeypatch.setattr(shard_builder, "_BATCH", 2000)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     words = ["prepare", str(path), "--out", str(tmp_path / "shards"), "--kind", "char"]
     assert run(words) == status

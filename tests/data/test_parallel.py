@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from foreword.data.prepare import PrepareSettings, prepare
-from foreword.data.reading import ReadCounts, ReadSettings, find_files, read_documents
+from foreword.data.read_documents import ReadCounts, ReadSettings, find_files, read_documents
+from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.errors import UserError
 from foreword.text.tokenizers.char import Char
 

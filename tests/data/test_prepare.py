@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foreword.data import making
+from foreword.data import shard_builder
 from foreword.data.packing.stream import Stream
-from foreword.data.prepare import PrepareSettings, prepare
-from foreword.data.prepared import Prepared
+from foreword.data.prepared_text import PreparedText
 from foreword.data.shards import Shards
-from foreword.data.sources import ReadSettings
+from foreword.data.text_files import ReadSettings
+from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.errors import UserError
 from foreword.text import sentences
 from foreword.text.tokenizer import Tokenizer
@@ -56,7 +56,7 @@ def decoded(shards: Shards, tokenizer: Tokenizer) -> list[str]:
 
 def run(
     tmp_path: Path, texts: list[str], tokenizer: Tokenizer, out: str = "out", **settings: Any
-) -> Prepared:
+) -> PreparedText:
     path = write(tmp_path / "a.jsonl", texts)
     return prepare([path], tokenizer, tmp_path / out, PrepareSettings(**settings))
 
@@ -111,11 +111,11 @@ def test_workers_change_nothing(
 ) -> None:
     texts = make_texts(300)
     here = run(tmp_path, texts, tokenizer, "here", heldout=0.1)
-    monkeypatch.setattr(making, "_SMALL", 0)
-    monkeypatch.setattr(making, "_BATCH", 2000)
+    monkeypatch.setattr(shard_builder, "_SMALL", 0)
+    monkeypatch.setattr(shard_builder, "_BATCH", 2000)
     there = run(tmp_path, texts, tokenizer, "there", heldout=0.1, workers=2)
     assert contents(here.folder) == contents(there.folder)
-    monkeypatch.setattr("foreword.data.encoding._LONG", 100)
+    monkeypatch.setattr("foreword.data.tokenize_documents._LONG", 100)
     mixed = run(tmp_path, texts, tokenizer, "mixed", heldout=0.1, workers=2)
     assert contents(mixed.folder) == contents(here.folder)
 
@@ -187,7 +187,7 @@ def test_nothing_can_be_held_out(tmp_path: Path, tokenizer: Tokenizer) -> None:
     found = run(tmp_path, ["a single sentence"], tokenizer, heldout=0)
     assert len(found.heldout) == 0
     assert decoded(found.train, tokenizer) == ["a single sentence"]
-    assert Prepared.load(found.folder).counts == found.counts
+    assert PreparedText.load(found.folder).counts == found.counts
 
 
 def test_held_out_text_that_is_given(tmp_path: Path, tokenizer: Tokenizer) -> None:
@@ -291,7 +291,7 @@ def test_damage_is_found_and_mended(tmp_path: Path, tokenizer: Tokenizer) -> Non
     data[5] ^= 1
     path.write_bytes(data)
     with pytest.raises(UserError, match=r"train\.bin: changed since it was written"):
-        Prepared.load(found.folder)
+        PreparedText.load(found.folder)
     assert not run(tmp_path, texts, tokenizer).reused
     assert contents(found.folder) == before
 
@@ -301,7 +301,7 @@ def test_a_broken_manifest(tmp_path: Path, tokenizer: Tokenizer, text: str) -> N
     found = run(tmp_path, make_texts(30), tokenizer)
     (found.folder / "prepared.json").write_text(text)
     with pytest.raises(UserError, match=r"prepared\.json.*prepare the text again"):
-        Prepared.load(found.folder)
+        PreparedText.load(found.folder)
 
 
 # -- what goes wrong ---------------------------------------------------------------------------
@@ -345,8 +345,8 @@ def test_text_that_changes_meanwhile(tmp_path: Path, tokenizer: Tokenizer) -> No
 
 KILLED = """
 import signal, sys
-from foreword.data import making
-from foreword.data.prepare import prepare
+from foreword.data import shard_builder
+from foreword.data.write_shards import prepare
 from foreword.text.tokenizer import Tokenizer
 
 def stop_at(event, args):
@@ -355,7 +355,7 @@ def stop_at(event, args):
         signal.pause()
 
 sys.addaudithook(stop_at)
-making._SMALL = 0
+shard_builder._SMALL = 0
 prepare([sys.argv[1]], Tokenizer.load(sys.argv[2]), sys.argv[3])
 """
 
@@ -374,10 +374,10 @@ def test_killed_at_any_moment(tmp_path: Path, tokenizer: Tokenizer, name: str) -
     process.kill()
     process.communicate()
     if name == ".part/train.bin":  # nothing was touched yet
-        assert Prepared.load(out).fingerprint == before.fingerprint
+        assert PreparedText.load(out).fingerprint == before.fingerprint
     else:
         with pytest.raises(UserError, match="no finished token shards"):
-            Prepared.load(out)
+            PreparedText.load(out)
     found = prepare([path], tokenizer, out)
     assert not found.reused
     assert found.counts["train"].documents + found.counts["heldout"].documents == 60

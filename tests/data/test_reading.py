@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from foreword.data.reading import find_files, read_documents
-from foreword.data.sources import ReadCounts, ReadSettings
+from foreword.data.read_documents import find_files, read_documents
+from foreword.data.text_files import ReadCounts, ReadSettings
 from foreword.errors import UserError
 
 TEXTS = ["One text.\nOf two lines.", "Zwei: äöü 한국어 🙂", "three"]

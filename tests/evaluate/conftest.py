@@ -13,12 +13,12 @@ import torch
 from foreword import config
 from foreword.evaluate.subject import Subject
 from foreword.nn.init import initialise
+from foreword.runs.recipe import Recipe
+from foreword.runs.trained_model import open_run
 from foreword.text.tokenizer import Tokenizer
-from foreword.text.tokenizers.bpe import Bpe
+from foreword.text.tokenizers.bpe import BPE
 from foreword.text.tokenizers.word import Word
 from foreword.train import checkpoint
-from foreword.train.opened import open_run
-from foreword.train.recipe import Recipe
 from tests.train.runs import short_spans
 
 TEXTS = [
@@ -56,12 +56,12 @@ def tokenizer() -> Tokenizer:
 
 @pytest.fixture(scope="session")
 def bpe() -> Tokenizer:
-    return Bpe(vocab=380).train(TEXTS * 4)
+    return BPE(vocab=380).train(TEXTS * 4)
 
 
 def recipe_of(family: str, position: str = "learned", length: int = 32) -> Recipe:
     model, objective, layout = FAMILIES[family]
-    around = {"before": "[CLS]", "after": "[SEP]"} if family == "encoder" else {"before": "<s>"}
+    around = {"bos": "[CLS]", "eos": "[SEP]"} if family == "encoder" else {"bos": "<s>"}
     packing = {"kind": "documents", "length": length, **around}
     if family in STREAMS:
         packing = {"kind": "stream", "length": length}
@@ -74,8 +74,8 @@ def recipe_of(family: str, position: str = "learned", length: int = 32) -> Recip
             "layers": 2,
             "heads": 2,
             "init_std": 0.3,  # so that predictions differ from place to place
-            "position": {"kind": position, **({"length": 64} if position == "learned" else {})},
-            **({"is_causal": layout == "decoder"} if model == "transformer" else {}),
+            "position": {"kind": position, **({"length": 72} if position == "learned" else {})},
+            **({"assumes_causal_mask": layout == "decoder"} if model == "transformer" else {}),
             **STREAMS.get(family, {}),
         },
         "objective": {"kind": objective, **short_spans(objective, length)},

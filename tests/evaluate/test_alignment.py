@@ -17,8 +17,8 @@ from foreword.evaluate.perplexity import side_by_side
 from foreword.evaluate.subject import Subject
 from foreword.nn.init import initialise
 from foreword.report.alignment import draw
+from foreword.runs.recipe import Recipe
 from foreword.text.tokenizer import Tokenizer
-from foreword.train.recipe import Recipe
 
 SOURCE, TARGET = "The cat sat on the mat.", "A bird sang in the river."
 

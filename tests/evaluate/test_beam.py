@@ -18,8 +18,8 @@ from foreword.evaluate.decoding import Start, Written, stops_of, write
 from foreword.evaluate.sampling import Sampling
 from foreword.evaluate.subject import Subject
 from foreword.nn.init import initialise
+from foreword.runs.recipe import Recipe
 from foreword.text.tokenizer import Tokenizer
-from foreword.train.recipe import Recipe
 from foreword.types import Array, Example
 
 TEXTS = ["the cat sat on the mat", "a bird sang", "one day the sun shone on the mat"]

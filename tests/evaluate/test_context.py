@@ -11,8 +11,8 @@ import torch
 from torch.nn import functional as F
 
 from foreword.cli import main
-from foreword.data.prepare import PrepareSettings, prepare
 from foreword.data.shards import Shards
+from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.errors import UserError
 from foreword.evaluate.context import by_memory
 from foreword.evaluate.decoding import Start, generate, write
@@ -108,7 +108,7 @@ def test_a_score_reads_rows_with_their_memory(make_subject: Make) -> None:
     subject = make_subject("transformer_xl", length=LENGTH)
     assert subject.reach == LENGTH + 16
     text = "the cat sat on the mat and the dog sat on the log"
-    ids = np.concatenate([subject.opening, subject.tokenizer.encode(text), subject.after])
+    ids = np.concatenate([subject.opening, subject.tokenizer.encode(text), subject.eos])
     wanted = next(log_probs(subject, [Item(ids, np.arange(len(ids)) > 0)]))
     np.testing.assert_allclose(score(subject, text).log_probs, wanted, atol=1e-5)
 

@@ -13,7 +13,7 @@ from foreword.evaluate.samples import samples
 from foreword.evaluate.subject import Subject
 from foreword.objectives.span_corruption import SpanCorruption
 from foreword.text.tokenizer import Tokenizer
-from foreword.train.step import take
+from foreword.train.step import train_step
 from foreword.types import Rows
 
 SENTENCE = "The cat sat on the mat."
@@ -39,7 +39,7 @@ def teach(subject: Subject, text: str, steps: int = 100) -> None:
     for step in range(steps):
         rows = Rows(ids, np.zeros_like(ids), places, np.arange(8) + 8 * step)
         example = recipe.objective.corrupt(rows, RowRng(1, rows.numbers), vocab)
-        take(
+        train_step(
             model,
             optimizer,
             [recipe.layout.arrange(example, vocab)],

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import foreword
-from foreword.data.prepare import PrepareSettings, prepare
+from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.errors import UserError
 from foreword.evaluate import heldout
 from foreword.evaluate.sampling import GREEDY

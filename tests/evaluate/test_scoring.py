@@ -52,7 +52,7 @@ def test_causal_scores_are_those_of_the_plain_model(make_subject: Callable[..., 
     subject = make_subject("decoder")
     found = score(subject, "The cat sat on the mat.")
     text = subject.tokenizer.encode("The cat sat on the mat.")
-    ids = np.concatenate([subject.opening, text, subject.after])
+    ids = np.concatenate([subject.opening, text, subject.eos])
     table = by_hand(subject, ids, Causal())
     wanted = table[np.arange(len(ids) - 1), ids[1:]]
     np.testing.assert_allclose(found.log_probs, wanted, atol=1e-5)
@@ -66,7 +66,7 @@ def test_causal_scores_are_those_of_the_plain_model(make_subject: Callable[..., 
 def test_a_long_text_is_scored_in_windows(make_subject: Callable[..., Subject]) -> None:
     subject = make_subject("decoder", "rotary", length=16)
     found = score(subject, LONG, stride=4)
-    ids = np.concatenate([subject.opening, subject.tokenizer.encode(LONG), subject.after])
+    ids = np.concatenate([subject.opening, subject.tokenizer.encode(LONG), subject.eos])
     assert len(found.log_probs) == len(ids) - 1 > 40
     # Token 30 is scored in the window that begins at the multiple of 4 that leaves it last but few.
     for place in (1, 15, 16, 30, len(ids) - 1):
@@ -152,7 +152,7 @@ def test_without_a_token_that_ends_texts_none_is_scored(
     make_subject: Callable[..., Subject],
 ) -> None:
     subject = make_subject("decoder")
-    packing = dataclasses.replace(subject.recipe.packing, after="")
+    packing = dataclasses.replace(subject.recipe.packing, eos="")
     open_ended = dataclasses.replace(
         subject, recipe=dataclasses.replace(subject.recipe, packing=packing)
     )

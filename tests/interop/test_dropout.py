@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from foreword.interop import importing
 from foreword.nn import attention, dropout
-from foreword.train import imported
 
 from . import theirs
 from .test_families import both
@@ -43,7 +43,7 @@ def test_dropout_is_where_theirs_is(
     config = json.loads((folder / "config.json").read_text())
     config |= {key: _rate(key) for key in config if "drop" in key and not key.startswith(HEADS)}
     (folder / "config.json").write_text(json.dumps(config))
-    imported.save(imported.read(folder), run)
+    importing.save(importing.read(folder), run)
     still, _ = both(run, folder, (30, 17), segments=False)
 
     monkeypatch.setattr(F, "dropout", multiplied)

@@ -14,16 +14,18 @@ from safetensors.torch import load_file, save_file
 from foreword import config, kinds
 from foreword.cli.main import run as command
 from foreword.errors import UserError
-from foreword.interop.described import Described
-from foreword.interop.family import resolved
-from foreword.interop.hf.electra import Electra
+from foreword.interop import exporting, importing
+from foreword.interop.hf.electra import ELECTRA
+from foreword.interop.hf_config import HFConfig
+from foreword.interop.start_from import open_foundation
 from foreword.nn.masks import Full
 from foreword.objectives._generator import shrunk
 from foreword.objectives.replaced_token import ReplacedToken
-from foreword.text.tokenizers.wordpiece import Wordpiece
-from foreword.train import checkpoint, continued, exported, imported
-from foreword.train.opened import open_run
-from foreword.train.recipe import Recipe, load_recipe
+from foreword.runs.recipe import Recipe, load_recipe
+from foreword.runs.same_model import resolved
+from foreword.runs.trained_model import open_run
+from foreword.text.tokenizers.wordpiece import WordPiece
+from foreword.train import checkpoint
 from foreword.types import Batch
 from tests.evaluate.conftest import TEXTS, write_run
 
@@ -39,17 +41,17 @@ def assert_theirs(run: Path, judging: Path, writing: Path) -> None:
     model = open_run(run, "cpu").model
     ids = torch.arange(105, 129)[None]
     batch = Batch(ids, torch.arange(24)[None], Full())
-    judge = transformers.ElectraForPreTraining.from_pretrained(judging).eval()
+    discriminator_head = transformers.ElectraForPreTraining.from_pretrained(judging).eval()
     writer = transformers.ElectraForMaskedLM.from_pretrained(writing).eval()
     with torch.no_grad():
         judged = model.heads["replaced"](model.backbone(batch).states).squeeze(-1)
-        torch.testing.assert_close(judged, judge(ids).logits, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(judged, discriminator_head(ids).logits, atol=1e-4, rtol=1e-4)
         written = model.token_head(model.heads["generator"](batch).states)
         torch.testing.assert_close(written, writer(ids).logits, atol=1e-4, rtol=1e-4)
 
 
 def test_both_parts_both_ways(tmp_path: Path) -> None:
-    tokenizer = Wordpiece(vocab=180).train(TEXTS * 4)
+    tokenizer = WordPiece(vocab=180).train(TEXTS * 4)
     settings = ["model.d_model=32", "model.heads=4", "model.init_std=0.3"]
     run = write_run(tmp_path / "run", load_recipe("electra_tiny", settings), tokenizer)
     folder, again = tmp_path / "hf", tmp_path / "again"
@@ -81,15 +83,15 @@ def recipe_of(*settings: str) -> Recipe:
 
 
 def test_a_generator_beside_its_discriminator(folder: Path, tmp_path: Path) -> None:
-    found = imported.read(folder)
+    found = importing.read(folder)
     assert found.recipe.objective == ReplacedToken(generator=0.5)
-    assert imported.check(found)["logit_difference"] < 1e-4  # type: ignore[operator]
-    assert {file.partition("/")[0] for file in imported.provenance(found)["imported"]["files"]} > {
+    assert importing.check(found)["logit_difference"] < 1e-4  # type: ignore[operator]
+    assert {file.partition("/")[0] for file in importing.provenance(found)["imported"]["files"]} > {
         "generator"
     }
-    imported.save(found, tmp_path / "run")
+    importing.save(found, tmp_path / "run")
     assert_theirs(tmp_path / "run", folder, folder / "generator")
-    exported.export(open_run(tmp_path / "run", "cpu"), tmp_path / "out")
+    exporting.export(open_run(tmp_path / "run", "cpu"), tmp_path / "out")
     for part in ("", "generator"):
         before, after = (
             load_file(place / part / "model.safetensors") for place in (folder, tmp_path / "out")
@@ -99,7 +101,7 @@ def test_a_generator_beside_its_discriminator(folder: Path, tmp_path: Path) -> N
 
 
 def test_pretraining_goes_on_from_both(folder: Path) -> None:
-    foundation = continued.open_foundation(str(folder))
+    foundation = open_foundation(str(folder))
     laid = foundation.lay_under(recipe_of("objective.generator=0.5"))
     for name, value in laid.model.state_dict().items():
         assert torch.equal(value, foundation.model.state_dict()[name])
@@ -109,25 +111,25 @@ def test_pretraining_goes_on_from_both(folder: Path) -> None:
 
 def test_a_discriminator_alone(folder: Path, tmp_path: Path) -> None:
     shutil.move(folder / "generator", tmp_path / "apart")
-    found = imported.read(folder)
+    found = importing.read(folder)
     assert any("without its generator" in note for note in found.notes)
-    imported.save(found, tmp_path / "run")
+    importing.save(found, tmp_path / "run")
     for path, way in ((folder, "generator/, and go on"), (tmp_path / "run", "import it again")):
         with pytest.raises(UserError) as caught:
-            continued.open_foundation(str(path)).lay_under(recipe_of())
+            open_foundation(str(path)).lay_under(recipe_of())
         said = str(caught.value)
         assert f"{path} has no generator" in said
         assert f"into {folder}, as generator/" in said
         assert way in said
-        assert said.endswith("or use --set objective.fakes=unigram")
-    laid = continued.open_foundation(str(folder)).lay_under(recipe_of("objective.fakes=unigram"))
+        assert said.endswith("or use --set objective.replacements=unigram")
+    laid = open_foundation(str(folder)).lay_under(recipe_of("objective.replacements=unigram"))
     assert set(laid.model.heads) == {"replaced"}
 
 
 def test_parts_that_do_not_belong_together(folder: Path, tmp_path: Path) -> None:
     def said() -> str:
         with pytest.raises(UserError) as caught:
-            imported.read(folder)
+            importing.read(folder)
         assert "\n" not in str(caught.value)
         return str(caught.value)
 
@@ -152,7 +154,7 @@ def test_parts_that_do_not_belong_together(folder: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("judge", "writer", "recipe"),
+    ("discriminator_head", "writer", "recipe"),
     [
         # hidden_size, intermediate_size, num_attention_heads, embedding_size, as published
         ((256, 1024, 4, 128), (256, 1024, 4, 128), "electra_small"),
@@ -160,17 +162,19 @@ def test_parts_that_do_not_belong_together(folder: Path, tmp_path: Path) -> None
         ((1024, 4096, 16, 1024), (256, 1024, 4, 1024), "electra_large"),
     ],
 )
-def test_published_pairs_fit(judge: tuple[int, ...], writer: tuple[int, ...], recipe: str) -> None:
+def test_published_pairs_fit(
+    discriminator_head: tuple[int, ...], writer: tuple[int, ...], recipe: str
+) -> None:
     keys = ("hidden_size", "intermediate_size", "num_attention_heads", "embedding_size")
     layers = load_recipe(recipe).model.layers
-    family = Electra()
+    family = ELECTRA()
     tables = {
         part: family.model(
-            Described({**dict(zip(keys, sizes, strict=True)), "num_hidden_layers": layers}), {}
+            HFConfig({**dict(zip(keys, sizes, strict=True)), "num_hidden_layers": layers}), {}
         )
-        for part, sizes in (("", judge), ("generator", writer))
+        for part, sizes in (("", discriminator_head), ("generator", writer))
     }
-    objective = family.join({"kind": "replaced_token", "fakes": "unigram"}, tables)
+    objective = family.join({"kind": "replaced_token", "replacements": "unigram"}, tables)
     own = {"model": tables[""], "objective": objective}
     joined: Any = config.build(Recipe, config.to_table(load_recipe(recipe)) | own)
     asked = shrunk(joined.model, joined.objective.generator)

@@ -11,10 +11,11 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from foreword import kinds
-from foreword.interop.agree import difference
+from foreword.interop import exporting, importing
+from foreword.interop.check_logits import difference
 from foreword.nn.masks import Causal, Full, SameDocument
-from foreword.train import checkpoint, exported, imported
-from foreword.train.opened import open_run
+from foreword.runs.trained_model import open_run
+from foreword.train import checkpoint
 from foreword.types import Batch
 
 from . import theirs
@@ -42,14 +43,14 @@ def folder(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(folder: Path) -> Path:
     out = folder.parent / "run"
-    imported.save(imported.read(folder), out)
+    importing.save(importing.read(folder), out)
     return out
 
 
 @pytest.fixture(scope="module")
 def again(run: Path, folder: Path) -> Path:
     out = folder.parent / "again"
-    exported.export(open_run(run, "cpu"), out)
+    exporting.export(open_run(run, "cpu"), out)
     return out
 
 
@@ -145,7 +146,7 @@ def test_bigbird_leaves_blocks_out(family: str, folder: Path) -> None:
 def test_import_then_export_gives_the_same_tensors(
     family: str, folder: Path, again: Path, run: Path
 ) -> None:
-    found = exported.find_family(open_run(run, "cpu"))
+    found = exporting.find_family(open_run(run, "cpu"))
     assert kinds.name_of(found) == family.partition("-")[0]
     before, after = (load_file(f / "model.safetensors") for f in (folder, again))
     left = kinds.load("interop/hf", family.partition("-")[0])().left(before)  # unread, and said so
@@ -163,8 +164,8 @@ def test_import_then_export_gives_the_same_tensors(
 def test_export_then_import_gives_the_same_bytes(folder: Path, run: Path) -> None:
     out, second = folder.parent / "out", folder.parent / "second"
     opened = open_run(run, "cpu")
-    exported.export(opened, out)
-    imported.save(imported.read(out), second)
+    exporting.export(opened, out)
+    importing.save(importing.read(out), second)
     for file in ("recipe.toml", f"checkpoints/{checkpoint.name_of(0)}/weights.safetensors"):
         assert (second / file).read_bytes() == (run / file).read_bytes()
     assert open_run(second, "cpu").tokenizer.fingerprint == opened.tokenizer.fingerprint
@@ -172,7 +173,7 @@ def test_export_then_import_gives_the_same_bytes(folder: Path, run: Path) -> Non
 
 
 def test_the_check_finds_a_wrong_weight(folder: Path) -> None:
-    found = imported.read(folder)
+    found = importing.read(folder)
     exact, greatest = difference(found.model, found.recipe, found.vocab, found.family, folder)
     assert exact < 3e-5 * greatest
     with torch.no_grad():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import foreword
-from foreword.text.tokenizers.bpe import Bpe
+from foreword.text.tokenizers.bpe import BPE
 
 from .test_pipelines import SMALL, exported
 
@@ -21,7 +21,7 @@ def test_a_text_is_worth_the_same(tmp_path: Path) -> None:
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
 
-    run, folder = exported(tmp_path, "gpt2_tiny", Bpe(vocab=380), SMALL)
+    run, folder = exported(tmp_path, "gpt2_tiny", BPE(vocab=380), SMALL)
     theirs = HFLM(pretrained=str(folder), device="cpu", dtype="float32", batch_size=2)
     asked = [Instance("loglikelihood_rolling", {}, (text,), n) for n, text in enumerate(TEXTS)]
     found = theirs.loglikelihood_rolling(asked)

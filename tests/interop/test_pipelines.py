@@ -13,20 +13,20 @@ import foreword
 from foreword import kinds
 from foreword.cli.main import run as command
 from foreword.evaluate.sampling import Sampling
+from foreword.interop import exporting as exporting
+from foreword.runs.recipe import load_recipe
+from foreword.runs.trained_model import open_run
 from foreword.text.tokenizer import Tokenizer
-from foreword.text.tokenizers.bpe import Bpe
+from foreword.text.tokenizers.bpe import BPE
 from foreword.text.tokenizers.unigram import Unigram
-from foreword.text.tokenizers.wordpiece import Wordpiece
-from foreword.train import exported as exporting
-from foreword.train.opened import open_run
-from foreword.train.recipe import load_recipe
+from foreword.text.tokenizers.wordpiece import WordPiece
 from tests.evaluate.conftest import TEXTS, write_run
 
 transformers = pytest.importorskip("transformers")
 
 MASKED = [
     "objective={kind='masked'}",
-    "packing={kind='documents', length=64, before='[CLS]', after='[SEP]'}",
+    "packing={kind='documents', length=64, bos='[CLS]', eos='[SEP]'}",
 ]
 SMALL = ["model.d_model=32", "model.init_std=0.3", "model.position={kind='learned', length=64}"]
 
@@ -39,7 +39,7 @@ def exported(folder: Path, name: str, kind: object, settings: list[str]) -> tupl
 
 
 def test_fill_mask(tmp_path: Path) -> None:
-    run, folder = exported(tmp_path, "bert_tiny", Wordpiece(vocab=180), [*SMALL, *MASKED])
+    run, folder = exported(tmp_path, "bert_tiny", WordPiece(vocab=180), [*SMALL, *MASKED])
     fill = transformers.pipeline("fill-mask", model=str(folder), device="cpu")
     theirs = fill("the [MASK] sat on the mat.", top_k=3)
     ours = foreword.load(run, "cpu").fill("the [MASK] sat on the mat.", top=3).blanks[0]
@@ -51,7 +51,7 @@ def test_fill_mask(tmp_path: Path) -> None:
 def test_without_segments_it_is_a_roberta(tmp_path: Path) -> None:
     """Padding is token 0 here and 1 there, and places are counted from behind it."""
     settings = [*SMALL, *MASKED, "model.segments=0"]
-    run, folder = exported(tmp_path, "bert_tiny", Wordpiece(vocab=180), settings)
+    run, folder = exported(tmp_path, "bert_tiny", WordPiece(vocab=180), settings)
     fill = transformers.pipeline("fill-mask", model=str(folder), device="cpu")
     assert type(fill.model).__name__ == "RobertaForMaskedLM"
     theirs = fill(["the [MASK] sat on the mat.", "a [MASK]"], top_k=3, batch_size=2)
@@ -64,7 +64,7 @@ def test_without_segments_it_is_a_roberta(tmp_path: Path) -> None:
 def test_spanbert_is_a_bert(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The head that reads spans from their edges serves training alone."""
     settings = [*SMALL, "objective={kind='span_masked'}", MASKED[1]]
-    run, folder = exported(tmp_path, "bert_tiny", Wordpiece(vocab=180), settings)
+    run, folder = exported(tmp_path, "bert_tiny", WordPiece(vocab=180), settings)
     said = capsys.readouterr()
     assert "BertForMaskedLM" in said.out
     assert "the head that tells a span from its edges is not written" in said.err
@@ -81,8 +81,8 @@ FILLED = {
     "bert": ("BertForMaskedLM", []),
     "bigbird": ("BigBirdForMaskedLM", []),
     "electra": ("ElectraForMaskedLM", ["model.heads=4"]),
-    "longformer": ("LongformerForMaskedLM", ["model.mixing.radius=4"]),
-    "modernbert": ("ModernBertForMaskedLM", ["model.d_ff=48", "model.mixing.radius=4"]),
+    "longformer": ("LongformerForMaskedLM", ["model.attention.radius=4"]),
+    "modernbert": ("ModernBertForMaskedLM", ["model.d_ff=48", "model.attention.radius=4"]),
     "roberta": ("RobertaForMaskedLM", []),
     "spanbert": ("BertForMaskedLM", []),
 }
@@ -90,7 +90,7 @@ FILLED = {
 
 @pytest.fixture(scope="module")
 def wordpiece() -> Tokenizer:
-    return Wordpiece(vocab=180).train(TEXTS * 4)
+    return WordPiece(vocab=180).train(TEXTS * 4)
 
 
 @pytest.mark.parametrize("name", FILLED)
@@ -113,7 +113,7 @@ def test_every_recipe_of_blanks_fills_them(name: str, wordpiece: Tokenizer, tmp_
 
 
 def test_two_texts_are_segments(tmp_path: Path) -> None:
-    run, folder = exported(tmp_path, "bert_tiny", Wordpiece(vocab=180), [*SMALL, *MASKED])
+    run, folder = exported(tmp_path, "bert_tiny", WordPiece(vocab=180), [*SMALL, *MASKED])
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     found = tokenizer("the cat", "the mat")
     ours = foreword.load(run, "cpu").tokenizer
@@ -124,7 +124,7 @@ def test_two_texts_are_segments(tmp_path: Path) -> None:
 
 
 def test_text_generation(tmp_path: Path) -> None:
-    run, folder = exported(tmp_path, "gpt2_tiny", Bpe(vocab=380), SMALL)
+    run, folder = exported(tmp_path, "gpt2_tiny", BPE(vocab=380), SMALL)
     write = transformers.pipeline("text-generation", model=str(folder), device="cpu")
     loaded = foreword.load(run, "cpu")
     ours = loaded.generate("The cat", Sampling(tokens=8, temperature=0.0))
@@ -137,7 +137,7 @@ def test_text_generation(tmp_path: Path) -> None:
 
 def test_roles_for_scoring(tmp_path: Path) -> None:
     """What lm-eval asks a decoder's tokenizer: an end, and what a text begins with."""
-    run, folder = exported(tmp_path, "gpt2_tiny", Bpe(vocab=380), SMALL)
+    run, folder = exported(tmp_path, "gpt2_tiny", BPE(vocab=380), SMALL)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     config = transformers.AutoConfig.from_pretrained(folder)
     between = foreword.load(run, "cpu").tokenizer.vocab.id("</s>")
@@ -182,7 +182,7 @@ CARRIED = {
 
 @pytest.mark.parametrize("name", CARRIED)
 def test_recipes_are_of_their_family(name: str, tmp_path: Path) -> None:
-    tokenizer = Wordpiece(vocab=180).train(TEXTS * 4)
+    tokenizer = WordPiece(vocab=180).train(TEXTS * 4)
     run = write_run(tmp_path / "run", load_recipe(f"{name}_tiny"), tokenizer)
     opened, _ = exporting.plain(open_run(run, "cpu"))
     assert kinds.name_of(exporting.find_family(opened)) == CARRIED[name]
@@ -196,7 +196,7 @@ def test_that_is_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_model_like_none_of_theirs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tokenizer = Wordpiece(vocab=180).train(TEXTS * 4)
+    tokenizer = WordPiece(vocab=180).train(TEXTS * 4)
     recipe = load_recipe("modern_encoder_tiny", ["model.d_model=32", "model.position.kind=alibi"])
     run = write_run(tmp_path / "run", recipe, tokenizer)
     assert command(["export", str(run), "--out", str(tmp_path / "hf")]) == 2

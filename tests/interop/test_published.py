@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from foreword import config
-from foreword.interop.described import Described
 from foreword.interop.hf.big_bird import BigBird
+from foreword.interop.hf_config import HFConfig
+from foreword.interop.importing import family_of
+from foreword.runs.recipe import Recipe, load_recipe
 from foreword.text.special import NAMES
-from foreword.train.imported import family_of
-from foreword.train.recipe import Recipe, load_recipe
 from foreword.types import Vocab
 
 SUMMARY = {
@@ -299,10 +299,10 @@ def vocab_of(size: int) -> Vocab:
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
 def test_every_key_is_known_and_the_size_is_right(name: str) -> None:
     keys, size = PUBLISHED[name]
-    described = Described(keys)
-    family = family_of(described)
-    table = family.model(described, {})
-    described.require_all_known(family.neutral, family.idle)
+    hf_config = HFConfig(keys)
+    family = family_of(hf_config)
+    table = family.model(hf_config, {})
+    hf_config.require_all_known(family.neutral, family.idle)
     recipe = config.build(
         Recipe,
         {

@@ -15,9 +15,9 @@ from safetensors.torch import load_file, save_file
 
 from foreword.cli.main import run as foreword
 from foreword.errors import UserError
-from foreword.train import imported
-from foreword.train.opened import open_run, read_recipe
-from foreword.train.origin import write_recipe
+from foreword.interop import importing
+from foreword.runs.provenance import write_recipe
+from foreword.runs.trained_model import open_run, read_recipe
 
 from . import theirs
 
@@ -68,7 +68,7 @@ def change(folder: Path, act: Callable[[dict[str, torch.Tensor]], object]) -> No
 def test_settings(folder: Path, keys: dict[str, Any], words: str) -> None:
     set_keys(folder, **keys)
     with pytest.raises(UserError) as caught:
-        imported.read(folder)
+        importing.read(folder)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -110,7 +110,7 @@ def test_settings_of_families(
     theirs.write(family, tmp_path)
     set_keys(tmp_path, **keys)
     with pytest.raises(UserError, match=re.escape(words)) as caught:
-        imported.read(tmp_path)
+        importing.read(tmp_path)
     assert "\n" not in str(caught.value)
 
 
@@ -120,7 +120,7 @@ def test_another_start_for_writing(tmp_path: Path) -> None:
     file.write_text(json.dumps({"decoder_start_token_id": 1, "eos_token_id": 1}))
     words = r"generation_config.json: decoder_start_token_id is 1, .*: 0, as config.json says"
     with pytest.raises(UserError, match=words):
-        imported.read(tmp_path)
+        importing.read(tmp_path)
 
 
 def test_what_each_call_of_longformer_says(
@@ -132,47 +132,47 @@ def test_what_each_call_of_longformer_says(
     own = "longformer.encoder.layer.*.attention.self.key_global.weight"
     assert f"not taken over: {own.replace('weight', 'bias')}, {own}, " in capsys.readouterr().err
     recipe = read_recipe(run)
-    mixing = replace(recipe.model.mixing, global_tokens=1)
-    write_recipe(run, replace(recipe, model=replace(recipe.model, mixing=mixing)))
+    attention = replace(recipe.model.attention, global_tokens=1)
+    write_recipe(run, replace(recipe, model=replace(recipe.model, attention=attention)))
     assert foreword(["export", str(run), "--out", out]) == 2
     assert "told with each call which places see all" in capsys.readouterr().err
 
 
 def test_settings_without_effect_are_taken(folder: Path) -> None:
     set_keys(folder, _name_or_path="x", position_embedding_type="absolute", pruned_heads={})
-    imported.read(folder)
+    importing.read(folder)
 
 
 def test_tensors(folder: Path) -> None:
     change(folder, lambda weights: weights.update(extra=torch.ones(2)))
     with pytest.raises(UserError, match="holds extra, for which Foreword's bert has no place"):
-        imported.read(folder)
+        importing.read(folder)
 
 
 def test_a_copy_that_is_none(folder: Path) -> None:
     other = {"cls.predictions.decoder.weight": torch.ones(theirs.SIZE, 32)}
     change(folder, lambda weights: weights.update(other))
     with pytest.raises(UserError, match=r"decoder.weight should be the same as"):
-        imported.read(folder)
+        importing.read(folder)
 
 
 def test_a_file_cut_short(folder: Path) -> None:
     file = folder / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-1000])
     with pytest.raises(UserError, match="damaged or cut short"):
-        imported.read(folder)
+        importing.read(folder)
 
 
 def test_a_pickle(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(UserError, match=r"pytorch_model\.bin, a pickle.*save_pretrained"):
-        imported.read(folder)
+        importing.read(folder)
 
 
 def test_no_tokenizer(folder: Path) -> None:
     (folder / "tokenizer.json").unlink()
     with pytest.raises(UserError, match=r"holds no tokenizer\.json"):
-        imported.read(folder)
+        importing.read(folder)
 
 
 def test_a_tokenizer_of_another_model(folder: Path) -> None:
@@ -182,11 +182,11 @@ def test_a_tokenizer_of_another_model(folder: Path) -> None:
     table["model"]["vocab"] |= {word: theirs.SIZE + n for n, word in enumerate(words)}
     file.write_text(json.dumps(table))
     with pytest.raises(UserError, match="260 tokens, and the embedding has 130 rows"):
-        imported.read(folder)
+        importing.read(folder)
 
 
 def test_shards(folder: Path) -> None:
-    whole = imported.read(folder).model.state_dict()
+    whole = importing.read(folder).model.state_dict()
     weights = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     files = {name: f"part-{n % 2}.safetensors" for n, name in enumerate(sorted(weights))}
@@ -195,19 +195,19 @@ def test_shards(folder: Path) -> None:
         save_file(held, folder / file)
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"metadata": {}, "weight_map": files}))
-    for name, value in imported.read(folder).model.state_dict().items():
+    for name, value in importing.read(folder).model.state_dict().items():
         assert torch.equal(value, whole[name])
     (folder / "part-1.safetensors").unlink()
     with pytest.raises(UserError, match=r"part-1\.safetensors: is missing"):
-        imported.read(folder)
+        importing.read(folder)
     index.write_text(json.dumps({"weight_map": {"absent": "part-0.safetensors"}}))
     with pytest.raises(UserError, match=r"says that part-0\.safetensors holds absent"):
-        imported.read(folder)
+        importing.read(folder)
 
 
 def test_old_names_and_no_prefix(folder: Path) -> None:
     """As the oldest files have them, and as `BertModel` writes them."""
-    whole = imported.read(folder).model.state_dict()
+    whole = importing.read(folder).model.state_dict()
 
     def old(weights: dict[str, torch.Tensor]) -> None:
         for name in list(weights):
@@ -217,7 +217,7 @@ def test_old_names_and_no_prefix(folder: Path) -> None:
         weights["bert.embeddings.position_ids"] = torch.arange(theirs.LENGTH)[None]
 
     change(folder, old)
-    for name, value in imported.read(folder).model.state_dict().items():
+    for name, value in importing.read(folder).model.state_dict().items():
         assert torch.equal(value, whole[name])
 
 
@@ -251,7 +251,7 @@ def test_rows_without_a_token(folder: Path, tmp_path: Path) -> None:
     }
     change(folder, lambda weights: weights.update(padded))
     set_keys(folder, vocab_size=theirs.SIZE + 6)
-    imported.save(imported.read(folder), tmp_path / "run")
+    importing.save(importing.read(folder), tmp_path / "run")
     opened = open_run(tmp_path / "run", "cpu")
     assert opened.vocab.size == theirs.SIZE + 6
     assert opened.vocab.is_special[-6:].all()
@@ -262,7 +262,7 @@ def test_an_imported_run_has_nothing_to_resume(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
-    imported.save(imported.read(folder), run)
+    importing.save(importing.read(folder), run)
     assert foreword(["resume", str(run)]) == 2
     assert f"pretrain RECIPE --from {run} --data TEXT" in capsys.readouterr().err
 
@@ -273,7 +273,7 @@ def test_pretraining_goes_on_from_a_folder(folder: Path, tmp_path: Path) -> None
     recipe.write_text(
         'read = { documents = "line" }\nlayout = "encoder"\nobjective = "masked"\n'
         'model = "transformer"\ntrain = { batch = 2, device = "cpu", heldout_rows = 4 }\n'
-        'packing = { kind = "documents", length = 24, before = "[CLS]", after = "[SEP]" }\n'
+        'packing = { kind = "documents", length = 24, bos = "[CLS]", eos = "[SEP]" }\n'
     )
     words = ["pretrain", str(recipe), "--from", str(folder), "--data", str(text)]
     assert foreword([*words, "--out", str(tmp_path / "run"), "--steps", "2"]) == 0
@@ -282,9 +282,9 @@ def test_pretraining_goes_on_from_a_folder(folder: Path, tmp_path: Path) -> None
 
 
 def test_half_precision_is_said(folder: Path) -> None:
-    whole = imported.read(folder).model.state_dict()
+    whole = importing.read(folder).model.state_dict()
     change(folder, lambda weights: weights.update({n: t.half() for n, t in weights.items()}))
-    found = imported.read(folder)
+    found = importing.read(folder)
     assert found.notes == ("stored as torch.float16, kept as torch.float32 from here on",)
     for name, value in found.model.state_dict().items():
         torch.testing.assert_close(value, whole[name], atol=1e-2, rtol=1e-2)
@@ -295,7 +295,7 @@ def test_an_old_tokenizer_is_converted(folder: Path) -> None:
         (folder / name).unlink()
     words = [*theirs.BERT.values(), *theirs.WORDS, "##s", "cat"]
     (folder / "vocab.txt").write_text("\n".join(words[: theirs.SIZE]) + "\n")
-    tokenizer = imported.read(folder).tokenizer
+    tokenizer = importing.read(folder).tokenizer
     assert tokenizer.model_name == "WordPiece"
     assert tokenizer.encode("cats W3").tolist() == [words.index(w) for w in ("cat", "##s", "w3")]
     assert tokenizer.vocab.id("[MASK]") == words.index("[MASK]")
@@ -312,14 +312,14 @@ def test_an_old_tokenizer_is_converted(folder: Path) -> None:
 def test_what_would_change_the_weights(folder: Path, file: str, words: str) -> None:
     (folder / file).write_text("{}")
     with pytest.raises(UserError, match=re.escape(words)):
-        imported.read(folder)
+        importing.read(folder)
 
 
 def test_files_that_nothing_reads_are_named(folder: Path) -> None:
     for name in ("modeling_x.py", "tf_model.h5", "README.md", "vocab.txt", ".gitattributes"):
         (folder / name).write_text("")
     (folder / "onnx").mkdir()
-    assert imported.read(folder).notes == (
+    assert importing.read(folder).notes == (
         f"not read in {folder}: modeling_x.py, onnx/, tf_model.h5",
     )
 
@@ -330,7 +330,7 @@ def test_files_that_nothing_reads_are_named(folder: Path) -> None:
 def test_weights_of_other_software(folder: Path, file: str, way: str) -> None:
     (folder / "model.safetensors").rename(folder / file)
     with pytest.raises(UserError, match=f"{file}, .*before 5.*{way}.*save_pretrained") as caught:
-        imported.read(folder)
+        importing.read(folder)
     assert "\n" not in str(caught.value)
 
 
@@ -339,7 +339,7 @@ def test_weights_that_are_no_numbers(folder: Path, odd: float) -> None:
     name = "bert.encoder.layer.1.output.dense.bias"
     change(folder, lambda weights: weights[name].__setitem__(3, odd))
     with pytest.raises(UserError, match=f"{name} holds numbers that are not finite"):
-        imported.read(folder)
+        importing.read(folder)
 
 
 def test_the_whole_reason_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,9 +348,9 @@ def test_the_whole_reason_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch)
     def fail(*_: object, **__: object) -> None:
         raise ValueError("Validation error for field 'heads':\n    ValueError: 5 are too many")
 
-    found = imported.read(folder)
+    found = importing.read(folder)
     monkeypatch.setattr(transformers.BertForMaskedLM, "from_pretrained", fail)
     with pytest.raises(UserError) as caught:
-        imported.check(found)
+        importing.check(found)
     reason = "Validation error for field 'heads': ValueError: 5 are too many"
     assert str(caught.value) == f"{folder}: transformers cannot read it: {reason}"

@@ -9,17 +9,16 @@ import pytest
 import torch
 
 import foreword
-from foreword.interop import texts
+from foreword.interop import exporting as exporting
+from foreword.interop import importing, texts
+from foreword.runs.recipe import load_recipe
+from foreword.runs.trained_model import open_run
 from foreword.text.tokenizer import Tokenizer
-from foreword.text.tokenizers.bpe import Bpe
+from foreword.text.tokenizers.bpe import BPE
 from foreword.text.tokenizers.char import Char
 from foreword.text.tokenizers.unigram import Unigram
 from foreword.text.tokenizers.word import Word
-from foreword.text.tokenizers.wordpiece import Wordpiece
-from foreword.train import exported as exporting
-from foreword.train import imported
-from foreword.train.opened import open_run
-from foreword.train.recipe import load_recipe
+from foreword.text.tokenizers.wordpiece import WordPiece
 from tests.evaluate.conftest import TEXTS, write_run
 
 from . import theirs
@@ -27,11 +26,11 @@ from . import theirs
 transformers = pytest.importorskip("transformers")
 
 KINDS = {
-    "bpe": Bpe(vocab=380),
+    "bpe": BPE(vocab=380),
     "char": Char(),
     "unigram": Unigram(vocab=140),
     "word": Word(min_count=1),
-    "wordpiece": Wordpiece(vocab=180),
+    "wordpiece": WordPiece(vocab=180),
 }
 FAMILIES = {
     "albert": "unigram",
@@ -94,14 +93,14 @@ def test_an_exported_folder_reads_texts_as_foreword(
 
 def test_a_folder_that_wraps_texts_otherwise_is_told_of(tmp_path: Path) -> None:
     theirs.write("bert", tmp_path)
-    found = imported.read(tmp_path)
-    (note,) = imported.reading_notes(found)  # its tokenizer puts nothing around a text
+    found = importing.read(tmp_path)
+    (note,) = importing.reading_notes(found)  # its tokenizer puts nothing around a text
     assert note.startswith("transformers reads a text as text, Foreword, as its family was trained")
     assert note.endswith("as [CLS] text [SEP]")
-    imported.save(found, tmp_path / "run")
+    importing.save(found, tmp_path / "run")
     exporting.export(open_run(tmp_path / "run", "cpu"), tmp_path / "again")
-    again = imported.read(tmp_path / "again")
-    assert imported.reading_notes(again) == ()
+    again = importing.read(tmp_path / "again")
+    assert importing.reading_notes(again) == ()
     assert texts.compare(again.tokenizer, tmp_path / "again") == texts.Reading((), (2,), (3,))
 
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from foreword.cli.main import run as command
-from foreword.train import imported
-from foreword.train.opened import Opened, open_run
+from foreword.interop import importing
+from foreword.runs.trained_model import Opened, open_run
 from foreword.tune.contracts import Labelled
-from foreword.tune.course import TuneSettings
+from foreword.tune.fine_tuner import TuneSettings
 from foreword.tune.predict import load_classifier
 from foreword.tune.result import TuneResult, save_network
 from foreword.tune.run import tune, variants
@@ -33,7 +33,7 @@ PAIRS = [
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
     folder = tmp_path_factory.mktemp("gpt")
     theirs.write("openai_gpt", folder / "theirs")
-    imported.save(imported.read(folder / "theirs"), folder / "run")
+    importing.save(importing.read(folder / "theirs"), folder / "run")
     return open_run(folder / "run", "cpu")
 
 
@@ -44,15 +44,15 @@ def result(opened: Opened) -> TuneResult:
 
 
 def test_start_delimiter_and_extract_are_new_tokens(opened: Opened, result: TuneResult) -> None:
-    tokenizer, frame = result.tokenizer, result.frame
+    tokenizer, template = result.tokenizer, result.template
     new = [tokenizer.vocab.id(name) for name in FRAME]
     assert sorted(new) == [theirs.SIZE, theirs.SIZE + 1, theirs.SIZE + 2]
-    assert [*frame.before, *frame.between, *frame.after] == new
-    assert frame.fresh == tuple(sorted(new))
-    framed = frame.wrap(tokenizer.encode("w3 w9"), tokenizer.encode("w4"))
+    assert [*template.prefix, *template.between, *template.suffix] == new
+    assert template.fresh == tuple(sorted(new))
+    framed = template.wrap(tokenizer.encode("w3 w9"), tokenizer.encode("w4"))
     names = [tokenizer.token(i) for i in framed.ids]
     assert names == ["<s>", "w3", "w9", "[SEP]", "w4", "[CLS]"]
-    assert frame.spots(framed).tolist() == [5]
+    assert template.pooled_positions(framed).tolist() == [5]
     text = "w3 [SEP] <s> w4"  # in a text they are words like any others
     assert tokenizer.encode(text).tolist() == opened.tokenizer.encode(text).tolist()
 
@@ -79,7 +79,7 @@ def test_frozen_it_computes_what_it_did(opened: Opened) -> None:
 def test_the_tuned_run_keeps_them(result: TuneResult, tmp_path: Path) -> None:
     save_network(result, tmp_path / "tuned")
     loaded = load_classifier(tmp_path / "tuned", "cpu")
-    assert loaded.frame == result.frame
+    assert loaded.template == result.template
     labels, _ = loaded.predict([e.text for e in PAIRS], [e.pair or "" for e in PAIRS])
     assert labels == [example.label for example in PAIRS]
 

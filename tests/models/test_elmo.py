@@ -12,19 +12,19 @@ from torch import Tensor, nn
 
 from foreword.data.rows import positions_within
 from foreword.errors import UserError
-from foreword.models.elmo import Elmo, ElmoBackbone, mirror
+from foreword.models.elmo import ELMo, ElmoBackbone, mirror
 from foreword.nn.init import initialise
 from foreword.nn.masks import Full
 from foreword.nn.model import Model
-from foreword.train.recipe import load_recipe
+from foreword.runs.recipe import load_recipe
 from foreword.types import Batch
 from tests.tiny import vocab
 
 VOCAB = 60
-SMALL = Elmo(d_model=8, d_cell=12, layers=3, dropout=0.0, init="t5")
+SMALL = ELMo(d_model=8, d_cell=12, layers=3, dropout=0.0, init="t5")
 
 
-def build(settings: Elmo = SMALL) -> ElmoBackbone:
+def build(settings: ELMo = SMALL) -> ElmoBackbone:
     backbone = settings.build(VOCAB)
     initialise(Model(backbone, nn.ModuleDict()), 3)
     assert isinstance(backbone, ElmoBackbone)
@@ -42,7 +42,7 @@ def batch(documents: list[list[int]], seed: int = 1) -> Batch:
 def theirs(backbone: ElmoBackbone, stack: nn.ModuleList) -> nn.LSTM:
     """One direction as torch has it: all layers in one module."""
     settings = backbone.settings
-    assert isinstance(settings, Elmo)
+    assert isinstance(settings, ELMo)
     width, cell = settings.d_model, settings.d_cell or settings.d_model
     projected = width if cell > width else 0
     lstm = nn.LSTM(width, cell, len(stack), batch_first=True, proj_size=projected)
@@ -126,7 +126,7 @@ def test_the_forward_stack_goes_on_from_its_memory() -> None:
     memory, found = None, []
     for part in (slice(0, 4), slice(4, 5), slice(5, 9)):
         hidden = backbone(Batch(read.ids[:, part], read.positions[:, part], Full()), memory)
-        memory = hidden.memory
+        memory = hidden.cache
         found.append(hidden.states[..., :8])
     torch.testing.assert_close(torch.cat(found, 1), whole[..., :8])
 
@@ -174,7 +174,7 @@ def test_the_published_model_has_the_published_size() -> None:
 )
 def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Elmo(**settings)
+        ELMo(**settings)
 
 
 @pytest.mark.parametrize(

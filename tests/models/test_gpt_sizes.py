@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from foreword.train.recipe import Recipe, load_recipe
+from foreword.runs.recipe import Recipe, load_recipe
 from tests.tiny import vocab
 
 GPT1_VOCAB = 40_478  # 40,000 merges over 478 characters

@@ -10,7 +10,7 @@ import torch
 
 from foreword import kinds
 from foreword.errors import UserError
-from foreword.models.ngram import Ngram, NgramBackbone, NgramHead
+from foreword.models.ngram import NGram, NgramBackbone, NgramHead
 from foreword.nn.masks import Causal as Mask
 from foreword.nn.model import Model
 from foreword.objectives.causal import Causal
@@ -20,7 +20,7 @@ from tests.readings import reading
 
 
 def fitted(folder: Path, order: int = 3) -> NgramBackbone:
-    backbone = Ngram(order=order).build(VOCAB)
+    backbone = NGram(order=order).build(VOCAB)
     assert isinstance(backbone, NgramBackbone)
     backbone.fit(reading(documents(stream()), vocab(), folder))
     return backbone
@@ -86,7 +86,7 @@ def test_word_by_word_is_all_at_once(tmp_path: Path, order: int) -> None:
     for n in range(of.ids.shape[1]):
         one = Batch(of.ids[:, n : n + 1], of.positions[:, n : n + 1], Mask())
         hidden = backbone(one, memory)
-        memory = hidden.memory
+        memory = hidden.cache
         assert torch.equal(hidden.states[:, 0], wanted[:, n])
 
 
@@ -103,16 +103,16 @@ def test_what_was_saved_is_the_same(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     backbone = fitted(tmp_path / "counts")
     backbone.save(tmp_path / "saved")
-    other = Ngram(order=3).build(VOCAB)
+    other = NGram(order=3).build(VOCAB)
     other.load(tmp_path / "saved")
     of = batch(rows())
     assert torch.equal(other(of).states, backbone(of).states)
     with pytest.raises(UserError, match=r"up to 3 of 14 tokens, and the recipe says 4"):
-        Ngram(order=4).build(VOCAB).load(tmp_path / "saved")
+        NGram(order=4).build(VOCAB).load(tmp_path / "saved")
 
 
 def test_an_order_beyond_all_texts_is_refused(tmp_path: Path) -> None:
-    backbone = Ngram(order=7).build(5)
+    backbone = NGram(order=7).build(5)
     assert isinstance(backbone, NgramBackbone)
     texts = [np.array([2, 3, 1]), np.array([2, 1])]
     with pytest.raises(UserError, match=r"model\.order: 7 words, but no text has more than 4"):
@@ -120,7 +120,7 @@ def test_an_order_beyond_all_texts_is_refused(tmp_path: Path) -> None:
 
 
 def test_it_has_neither_states_nor_embedding_for_other_heads() -> None:
-    backbone = Ngram().build(200)
+    backbone = NGram().build(200)
     with pytest.raises(UserError, match="no gradients"):
         kinds.load("objectives", "masked")().heads(backbone, vocab())
     with pytest.raises(UserError, match="no vectors of words; take word2vec"):
@@ -129,7 +129,7 @@ def test_it_has_neither_states_nor_embedding_for_other_heads() -> None:
 
 def test_nothing_follows_what_was_never_seen_without_smoothing(tmp_path: Path) -> None:
     smoothing = kinds.load("ngrams/smoothing", "maximum_likelihood")()
-    backbone = Ngram(order=3, smoothing=smoothing).build(VOCAB + 1)
+    backbone = NGram(order=3, smoothing=smoothing).build(VOCAB + 1)
     assert isinstance(backbone, NgramBackbone)
     backbone.fit(reading(documents(stream()), vocab(VOCAB + 1), tmp_path))
     head = backbone.build_token_head()
@@ -141,4 +141,4 @@ def test_nothing_follows_what_was_never_seen_without_smoothing(tmp_path: Path) -
 @pytest.mark.parametrize("settings", [{"order": 0}, {"chunk": 0}])
 def test_impossible_settings_are_refused(settings: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="must be a whole number from 1"):
-        Ngram(**settings)
+        NGram(**settings)

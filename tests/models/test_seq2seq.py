@@ -10,22 +10,24 @@ import torch
 from torch import Tensor
 
 from foreword import kinds
-from foreword.models.seq2seq import Seq2seq
+from foreword.models.seq2seq import Seq2Seq
+from foreword.nn.document_pieces import Pieces
 from foreword.nn.init import initialise
 from foreword.nn.masks import Causal, Full
 from foreword.nn.model import Model
-from foreword.nn.pieces import Pieces
 from foreword.types import Batch
 
 from ..contracts.cases import SIZE, Case, is_scored, logits, rows, take, tiny, vocab
 
 CASE = Case("translate", "encoder_decoder", "seq2seq")
-ALIGNMENTS = kinds.names("nn/alignment")
+ALIGNMENTS = kinds.names("nn/source_attentions")
 every_alignment = pytest.mark.parametrize("name", ALIGNMENTS)
 
 
 def build(name: str, **settings: Any) -> Model:
-    chosen = replace(tiny("seq2seq"), attention=kinds.load("nn/alignment", name)(), **settings)
+    chosen = replace(
+        tiny("seq2seq"), attention=kinds.load("nn/source_attentions", name)(), **settings
+    )
     backbone = chosen.build(SIZE)
     model = Model(backbone, kinds.load("objectives", "translate")().heads(backbone, vocab()))
     initialise(model, 1)
@@ -77,7 +79,7 @@ def test_word_by_word_it_says_the_same(name: str, settings: dict[str, Any]) -> N
             part = Batch(batch.ids[:, n, None], batch.positions[:, n, None], Causal(n))
             part = replace(part, cross_mask=Full())
         hidden = model.backbone(part, memory)
-        memory = hidden.memory
+        memory = hidden.cache
         found.append(hidden.states)
     torch.testing.assert_close(torch.cat(found, 1), wanted, atol=1e-5, rtol=1e-5)
 
@@ -106,7 +108,7 @@ def naive(name: str, aligner: Any, h: Tensor, s: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("name", [name for name in ALIGNMENTS if name != "none"])
 def test_scores_and_means_are_those_of_the_papers(name: str) -> None:
-    aligner = kinds.load("nn/alignment", name)().build(6)
+    aligner = kinds.load("nn/source_attentions", name)().build(6)
     x, source = torch.randn(2, 3, 6), torch.randn(2, 4, 6)
     is_there = torch.tensor([[True] * 4, [True, True, False, False]])
     with torch.no_grad():
@@ -122,7 +124,7 @@ def test_scores_and_means_are_those_of_the_papers(name: str) -> None:
 
 
 def test_without_a_source_there_is_nothing() -> None:
-    aligner = kinds.load("nn/alignment", "dot")().build(6)
+    aligner = kinds.load("nn/source_attentions", "dot")().build(6)
     x, source = torch.randn(1, 3, 6), torch.randn(1, 4, 6)
     mean, weights = aligner(x, source, source, torch.zeros(1, 4, dtype=torch.bool))
     assert not mean.any()
@@ -131,7 +133,7 @@ def test_without_a_source_there_is_nothing() -> None:
 
 def test_its_size_is_the_formula() -> None:
     d, vocab_size, layers = 16, 50, 2
-    settings = Seq2seq(d_model=d, layers=layers)
+    settings = Seq2Seq(d_model=d, layers=layers)
     encoder = sum(2 * 4 * (d // 2) * (d + d // 2 + 2) for _ in range(layers))
     decoder = sum(4 * d * (2 * d + 2) for _ in range(layers))
     attention = d * d + d * (d + 1) + d
@@ -145,12 +147,15 @@ def test_its_size_is_the_formula() -> None:
     ("settings", "said"),
     [
         ({"d_model": 15}, "d_model: two directions"),
-        ({"input_feeding": True, "attention": kinds.load("nn/alignment", "none")()}, "input_feed"),
+        (
+            {"input_feeding": True, "attention": kinds.load("nn/source_attentions", "none")()},
+            "input_feed",
+        ),
     ],
 )
 def test_settings_that_cannot_be(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        Seq2seq(**settings)
+        Seq2Seq(**settings)
 
 
 def test_pieces_are_found_cut_and_joined() -> None:

@@ -28,7 +28,7 @@ VOCAB = 1000
 
 BERT = Transformer(
     d_model=64,
-    norm_order="post",
+    norm_position="post",
     position=Learned(32),
     segments=2,
     normalise_embedding=True,
@@ -78,7 +78,7 @@ def expected_parameters(s: Any, *, is_bert: bool) -> int:
     block = attention + feedforward + 2 * norm
     cross = attention + norm
     positions = {"Learned": 32 * d, "T5Bias": 32 * s.heads}.get(type(s.position).__name__, 0)
-    final = norm if s.norm_order == "pre" else 0
+    final = norm if s.norm_position == "pre" else 0
     total = VOCAB * d * (1 if s.tied else 2) + s.segments * d + s.layers * block + positions + final
     if isinstance(s, EncoderDecoder):
         total += (s.decoder_layers or s.layers) * (block + cross) + positions + final
@@ -128,8 +128,8 @@ def widths(settings: StackSettings) -> dict[str, float]:
             found.setdefault("key_value", []).append(module.key_value.weight)
             found.setdefault("output", []).append(module.output.weight)
         elif isinstance(module, FeedForward):
-            found.setdefault("wide", []).append(module.wide.weight)
-            found.setdefault("narrow", []).append(module.narrow.weight)
+            found.setdefault("wide", []).append(module.up.weight)
+            found.setdefault("narrow", []).append(module.down.weight)
     found["token"] = [model.backbone.embedding.token.weight]
     return {name: torch.cat([w.flatten() for w in ws]).std().item() for name, ws in found.items()}
 
@@ -171,7 +171,10 @@ def test_tied_heads_share_the_embedding() -> None:
         ({"layers": 0}, "layers: must be a whole number from 1"),
         ({"dropout": 1.0}, r"dropout: must be a number of at least 0 and below 1"),
         ({"d_ff": 0}, "d_ff: must be a whole number from 1"),
-        ({"normalise_first": False, "norm_order": "post"}, "normalise_first: .* wants norm_order"),
+        (
+            {"normalise_first": False, "norm_position": "post"},
+            "normalise_first: .* wants norm_position",
+        ),
     ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:

@@ -6,10 +6,10 @@ from torch import Tensor
 from torch.nn.attention import flex_attention
 
 from foreword.nn import attention
-from foreword.nn.attention import Attention, View, attend, prepare
+from foreword.nn.attention import Attention, AttentionInputs, attend, prepare_mask
+from foreword.nn.attentions.dense import DenseAttention
 from foreword.nn.masks import (
     Blocks,
-    Carried,
     Causal,
     Full,
     Global,
@@ -18,8 +18,8 @@ from foreword.nn.masks import (
     Prefix,
     SameDocument,
     Window,
+    WithMemory,
 )
-from foreword.nn.mixing.dense import DenseMixer
 from foreword.nn.position import Places
 
 from . import reference
@@ -46,7 +46,7 @@ MASKS: dict[str, Mask] = {
     "blocks": Blocks(torch.tensor([[[1, 0, 1], [1, 1, 0], [0, 0, 1]]]).bool(), 3) & SAME,
     "ordered": Ordered(ORDER) & SAME,
     "ordered, before itself": Ordered(ORDER, itself=False),
-    "carried": Carried(Causal(), 3),
+    "carried": WithMemory(Causal(), 3),
 }
 
 
@@ -80,8 +80,8 @@ def test_every_mask_is_covered() -> None:
 def test_dense_is_the_slow_reference(name: str, has_bias: bool) -> None:
     q, k, v = inputs()
     added = bias() if has_bias else None
-    pattern = prepare(MASKS[name], added, (BATCH, LENGTH, LENGTH), q, flex=False)
-    found = attend(q, k, v, pattern, D_HEAD**-0.5, 0.0)
+    prepared_mask = prepare_mask(MASKS[name], added, (BATCH, LENGTH, LENGTH), q, flex=False)
+    found = attend(q, k, v, prepared_mask, D_HEAD**-0.5, 0.0)
     wanted = reference.attention(q, k, v, MASKS[name], added)
     torch.testing.assert_close(found.double(), wanted, atol=1e-5, rtol=1e-5)
 
@@ -122,8 +122,8 @@ def test_a_mask_may_differ_between_heads() -> None:
     random = torch.Generator().manual_seed(4)
     mask = SAME & Blocks(torch.rand(HEADS, 5, 5, generator=random) < 0.5, 2)
     q, k, v = inputs()
-    pattern = prepare(mask, None, (BATCH, LENGTH, LENGTH), q, flex=False, heads=HEADS)
-    found = attend(q, k, v, pattern, D_HEAD**-0.5, 0.0)
+    prepared_mask = prepare_mask(mask, None, (BATCH, LENGTH, LENGTH), q, flex=False, heads=HEADS)
+    found = attend(q, k, v, prepared_mask, D_HEAD**-0.5, 0.0)
     wanted = reference.attention(q, k, v, mask, None)
     torch.testing.assert_close(found.double(), wanted, atol=1e-5, rtol=1e-5)
 
@@ -139,16 +139,16 @@ def test_queries_that_stand_behind_a_cache(kind: str, queries: int) -> None:
         "window and global": Window(2, offset) | Global(3, offset),
     }[kind]
     q, k, v = inputs(queries)
-    pattern = prepare(mask, None, (BATCH, queries, LENGTH), q, flex=False)
-    found = attend(q, k, v, pattern, D_HEAD**-0.5, 0.0)
+    prepared_mask = prepare_mask(mask, None, (BATCH, queries, LENGTH), q, flex=False)
+    found = attend(q, k, v, prepared_mask, D_HEAD**-0.5, 0.0)
     wanted = reference.attention(q, k, v, mask, None)
     torch.testing.assert_close(found.double(), wanted, atol=1e-5, rtol=1e-5)
 
 
 def test_a_causal_mask_is_not_widened_for_one_query() -> None:
     q, k, v = inputs(1)
-    pattern = prepare(Causal(3), None, (BATCH, 1, LENGTH), q, flex=False)
-    found = attend(q, k, v, pattern, D_HEAD**-0.5, 0.0)
+    prepared_mask = prepare_mask(Causal(3), None, (BATCH, 1, LENGTH), q, flex=False)
+    found = attend(q, k, v, prepared_mask, D_HEAD**-0.5, 0.0)
     wanted = reference.attention(q, k, v, Causal(3), None)
     torch.testing.assert_close(found.double(), wanted, atol=1e-5, rtol=1e-5)
 
@@ -157,8 +157,8 @@ def test_a_query_without_keys_gives_zeros_and_finite_gradients() -> None:
     queries = torch.full((BATCH, LENGTH), -1)
     mask = SameDocument(queries, torch.zeros_like(queries))
     q, k, v = (x.requires_grad_() for x in inputs())
-    pattern = prepare(mask, None, (BATCH, LENGTH, LENGTH), q, flex=False)
-    out = attend(q, k, v, pattern, D_HEAD**-0.5, 0.0)
+    prepared_mask = prepare_mask(mask, None, (BATCH, LENGTH, LENGTH), q, flex=False)
+    out = attend(q, k, v, prepared_mask, D_HEAD**-0.5, 0.0)
     out.sum().backward()
     assert (out == 0).all()
     for x in (q, k, v):
@@ -183,10 +183,12 @@ def test_dropout_of_weights_is_for_training_alone() -> None:
     torch.manual_seed(0)
     module = Attention(8, 2, 4, bias=True, is_scaled=True, dropout=0.5)
     x = torch.randn(1, 6, 8)
-    pattern = prepare(Full(), None, (1, 6, 6), x, flex=False)
+    prepared_mask = prepare_mask(Full(), None, (1, 6, 6), x, flex=False)
 
     def run() -> Tensor:
-        view = View(pattern, DenseMixer(), None, Places.following(0, 6, x.device), 0)
+        view = AttentionInputs(
+            prepared_mask, DenseAttention(), None, Places.next_token(0, 6, x.device), 0
+        )
         out: Tensor = module(x, module.keys_values(x), view)
         return out
 
@@ -224,8 +226,8 @@ def test_flex_is_dense(name: str, has_bias: bool) -> None:
     added = torch.randn(2, length, length, generator=random).cuda() if has_bias else None
     results = []
     for flex in (True, False):
-        pattern = prepare(mask, added, (2, length, length), q, flex=flex)
-        out = attend(q, k, v, pattern, 32**-0.5, 0.0)
+        prepared_mask = prepare_mask(mask, added, (2, length, length), q, flex=flex)
+        out = attend(q, k, v, prepared_mask, 32**-0.5, 0.0)
         grads = torch.autograd.grad(out.square().sum(), (q, k, v))
         results.append((out, *grads))
     for flexed, dense in zip(*results, strict=True):

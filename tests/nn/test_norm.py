@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from foreword.nn.norm import LayerNorm, RmsNorm
+from foreword.nn.norm import LayerNorm, RMSNorm
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -26,5 +26,5 @@ def test_the_residual_stream_keeps_its_dtype(kind: str, monkeypatch: pytest.Monk
     """Where the norm is computed in float32 whatever enters it, as under CUDA's autocast."""
     plain = F.layer_norm
     monkeypatch.setattr(F, "layer_norm", lambda x, *others: plain(x.float(), *others))
-    norm = LayerNorm(8, 1e-5, bias=True) if kind == "layer" else RmsNorm(8, 1e-5)
+    norm = LayerNorm(8, 1e-5, bias=True) if kind == "layer" else RMSNorm(8, 1e-5)
     assert norm(torch.randn(3, 8).bfloat16()).dtype == torch.bfloat16

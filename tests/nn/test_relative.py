@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from foreword.nn.position import Places
-from foreword.nn.positions.alibi import Alibi
+from foreword.nn.positions.alibi import ALiBi
 from foreword.nn.positions.shaw import Shaw, ShawPositions
 
 
@@ -16,13 +16,13 @@ def test_alibi_is_blooms(heads: int) -> None:
     bloom = pytest.importorskip("transformers.models.bloom.modeling_bloom")
     theirs = bloom.build_alibi_tensor(torch.ones(1, 9), heads, torch.float32)  # (heads, 1, keys)
     places = torch.arange(9)
-    bias = Alibi().build(8, heads, 4, layers=2, is_causal=True).bias(places, places)
+    bias = ALiBi().build(8, heads, 4, layers=2, is_causal=True).bias(places, places)
     assert bias is not None
     torch.testing.assert_close(bias[:, 8:], theirs - theirs[:, :, 8:])
 
 
 def test_alibi_is_symmetric() -> None:
-    bias = Alibi().build(8, 4, 4, layers=2, is_causal=False).bias(torch.arange(5), torch.arange(5))
+    bias = ALiBi().build(8, 4, 4, layers=2, is_causal=False).bias(torch.arange(5), torch.arange(5))
     assert bias is not None
     assert torch.equal(bias, bias.transpose(1, 2))
     assert bias[0, 0].tolist() == [0.0, -0.25, -0.5, -0.75, -1.0]
@@ -38,7 +38,7 @@ def test_shaw_is_the_formula(start: int, is_causal: bool) -> None:
     assert isinstance(scheme, ShawPositions)
     random = torch.Generator().manual_seed(1)
     q = torch.randn(2, heads, queries, d_head, generator=random)
-    places = Places.following(start, queries, q.device)
+    places = Places.next_token(start, queries, q.device)
     for layer in (0, 1):
         added = scheme.scores(q, q, places, layer)
         assert added is not None

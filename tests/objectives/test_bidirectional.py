@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from foreword.nn.init import initialise
+from foreword.nn.lm_heads.adaptive import Adaptive
 from foreword.nn.model import Model
-from foreword.nn.outputs.adaptive import Adaptive
 from foreword.objectives.bidirectional import Bidirectional
 from foreword.types import Batch
 from tests.contracts.cases import CASES, FIRST, SIZE, Case, rows, vocab
@@ -79,8 +79,8 @@ def test_the_loss_is_the_sum_of_both(case: Case) -> None:
     ]
     torch.testing.assert_close(loss.total, sum(wanted))
     for name, total, (_, weights) in zip(("forward", "backward"), wanted, asked, strict=True):
-        torch.testing.assert_close(loss.parts[name][0], total)
-        assert loss.parts[name][1] == weights.sum()
+        torch.testing.assert_close(loss.components[name][0], total)
+        assert loss.components[name][1] == weights.sum()
     assert loss.weight == sum(weights.sum() for _, weights in asked)
 
 
@@ -89,8 +89,8 @@ def test_a_batch_may_ask_for_one_direction(case: Case) -> None:
     model, batch = case.build(), case.batch(rows([[10, 14]]))
     both = case.loss(model, batch)
     one = case.loss(model, replace(batch, backward=None))
-    torch.testing.assert_close(one.total, both.parts["forward"][0])
-    assert not one.parts
+    torch.testing.assert_close(one.total, both.components["forward"][0])
+    assert not one.components
 
 
 def test_rare_tokens_may_stand_in_clusters() -> None:
@@ -125,5 +125,5 @@ def test_each_direction_learns_on_its_own_side(case: Case) -> None:
         (loss.total / loss.weight).backward()
         optimizer.step()
     for name in ("forward", "backward"):
-        total, weight = loss.parts[name]
+        total, weight = loss.components[name]
         assert float(total.detach() / weight) < 0.2 * math.log(SIZE)

@@ -23,8 +23,9 @@ from foreword.nn.positions.learned import Learned
 from foreword.objectives._generator import shrunk
 from foreword.objectives.masked import Masked
 from foreword.objectives.replaced_token import ReplacedToken
-from foreword.train.feed import Feed, counted
-from foreword.train.recipe import load_recipe
+from foreword.runs.recipe import load_recipe
+from foreword.runs.setup import training_feed
+from foreword.train.feed import counted
 from foreword.types import Batch, Example, Rows
 
 from ..contracts.cases import FIRST, SEED, SIZE, Case, rows, take, vocab
@@ -76,12 +77,12 @@ def test_the_generator_reads_a_cloze() -> None:
 
 def test_noise_is_uniform_and_marks_padding() -> None:
     given = rows([[200], [100]] * 20)
-    noise = corrupt(given).noise
-    assert noise is not None
-    assert noise.dtype == np.float32
-    assert np.array_equal(noise < 0, given.documents < 0)
-    assert noise.max() < 1
-    assert stats.kstest(noise[noise >= 0], "uniform").pvalue > 0.01
+    uniform_draws = corrupt(given).uniform_draws
+    assert uniform_draws is not None
+    assert uniform_draws.dtype == np.float32
+    assert np.array_equal(uniform_draws < 0, given.documents < 0)
+    assert uniform_draws.max() < 1
+    assert stats.kstest(uniform_draws[uniform_draws >= 0], "uniform").pvalue > 0.01
 
 
 def skewed(given: Rows) -> Rows:
@@ -91,11 +92,11 @@ def skewed(given: Rows) -> Rows:
     return replace(given, ids=np.where(number < 0, given.ids, FIRST + few))
 
 
-@pytest.mark.parametrize("fakes", ["unigram", "uniform"])
-def test_fakes_without_a_generator(fakes: str) -> None:
+@pytest.mark.parametrize("replacements", ["unigram", "uniform"])
+def test_fakes_without_a_generator(replacements: str) -> None:
     given = skewed(rows([[100]] * 300))
     words = replace(vocab(), counts=np.bincount(given.ids.ravel(), minlength=SIZE))
-    objective = ReplacedToken(fakes=fakes)  # type: ignore[arg-type]
+    objective = ReplacedToken(replacements=replacements)  # type: ignore[arg-type]
     example = objective.corrupt(given, RowRng(SEED, given.numbers), words)
     assert example.source is not None
     chosen = example.weights > 0
@@ -103,7 +104,7 @@ def test_fakes_without_a_generator(fakes: str) -> None:
     found = np.bincount(example.source.ids[chosen] - FIRST, minlength=SIZE - FIRST)
     ordinary = given.ids[given.ids >= FIRST] - FIRST
     frequency = np.bincount(ordinary, minlength=SIZE - FIRST) / len(ordinary)
-    wanted = frequency if fakes == "unigram" else np.full(SIZE - FIRST, 1 / (SIZE - FIRST))
+    wanted = frequency if replacements == "unigram" else np.full(SIZE - FIRST, 1 / (SIZE - FIRST))
     assert found[wanted == 0].sum() == 0
     seen = wanted > 0
     assert stats.chisquare(found[seen], found.sum() * wanted[seen]).pvalue > 0.01
@@ -118,14 +119,14 @@ def test_the_frequencies_are_those_of_the_text_trained_on(tmp_path: Path) -> Non
         for token, length in ((FIRST, 60), (FIRST + 1, 180)):
             writer.add(np.full(length, token), np.array([length]), np.array([1]))
     recipe = load_recipe(
-        "electra_mini_unigram", ["packing.length=60", "packing.before=", "packing.after="]
+        "electra_mini_unigram", ["packing.length=60", "packing.bos=", "packing.eos="]
     )
-    feed = Feed.of(recipe, Shards.open(tmp_path / "train"), vocab())
+    feed = training_feed(recipe, Shards.open(tmp_path / "train"), vocab())
     assert feed.vocab.counts is not None
     assert feed.vocab.counts[FIRST : FIRST + 3].tolist() == [60, 180, 0]
     batch = feed.batch(np.arange(400), 1)
-    fakes = batch.ids[batch.weights > 0]
-    assert (fakes == FIRST + 1).mean() == pytest.approx(0.75, abs=0.02)
+    replacements = batch.ids[batch.weights > 0]
+    assert (replacements == FIRST + 1).mean() == pytest.approx(0.75, abs=0.02)
     short = batch.targets[:, 0] == FIRST
     assert 0 < short.sum() < 400
     assert (batch.ids[short][batch.weights[short] > 0] == FIRST + 1).mean() > 0.7
@@ -150,7 +151,7 @@ def test_a_third_of_base_is_what_the_paper_has() -> None:
 
 def test_the_embeddings_are_one() -> None:
     model = build()
-    ours, theirs = model.backbone, model.reader
+    ours, theirs = model.backbone, model.heads["generator"]
     assert theirs is not ours
     for name in ("token", "segment", "norm"):
         assert getattr(theirs.embedding, name) is getattr(ours.embedding, name)
@@ -166,9 +167,9 @@ def test_no_other_model_has_a_generator() -> None:
 
 
 def test_without_a_generator_there_is_none() -> None:
-    model = build(fakes="uniform")
+    model = build(replacements="uniform")
     assert set(model.heads) == {"replaced"}
-    assert model.reader is model.backbone
+    assert ReplacedToken(replacements="uniform").reader(model) is model.backbone
 
 
 # -- the loss --------------------------------------------------------------------------------------
@@ -178,24 +179,27 @@ def test_the_loss_is_that_of_the_paper() -> None:
     """Against a loop over the tokens, with the logits of all places."""
     model, batch = build(), CASE.batch(rows([[20, 12], [25]]))
     loss = ReplacedToken().loss(model, batch)
-    logits = model.token_head(model.reader(batch).states)
+    logits = model.token_head(model.heads["generator"](batch).states)
     shown, nats = batch.ids.clone(), torch.zeros(())
     original = torch.where(batch.weights > 0, batch.targets, batch.ids)
     for row, place in batch.weights.nonzero().tolist():
         p = logits[row, place].softmax(-1)
         nats = nats - p[batch.targets[row, place]].log()
-        shown[row, place] = int((p.cumsum(0) <= batch.noise[row, place]).sum())
+        shown[row, place] = int((p.cumsum(0) <= batch.uniform_draws[row, place]).sum())
     states = model.backbone(replace(batch, ids=shown)).states
     said = model.heads["replaced"](states)[..., 0]
-    is_fake, is_text = shown != original, torch.from_numpy(rows([[20, 12], [25]]).documents >= 0)
-    judged = F.binary_cross_entropy_with_logits(said[is_text], is_fake[is_text].float())
+    is_replaced, is_text = (
+        shown != original,
+        torch.from_numpy(rows([[20, 12], [25]]).documents >= 0),
+    )
+    judged = F.binary_cross_entropy_with_logits(said[is_text], is_replaced[is_text].float())
     torch.testing.assert_close(loss.total / loss.weight, nats / batch.weights.sum() + 50 * judged)
-    parts = {name: (a / b).item() for name, (a, b) in loss.parts.items()}
-    right = ((said > 0) == is_fake)[is_text].float().mean()
-    assert parts["accuracy"] == pytest.approx(right.item())
-    assert parts["recall"] == pytest.approx((said > 0)[is_fake].float().mean().item())
-    assert parts["discriminator"] == pytest.approx(judged.item(), rel=1e-5)
-    assert parts["generator"] == pytest.approx((nats / batch.weights.sum()).item(), rel=1e-5)
+    components = {name: (a / b).item() for name, (a, b) in loss.components.items()}
+    right = ((said > 0) == is_replaced)[is_text].float().mean()
+    assert components["accuracy"] == pytest.approx(right.item())
+    assert components["recall"] == pytest.approx((said > 0)[is_replaced].float().mean().item())
+    assert components["discriminator"] == pytest.approx(judged.item(), rel=1e-5)
+    assert components["generator"] == pytest.approx((nats / batch.weights.sum()).item(), rel=1e-5)
 
 
 def test_what_the_generator_gets_right_is_no_replacement() -> None:
@@ -205,15 +209,15 @@ def test_what_the_generator_gets_right_is_no_replacement() -> None:
     ids = torch.where(batch.ids >= FIRST, FIRST, batch.ids)
     batch = replace(batch, ids=ids, targets=torch.full_like(batch.targets, FIRST))
     loss = ReplacedToken().loss(model, batch)
-    assert loss.parts["recall"][1] == 0
-    assert loss.parts["generator"][0] == 0
+    assert loss.components["recall"][1] == 0
+    assert loss.components["generator"][0] == 0
 
 
 def test_the_generator_learns_nothing_from_the_discriminator() -> None:
     batch = CASE.batch(rows([[30]] * 4))
     model = build()
     found = gradients(model, ReplacedToken(weight=50.0).loss(model, batch).total)
-    alone = model.token_head.loss(model.reader(batch), batch).total
+    alone = model.token_head.loss(model.heads["generator"](batch), batch).total
     wanted = gradients(model, alone)
     assert len(own(model)) > 20
     for name in own(model):
@@ -224,7 +228,7 @@ def test_the_embeddings_learn_from_both() -> None:
     batch = CASE.batch(rows([[30]] * 4))
     model = build()
     both = gradients(model, ReplacedToken().loss(model, batch).total)
-    one = gradients(model, model.token_head.loss(model.reader(batch), batch).total)
+    one = gradients(model, model.token_head.loss(model.heads["generator"](batch), batch).total)
     half = gradients(model, ReplacedToken(weight=25.0).loss(model, batch).total)
     for name in ("backbone.embedding.token.weight", "backbone.stack.position.table.weight"):
         assert one[name].any()
@@ -241,7 +245,7 @@ def test_each_part_is_divided_by_its_own_count() -> None:
     whole = objective.loss(model, CASE.batch(given))
     pieces = [CASE.batch(take(given, slice(n, n + 1))) for n in range(4)]
     batches: list[Batch] = [b.to("cpu") for b in counted(objective, pieces)]
-    shares = {float(b.weights.sum() / (b.noise >= 0).sum()) for b in pieces}
+    shares = {float(b.weights.sum() / (b.uniform_draws >= 0).sum()) for b in pieces}
     assert len(shares) > 1
     losses = [objective.loss(model, batch) for batch in batches]
     total = sum(loss.total for loss in losses) / sum(loss.weight for loss in losses)

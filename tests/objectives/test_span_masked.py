@@ -139,7 +139,7 @@ def test_the_boundary_head_reads_edges_and_place_alone() -> None:
             logits = token.weight @ h + token.bias
             total = total + F.cross_entropy(logits, batch.targets[row, place])
     loss = CASE.loss(model, batch)
-    torch.testing.assert_close(loss.parts["boundary"][0], total)
+    torch.testing.assert_close(loss.components["boundary"][0], total)
     (gradient,) = torch.autograd.grad(total, states)
     assert not gradient[batch.weights > 0].any()  # nothing of the span itself
 
@@ -148,10 +148,10 @@ def test_the_loss_is_the_sum_of_both_predictions() -> None:
     model, batch = CASE.build(), CASE.batch(rows([[40]] * 3))
     loss, n = CASE.loss(model, batch), batch.weights.sum()
     alone = SpanMasked(boundary=False).loss(model, batch)
-    torch.testing.assert_close(loss.parts["masked"][0], alone.total)
-    torch.testing.assert_close(loss.total, alone.total + loss.parts["boundary"][0])
+    torch.testing.assert_close(loss.components["masked"][0], alone.total)
+    torch.testing.assert_close(loss.total, alone.total + loss.components["boundary"][0])
     assert loss.weight == alone.weight == n
-    assert {part[1].item() for part in loss.parts.values()} == {n.item()}
+    assert {part[1].item() for part in loss.components.values()} == {n.item()}
 
 
 def test_without_the_boundary_objective_it_has_bert_s_head_alone() -> None:

@@ -21,9 +21,9 @@ from foreword.objectives.next_sentence import NextSentence
 from foreword.objectives.sentence_order import SentenceOrder
 from foreword.objectives.span_corruption import SpanCorruption
 from foreword.objectives.sum import Sum
-from foreword.train.corpus import corpus
+from foreword.runs.corpus import corpus
+from foreword.runs.setup import TrainingSetup, set_up_training
 from foreword.train.feed import Feed
-from foreword.train.ready import Ready, make_ready
 from foreword.train.step import evaluate
 from foreword.types import Batch
 from tests.contracts.cases import Case, rows, vocab
@@ -54,22 +54,22 @@ def write_text(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module", params=["next_sentence", "sentence_order"])
-def ready(request: Any, tmp_path_factory: Any) -> Ready:
+def ready(request: Any, tmp_path_factory: Any) -> TrainingSetup:
     folder = tmp_path_factory.mktemp(request.param)
     made = runs.build(table(request.param))
     run = runs.begin(made, write_text(folder / "text"), folder / "run")
-    return make_ready(made, *corpus(made, run, runs.stage))
+    return set_up_training(made, *corpus(made, run, runs.stage))
 
 
-def split(of: Ready, micro_batch: int) -> list[Batch]:
+def split(of: TrainingSetup, micro_batch: int) -> list[Batch]:
     return replace(of.feed, micro_batch=micro_batch).micro_batches(0)
 
 
-def test_any_split_of_a_step_is_the_sum_of_the_means(ready: Ready) -> None:
+def test_any_split_of_a_step_is_the_sum_of_the_means(ready: TrainingSetup) -> None:
     (whole,) = split(ready, 8)
     at_once = runs.gradient(ready, [whole])
     loss = ready.recipe.objective.loss(ready.model, replace(whole, counts=None).to("cpu"))
-    masked, pairs = (t / n for t, n in list(loss.parts.values())[:2])
+    masked, pairs = (t / n for t, n in list(loss.components.values())[:2])
     wanted = torch.autograd.grad(masked + pairs, list(ready.model.parameters()))
     torch.testing.assert_close(at_once, torch.cat([g.flatten() for g in wanted]))
     for micro in (1, 2, 3, 4):
@@ -81,17 +81,17 @@ def test_any_split_of_a_step_is_the_sum_of_the_means(ready: Ready) -> None:
     assert (runs.gradient(ready, alone) - at_once).norm() > 0.01 * at_once.norm()
 
 
-def test_held_out_text_is_the_sum_of_the_means_too(ready: Ready) -> None:
+def test_held_out_text_is_the_sum_of_the_means_too(ready: TrainingSetup) -> None:
     assert ready.heldout is not None
 
     def measure(feed: Feed) -> Any:
-        loss_of = partial(ready.recipe.objective.loss, ready.model)
-        return evaluate(ready.model, feed.heldout(20), loss_of, torch.float32)
+        loss_fn = partial(ready.recipe.objective.loss, ready.model)
+        return evaluate(ready.model, feed.heldout(20), loss_fn, torch.float32)
 
     whole, apart = (measure(replace(ready.heldout, micro_batch=n)) for n in (20, 3))
     assert apart.loss == pytest.approx(whole.loss, rel=1e-5)
-    assert apart.parts == pytest.approx(whole.parts, rel=1e-5)
-    means = list(whole.parts.values())
+    assert apart.components == pytest.approx(whole.components, rel=1e-5)
+    means = list(whole.components.values())
     assert whole.loss == pytest.approx(means[0] + means[1], rel=1e-5)
     assert 0 <= means[2] <= 1
 
@@ -106,7 +106,7 @@ def test_weights_are_of_means(weights: tuple[float, ...]) -> None:
     a, b = weights or (1.0, 1.0)
     mean = a * one.total / one.weight + b * two.total / two.weight
     torch.testing.assert_close(loss.total / loss.weight, mean)
-    assert list(loss.parts) == ["masked", "next_sentence", "next_sentence_accuracy"]
+    assert list(loss.components) == ["masked", "next_sentence", "next_sentence_accuracy"]
     assert Sum().count_terms(batch).tolist() == [one.weight.item(), two.weight.item()]
 
 

@@ -11,7 +11,7 @@ from foreword.evaluate import beam
 from foreword.evaluate.beam import Beams
 from foreword.evaluate.decoding import Start
 from foreword.evaluate.subject import Subject
-from foreword.train.recipe import Recipe
+from foreword.runs.recipe import Recipe
 from foreword.types import Vocab
 
 from . import weights

@@ -13,7 +13,7 @@ from foreword.nn.masks import SameDocument
 from foreword.nn.model import Model
 from foreword.nn.positions.learned import Learned
 from foreword.objectives.replaced_token import ReplacedToken
-from foreword.train.recipe import load_recipe
+from foreword.runs.recipe import load_recipe
 from foreword.types import Batch
 
 from ..contracts.cases import vocab
@@ -46,7 +46,7 @@ def stack(theirs: Theirs, ours: str) -> dict[str, Tensor]:
     table = {}
     for kind in ("weight", "bias"):
         project = theirs(f"electra.embeddings_project.{kind}")
-        table[f"{ours}.embedding.widen.{kind}"] = project
+        table[f"{ours}.embedding.projection.{kind}"] = project
         for n in range(LAYERS):
             our, their = f"{ours}.stack.blocks.{n}", f"electra.encoder.layer.{n}"
             own, out = f"{their}.attention.self", f"{their}.attention.output"
@@ -57,8 +57,8 @@ def stack(theirs: Theirs, ours: str) -> dict[str, Tensor]:
                 ),
                 f"{our}.attention.output.{kind}": theirs(f"{out}.dense.{kind}"),
                 f"{our}.attention_norm.{kind}": theirs(f"{out}.LayerNorm.{kind}"),
-                f"{our}.feedforward.wide.{kind}": theirs(f"{their}.intermediate.dense.{kind}"),
-                f"{our}.feedforward.narrow.{kind}": theirs(f"{their}.output.dense.{kind}"),
+                f"{our}.feedforward.up.{kind}": theirs(f"{their}.intermediate.dense.{kind}"),
+                f"{our}.feedforward.down.{kind}": theirs(f"{their}.output.dense.{kind}"),
                 f"{our}.feedforward_norm.{kind}": theirs(f"{their}.output.LayerNorm.{kind}"),
             }
     return table
@@ -76,11 +76,11 @@ def embeddings(theirs: Theirs) -> dict[str, Tensor]:
 
 
 def test_both_models_are_theirs() -> None:
-    judge, generator = theirs("PreTraining", 32, 4, 16), theirs("MaskedLM", 8, 1, 16)
-    randomise(judge, 1)
+    discriminator_head, generator = theirs("PreTraining", 32, 4, 16), theirs("MaskedLM", 8, 1, 16)
+    randomise(discriminator_head, 1)
     randomise(generator, 2)
-    generator.electra.embeddings.load_state_dict(judge.electra.embeddings.state_dict())
-    first, second = Theirs(judge), Theirs(generator)
+    generator.electra.embeddings.load_state_dict(discriminator_head.electra.embeddings.state_dict())
+    first, second = Theirs(discriminator_head), Theirs(generator)
     table = embeddings(first) | stack(first, "backbone") | stack(second, "heads.generator")
     assert embeddings(second).keys() <= table.keys()  # the same, and taken already
     for kind in ("weight", "bias"):
@@ -98,7 +98,7 @@ def test_both_models_are_theirs() -> None:
         layers=LAYERS,
         heads=4,
         d_embedding=16,
-        norm_order="post",
+        norm_position="post",
         position=Learned(PLACES),
         segments=2,
         normalise_embedding=True,
@@ -118,8 +118,8 @@ def test_both_models_are_theirs() -> None:
     given = {"input_ids": ids, "attention_mask": attended, "token_type_ids": segments}
     with torch.no_grad():
         said = ours.heads["replaced"](ours.backbone(batch).states)[..., 0]
-        filled = ours.token_head(ours.reader(batch).states)
-        wanted = judge(**given).logits, generator(**given).logits
+        filled = ours.token_head(ours.heads["generator"](batch).states)
+        wanted = discriminator_head(**given).logits, generator(**given).logits
     is_text = attended > 0
     torch.testing.assert_close(said[is_text], wanted[0][is_text], atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(filled[is_text], wanted[1][is_text], atol=1e-4, rtol=1e-4)
@@ -131,7 +131,9 @@ def test_the_discriminator_is_as_large_as_theirs(name: str) -> None:
     s = recipe.model
     with torch.device("meta"):
         model = s.build(recipe.tokenizer.vocab)
-        heads = kinds.load("objectives", "replaced_token")(fakes="uniform").heads(model, vocab())
+        heads = kinds.load("objectives", "replaced_token")(replacements="uniform").heads(
+            model, vocab()
+        )
         config = transformers.ElectraConfig(
             vocab_size=recipe.tokenizer.vocab,
             embedding_size=s.embedding_width,
@@ -140,5 +142,5 @@ def test_the_discriminator_is_as_large_as_theirs(name: str) -> None:
             num_attention_heads=s.heads,
             intermediate_size=s.ff_width,
         )
-        judge = transformers.ElectraForPreTraining(config)
-    assert Model(model, heads).count_parameters() == judge.num_parameters()
+        discriminator_head = transformers.ElectraForPreTraining(config)
+    assert Model(model, heads).count_parameters() == discriminator_head.num_parameters()

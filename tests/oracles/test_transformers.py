@@ -82,7 +82,7 @@ def test_bert(lengths: tuple[int, int], has_segments: bool) -> None:
             layers=LAYERS,
             heads=HEADS,
             d_ff=80,
-            norm_order="post",
+            norm_position="post",
             norm_eps=1e-12,
             position=Learned(32),
             segments=2,
@@ -112,7 +112,7 @@ def gpt2() -> tuple[nn.Module, Model]:
             heads=HEADS,
             activation="gelu_tanh",
             position=Learned(32),
-            is_causal=True,
+            assumes_causal_mask=True,
         )
     )
     taken = weights.Theirs(theirs)
@@ -217,7 +217,7 @@ def test_llama(lengths: tuple[int, int]) -> None:
             bias=False,
             position=Rotary(),
             tied=False,
-            is_causal=True,
+            assumes_causal_mask=True,
         )
     )
     taken = weights.Theirs(theirs)

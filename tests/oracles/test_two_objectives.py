@@ -36,7 +36,7 @@ def test_bert_for_pretraining() -> None:
         layers=2,
         heads=4,
         d_ff=80,
-        norm_order="post",
+        norm_position="post",
         norm_eps=1e-12,
         position=Learned(32),
         segments=2,

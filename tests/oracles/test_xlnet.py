@@ -48,11 +48,11 @@ def pair(*, is_causal: bool = False, memory: int = 0, clamp: int = 0) -> tuple[n
         layers=LAYERS,
         heads=HEADS,
         d_ff=80,
-        norm_order="post",
+        norm_position="post",
         norm_eps=1e-12,
         attention_bias=False,
         position=Relative(shared=False, segments=True, clamp=clamp),
-        is_causal=is_causal,
+        assumes_causal_mask=is_causal,
         memory=memory,
         two_streams=True,
     )
@@ -100,16 +100,16 @@ def test_content_stream(has_segments: bool, is_causal: bool, clamp: int) -> None
 @torch.no_grad()
 def test_memory(is_causal: bool, memory: int) -> None:
     theirs, ours = pair(is_causal=is_causal, memory=memory)
-    mems, carried = None, None
+    mems, memory = None, None
     for n, length in enumerate([LENGTH, 6, LENGTH]):
         tokens = ids(n, length)
         wanted = theirs(tokens, mems=mems, use_mems=True)
         mask = Causal() if is_causal else Full()
-        hidden = ours.backbone(plain(tokens, mask, carried=carried))
+        hidden = ours.backbone(plain(tokens, mask, memory=memory))
         assert_same(ours.token_head(hidden.states), wanted.logits)
-        mems, carried = wanted.mems, hidden.carried
-        assert carried is not None
-        for one, other in zip(carried, mems, strict=True):
+        mems, memory = wanted.mems, hidden.memory
+        assert memory is not None
+        for one, other in zip(memory, mems, strict=True):
             torch.testing.assert_close(one, other.transpose(0, 1), **CLOSE)
 
 
@@ -118,10 +118,10 @@ def test_memory(is_causal: bool, memory: int) -> None:
 @torch.no_grad()
 def test_two_streams(has_memory: bool, has_segments: bool) -> None:
     theirs, ours = pair(memory=10)
-    mems, carried = None, None
+    mems, memory = None, None
     if has_memory:
         mems = theirs(ids(3), use_mems=True).mems
-        carried = ours.backbone(plain(ids(3), Full())).carried
+        memory = ours.backbone(plain(ids(3), Full())).memory
     random = torch.Generator().manual_seed(4)
     draws = torch.rand(BATCH, LENGTH, generator=random)
     at = draws.argsort(1)[:, :5]  # (batch, predictions), each row's in its order of prediction
@@ -142,13 +142,13 @@ def test_two_streams(has_memory: bool, has_segments: bool) -> None:
         ids(5),
         Ordered(order),
         segments=kinds,
-        carried=carried,
+        memory=memory,
         queries=Queries(at, Ordered(order, itself=False)),
     )
     found = ours.backbone(batch)
     assert_same(ours.token_head(found.states), wanted.logits)
-    assert found.carried is not None
-    for one, other in zip(found.carried, wanted.mems, strict=True):
+    assert found.memory is not None
+    for one, other in zip(found.memory, wanted.mems, strict=True):
         torch.testing.assert_close(one, other.transpose(0, 1), **CLOSE)
 
 
@@ -168,7 +168,7 @@ def test_scores_are_the_four_terms_of_transformer_xl(shared: bool) -> None:
         for n in (queries, keys)
     )
     for layer in range(layers):
-        added = scheme.scores(q, k, Places.following(remembered, queries, q.device), layer)
+        added = scheme.scores(q, k, Places.next_token(remembered, queries, q.device), layer)
         assert added is not None
         u, v = (
             table.weight[0 if shared else layer].view(heads, d_head)
@@ -192,7 +192,11 @@ def test_shared_biases_are_those_of_each_layer_repeated() -> None:
     """Transformer-XL's u and v, one for all layers, as XLNet's, all the same."""
     shared, own = (
         Transformer(
-            d_model=D_MODEL, layers=LAYERS, heads=HEADS, is_causal=True, position=Relative(shared=s)
+            d_model=D_MODEL,
+            layers=LAYERS,
+            heads=HEADS,
+            assumes_causal_mask=True,
+            position=Relative(shared=s),
         ).build(VOCAB)
         for s in (True, False)
     )

@@ -77,8 +77,8 @@ def bert(theirs: Theirs, layers: int) -> dict[str, Tensor]:
                 f"{our}.attention_norm.{kind}": theirs(
                     f"{their}.attention.output.LayerNorm.{kind}"
                 ),
-                f"{our}.feedforward.wide.{kind}": theirs(f"{their}.intermediate.dense.{kind}"),
-                f"{our}.feedforward.narrow.{kind}": theirs(f"{their}.output.dense.{kind}"),
+                f"{our}.feedforward.up.{kind}": theirs(f"{their}.intermediate.dense.{kind}"),
+                f"{our}.feedforward.down.{kind}": theirs(f"{their}.output.dense.{kind}"),
                 f"{our}.feedforward_norm.{kind}": theirs(f"{their}.output.LayerNorm.{kind}"),
             }
     return table
@@ -100,8 +100,8 @@ def gpt2(theirs: Theirs, layers: int, d_model: int) -> dict[str, Tensor]:
                 f"{our}.attention.key_value.{kind}": together[d_model:],
                 f"{our}.attention.output.{kind}": theirs(f"{their}.attn.c_proj.{kind}").t(),
                 f"{our}.attention_norm.{kind}": theirs(f"{their}.ln_1.{kind}"),
-                f"{our}.feedforward.wide.{kind}": theirs(f"{their}.mlp.c_fc.{kind}").t(),
-                f"{our}.feedforward.narrow.{kind}": theirs(f"{their}.mlp.c_proj.{kind}").t(),
+                f"{our}.feedforward.up.{kind}": theirs(f"{their}.mlp.c_fc.{kind}").t(),
+                f"{our}.feedforward.down.{kind}": theirs(f"{their}.mlp.c_proj.{kind}").t(),
                 f"{our}.feedforward_norm.{kind}": theirs(f"{their}.ln_2.{kind}"),
             }
     return table
@@ -135,10 +135,10 @@ def t5(theirs: Theirs, layers: int, *, is_gated: bool, is_tied: bool) -> dict[st
                 }
             last = f"{their}.{len(parts)}"
             table |= {
-                f"{block}.feedforward.wide.weight": theirs(
+                f"{block}.feedforward.up.weight": theirs(
                     *(f"{last}.DenseReluDense.{name}.weight" for name in wide)
                 ),
-                f"{block}.feedforward.narrow.weight": theirs(f"{last}.DenseReluDense.wo.weight"),
+                f"{block}.feedforward.down.weight": theirs(f"{last}.DenseReluDense.wo.weight"),
                 f"{block}.feedforward_norm.weight": theirs(f"{last}.layer_norm.weight"),
             }
     return table
@@ -161,10 +161,10 @@ def llama(theirs: Theirs, layers: int) -> dict[str, Tensor]:
             ),
             f"{our}.attention.output.weight": theirs(f"{own}.o_proj.weight"),
             f"{our}.attention_norm.weight": theirs(f"{their}.input_layernorm.weight"),
-            f"{our}.feedforward.wide.weight": theirs(
+            f"{our}.feedforward.up.weight": theirs(
                 f"{their}.mlp.gate_proj.weight", f"{their}.mlp.up_proj.weight"
             ),
-            f"{our}.feedforward.narrow.weight": theirs(f"{their}.mlp.down_proj.weight"),
+            f"{our}.feedforward.down.weight": theirs(f"{their}.mlp.down_proj.weight"),
             f"{our}.feedforward_norm.weight": theirs(f"{their}.post_attention_layernorm.weight"),
         }
     return table
@@ -204,8 +204,8 @@ def xlnet(theirs: Theirs, layers: int, heads: int) -> dict[str, Tensor]:
         for kind in ("weight", "bias"):
             table |= {
                 f"{our}.attention_norm.{kind}": theirs(f"{own}.layer_norm.{kind}"),
-                f"{our}.feedforward.wide.{kind}": theirs(f"{their}.ff.layer_1.{kind}"),
-                f"{our}.feedforward.narrow.{kind}": theirs(f"{their}.ff.layer_2.{kind}"),
+                f"{our}.feedforward.up.{kind}": theirs(f"{their}.ff.layer_1.{kind}"),
+                f"{our}.feedforward.down.{kind}": theirs(f"{their}.ff.layer_2.{kind}"),
                 f"{our}.feedforward_norm.{kind}": theirs(f"{their}.ff.layer_norm.{kind}"),
             }
     return table

@@ -11,10 +11,10 @@ import pytest
 from foreword import config
 from foreword.nn.init import initialise
 from foreword.probes._words import read_words
+from foreword.runs.recipe import Recipe
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.word import Word
 from foreword.train import checkpoint
-from foreword.train.recipe import Recipe
 from foreword.vectors.questions import read_analogies
 
 FAMILIES: dict[str, dict[str, Any]] = {

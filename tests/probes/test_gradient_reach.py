@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from foreword.errors import UserError
 from foreword.evaluate.subject import Subject
 from foreword.models.fixed_window import FixedWindow
-from foreword.models.lstm import Lstm
-from foreword.models.rnn import Rnn
+from foreword.models.lstm import LSTM
+from foreword.models.rnn import RNN
 from foreword.models.transformer import Transformer
 from foreword.nn.heads import TokenHead
 from foreword.nn.init import initialise
@@ -27,7 +27,7 @@ from foreword.nn.unrolled import unroll
 from foreword.probes._contract import Finding, Specimen
 from foreword.probes._reach import Norms, norms
 from foreword.probes.gradient_reach import FLOOR, GradientReach, _draw, _in_short, _summary
-from foreword.train.opened import open_run
+from foreword.runs.trained_model import open_run
 from foreword.types import Batch, Hidden
 
 WIDTH, LENGTH, VOCAB = 6, 20, 11
@@ -52,7 +52,7 @@ class LinearCore(nn.Module):
 class LinearBackbone(Backbone):
     def __init__(self, recurrent: Tensor) -> None:
         super().__init__()
-        self.settings: ModelSettings = Rnn(d_model=WIDTH, layers=1)
+        self.settings: ModelSettings = RNN(d_model=WIDTH, layers=1)
         self.embedding = nn.Module()
         self.embedding.token = nn.Embedding(VOCAB, WIDTH, dtype=torch.float64)
         self.core = LinearCore(recurrent)
@@ -119,7 +119,7 @@ def built(settings: Any, seed: int = 1) -> Model:
 
 def test_a_gated_cell_reaches_further_than_a_plain_one() -> None:
     wanted = {"d_model": 16, "layers": 1}
-    plain, gated = built(Rnn(**wanted)), built(Lstm(**wanted))
+    plain, gated = built(RNN(**wanted)), built(LSTM(**wanted))
     with torch.no_grad():
         for model in (plain, gated):
             model.backbone.core.weight_hh_l0 *= 0.5
@@ -138,7 +138,7 @@ def test_a_window_ends_where_it_ends() -> None:
 
 
 def test_states_that_no_later_place_reads_have_no_gradient() -> None:
-    model = built(Transformer(d_model=8, layers=2, heads=2, is_causal=True))
+    model = built(Transformer(d_model=8, layers=2, heads=2, assumes_causal_mask=True))
     batch = batch_of()
     top, first = norms(model, batch, 2, 4), norms(model, batch, 0, 4)
     assert (top.norm[top.distance > 0] == 0).all()
@@ -159,7 +159,7 @@ def test_documents_of_a_row_are_apart() -> None:
     positions[:, 12:] -= 12
     documents = (torch.arange(LENGTH) >= 12).long().expand(3, -1)
     mask = Causal() & SameDocument(documents, documents)
-    found = norms(built(Rnn(d_model=8)), replace(batch, positions=positions, mask=mask), 1, 4)
+    found = norms(built(RNN(d_model=8)), replace(batch, positions=positions, mask=mask), 1, 4)
     assert found.distance.max() <= 11
     assert (found.norm > 0).all()
 

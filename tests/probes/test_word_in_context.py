@@ -17,9 +17,9 @@ from foreword.evaluate.subject import Subject
 from foreword.probes._contract import Specimen
 from foreword.probes._words import read_words, shipped
 from foreword.probes.word_in_context import APART, Pair, WordInContext, _draw, _figures
+from foreword.runs.trained_model import open_run
 from foreword.text.tokenizer import Tokenizer
-from foreword.text.tokenizers.bpe import Bpe
-from foreword.train.opened import open_run
+from foreword.text.tokenizers.bpe import BPE
 
 from .conftest import FAMILIES, SIZES, sentences
 
@@ -79,7 +79,7 @@ def test_the_states_are_those_that_encoding_gives(make_run: Make) -> None:
 
 
 def test_a_word_in_pieces_is_the_mean_of_its_pieces(make_run: Make) -> None:
-    bpe: Tokenizer = Bpe(vocab=400).train(sentences())
+    bpe: Tokenizer = BPE(vocab=400).train(sentences())
     kept = opened(make_run, "decoder")
     recipe = kept.recipe
     model = recipe.build(bpe.vocab).eval()

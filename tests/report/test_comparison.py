@@ -27,7 +27,7 @@ def results(**more: Any) -> dict[str, Any]:
         for n, cell in enumerate(CELLS)
     ]
     runs = [{"cell": cell, "curve": [[1e15, 3.0], [2.5e15, 2.0]]} for cell in CELLS]
-    guess = {"cell": "", "task": "CoLA", "scores": {"matthews": 0.0}}
+    chance_loss = {"cell": "", "task": "CoLA", "scores": {"matthews": 0.0}}
     table = {"title": "Fine-tuning", "columns": ["cell", "CoLA"], "rows": [[CELLS[0], "0.5 ± 0.1"]]}
     said = {"title": "What they say", "columns": ["cell", "text"], "rows": [["x", "<script>"]]}
     return {
@@ -37,7 +37,7 @@ def results(**more: Any) -> dict[str, Any]:
         "metrics": {"CoLA": "matthews"},
         "cells": cells,
         "runs": runs,
-        "scores": [guess],
+        "scores": [chance_loss],
         "tables": [table, said],
         "notes": ["Losses do not compare."],
         **more,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from foreword import words
+from foreword import formatting
 from foreword.errors import UserError
 from foreword.report.curves import Line, draw, smoothed
 from foreword.report.folder import PNG, read
@@ -260,20 +260,20 @@ def test_smoothing() -> None:
 @pytest.mark.parametrize(
     ("shown", "wanted"),
     [
-        (words.quantity(536064), "536,064"),
-        (words.quantity(109_514_298), "110 M"),
-        (words.quantity(math.nan), "–"),
-        (words.power(1.5e17), "1.5 × 10¹⁷"),
-        (words.duration(42), "42 s"),
-        (words.duration(200), "3 min 20 s"),
-        (words.duration(7500), "2 h 5 min"),
-        (words.figure(3.43), "3.430"),
-        (words.figure(376.0), "376.0"),
-        (words.figure(1234.5), "1234"),
-        (words.figure(0.0), "0"),
-        (words.cell(None), "–"),
-        (words.cell(True), "yes"),
-        (words.cell(7182), "7,182"),
+        (formatting.quantity(536064), "536,064"),
+        (formatting.quantity(109_514_298), "110 M"),
+        (formatting.quantity(math.nan), "–"),
+        (formatting.power(1.5e17), "1.5 × 10¹⁷"),
+        (formatting.duration(42), "42 s"),
+        (formatting.duration(200), "3 min 20 s"),
+        (formatting.duration(7500), "2 h 5 min"),
+        (formatting.figure(3.43), "3.430"),
+        (formatting.figure(376.0), "376.0"),
+        (formatting.figure(1234.5), "1234"),
+        (formatting.figure(0.0), "0"),
+        (formatting.cell(None), "–"),
+        (formatting.cell(True), "yes"),
+        (formatting.cell(7182), "7,182"),
     ],
 )
 def test_numbers_for_people(shown: str, wanted: str) -> None:

@@ -11,10 +11,10 @@ from tokenizers import models, pre_tokenizers
 from foreword.errors import UserError
 from foreword.text.extended import add_special, extend
 from foreword.text.tokenizer import Tokenizer
-from foreword.text.tokenizers.bpe import Bpe
+from foreword.text.tokenizers.bpe import BPE
 from foreword.text.tokenizers.unigram import Unigram
 from foreword.text.tokenizers.word import Word
-from foreword.text.tokenizers.wordpiece import Wordpiece
+from foreword.text.tokenizers.wordpiece import WordPiece
 
 OLD = [
     "the cat sat on the mat and the dog ran to the river bend",
@@ -23,7 +23,7 @@ OLD = [
 NEW = ["the enzyme binds the ribosome in the ribosome assay", "a ribosome and an enzyme"] * 9
 
 
-@pytest.fixture(params=[Wordpiece(vocab=170), Bpe(vocab=380), Unigram(vocab=140)], ids=str)
+@pytest.fixture(params=[WordPiece(vocab=170), BPE(vocab=380), Unigram(vocab=140)], ids=str)
 def old(request: pytest.FixtureRequest) -> Tokenizer:
     tokenizer: Tokenizer = request.param.train([*OLD, "abcdefghijklmnopqrstuvwxyz zymbinos"])
     return tokenizer

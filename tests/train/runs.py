@@ -15,11 +15,12 @@ from foreword import config
 from foreword.objectives.mixture import DENOISERS, Mixture
 from foreword.objectives.prefix import Prefix
 from foreword.objectives.span_corruption import SpanCorruption
+from foreword.runs import run as running
+from foreword.runs.recipe import Recipe
+from foreword.runs.setup import TrainingSetup
 from foreword.train import checkpoint, log
-from foreword.train import run as running
-from foreword.train.ready import Ready
-from foreword.train.recipe import Recipe
-from foreword.train.step import take
+from foreword.train.step import train_step
+from foreword.train.workers import accumulate_on
 from foreword.types import Batch
 
 VERBS = ["ran", "sang", "saw", "went", "slept", "sat"]
@@ -43,7 +44,7 @@ MEMORIES: dict[str, dict[str, Any]] = {
     "transformer_xl": {"memory": 24, "position": {"kind": "relative"}},
     "xlnet": {"memory": 12, "position": {"kind": "relative"}, "two_streams": True},
 }
-AROUND = {"masked": {"before": "[CLS]", "after": "[SEP]"}}
+AROUND = {"masked": {"bos": "[CLS]", "eos": "[SEP]"}}
 PAIRS = {
     "packing": {"kind": "pairs", "length": 32, "random": 0.5},
     "read": {"documents": "file"},
@@ -64,20 +65,20 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "electra": ("encoder", {"objective": {"kind": "replaced_token", "generator": 0.5}}),
     "longformer": (
         "encoder",
-        {"packing": {"length": 96}, "model": {"mixing": {"kind": "window", "radius": 5}}},
+        {"packing": {"length": 96}, "model": {"attention": {"kind": "window", "radius": 5}}},
     ),
     "bigbird": (
         "encoder",
         {
             "packing": {"length": 32},
-            "model": {"mixing": {"kind": "bigbird", "block": 4, "random": 1}},
+            "model": {"attention": {"kind": "bigbird", "block": 4, "random": 1}},
         },
     ),
     "linformer": (
         "encoder",
         {
-            "packing": {"separate": False},
-            "model": {"mixing": {"kind": "linformer", "length": 16, "projected": 4}},
+            "packing": {"document_mask": False},
+            "model": {"attention": {"kind": "linformer", "length": 16, "projected": 4}},
         },
     ),
     "ul2": ("encoder_decoder", {"objective": {"kind": "mixture"}}),
@@ -153,8 +154,8 @@ def table(family: str = "decoder", **train: Any) -> dict[str, Any]:
         spans = short_spans(other.get("objective", {}).get("kind", ""), 16)
         return config.merge(table(like, **train), config.merge(other, {"objective": spans}))
     model, objective, layout = FAMILIES[family]
-    causal = {"is_causal": layout == "decoder"} if model == "transformer" else {}
-    packing = {"kind": "documents", "length": 16, **AROUND.get(objective, {"after": "</s>"})}
+    causal = {"assumes_causal_mask": layout == "decoder"} if model == "transformer" else {}
+    packing = {"kind": "documents", "length": 16, **AROUND.get(objective, {"eos": "</s>"})}
     if family in MEMORIES:
         packing["kind"] = "stream"
     return {
@@ -272,10 +273,10 @@ def logged(run: Path, kind: str) -> list[dict[str, Any]]:
     ]
 
 
-def gradient(of: Ready, batches: Sequence[Batch], workers: int = 1) -> torch.Tensor:
+def gradient(of: TrainingSetup, batches: Sequence[Batch], workers: int = 1) -> torch.Tensor:
     """What a step of size 1 without clipping subtracts; the model stays as it is."""
     before = [p.detach().clone() for p in of.model.parameters()]
-    take(
+    train_step(
         of.model,
         torch.optim.SGD(of.model.parameters(), lr=1.0),
         batches,
@@ -283,7 +284,7 @@ def gradient(of: Ready, batches: Sequence[Batch], workers: int = 1) -> torch.Ten
         clip=0.0,
         dtype=torch.float32,
         seeds=range(len(batches)),
-        workers=workers,
+        accumulate=accumulate_on(workers),
     )
     with torch.no_grad():
         moved = [old - p for old, p in zip(before, of.model.parameters(), strict=True)]

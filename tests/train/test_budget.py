@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from foreword.runs.corpus import corpus
+from foreword.runs.setup import set_up_training
 from foreword.train import checkpoint, log, loop
-from foreword.train.budget import Budget, Spent
-from foreword.train.corpus import corpus
-from foreword.train.ready import make_ready
-from foreword.train.recipe import TrainSettings
+from foreword.train.budget import Budget, Progress
+from foreword.train.settings import TrainSettings
 from tests.train import runs
 
 FLOOR, LR = 0.1, 1e-3
@@ -96,7 +96,7 @@ def test_epochs_are_counted_in_rows(text: Path, tmp_path: Path) -> None:
     run = runs.begin(made, text, tmp_path / "run")
     runs.die_at(run, 1)
     assert runs.carry_on(run)
-    ready = make_ready(made, *corpus(made, run, runs.stage))
+    ready = set_up_training(made, *corpus(made, run, runs.stage))
     steps = math.ceil(3 * ready.feed.packed.rows_per_epoch / 4)
     state = checkpoint.read_state(checkpoint.newest(run))
     assert state["step"] == steps
@@ -111,7 +111,7 @@ def test_epochs_are_counted_in_rows(text: Path, tmp_path: Path) -> None:
 
 
 def test_steps_in_all_are_judged_by_the_pace() -> None:
-    spent = Spent(steps=10, tokens=250, flops=5e6, seconds=36)
+    spent = Progress(steps=10, tokens=250, flops=5e6, seconds=36)
     assert Budget("steps", 40).total_steps(spent) == 40
     assert Budget("tokens", 1000).total_steps(spent) == pytest.approx(40)
     assert Budget("hours", 0.1).total_steps(spent) == pytest.approx(100)

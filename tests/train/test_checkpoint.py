@@ -10,8 +10,9 @@ from torch import nn
 
 from foreword import atomic, stored
 from foreword.errors import UserError
-from foreword.train import checkpoint, measure
-from foreword.train.opened import open_run
+from foreword.runs import measure
+from foreword.runs.trained_model import open_run
+from foreword.train import checkpoint
 from foreword.train.step import Evaluation
 from tests.train import runs
 

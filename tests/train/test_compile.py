@@ -14,11 +14,12 @@ import pytest
 import torch
 
 from foreword.nn.block import Block
-from foreword.train import flops, ready
-from foreword.train.corpus import corpus
-from foreword.train.ready import Ready, compile_blocks, make_ready, resolve
-from foreword.train.step import take
-from foreword.train.trial import stand_in
+from foreword.runs import setup
+from foreword.runs.corpus import corpus
+from foreword.runs.dry_run import dummy_vocab
+from foreword.runs.setup import TrainingSetup, compile_blocks, resolve_auto, set_up_training
+from foreword.train import flops
+from foreword.train.step import train_step
 from tests.train import runs
 
 # name: graphs of its three blocks, and of the decoder's three
@@ -47,21 +48,23 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
     torch._dynamo.reset()
 
 
-def three_blocks(family: str, text: Path, folder: Path) -> Ready:
+def three_blocks(family: str, text: Path, folder: Path) -> TrainingSetup:
     table = runs.table(family, batch=2, micro_batch=2, workers=1)
     table["model"] |= {"dropout": 0.0, "attention_dropout": 0.0, "layers": 3}  # ours is numpy's
     made = runs.build(table)
     run = runs.begin(made, runs.text_for(family, text, folder / "text"), folder / "run")
-    return make_ready(made, *corpus(made, run, runs.stage))
+    return set_up_training(made, *corpus(made, run, runs.stage))
 
 
-def step(of: Ready, number: int) -> float:
-    loss_of = partial(of.recipe.objective.loss, of.model)
+def step(of: TrainingSetup, number: int) -> float:
+    loss_fn = partial(of.recipe.objective.loss, of.model)
     batches = of.feed.micro_batches(number)
     seeds = range(len(batches))
     optimizer = torch.optim.SGD(of.model.parameters(), lr=0.1)
     dtype = torch.float32
-    return take(of.model, optimizer, batches, loss_of, clip=1.0, dtype=dtype, seeds=seeds).loss
+    return train_step(
+        of.model, optimizer, batches, loss_fn, clip=1.0, dtype=dtype, seeds=seeds
+    ).loss
 
 
 @pytest.mark.parametrize("family", GRAPHS)
@@ -81,8 +84,8 @@ def test_counting_operations_leaves_blocks_to_be_compiled(
     """As every run does before its first step: a dispatch mode makes Dynamo give up a function."""
     of = three_blocks("encoder", text, tmp_path)
     compile_blocks(of.model)
-    loss_of = partial(of.recipe.objective.loss, of.model)
-    assert flops.count(of.model, of.feed.micro_batches(0)[0], loss_of) > 0
+    loss_fn = partial(of.recipe.objective.loss, of.model)
+    assert flops.count(of.model, of.feed.micro_batches(0)[0], loss_fn) > 0
     assert compiler.graphs == 0
     step(of, 0)
     assert compiler.graphs == 1
@@ -93,7 +96,7 @@ def test_each_layer_may_have_code_of_its_own(compiler: Counted) -> None:
     table["model"]["layers"] = 12
     of = runs.build(table)
     with torch.device("meta"):
-        compile_blocks(of.build(stand_in(of.tokenizer)))
+        compile_blocks(of.build(dummy_vocab(of.tokenizer)))
     assert torch._dynamo.config.recompile_limit >= 2 * 12  # in training and in evaluation
 
 
@@ -101,7 +104,7 @@ def test_each_layer_may_have_code_of_its_own(compiler: Counted) -> None:
 def test_blocks_are_compiled_by_default_where_there_is_a_compiler(
     has_triton: bool, wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ready, "has_triton", lambda: has_triton)
+    monkeypatch.setattr(setup, "has_triton", lambda: has_triton)
     made = runs.recipe(micro_batch=4)
-    assert resolve(made, torch.device("cuda"), torch.bfloat16).train.compile == wanted
-    assert resolve(made, torch.device("cpu"), torch.bfloat16).train.compile == "off"
+    assert resolve_auto(made, torch.device("cuda"), torch.bfloat16).train.compile == wanted
+    assert resolve_auto(made, torch.device("cpu"), torch.bfloat16).train.compile == "off"

@@ -16,34 +16,35 @@ from foreword.errors import NotFiniteError, TrainingStoppedError
 from foreword.models.word_vectors import WordVectorsBackbone
 from foreword.ngrams.table import Table
 from foreword.objectives.causal import Causal
+from foreword.runs.override import override
+from foreword.runs.provenance import write_recipe
+from foreword.runs.run import carry_on
 from foreword.train import checkpoint
-from foreword.train.amend import amend
 from foreword.train.finite import require_finite
-from foreword.train.optim.adamw import Adamw
-from foreword.train.origin import write_recipe
-from foreword.train.run import carry_on
+from foreword.train.optimizers.adamw import AdamW
 from foreword.types import Batch, Loss
-from tests.train import runs, test_fitting
+from tests.runs import test_offline
+from tests.train import runs
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("where", ["weights", "optimizer", "carried"])
+@pytest.mark.parametrize("where", ["weights", "optimizer", "memory"])
 def test_a_checkpoint_of_what_is_not_finite_is_not_written(
     tmp_path: Path, where: str, bad: float
 ) -> None:
     model = nn.Linear(3, 2)
-    optimizer = Adamw().build(model)
+    optimizer = AdamW().build(model)
     model(torch.ones(1, 3)).sum().backward()
     optimizer.step()
-    carried = [(torch.ones(2),)]
+    memory = [(torch.ones(2),)]
     spoilt = {
         "weights": model.weight.data,
         "optimizer": optimizer.state[model.bias]["exp_avg_sq"],
-        "carried": carried[0][0],
+        "memory": memory[0][0],
     }[where]
     spoilt.view(-1)[1] = bad
     with pytest.raises(NotFiniteError, match=f"{where}: .* is not finite"):
-        checkpoint.save(tmp_path / "step", model, optimizer, {}, carried)
+        checkpoint.save(tmp_path / "step", model, optimizer, {}, memory)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -82,7 +83,7 @@ def test_it_goes_on_from_there_at_a_lower_rate(text: Path, tmp_path: Path) -> No
         runs.carry_on(run)
     for folder in checkpoint.all_in(run)[2:]:  # so that the weights are not yet wild
         shutil.rmtree(folder)
-    amend(run, ["optimizer.lr=1e-3", "optimizer.decay=0"])
+    override(run, ["optimizer.lr=1e-3", "optimizer.decay=0"])
     assert runs.carry_on(run)
     assert checkpoint.read_state(checkpoint.newest(run))["step"] == 30
 
@@ -142,9 +143,9 @@ def test_vectors_that_are_not_finite_are_not_saved(
         return found
 
     monkeypatch.setattr(WordVectorsBackbone, "fit", fit)
-    run = test_fitting.begin(tmp_path, test_fitting.recipe("word_vectors"))
+    run = test_offline.begin(tmp_path, test_offline.recipe("word_vectors"))
     with pytest.raises(TrainingStoppedError, match=r"fitting: weights: .*; no checkpoint yet; "):
-        carry_on(run, test_fitting.Watcher(), test_fitting.stage)
+        carry_on(run, test_offline.Watcher(), test_offline.stage)
     assert checkpoint.all_in(run) == []
 
 

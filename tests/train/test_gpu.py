@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from foreword.nn.attention import dense_only
-from foreword.train.corpus import corpus
-from foreword.train.ready import make_ready
+from foreword.runs.corpus import corpus
+from foreword.runs.setup import set_up_training
 from foreword.train.step import evaluate
 from tests.train import runs
 
@@ -53,7 +53,7 @@ def test_flex_is_dense(family: str, tmp_path: Path) -> None:
     made = runs.build(table(family, compile="off"))
     made = dataclasses.replace(made, train=dataclasses.replace(made.train, precision="fp32"))
     run = runs.begin(made, text, tmp_path / "run")
-    ready = make_ready(made, *corpus(made, run, runs.stage))
+    ready = set_up_training(made, *corpus(made, run, runs.stage))
 
     def loss() -> float:
         return evaluate(

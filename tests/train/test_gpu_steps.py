@@ -12,11 +12,11 @@ from torch.nn import functional as F
 import foreword
 from foreword.nn.cross_entropy import cross_entropy
 from foreword.nn.masks import SameDocument
-from foreword.train.corpus import corpus
-from foreword.train.opened import open_run
-from foreword.train.ready import Ready, compile_blocks, make_ready
-from foreword.train.step import take
-from foreword.tune.course import TuneSettings
+from foreword.runs.corpus import corpus
+from foreword.runs.setup import TrainingSetup, compile_blocks, set_up_training
+from foreword.runs.trained_model import open_run
+from foreword.train.step import train_step
+from foreword.tune.fine_tuner import TuneSettings
 from foreword.tune.run import tune
 from foreword.tune.strategies.full import Full
 from foreword.tune.tasks.classify import Classify
@@ -31,25 +31,27 @@ pytestmark = [
 DEVICE = "cuda"
 
 
-def build(family: str, text: Path, folder: Path, device: str, dropout: float = 0.0) -> Ready:
+def build(
+    family: str, text: Path, folder: Path, device: str, dropout: float = 0.0
+) -> TrainingSetup:
     table = runs.table(family, batch=4, micro_batch=2, workers=1, device=device)
     table["model"] |= {"d_model": 64, "dropout": dropout}
     if table["model"]["kind"] in ("transformer", "encoder_decoder"):
         table["model"]["attention_dropout"] = dropout
     made = runs.build(table)
     run = runs.begin(made, runs.text_for(family, text, folder / "text"), folder / "run")
-    return make_ready(made, *corpus(made, run, runs.stage))
+    return set_up_training(made, *corpus(made, run, runs.stage))
 
 
-def losses(of: Ready, dtype: torch.dtype, steps: int = 3) -> list[float]:
-    loss_of = partial(of.recipe.objective.loss, of.model)
+def losses(of: TrainingSetup, dtype: torch.dtype, steps: int = 3) -> list[float]:
+    loss_fn = partial(of.recipe.objective.loss, of.model)
     optimizer = torch.optim.AdamW(of.model.parameters(), lr=1e-3, fused=True)
     of.model.train()
     found = []
     for number in range(steps):
         batches = of.feed.micro_batches(number)
         seeds = range(len(batches))
-        step = take(of.model, optimizer, batches, loss_of, clip=1.0, dtype=dtype, seeds=seeds)
+        step = train_step(of.model, optimizer, batches, loss_fn, clip=1.0, dtype=dtype, seeds=seeds)
         assert step.is_finite
         found.append(step.loss)
     return found

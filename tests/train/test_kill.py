@@ -82,7 +82,7 @@ def test_killed_with_a_memory(commands: Commands, text: Path, tmp_path: Path) ->
         os.kill(process, signal.SIGKILL)
     assert commands.wait() in (0, -signal.SIGKILL), said.read_text()
     assert commands.run(["resume", str(run)], said) == 0, said.read_text()
-    assert "carried.safetensors" in runs.last_bytes(whole)
+    assert "memory.safetensors" in runs.last_bytes(whole)
     assert runs.last_bytes(run) == runs.last_bytes(whole)
     assert runs.logged(run, "train") == runs.logged(whole, "train")
 

@@ -14,15 +14,16 @@ import torch
 from foreword import kinds
 from foreword.atomic import checksum
 from foreword.errors import UserError
-from foreword.nn.mixing.dense import Dense
-from foreword.train import checkpoint, log, origin
+from foreword.nn.attentions.dense import Dense
+from foreword.runs import provenance
+from foreword.train import checkpoint, log
 from tests.train import runs
 
 
 @pytest.fixture(autouse=True)
 def _unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine's speed is of no interest here, and takes long to measure."""
-    monkeypatch.setattr("foreword.train.loop.matmul_flops_per_second", lambda *_: 1e9)
+    monkeypatch.setattr("foreword.runs.hooks.matmul_flops_per_second", lambda *_: 1e9)
 
 
 @pytest.mark.parametrize("family", [*runs.FAMILIES, *runs.VARIANTS])
@@ -63,12 +64,14 @@ def test_a_run_begun_before_there_were_workers_goes_on_with_one(text: Path, tmp_
     recipe = (run / "recipe.toml").read_text()
     assert "workers = 1\n" in recipe
     (run / "recipe.toml").write_text(recipe.replace("workers = 1\n", ""))
-    origin.write_state(run, origin.read_state(run) | {"recipes": [checksum(run / "recipe.toml")]})
+    provenance.write_state(
+        run, provenance.read_state(run) | {"recipes": [checksum(run / "recipe.toml")]}
+    )
     assert runs.carry_on(run)
     assert runs.last_bytes(run) == runs.last_bytes(whole)
 
 
-# Fitted at once (`test_fitting.py`), and others' code with another core.
+# Fitted at once (`test_offline.py`), and others' code with another core.
 ELSEWHERE = {"ngram", "word_vectors", "skip_gram", "gru", "rnn"}
 
 
@@ -77,14 +80,14 @@ def test_every_kind_is_resumed() -> None:
     for family in (*runs.FAMILIES, *runs.VARIANTS):
         made = runs.recipe(family)
         objectives = (made.objective, *getattr(made.objective, "terms", ()))
-        for folder, parts in {
+        for folder, components in {
             "models": [made.model],
-            "nn/mixing": [getattr(made.model, "mixing", None) or Dense()],
+            "nn/attentions": [getattr(made.model, "attention", None) or Dense()],
             "objectives": objectives,
             "layouts": [made.layout],
             "data/packing": [made.packing],
         }.items():
-            seen.setdefault(folder, set()).update(kinds.name_of(part) for part in parts)
+            seen.setdefault(folder, set()).update(kinds.name_of(part) for part in components)
     for folder, names in seen.items():
         assert set(kinds.names(folder)) - names <= ELSEWHERE, folder
 
@@ -110,11 +113,11 @@ def test_memory_matters_to_that(
     runs.die_at(run, 5)
     forgetful = tmp_path / "forgetful"
     shutil.copytree(run, forgetful)
-    carried = checkpoint.load_carried(checkpoint.all_in(run)[-1], torch.device("cpu"))
-    shapes = [[tuple(states.shape) for states in one or ()] for one in carried]
+    memory = checkpoint.load_memory(checkpoint.all_in(run)[-1], torch.device("cpu"))
+    shapes = [[tuple(states.shape) for states in one or ()] for one in memory]
     assert shapes == [[(2, 24, 16)] * 2] * 2  # of two workers, what entered two layers
     assert runs.carry_on(run)
-    monkeypatch.setattr(checkpoint, "load_carried", lambda folder, device: ())
+    monkeypatch.setattr(checkpoint, "load_memory", lambda folder, device: ())
     assert runs.carry_on(forgetful)
     assert runs.last_bytes(run) != runs.last_bytes(forgetful)
 

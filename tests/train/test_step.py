@@ -10,14 +10,15 @@ import pytest
 import torch
 from torch import nn
 
-from foreword.train.corpus import corpus
-from foreword.train.ready import Ready, make_ready
-from foreword.train.step import evaluate, take
+from foreword.runs.corpus import corpus
+from foreword.runs.setup import TrainingSetup, set_up_training
+from foreword.train.step import evaluate, train_step
+from foreword.train.workers import accumulate_on
 from foreword.types import Batch, Loss
 from tests.train import runs
 
 
-def ready(text: Path, folder: Path, family: str = "encoder", **train: object) -> Ready:
+def ready(text: Path, folder: Path, family: str = "encoder", **train: object) -> TrainingSetup:
     table = runs.table(family, **train)
     table["model"] |= {"dropout": 0.0, "attention_dropout": 0.0, "init_std": 0.2}
     if family == "encoder":
@@ -25,17 +26,17 @@ def ready(text: Path, folder: Path, family: str = "encoder", **train: object) ->
     made = runs.build(table)
     run = runs.begin(made, text, folder)
     tokenizer, prepared = corpus(made, run, runs.stage)
-    return make_ready(made, tokenizer, prepared)
+    return set_up_training(made, tokenizer, prepared)
 
 
 EVEN = ("transformer_xl", "xlnet")  # every row of a stream has as many predictions
 
 
-def gradient(of: Ready, micro_batch: int, workers: int = 1) -> tuple[torch.Tensor, list[int]]:
+def gradient(
+    of: TrainingSetup, micro_batch: int, workers: int = 1
+) -> tuple[torch.Tensor, list[int]]:
     """What a step subtracts, and the predictions of each batch that is computed by itself."""
-    train = dataclasses.replace(of.recipe.train, workers=workers)
-    recipe = dataclasses.replace(of.recipe, train=train)
-    feed = dataclasses.replace(of.feed, recipe=recipe, micro_batch=micro_batch)
+    feed = dataclasses.replace(of.feed, workers=workers, micro_batch=micro_batch)
     batches = feed.micro_batches(0)
     return runs.gradient(of, batches, workers), [int(b.weights.sum()) for b in batches]
 
@@ -63,7 +64,7 @@ def test_workers_take_the_same_step_each_time(family: str, text: Path, tmp_path:
     made = runs.recipe(family, batch=4, micro_batch=4)
     text = runs.text_for(family, text, tmp_path / "text")
     tokenizer, prepared = corpus(made, runs.begin(made, text, tmp_path / "run"), runs.stage)
-    of = make_ready(made, tokenizer, prepared)
+    of = set_up_training(made, tokenizer, prepared)
     of.model.train()
     batches = of.feed.micro_batches(0)
     assert len(batches) == of.recipe.train.workers == 2
@@ -79,7 +80,7 @@ def test_threads_keep_no_casts_of_weights_for_one_another(workers: int, keeps: b
     """Autocast's cache is everyone's, and emptied by the first thread that leaves it."""
     model, found = Line(), []
 
-    def loss_of(batch: Batch) -> Loss:
+    def loss_fn(batch: Batch) -> Loss:
         assert torch.is_autocast_enabled("cpu")
         found.append(torch.is_autocast_cache_enabled())
         return Loss(model.weight.sum(), torch.tensor(1.0))
@@ -87,15 +88,15 @@ def test_threads_keep_no_casts_of_weights_for_one_another(workers: int, keeps: b
     empty = Batch(torch.zeros(1, 1), torch.zeros(1, 1), None)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     for _ in range(2):
-        take(
+        train_step(
             model,
             optimizer,
             [empty] * 2,
-            loss_of,
+            loss_fn,
             clip=0.0,
             dtype=torch.bfloat16,
             seeds=range(2),
-            workers=workers,
+            accumulate=accumulate_on(workers),
         )
     assert found == [keeps] * 4
 
@@ -113,15 +114,15 @@ def test_gradients_in_one_place_are_scaled_once_each() -> None:
     model = Twins()
     x = torch.tensor([1.0, 2.0, 3.0])
 
-    def loss_of(batch: Batch) -> Loss:
+    def loss_fn(batch: Batch) -> Loss:
         return Loss(((model.a + model.b) * x).sum() + model.c.sum(), torch.tensor(2.0))
 
     def update(batches: int) -> None:
-        take(
+        train_step(
             model,
             torch.optim.SGD(model.parameters(), lr=1.0),
             [Batch(torch.zeros(1, 1), torch.zeros(1, 1), None)] * batches,
-            loss_of,
+            loss_fn,
             clip=0.0,
             dtype=torch.float32,
             seeds=range(batches),
@@ -164,13 +165,13 @@ class Line(nn.Module):
 
 
 def step(model: Line, gradients: list[float], count: float, clip: float = 0.0) -> object:
-    def loss_of(batch: Batch) -> Loss:
+    def loss_fn(batch: Batch) -> Loss:
         total = (model.weight * torch.tensor(gradients)).sum()
         return Loss(total, torch.tensor(count))
 
     empty = Batch(torch.zeros(1, 1), torch.zeros(1, 1), None)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    return take(model, optimizer, [empty], loss_of, clip=clip, dtype=torch.float32, seeds=[0])
+    return train_step(model, optimizer, [empty], loss_fn, clip=clip, dtype=torch.float32, seeds=[0])
 
 
 def test_clipping_shortens_the_mean_gradient() -> None:
@@ -204,11 +205,11 @@ def test_a_finite_loss_with_a_bad_gradient_is_skipped_too() -> None:
 def test_evaluating_leaves_the_mode_and_the_gradients(text: Path, tmp_path: Path) -> None:
     of = ready(text, tmp_path / "run")
     of.model.train()
-    loss_of = partial(of.recipe.objective.loss, of.model)
-    whole = evaluate(of.model, of.feed.micro_batches(0), loss_of, torch.float32)
+    loss_fn = partial(of.recipe.objective.loss, of.model)
+    whole = evaluate(of.model, of.feed.micro_batches(0), loss_fn, torch.float32)
     many = dataclasses.replace(of.feed, micro_batch=1)
-    split = evaluate(of.model, many.micro_batches(0), loss_of, torch.float32)
+    split = evaluate(of.model, many.micro_batches(0), loss_fn, torch.float32)
     assert split[:2] == pytest.approx(whole[:2], rel=1e-5)
-    assert split.parts == whole.parts == {}
+    assert split.components == whole.components == {}
     assert of.model.training
     assert all(p.grad is None for p in of.model.parameters())

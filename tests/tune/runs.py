@@ -7,9 +7,9 @@ from pathlib import Path
 
 from foreword import config, kinds
 from foreword.nn.init import initialise
+from foreword.runs.recipe import Recipe
 from foreword.text.tokenizers.word import Word
 from foreword.train import checkpoint
-from foreword.train.recipe import Recipe
 from foreword.tune.contracts import Labelled
 
 GOOD = ["lovely", "fine", "warm", "bright"]
@@ -27,38 +27,42 @@ PARTS = {
             "position": {"kind": "learned", "length": 48},
         },
         "objective": {"kind": "masked"},
-        "packing": {"kind": "documents", "length": 32, "before": "[CLS]", "after": "[SEP]"},
+        "packing": {"kind": "documents", "length": 32, "bos": "[CLS]", "eos": "[SEP]"},
     },
     "two_streams": {
         "model": {"kind": "transformer", "two_streams": True, "position": {"kind": "relative"}},
         "objective": {"kind": "permutation"},
-        "packing": {"kind": "documents", "length": 32, "after": "[SEP]"},
+        "packing": {"kind": "documents", "length": 32, "eos": "[SEP]"},
     },
     "bidirectional": {
         "model": {"kind": "elmo", "init": "t5"},
         "objective": {"kind": "bidirectional"},
-        "packing": {"kind": "documents", "length": 32, "before": "[CLS]", "after": "[SEP]"},
+        "packing": {"kind": "documents", "length": 32, "bos": "[CLS]", "eos": "[SEP]"},
     },
     "decoder": {
-        "model": {"kind": "transformer", "is_causal": True, "position": {"kind": "rotary"}},
+        "model": {
+            "kind": "transformer",
+            "assumes_causal_mask": True,
+            "position": {"kind": "rotary"},
+        },
         "objective": {"kind": "causal"},
-        "packing": {"kind": "documents", "length": 32, "after": "</s>"},
+        "packing": {"kind": "documents", "length": 32, "eos": "</s>"},
     },
     "recurrent": {
         "layout": {"kind": "decoder"},
         "model": {"kind": "lstm"},
         "objective": {"kind": "causal"},
-        "packing": {"kind": "stream", "length": 32, "after": "</s>"},
+        "packing": {"kind": "stream", "length": 32, "eos": "</s>"},
     },
     "prefix": {
         "model": {"kind": "transformer", "position": {"kind": "t5_bias"}},
         "objective": {"kind": "span_corruption"},
-        "packing": {"kind": "documents", "length": 32, "after": ""},
+        "packing": {"kind": "documents", "length": 32, "eos": ""},
     },
     "encoder_decoder": {
         "model": {"kind": "encoder_decoder", "position": {"kind": "t5_bias"}},
         "objective": {"kind": "span_corruption"},
-        "packing": {"kind": "documents", "length": 32, "after": "</s>"},
+        "packing": {"kind": "documents", "length": 32, "eos": "</s>"},
     },
 }
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from foreword.train.opened import Opened, open_run
-from foreword.tune import course as courses
+from foreword.runs.trained_model import Opened, open_run
+from foreword.tune import fine_tuner as courses
 from foreword.tune.contracts import Task
-from foreword.tune.course import TuneSettings, build_network, predict, start_head
-from foreword.tune.features import Features, count_chunks, features_of, fit
-from foreword.tune.framing import frame_of
+from foreword.tune.features import Features, count_chunks, features_of, fits_in_memory
+from foreword.tune.fine_tuner import TuneSettings, build_network, predict, start_head
+from foreword.tune.input_template import template_of
 from foreword.tune.run import _read, tune
 from foreword.tune.strategies.frozen import Frozen
 from foreword.tune.strategies.full import Full
@@ -36,13 +36,13 @@ def opened(tmp_path: Path) -> Opened:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The examples of each reading of a batch by a body."""
     found: list[int] = []
-    honest = courses.Network.body
+    honest = courses.Network.run_backbone
 
-    def body(self: Any, batch: Any) -> Any:
+    def backbone(self: Any, batch: Any) -> Any:
         found.append(1)
         return honest(self, batch)
 
-    monkeypatch.setattr(courses.Network, "body", body)
+    monkeypatch.setattr(courses.Network, "run_backbone", backbone)
     return found
 
 
@@ -57,8 +57,8 @@ ONE_STACK = [layout for layout in LAYOUTS if layout != "encoder_decoder"]
 )
 def test_what_is_kept_is_what_is_read(tmp_path: Path, layout: str, task: Task) -> None:
     opened = open_run(make_run(tmp_path, layout), "cpu")
-    frame = frame_of(opened.recipe, opened.vocab, None)
-    data = _read(opened, task, reviews(300, 1), reviews(7, 2), frame)
+    template = template_of(opened.recipe, opened.vocab, None)
+    data = _read(opened, task, reviews(300, 1), reviews(7, 2), template)
     network = build_network(opened, task, data.labels, None)
     start_head(network, 1)
     chunks: list[None] = []
@@ -95,7 +95,7 @@ def test_with_it_and_without_the_same_is_learned(
     opened = open_run(make_run(tmp_path, layout, tied=False), "cpu")
     results = []
     for fits in (True, False):
-        monkeypatch.setattr("foreword.tune.run.fit", lambda *_, fits=fits: fits)
+        monkeypatch.setattr("foreword.tune.run.fits_in_memory", lambda *_, fits=fits: fits)
         results.append(tune(opened, task, reviews(64, 1), reviews(32, 2), STILL))
     kept, anew = (dict(result.network.named_parameters()) for result in results)
     for name, weight in kept.items():
@@ -121,7 +121,7 @@ def test_another_body_is_read_anew(opened: Opened) -> None:
             p.add_(0.01)  # or it is the random body of seed 1
     scratch = replace(STILL, from_scratch=True)
     data = (reviews(64, 1), reviews(32, 2))
-    alone = [tune(opened, Classify(), *data, way).epochs for way in (scratch, STILL)]
+    alone = [tune(opened, Classify(), *data, variant).epochs for variant in (scratch, STILL)]
     together = tune(opened, Classify(), *data, [scratch, STILL]).epochs
     again = tune(opened, Classify(), *data, [STILL, scratch]).epochs
     assert together == alone[0] + alone[1]
@@ -137,9 +137,9 @@ def test_a_body_that_learns_reads_in_every_epoch(opened: Opened, reads: list[int
 
 def test_what_is_too_much_is_not_kept(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     task = Classify(mix_layers=True)
-    frame = frame_of(opened.recipe, opened.vocab, None)
-    data = _read(opened, task, reviews(10, 1), reviews(6, 2), frame)
+    template = template_of(opened.recipe, opened.vocab, None)
+    data = _read(opened, task, reviews(10, 1), reviews(6, 2), template)
     wanted = 4 * 16 * 3 * 32  # bytes of 16 examples, 3 layers, a width of 32
     for memory, fits in ((8 * wanted, True), (8 * wanted - 8, False)):
         monkeypatch.setattr("foreword.tune.features.memory_of", lambda _, memory=memory: memory)
-        assert fit(opened.recipe.model, task, data.train, data.dev) == fits
+        assert fits_in_memory(opened.recipe.model, task, data.train, data.dev) == fits

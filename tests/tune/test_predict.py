@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from foreword.errors import UserError
-from foreword.train.opened import open_run
+from foreword.runs.trained_model import open_run
 from foreword.tune.contracts import Labelled, Strategy, Task
-from foreword.tune.course import TuneSettings
+from foreword.tune.fine_tuner import TuneSettings
 from foreword.tune.predict import load_classifier
 from foreword.tune.result import save_network
 from foreword.tune.run import tune
@@ -28,7 +28,7 @@ def test_what_was_tuned_loads_back_and_predicts_as_it_scored(tmp_path: Path, lay
     result = tune(opened, Classify(), reviews(100, 1), dev, settings)
     save_network(result, tmp_path / "tuned")
     classifier = load_classifier(tmp_path / "tuned", "cpu")
-    assert classifier.frame == result.frame
+    assert classifier.template == result.template
     labels, probabilities = classifier.predict([e.text for e in dev])
     right = np.mean([label == e.label for label, e in zip(labels, dev, strict=True)])
     assert right == pytest.approx(result.rows[0]["accuracy"])

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from foreword.nn.masks import Causal, Full, SameDocument
-from foreword.train.opened import Opened, open_run
+from foreword.runs.trained_model import Opened, open_run
 from foreword.tune import rows
 from foreword.tune.contracts import Labelled, Network
-from foreword.tune.course import build_network, outputs_of, start_head
-from foreword.tune.framing import Pooling, frame_of
+from foreword.tune.fine_tuner import build_network, outputs_of, start_head
+from foreword.tune.input_template import Pooling, template_of
 from foreword.tune.rows import Examples, first_fit
 from foreword.tune.tasks.classify import Classify
 from foreword.types import Batch
@@ -26,9 +26,9 @@ TASK = Classify(dropout=0.0)
 def examples_of(
     opened: Opened, labelled: list[Labelled], pooling: Pooling | None = None
 ) -> Examples:
-    frame = frame_of(opened.recipe, opened.vocab, None)
-    encoded = Classify(pooling=pooling).encode(labelled, opened.tokenizer, frame)
-    return Examples(encoded, TASK.targets(labelled, LABELS), frame)
+    template = template_of(opened.recipe, opened.vocab, None)
+    encoded = Classify(pooling=pooling).encode(labelled, opened.tokenizer, template)
+    return Examples(encoded, TASK.targets(labelled, LABELS), template)
 
 
 def network_of(opened: Opened) -> Network:
@@ -45,7 +45,7 @@ def gradients(network: Network) -> dict[str, Tensor]:
 
 def one_per_row(examples: Examples, width: int) -> Batch:
     """By hand: an example a row, padded to `width`."""
-    frame, count = examples.frame, len(examples)
+    template, count = examples.template, len(examples)
     ids = torch.zeros(count, width, dtype=torch.long)
     segments, documents = torch.zeros_like(ids), torch.full_like(ids, -1)
     for n, example in enumerate(examples.encoded):
@@ -55,11 +55,11 @@ def one_per_row(examples: Examples, width: int) -> Batch:
         documents[n, :length] = 0
     positions = torch.arange(width).expand(count, width)
     own = SameDocument(documents, documents)
-    mask = Causal() & own if frame.is_causal else own
-    batch = Batch(ids, positions, mask, segments=segments if frame.has_segments else None)
-    if frame.start is None:
+    mask = Causal() & own if template.is_causal else own
+    batch = Batch(ids, positions, mask, segments=segments if template.has_segments else None)
+    if template.start is None:
         return batch
-    starts = torch.full((count, 1), frame.start)
+    starts = torch.full((count, 1), template.start)
     zeros = torch.zeros_like(starts)
     cross = SameDocument(zeros, documents)
     return Batch(starts, zeros, Full(), source=batch, cross_mask=cross)
@@ -87,7 +87,9 @@ def test_packed_rows_give_the_gradient_of_padded_ones(
     network = network_of(opened)
 
     found = network.backbone(one_per_row(examples, 32)).states
-    states = torch.stack([found[n, e.spots].mean(0) for n, e in enumerate(examples.encoded)])
+    states = torch.stack(
+        [found[n, e.pooled_positions].mean(0) for n, e in enumerate(examples.encoded)]
+    )
     padded = TASK.loss(network.head(states), torch.from_numpy(examples.targets))
     padded.total.backward()
     expected = gradients(network)

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
-from foreword.train.opened import Opened, open_run
+from foreword.runs.trained_model import Opened, open_run
 from foreword.tune.contracts import Labelled
-from foreword.tune.course import TuneSettings, build_network, order_of, start_tokens
-from foreword.tune.framing import frame_of
+from foreword.tune.fine_tuner import TuneSettings, build_network, order_of, start_tokens
+from foreword.tune.input_template import template_of
 from foreword.tune.result import TuneResult, save_network, summarise
 from foreword.tune.run import tune, variants
 from foreword.tune.strategies.frozen import Frozen
@@ -85,13 +85,13 @@ def test_full_changes_the_body_and_not_the_opened_run(opened: Opened) -> None:
 
 def test_only_what_pretraining_never_showed_is_drawn_anew(tmp_path: Path) -> None:
     opened = open_run(make_run(tmp_path, "decoder"), "cpu")
-    frame = frame_of(opened.recipe, opened.vocab, None)
+    template = template_of(opened.recipe, opened.vocab, None)
     network = build_network(opened, TASK, ("bad", "good"), None)
-    start_tokens(network, frame.fresh, 1)
+    start_tokens(network, template.fresh, 1)
     before = opened.model.backbone.embedding.token.weight
     changed = (network.backbone.embedding.token.weight != before).any(1).nonzero().flatten()
-    assert changed.tolist() == sorted(frame.fresh)
-    assert len(frame.fresh) == 3
+    assert changed.tolist() == sorted(template.fresh)
+    assert len(template.fresh) == 3
 
 
 @pytest.mark.parametrize("layout", ["encoder", "decoder"])
@@ -104,8 +104,8 @@ def test_texts_teach_language_beside_in_decoders_alone(tmp_path: Path, layout: s
     ]
     losses = [result.epochs[0]["train_loss"] for result in results]
     if layout == "decoder":  # half the nats of a token, which start as those of a guess
-        guess = 0.5 * math.log(opened.vocab.size)
-        assert losses[1] - losses[0] == pytest.approx(guess, rel=0.1)
+        chance_loss = 0.5 * math.log(opened.vocab.size)
+        assert losses[1] - losses[0] == pytest.approx(chance_loss, rel=0.1)
     else:
         assert losses[1] == losses[0]
     assert results[1].network.token_head is None
@@ -151,9 +151,9 @@ def test_a_seed_gives_one_result_and_another_seed_another(tmp_path: Path) -> Non
 
 def test_compare_gives_a_row_each(opened: Opened) -> None:
     steps: list[tuple[int, int, str]] = []
-    ways = variants(TuneSettings(seeds=2, epochs=2, batch=32))
+    compared = variants(TuneSettings(seeds=2, epochs=2, batch=32))
     result = tune(
-        opened, TASK, reviews(64, 1), reviews(32, 2), ways, lambda *step: steps.append(step)
+        opened, TASK, reviews(64, 1), reviews(32, 2), compared, lambda *step: steps.append(step)
     )
     names = [(row["start"], row["strategy"]) for row in result.rows]
     assert names == [
@@ -209,7 +209,7 @@ def test_long_texts_are_cut_and_counted(opened: Opened) -> None:
 def test_a_run_that_blows_up_stops_with_a_word(opened: Opened) -> None:
     with torch.no_grad():
         opened.model.backbone.embedding.token.weight.fill_(float("inf"))
-    with pytest.raises(TrainingStoppedError, match="not finite; a lower --lr"):
+    with pytest.raises(TrainingStoppedError, match=r"not finite.*; a lower --lr"):
         tune(opened, TASK, reviews(128, 1), reviews(8, 2), FAST)
 
 

@@ -53,17 +53,17 @@ class Packing(Ranged, ABC):
         return self.length
 
     @property
-    def before(self) -> str:
+    def bos(self) -> str:
         """The special token before each text, "" without one."""
         return ""
 
     @property
-    def after(self) -> str:
+    def eos(self) -> str:
         """The special token after each text, "" without one."""
         return ""
 
     @property
-    def separate(self) -> bool:
+    def document_mask(self) -> bool:
         """Whether documents of one row, which could read as one text, are kept apart."""
         return False
 

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from foreword.data.document_stream import ranges
 from foreword.data.rng import RowRng
 from foreword.data.shards import Shards
-from foreword.data.wrapped import ranges
 from foreword.types import Array
 
 BLOCK = 1 << 20  # sentences that are looked at together, give or take a document
@@ -165,9 +165,9 @@ class Sentences:
         return np.asarray(self.documents[np.searchsorted(self.documents, sentences, side="right")])
 
 
-def _walk(following: Array) -> Array:
-    """The places that one comes by from place 0, going from each to `following` it."""
-    step, place, walked = following.tolist(), 0, []
+def _walk(next_token: Array) -> Array:
+    """The places that one comes by from place 0, going from each to `next_token` it."""
+    step, place, walked = next_token.tolist(), 0, []
     while place < len(step):
         walked.append(place)
         place = step[place]

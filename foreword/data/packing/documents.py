@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foreword.data.document_stream import DocumentStream
 from foreword.data.packing._contract import Packed, Packing
 from foreword.data.rng import mix, permute
 from foreword.data.shards import Shards
-from foreword.data.wrapped import Wrapped
 from foreword.ranges import Count
 from foreword.types import Array, Rows, Vocab
 
@@ -34,16 +34,16 @@ class Documents(Packing):
 
     Attributes:
         length: tokens in a row.
-        before: the special token before each document, "" for none.
-        after: the special token after each document, "" for none.
-        separate: whether the documents of a row are kept apart; else a row reads as one text, as
-            in GPT-2 and RoBERTa (FULL-SENTENCES).
+        bos: the special token before each document, "" for none.
+        eos: the special token after each document, "" for none.
+        document_mask: whether the documents of a row are kept apart; else a row reads as one text,
+            as in GPT-2 and RoBERTa (FULL-SENTENCES).
     """
 
     length: Count = 128
-    before: str = ""
-    after: str = "</s>"
-    separate: bool = True
+    bos: str = ""
+    eos: str = "</s>"
+    document_mask: bool = True
 
     def open(
         self, shards: Shards, vocab: Vocab, seed: int, batch: int, *, once: bool = False
@@ -54,7 +54,7 @@ class Documents(Packing):
             UserError: the text is shorter than a row, or the tokenizer lacks a special token.
         """
         del batch  # a row does not depend on it
-        stream = Wrapped(shards, vocab, self.before, self.after)
+        stream = DocumentStream(shards, vocab, self.bos, self.eos)
         return PackedDocuments(self, stream, seed, vocab.special.get("[PAD]", 0) if once else None)
 
 
@@ -69,7 +69,7 @@ class PackedDocuments(Packed):
     """
 
     def __init__(
-        self, settings: Documents, stream: Wrapped, seed: int, padding: int | None = None
+        self, settings: Documents, stream: DocumentStream, seed: int, padding: int | None = None
     ) -> None:
         stream.need(settings.length, "a row")
         self._settings = settings
@@ -93,8 +93,8 @@ class PackedDocuments(Packed):
 
         shape = (batch, length)
         ids = pieces.ids.reshape(shape)
-        following = self._following(starts)
-        if self._settings.separate:
+        next_token = self._next_token(starts)
+        if self._settings.document_mask:
             row = pieces.spans // 2
             before = np.searchsorted(row, np.arange(batch))  # pieces before each row's first
             documents = np.repeat(np.arange(len(row)) - before[row], pieces.lengths)
@@ -107,16 +107,16 @@ class PackedDocuments(Packed):
         if self._padding is not None:
             is_over = np.arange(length) >= first[:, None]
             ids[is_over], documents[is_over], positions[is_over] = self._padding, -1, 0
-        return Rows(ids, documents, positions, numbers, following=following)
+        return Rows(ids, documents, positions, numbers, next_token=next_token)
 
-    def _following(self, starts: Array) -> Array:
+    def _next_token(self, starts: Array) -> Array:
         """What the rows that begin at these places predict last, -1 for nothing; (rows,) int64."""
         total, places = len(self._stream), starts + self._settings.length
         ids = self._stream.read(places % total, np.ones_like(places)).ids
         is_there = np.ones(len(places), dtype=bool)
         if self._padding is not None:
             is_there = places < total
-        if self._settings.separate:
+        if self._settings.document_mask:
             last = self._stream.documents_at((places - 1) % total)
             is_there &= (last == self._stream.documents_at(places % total)) & (places != total)
         return np.where(is_there, ids, -1)

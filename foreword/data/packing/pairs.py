@@ -8,12 +8,12 @@ from typing import Annotated, ClassVar
 import numpy as np
 from annotated_types import Interval
 
+from foreword.data.document_stream import ranges
 from foreword.data.packing._bins import into_bins
 from foreword.data.packing._contract import Packed, Packing
 from foreword.data.packing._pairing import Drawn, Sentences
 from foreword.data.rng import mix, permute
 from foreword.data.shards import Shards
-from foreword.data.wrapped import ranges
 from foreword.errors import UserError
 from foreword.ranges import LARGEST, Share
 from foreword.types import Array, Rows, Vocab
@@ -47,8 +47,8 @@ class Pairs(Packing):
 
     Attributes:
         length: tokens in a row.
-        before: the special token before each pair; its state is what the pair is told by.
-        after: the special token after each text.
+        bos: the special token before each pair; its state is what the pair is told by.
+        eos: the special token after each text.
         random: share of the pairs whose B comes from another document, labelled 1; the others are
             labelled 0.
         short: share of the pairs that are of a random length instead of as long as a row allows.
@@ -65,14 +65,14 @@ class Pairs(Packing):
     labels_pairs: ClassVar[bool] = True
 
     length: Annotated[int, Interval(ge=8, le=LARGEST)] = 128
-    before: str = "[CLS]"
-    after: str = "[SEP]"
+    bos: str = "[CLS]"
+    eos: str = "[SEP]"
     random: Share = 0.5
     short: Share = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("before", "after"):
+        for name in ("bos", "eos"):
             if not getattr(self, name):
                 raise ValueError(f"{name}: a pair wants a special token here, got ''")
 
@@ -116,7 +116,7 @@ class PackedPairs(Packed):
 
     def __init__(self, settings: Pairs, shards: Shards, vocab: Vocab, seed: int) -> None:
         self._settings, self._shards, self._vocab, self._seed = settings, shards, vocab, seed
-        self._before, self._after = vocab.id(settings.before), vocab.id(settings.after)
+        self._before, self._after = vocab.id(settings.bos), vocab.id(settings.eos)
         self._padding = vocab.special.get("[PAD]", 0)
         self._sentences = Sentences.of(shards, settings.length - 3)
         self._refuse()

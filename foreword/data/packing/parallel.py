@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar
 import numpy as np
 from annotated_types import Interval
 
+from foreword.data.document_stream import ranges
 from foreword.data.packing._bins import into_bins
 from foreword.data.packing._contract import Packed, Packing
 from foreword.data.rng import mix, permute
 from foreword.data.shards import Shards
-from foreword.data.wrapped import ranges
 from foreword.errors import UserError
 from foreword.ranges import LARGEST
 from foreword.types import Array, Rows, Vocab

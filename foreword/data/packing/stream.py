@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from foreword.data.document_stream import DocumentStream
 from foreword.data.packing._contract import Packed, Packing
 from foreword.data.shards import Shards
-from foreword.data.wrapped import Wrapped
 from foreword.ranges import Count
 from foreword.types import Array, Rows, Vocab
 
@@ -32,13 +32,13 @@ class Stream(Packing):
 
     Attributes:
         length: tokens in a row.
-        after: the special token after each document, "" for none.
+        eos: the special token after each document, "" for none.
     """
 
     is_contiguous: ClassVar[bool] = True
 
     length: Count = 128
-    after: str = "</s>"
+    eos: str = "</s>"
 
     def open(
         self, shards: Shards, vocab: Vocab, seed: int, batch: int, *, once: bool = False
@@ -56,7 +56,7 @@ class Stream(Packing):
             UserError: a lane is shorter than a row, or the tokenizer lacks the special token.
         """
         del seed
-        stream = Wrapped(shards, vocab, "", self.after)
+        stream = DocumentStream(shards, vocab, "", self.eos)
         padding = vocab.special.get("[PAD]", 0) if once else None
         return PackedStream(self.length, stream, batch, padding)
 
@@ -72,7 +72,7 @@ class PackedStream(Packed):
     """
 
     def __init__(
-        self, length: int, stream: Wrapped, batch: int, padding: int | None = None
+        self, length: int, stream: DocumentStream, batch: int, padding: int | None = None
     ) -> None:
         stream.need(length * batch, f"a row for each of the {batch} lanes")
         self._length = length
@@ -101,12 +101,12 @@ class PackedStream(Packed):
         spans = np.stack([start + place, start], axis=1)
         sizes = np.stack([first, self._length - first], axis=1)
         ids = self._stream.read(spans.ravel(), sizes.ravel()).ids.reshape(shape)
-        following = start + (place + self._length) % size
-        following = self._stream.read(following, np.ones_like(place)).ids
+        next_token = start + (place + self._length) % size
+        next_token = self._stream.read(next_token, np.ones_like(place)).ids
         positions = np.broadcast_to(np.arange(self._length), shape).copy()
         documents = np.zeros(shape, np.int64)
         if self._padding is not None:
-            following[is_over[:, -1]] = -1
+            next_token[is_over[:, -1]] = -1
             is_over = is_over[:, :-1]
             ids[is_over], documents[is_over], positions[is_over] = self._padding, -1, 0
-        return Rows(ids, documents, positions, numbers, following=following)
+        return Rows(ids, documents, positions, numbers, next_token=next_token)

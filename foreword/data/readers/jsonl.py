@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from foreword.data.sources import Source
+from foreword.data.text_files import TextFile
 from foreword.errors import UserError
 from foreword.types import Document
 
 
 @dataclass(frozen=True)
-class Jsonl:
+class JSONL:
     """JSON lines: each line is an object, and its text stands in the field `field`.
 
     Blank lines are passed over; a field that is null or without text is an empty document. With
@@ -23,7 +23,7 @@ class Jsonl:
     suffixes: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson")
     has_sides: ClassVar[bool] = True
 
-    def read(self, source: Source) -> Iterator[Document]:
+    def read(self, source: TextFile) -> Iterator[Document]:
         """The documents of a file.
 
         Raises:
@@ -61,7 +61,7 @@ def _reason(error: json.JSONDecodeError) -> str:
     return f"character {error.pos + 1:,}: {what[:1].lower()}{what[1:]}"
 
 
-def _text(source: Source, record: dict[str, Any], setting: str, where: str) -> str:
+def _text(source: TextFile, record: dict[str, Any], setting: str, where: str) -> str:
     """What stands in the field that a setting of reading names."""
     field = getattr(source.settings, setting)
     if field not in record:

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import ClassVar
 
-from foreword.data.sources import COMPRESSIONS, ReadCounts, ReadSettings, Source
+from foreword.data.text_files import COMPRESSIONS, ReadCounts, ReadSettings, TextFile
 from foreword.errors import UserError
 from foreword.types import Document
 
@@ -24,7 +24,7 @@ class Parallel:
     suffixes: ClassVar[tuple[str, ...]] = ()  # those that the settings name
     has_sides: ClassVar[bool] = True
 
-    def read(self, source: Source) -> Iterator[Document]:
+    def read(self, source: TextFile) -> Iterator[Document]:
         """The pairs of a file and the one beside it.
 
         Raises:
@@ -32,7 +32,7 @@ class Parallel:
         """
         path, other = both(source.path, source.settings)
         counts = ReadCounts()
-        beside = Source(other, source.settings, counts)
+        beside = TextFile(other, source.settings, counts)
         for number, pair in enumerate(zip_longest(source.lines(), beside.lines()), 1):
             one, two = pair
             if one is None or two is None:

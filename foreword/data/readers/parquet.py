@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from foreword import atomic
-from foreword.data.sources import COMPRESSIONS, Source
+from foreword.data.text_files import COMPRESSIONS, TextFile
 from foreword.errors import UserError
 from foreword.types import Document
 
@@ -30,7 +30,7 @@ class Parquet:
     suffixes: ClassVar[tuple[str, ...]] = (".parquet",)
     has_sides: ClassVar[bool] = True
 
-    def read(self, source: Source) -> Iterator[Document]:
+    def read(self, source: TextFile) -> Iterator[Document]:
         """The documents of a file.
 
         Raises:
@@ -52,7 +52,7 @@ class Parquet:
 
 
 @contextmanager
-def _plain(source: Source) -> Iterator[Path | IO[bytes]]:
+def _plain(source: TextFile) -> Iterator[Path | IO[bytes]]:
     """The file, or what it is decompressed to, since Parquet is read from its end.
 
     That has no name, so nothing of it is left however the process ends.
@@ -72,7 +72,7 @@ def _plain(source: Source) -> Iterator[Path | IO[bytes]]:
         yield copy
 
 
-def _documents(file: Any, source: Source) -> Iterator[Document]:
+def _documents(file: Any, source: TextFile) -> Iterator[Document]:
     """The documents of an open file."""
     import pyarrow as pa
 
@@ -118,7 +118,7 @@ def _check(schema: Any, path: Path, field: str, setting: str) -> None:
         )
 
 
-def _batches(file: Any, source: Source, columns: list[str]) -> Iterator[Any]:
+def _batches(file: Any, source: TextFile, columns: list[str]) -> Iterator[Any]:
     """Pieces of the columns."""
     import pyarrow as pa
 

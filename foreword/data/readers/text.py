@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from foreword.data.sources import Source
+from foreword.data.text_files import TextFile
 from foreword.types import Document
 
 
@@ -21,7 +21,7 @@ class Text:
 
     suffixes: ClassVar[tuple[str, ...]] = (".txt", ".md", ".tokens")
 
-    def read(self, source: Source) -> Iterator[Document]:
+    def read(self, source: TextFile) -> Iterator[Document]:
         """The documents of a file.
 
         Raises:

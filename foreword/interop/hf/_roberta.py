@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 from torch import Tensor
 
-from foreword.interop.described import Described
-from foreword.interop.family import Carry, Design, Family, Table
+from foreword.interop.family import Design, Family, ParameterMap, Table
 from foreword.interop.hf import _encoder as encoder
+from foreword.interop.hf_config import HFConfig
 from foreword.types import Vocab
 
 
@@ -40,12 +40,12 @@ class LikeRoberta(Family):
     def _segment(self) -> str:
         return f"{self.prefix}embeddings.token_type_embeddings.weight"
 
-    def model(self, described: Described, weights: Mapping[str, Tensor]) -> Table:
+    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
         """Places and segments that count."""
-        table = super().model(described, weights)
-        behind = described.take("pad_token_id", 1) + 1
-        table["position"]["length"] = described.take("max_position_embeddings", 512) - behind
-        segments = described.take("type_vocab_size", 2)
+        table = super().model(hf_config, weights)
+        behind = hf_config.take("pad_token_id", 1) + 1
+        table["position"]["length"] = hf_config.take("max_position_embeddings", 512) - behind
+        segments = hf_config.take("type_vocab_size", 2)
         is_none = segments == 1 and not weights.get(self._segment, encoder.NOTHING).any()
         table["segments"] = 0 if is_none else segments
         return table
@@ -69,7 +69,7 @@ class LikeRoberta(Family):
         """A text between <s> and </s>."""
         return encoder.wrapped(table)
 
-    def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
+    def has_memory(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
         """The table."""
         yield from encoder.body(design, self.prefix)
         yield encoder.position(self.prefix, skipped=vocab.id("[PAD]") + 1)

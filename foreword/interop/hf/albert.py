@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from torch import Tensor
 
-from foreword.interop.family import Carry, Design, Family, Name, Table, carry_each
+from foreword.interop.family import Design, Family, ParameterMap, SettingMap, Table, map_each
 from foreword.interop.hf import _encoder as encoder
 from foreword.types import Vocab
 
@@ -17,8 +17,8 @@ BLOCK = {
     "attention.key_value": "attention.key attention.value",
     "attention.output": "attention.dense",
     "attention_norm": "attention.LayerNorm",
-    "feedforward.wide": "ffn",
-    "feedforward.narrow": "ffn_output",
+    "feedforward.up": "ffn",
+    "feedforward.down": "ffn_output",
     "feedforward_norm": "full_layer_layer_norm",
 }
 
@@ -26,7 +26,7 @@ POOLER, OUTPUT = "albert.pooler.weight", "sop_classifier.classifier.weight"
 
 
 @dataclass(frozen=True)
-class Albert(Family):
+class ALBERT(Family):
     """ALBERT (Lan et al. 2020): one block for all layers, narrow embeddings.
 
     A pooler without the head for the order of sentences is not taken over.
@@ -38,8 +38,8 @@ class Albert(Family):
     embedding = "albert.embeddings.word_embeddings.weight"
     names = (
         *encoder.NAMES,
-        Name("activation", "hidden_act", "gelu_new", encoder.ACTIVATIONS),
-        Name("d_embedding", "embedding_size", 128),
+        SettingMap("activation", "hidden_act", "gelu_new", encoder.ACTIVATIONS),
+        SettingMap("d_embedding", "embedding_size", 128),
         encoder.PLACES,
         encoder.SEGMENTS,
     )
@@ -73,16 +73,16 @@ class Albert(Family):
             return {**encoder.in_pairs(table), "random": 0.0}
         return encoder.wrapped(table)
 
-    def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
+    def has_memory(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
         """The table."""
         yield from encoder.embeddings(self.prefix)
         yield encoder.position(self.prefix)
         yield encoder.segment(self.prefix)
         stack = f"{self.prefix}encoder."
-        widen = {"widen": "embedding_hidden_mapping_in"}
-        yield from carry_each(widen, "backbone.embedding.", stack)
+        widen = {"projection": "embedding_hidden_mapping_in"}
+        yield from map_each(widen, "backbone.embedding.", stack)
         only = f"{stack}albert_layer_groups.0.albert_layers.0."
-        yield from carry_each(BLOCK, "backbone.stack.blocks.0.", only)
+        yield from map_each(BLOCK, "backbone.stack.blocks.0.", only)
         if encoder.has_pair_head(design):
             yield from encoder.pair_head("albert.pooler", "sop_classifier.classifier")
         yield from encoder.head("predictions.dense", "predictions.LayerNorm", "predictions.bias")

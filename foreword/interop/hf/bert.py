@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from foreword.interop.family import Carry, Design, Family, Name, Table
+from foreword.interop.family import Design, Family, ParameterMap, SettingMap, Table
 from foreword.interop.hf import _encoder as encoder
 from foreword.types import Vocab
 
@@ -15,7 +15,7 @@ POOLER, OUTPUT = "bert.pooler.dense.weight", "cls.seq_relationship.weight"
 
 
 @dataclass(frozen=True)
-class Bert(Family):
+class BERT(Family):
     """BERT and SpanBERT (Devlin et al. 2019; Joshi et al. 2020): an encoder with one head or two.
 
     They are for hidden tokens and for pairs. A pooler without the head for the next sentence is
@@ -28,7 +28,7 @@ class Bert(Family):
     embedding = "bert.embeddings.word_embeddings.weight"
     names = (
         *encoder.NAMES,
-        Name("activation", "hidden_act", "gelu", encoder.ACTIVATIONS),
+        SettingMap("activation", "hidden_act", "gelu", encoder.ACTIVATIONS),
         encoder.PLACES,
         encoder.SEGMENTS,
     )
@@ -58,7 +58,7 @@ class Bert(Family):
         is_pair = POOLER in weights and OUTPUT in weights
         return encoder.in_pairs(table) if is_pair else encoder.wrapped(table)
 
-    def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
+    def has_memory(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
         """The table."""
         yield from encoder.body(design, self.prefix)
         yield encoder.position(self.prefix)

@@ -8,10 +8,10 @@ from types import MappingProxyType
 
 from torch import Tensor
 
-from foreword.interop.described import Described
-from foreword.interop.family import Carry, Design, Family, Name, Table
+from foreword.interop.family import Design, Family, ParameterMap, SettingMap, Table
 from foreword.interop.hf import _encoder as encoder
-from foreword.nn.mixing.bigbird import PAPER
+from foreword.interop.hf_config import HFConfig
+from foreword.nn.attentions.bigbird import PAPER
 from foreword.types import Vocab
 
 # Their code's blocks: three in the window, one at each end, random ones from the start of a row.
@@ -32,8 +32,8 @@ class BigBird(Family):
     embedding = "bert.embeddings.word_embeddings.weight"
     names = (
         *encoder.NAMES,
-        Name("activation", "hidden_act", "gelu_new", encoder.ACTIVATIONS),
-        Name("position.length", "max_position_embeddings", 4096),
+        SettingMap("activation", "hidden_act", "gelu_new", encoder.ACTIVATIONS),
+        SettingMap("position.length", "max_position_embeddings", 4096),
         encoder.SEGMENTS,
     )
     fixed = encoder.FIXED
@@ -45,29 +45,29 @@ class BigBird(Family):
         {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
     )
 
-    def model(self, described: Described, weights: Mapping[str, Tensor]) -> Table:
+    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
         """With the blocks, where it has any."""
-        table = super().model(described, weights)
-        kind = described.take("attention_type", "block_sparse")
-        block = described.take("block_size", 64)
-        random = described.take("num_random_blocks", 3)
+        table = super().model(hf_config, weights)
+        kind = hf_config.take("attention_type", "block_sparse")
+        block = hf_config.take("block_size", 64)
+        random = hf_config.take("num_random_blocks", 3)
         if kind not in ("block_sparse", "original_full"):
-            raise described.refuse("attention_type", "block_sparse, original_full")
+            raise hf_config.refuse("attention_type", "block_sparse, original_full")
         if kind == "block_sparse":
-            table["mixing"] = {**BLOCKS, "block": block, "random": random}
+            table["attention"] = {**BLOCKS, "block": block, "random": random}
         return table
 
     def describe(self, design: Design, vocab: Vocab) -> Table:
         """The blocks, or none."""
-        mixing = design.model.mixing
+        attention = design.model.attention
         found = super().describe(design, vocab)
-        if not hasattr(mixing, "block"):
+        if not hasattr(attention, "block"):
             return {**found, "attention_type": "original_full"}
         return {
             **found,
             "attention_type": "block_sparse",
-            "block_size": mixing.block,
-            "num_random_blocks": getattr(mixing, "random", 0),
+            "block_size": attention.block,
+            "num_random_blocks": getattr(attention, "random", 0),
         }
 
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
@@ -78,7 +78,7 @@ class BigBird(Family):
         """A text between [CLS] and [SEP]."""
         return encoder.wrapped(table)
 
-    def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
+    def has_memory(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
         """BERT's table."""
         yield from encoder.body(design, self.prefix)
         yield encoder.position(self.prefix)
@@ -95,10 +95,10 @@ class BigBird(Family):
 
     def notes(self, design: Design) -> tuple[str, ...]:
         """What it does with random blocks."""
-        mixing = design.model.mixing
-        if not getattr(mixing, "random", 0):
+        attention = design.model.attention
+        if not getattr(attention, "random", 0):
             return ()
-        full, limit = mixing.least_blocks * mixing.block, design.model.limit
+        full, limit = attention.least_blocks * attention.block, design.model.limit
         found = (
             f"in texts of more than {full:,} tokens transformers looks at the first block in the "
             "place of random ones when it does not train, and so gives other numbers",

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from foreword.interop.described import Described
-from foreword.interop.family import Carry, Design, Family, Table, carry_each
+from foreword.interop.family import Design, Family, ParameterMap, Table, map_each
 from foreword.interop.hf import _encoder as encoder
+from foreword.interop.hf_config import HFConfig
 from foreword.nn.model import Backbone, Model
 from foreword.objectives.masked import Masked
 from foreword.objectives.replaced_token import ReplacedToken
@@ -21,7 +21,7 @@ JUDGE = {"0": "dense", "2": "dense_prediction"}
 
 
 @dataclass(frozen=True)
-class Electra(Family):
+class ELECTRA(Family):
     """ELECTRA (Clark et al. 2020): a model that says which tokens a smaller one replaced.
 
     The two are published apart. A folder that holds both has the discriminator, which is what
@@ -39,10 +39,10 @@ class Electra(Family):
     idle = ("summary_activation", "summary_last_dropout", "summary_type")
     beside = ("generator",)
 
-    def model(self, described: Described, weights: Mapping[str, Tensor]) -> Table:
+    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
         """With narrow embeddings, where they are."""
-        table = super().model(described, weights)
-        width = described.take("embedding_size", 128)
+        table = super().model(hf_config, weights)
+        width = hf_config.take("embedding_size", 128)
         return table if width == table["d_model"] else {**table, "d_embedding": width}
 
     def describe(self, design: Design, vocab: Vocab) -> Table:
@@ -58,7 +58,7 @@ class Electra(Family):
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
         """What the head that is there was trained for."""
         if "discriminator_predictions.dense.weight" in weights:
-            return {"kind": "replaced_token", "fakes": "unigram"}
+            return {"kind": "replaced_token", "replacements": "unigram"}
         return {"kind": "masked"}
 
     def join(self, objective: Table, models: Mapping[str, Table]) -> Table:
@@ -75,30 +75,30 @@ class Electra(Family):
     def parts(self, model: Model, design: Design) -> Mapping[str, tuple[Model, Design]]:
         """The discriminator, and beside it the generator."""
         objective = design.objective
-        if not isinstance(objective, ReplacedToken) or objective.fakes != "generator":
+        if not isinstance(objective, ReplacedToken) or objective.replacements != "generator":
             return super().parts(model, design)
         recipe: Any = design
         generator = cast(Backbone, model.heads["generator"])
         writes = Model(generator, nn.ModuleDict({"token": model.heads["token"]}))
         judges = Model(model.backbone, nn.ModuleDict({"replaced": model.heads["replaced"]}))
         return {
-            "": (judges, replace(recipe, objective=replace(objective, fakes="unigram"))),
+            "": (judges, replace(recipe, objective=replace(objective, replacements="unigram"))),
             "generator": (
                 writes,
                 replace(recipe, model=generator.settings, objective=Masked(random=0.0)),
             ),
         }
 
-    def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
+    def has_memory(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
         """The table of the one or the other."""
         yield from encoder.body(design, self.prefix)
         yield encoder.position(self.prefix)
         yield encoder.segment(self.prefix)
         if design.model.d_embedding:
-            widen = {"widen": "embeddings_project"}
-            yield from carry_each(widen, "backbone.embedding.", self.prefix)
+            widen = {"projection": "embeddings_project"}
+            yield from map_each(widen, "backbone.embedding.", self.prefix)
         if isinstance(design.objective, ReplacedToken):
-            yield from carry_each(JUDGE, "heads.replaced.", "discriminator_predictions.")
+            yield from map_each(JUDGE, "heads.replaced.", "discriminator_predictions.")
         else:
             head = "generator_predictions"
             yield from encoder.head(f"{head}.dense", f"{head}.LayerNorm", "generator_lm_head.bias")
@@ -113,10 +113,10 @@ class Electra(Family):
 
     def notes(self, design: Design) -> tuple[str, ...]:
         """That there is no generator, where there is none."""
-        if getattr(design.objective, "fakes", "generator") == "generator":
+        if getattr(design.objective, "replacements", "generator") == "generator":
             return ()
         return (
             "a discriminator without its generator: pretraining goes on with fakes from the text "
-            f"(objective.fakes={design.objective.fakes}); a folder generator/ in its own would be "
-            "read with it",
+            f"(objective.replacements={design.objective.replacements}); a folder generator/ inside "
+            "its own would be read with it",
         )

@@ -8,13 +8,13 @@ from types import MappingProxyType
 
 from torch import Tensor
 
-from foreword.interop.family import Carry, Design, Family, Name, Table, carry_each
+from foreword.interop.family import Design, Family, ParameterMap, SettingMap, Table, map_each
 from foreword.interop.hf import _decoder as decoder
 from foreword.types import Vocab
 
 
 @dataclass(frozen=True)
-class Gpt2(Family):
+class GPT2(Family):
     """GPT-2 (Radford et al. 2019): a decoder, normalised before each part."""
 
     architecture = "GPT2LMHeadModel"
@@ -23,11 +23,11 @@ class Gpt2(Family):
     embedding = "transformer.wte.weight"
     names = (
         *decoder.NAMES,
-        Name("d_ff", "n_inner", None),
-        Name("position.length", "n_positions", 1024),
-        Name("activation", "activation_function", "gelu_new", decoder.ACTIVATIONS),
+        SettingMap("d_ff", "n_inner", None),
+        SettingMap("position.length", "n_positions", 1024),
+        SettingMap("activation", "activation_function", "gelu_new", decoder.ACTIVATIONS),
     )
-    fixed = MappingProxyType({**decoder.FIXED, "norm_order": "pre", "init": "gpt2"})
+    fixed = MappingProxyType({**decoder.FIXED, "norm_position": "pre", "init": "gpt2"})
     neutral = MappingProxyType(
         {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False}
     )
@@ -49,16 +49,16 @@ class Gpt2(Family):
         """All widths are said."""
         return {**super().describe(design, vocab), "n_ctx": design.model.limit}
 
-    def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
+    def has_memory(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
         """The table."""
-        yield from carry_each(
+        yield from map_each(
             {"embedding.token": "wte", "stack.position.table": "wpe"},
             "backbone.",
             self.prefix,
             ("weight",),
         )
         yield from decoder.blocks(design, self.prefix)
-        yield from carry_each({"final_norm": "ln_f"}, "backbone.stack.", self.prefix)
+        yield from map_each({"final_norm": "ln_f"}, "backbone.stack.", self.prefix)
 
     def copies(self, design: Design) -> Mapping[str, str]:
         """The output layer is the embedding."""

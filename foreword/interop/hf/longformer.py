@@ -9,10 +9,10 @@ from types import MappingProxyType
 from torch import Tensor
 
 from foreword.errors import UserError
-from foreword.interop.described import Described
 from foreword.interop.family import Design, Table
 from foreword.interop.hf import _encoder as encoder
 from foreword.interop.hf._roberta import LikeRoberta
+from foreword.interop.hf_config import HFConfig
 from foreword.types import Vocab
 
 MAPS = [f"{map_}{{}}.{kind}" for map_ in ("query", "key", "value") for kind in ("weight", "bias")]
@@ -34,14 +34,14 @@ class Longformer(LikeRoberta):
     neutral = MappingProxyType({**encoder.NEUTRAL, "attention_mode": "longformer"})
     idle = ("ignore_attention_mask", "onnx_export")
 
-    def model(self, described: Described, weights: Mapping[str, Tensor]) -> Table:
+    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
         """With the window, which is one for all layers."""
-        table = super().model(described, weights)
-        window = described.take("attention_window", 512, int, list)
+        table = super().model(hf_config, weights)
+        window = hf_config.take("attention_window", 512, int, list)
         widths = window if isinstance(window, list) else [window]
         if not widths or any(type(w) is not int or w % 2 or w != widths[0] for w in widths):
-            raise described.refuse("attention_window", "one even number for all layers")
-        table["mixing"] = {"kind": "window", "radius": widths[0] // 2, "global_tokens": 0}
+            raise hf_config.refuse("attention_window", "one even number for all layers")
+        table["attention"] = {"kind": "window", "radius": widths[0] // 2, "global_tokens": 0}
         return table
 
     def describe(self, design: Design, vocab: Vocab) -> Table:
@@ -50,13 +50,13 @@ class Longformer(LikeRoberta):
         Raises:
             UserError: the model has places that see all.
         """
-        mixing = design.model.mixing
-        if getattr(mixing, "global_tokens", 0):
+        attention = design.model.attention
+        if getattr(attention, "global_tokens", 0):
             raise UserError(
-                "model.mixing.global_tokens is more than 0, and transformers is told with each "
+                "model.attention.global_tokens is more than 0, and transformers is told with each "
                 "call which places see all, not by config.json"
             )
-        window = 2 * getattr(mixing, "radius", 1)
+        window = 2 * getattr(attention, "radius", 1)
         found = super().describe(design, vocab)
         return {**found, "attention_window": [window] * design.model.layers}
 

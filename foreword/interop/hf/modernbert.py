@@ -8,23 +8,23 @@ from types import MappingProxyType
 
 from torch import Tensor
 
-from foreword.interop.described import Described
-from foreword.interop.family import Carry, Design, Family, Name, Table, carry_each
+from foreword.interop.family import Design, Family, ParameterMap, SettingMap, Table, map_each
 from foreword.interop.hf import _encoder as encoder
+from foreword.interop.hf_config import HFConfig
 from foreword.types import Vocab
 
 BLOCK = {
     "attention.query attention.key_value": "attn.Wqkv",
     "attention.output": "attn.Wo",
-    "feedforward.wide": "mlp.Wi",
-    "feedforward.narrow": "mlp.Wo",
+    "feedforward.up": "mlp.Wi",
+    "feedforward.down": "mlp.Wo",
     "feedforward_norm": "mlp_norm",
 }
 FULL, LOCAL = "full_attention", "sliding_attention"
 
 
 @dataclass(frozen=True)
-class Modernbert(Family):
+class ModernBERT(Family):
     """ModernBERT (Warner et al. 2024): rotary positions, local and global attention by turns."""
 
     architecture = "ModernBertForMaskedLM"
@@ -32,20 +32,20 @@ class Modernbert(Family):
     prefix = "model."
     embedding = "model.embeddings.tok_embeddings.weight"
     names = (
-        Name("d_model", "hidden_size", 768),
-        Name("layers", "num_hidden_layers", 22),
-        Name("heads", "num_attention_heads", 12),
-        Name("d_ff", "intermediate_size", 1152),
-        Name("activation", "hidden_activation", "gelu", {"geglu": "gelu"}),
-        Name("norm_eps", "norm_eps", 1e-5),
-        Name("init_std", "initializer_range", 0.02),
-        Name("dropout", "embedding_dropout", 0.0),
-        Name("dropout", "mlp_dropout", 0.0),
-        Name("attention_dropout", "attention_dropout", 0.0),
+        SettingMap("d_model", "hidden_size", 768),
+        SettingMap("layers", "num_hidden_layers", 22),
+        SettingMap("heads", "num_attention_heads", 12),
+        SettingMap("d_ff", "intermediate_size", 1152),
+        SettingMap("activation", "hidden_activation", "gelu", {"geglu": "gelu"}),
+        SettingMap("norm_eps", "norm_eps", 1e-5),
+        SettingMap("init_std", "initializer_range", 0.02),
+        SettingMap("dropout", "embedding_dropout", 0.0),
+        SettingMap("dropout", "mlp_dropout", 0.0),
+        SettingMap("attention_dropout", "attention_dropout", 0.0),
     )
     fixed = MappingProxyType(
         {
-            "norm_order": "pre",
+            "norm_position": "pre",
             "normalise_embedding": True,
             "normalise_first": False,
             "bias": False,
@@ -76,15 +76,15 @@ class Modernbert(Family):
         "sparse_prediction",
     )
 
-    def model(self, described: Described, weights: Mapping[str, Tensor]) -> Table:
+    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
         """Which layers are local, and the two bases of the waves."""
-        table = super().model(described, weights)
-        every = _dense_every(described, table["layers"])
-        near, far = _bases(described)
-        window = described.take("local_attention", 128)
+        table = super().model(hf_config, weights)
+        every = _dense_every(hf_config, table["layers"])
+        near, far = _bases(hf_config)
+        window = hf_config.take("local_attention", 128)
         table["position"]["base"] = far if every else near
         if every != 1:
-            table["mixing"] = {"kind": "window", "radius": window // 2, "global_tokens": 0}
+            table["attention"] = {"kind": "window", "radius": window // 2, "global_tokens": 0}
             table["dense_every"] = every
         if every > 1 and near != far:
             table["local_position"] = {"kind": "rotary", "base": near}
@@ -93,7 +93,7 @@ class Modernbert(Family):
     def describe(self, design: Design, vocab: Vocab) -> Table:
         """As releases before and after 5 read it."""
         model = design.model
-        radius = getattr(model.mixing, "radius", None)
+        radius = getattr(model.attention, "radius", None)
         every = model.dense_every if radius else 1
         far = getattr(model.position, "base", 10_000.0)
         near = getattr(model.local_position or model.position, "base", 10_000.0)
@@ -120,18 +120,18 @@ class Modernbert(Family):
         """A text between [CLS] and [SEP], rows as long as in the first of its training."""
         return encoder.wrapped({"position": {"length": 1024}})
 
-    def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
+    def has_memory(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
         """The table."""
         kind = ("weight",)
         embeddings = {"token": "tok_embeddings", "norm": "norm"}
-        yield from carry_each(embeddings, "backbone.embedding.", "model.embeddings.", kind)
+        yield from map_each(embeddings, "backbone.embedding.", "model.embeddings.", kind)
         for n in range(design.model.layers):
             block = {**BLOCK, **({"attention_norm": "attn_norm"} if n else {})}
-            yield from carry_each(block, f"backbone.stack.blocks.{n}.", f"model.layers.{n}.", kind)
-        yield from carry_each({"final_norm": "final_norm"}, "backbone.stack.", "model.", kind)
+            yield from map_each(block, f"backbone.stack.blocks.{n}.", f"model.layers.{n}.", kind)
+        yield from map_each({"final_norm": "final_norm"}, "backbone.stack.", "model.", kind)
         head = {"transform.0": "head.dense", "transform.2": "head.norm"}
-        yield from carry_each(head, "heads.token.", "", kind)
-        yield Carry(("heads.token.bias",), ("decoder.bias",))
+        yield from map_each(head, "heads.token.", "", kind)
+        yield ParameterMap(("heads.token.bias",), ("decoder.bias",))
 
     def copies(self, design: Design) -> Mapping[str, str]:
         """The output layer is the embedding."""
@@ -143,42 +143,42 @@ def _types(every: int, layers: int) -> list[str]:
     return [FULL if every and n % every == 0 else LOCAL for n in range(layers)]
 
 
-def _dense_every(described: Described, layers: int) -> int:
+def _dense_every(hf_config: HFConfig, layers: int) -> int:
     """One of how many layers attends to all; 0 where none does.
 
     Raises:
         UserError: they take no turns, or two keys disagree.
     """
-    types = described.take("layer_types", None, list)
-    said = described.take("global_attn_every_n_layers")
+    types = hf_config.take("layer_types", None, list)
+    said = hf_config.take("global_attn_every_n_layers")
     if types is None:
         return int(said or 3)
     full = [n for n, kind in enumerate(types) if kind == FULL]
     every = said or (0 if not full else full[1] if len(full) > 1 else layers)
     if types != _types(every, layers):
-        raise described.refuse("layer_types", "the first layer full, and each n-th after it")
+        raise hf_config.refuse("layer_types", "the first layer full, and each n-th after it")
     return int(every)
 
 
-def _bases(described: Described) -> tuple[float, float]:
+def _bases(hf_config: HFConfig) -> tuple[float, float]:
     """Of the waves of local layers, and of the others.
 
     Raises:
         UserError: the waves are scaled, or two keys disagree.
     """
     found = []
-    waves = described.take("rope_parameters", None, dict) or {}
+    waves = hf_config.take("rope_parameters", None, dict) or {}
     if waves.keys() - {LOCAL, FULL} or not all(isinstance(own, dict) for own in waves.values()):
-        raise described.refuse("rope_parameters", f"a table each for {LOCAL} and {FULL}")
+        raise hf_config.refuse("rope_parameters", f"a table each for {LOCAL} and {FULL}")
     for kind, key, default in (
         (LOCAL, "local_rope_theta", 10_000.0),
         (FULL, "global_rope_theta", 160_000.0),
     ):
-        said = described.take(key, None, float)
+        said = hf_config.take(key, None, float)
         own = dict(waves.get(kind, {}))
         base = own.pop("rope_theta", default if said is None else said)
         is_plain = not own or own == {"rope_type": "default"}
         if not is_plain or type(base) not in (int, float) or said not in (None, base):
-            raise described.refuse("rope_parameters", f"rope_theta alone, the same as {key}")
+            raise hf_config.refuse("rope_parameters", f"rope_theta alone, the same as {key}")
         found.append(float(base))
     return found[0], found[1]

@@ -8,13 +8,13 @@ from types import MappingProxyType
 
 from torch import Tensor
 
-from foreword.interop.family import Carry, Design, Family, Name, Table, carry_each
+from foreword.interop.family import Design, Family, ParameterMap, SettingMap, Table, map_each
 from foreword.interop.hf import _decoder as decoder
 from foreword.types import Vocab
 
 
 @dataclass(frozen=True)
-class OpenaiGpt(Family):
+class OpenAIGPT(Family):
     """GPT-1 (Radford et al. 2018): a decoder, normalised behind each sum."""
 
     architecture = "OpenAIGPTLMHeadModel"
@@ -24,10 +24,10 @@ class OpenaiGpt(Family):
     embedding = "transformer.tokens_embed.weight"
     names = (
         *decoder.NAMES,
-        Name("position.length", "n_positions", 512),
-        Name("activation", "afn", "gelu", {"gelu_tanh": "gelu", "relu": "relu"}),
+        SettingMap("position.length", "n_positions", 512),
+        SettingMap("activation", "afn", "gelu", {"gelu_tanh": "gelu", "relu": "relu"}),
     )
-    fixed = MappingProxyType({**decoder.FIXED, "norm_order": "post", "init": "bert"})
+    fixed = MappingProxyType({**decoder.FIXED, "norm_position": "post", "init": "bert"})
     idle = decoder.IDLE
 
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
@@ -36,16 +36,16 @@ class OpenaiGpt(Family):
 
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
         """Texts follow each other with nothing between: its tokenizer has no token for that."""
-        return decoder.parted(table) | {"after": ""}
+        return decoder.parted(table) | {"eos": ""}
 
     def around(self, design: Design) -> tuple[str, str]:
         """What a text begins with, and nothing after it."""
         return decoder.around(design)
 
-    def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
+    def has_memory(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
         """The table."""
         tables = {"embedding.token": "tokens_embed", "stack.position.table": "positions_embed"}
-        yield from carry_each(tables, "backbone.", self.prefix, ("weight",))
+        yield from map_each(tables, "backbone.", self.prefix, ("weight",))
         yield from decoder.blocks(design, self.prefix)
 
     def copies(self, design: Design) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ from foreword.interop.hf._roberta import LikeRoberta
 
 
 @dataclass(frozen=True)
-class Roberta(LikeRoberta):
+class RoBERTa(LikeRoberta):
     """RoBERTa (Liu et al. 2019): BERT without segments."""
 
     architecture = "RobertaForMaskedLM"

@@ -9,8 +9,8 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from foreword.interop.described import Described
-from foreword.interop.family import Carry, Design, Family, Name, Table, carry_each
+from foreword.interop.family import Design, Family, ParameterMap, SettingMap, Table, map_each
+from foreword.interop.hf_config import HFConfig
 from foreword.types import Vocab
 
 ACTIVATIONS = {
@@ -35,58 +35,58 @@ class T5(Family):
     layout = "encoder_decoder"
     embedding = "shared.weight"
     names = (
-        Name("d_model", "d_model", 512),
-        Name("layers", "num_layers", 6),
-        Name("decoder_layers", "num_decoder_layers", None),
-        Name("heads", "num_heads", 8),
-        Name("d_head", "d_kv", 64),
-        Name("d_ff", "d_ff", 2048),
-        Name("activation", "feed_forward_proj", "relu", ACTIVATIONS),
-        Name("position.buckets", "relative_attention_num_buckets", 32),
-        Name("position.max_distance", "relative_attention_max_distance", 128),
-        Name("norm_eps", "layer_norm_epsilon", 1e-6),
-        Name("dropout", "dropout_rate", 0.1),
-        Name("attention_dropout", "dropout_rate", 0.1),
+        SettingMap("d_model", "d_model", 512),
+        SettingMap("layers", "num_layers", 6),
+        SettingMap("decoder_layers", "num_decoder_layers", None),
+        SettingMap("heads", "num_heads", 8),
+        SettingMap("d_head", "d_kv", 64),
+        SettingMap("d_ff", "d_ff", 2048),
+        SettingMap("activation", "feed_forward_proj", "relu", ACTIVATIONS),
+        SettingMap("position.buckets", "relative_attention_num_buckets", 32),
+        SettingMap("position.max_distance", "relative_attention_max_distance", 128),
+        SettingMap("norm_eps", "layer_norm_epsilon", 1e-6),
+        SettingMap("dropout", "dropout_rate", 0.1),
+        SettingMap("attention_dropout", "dropout_rate", 0.1),
     )
     fixed = MappingProxyType(
         {
             "norm": "rms",
-            "norm_order": "pre",
+            "norm_position": "pre",
             "bias": False,
             "position.kind": "t5_bias",
             "scale_scores": False,
             "init": "t5",
-            "inner_dropout": True,
+            "ff_and_output_dropout": True,
         }
     )
     neutral = MappingProxyType({"is_encoder_decoder": True})
     idle = ("dense_act_fn", "is_gated_act", "n_positions")
 
-    def model(self, described: Described, weights: Mapping[str, Tensor]) -> Table:
+    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
         """With the output layer as the weights have it."""
-        is_first = described.take("tie_word_embeddings", True)
+        is_first = hf_config.take("tie_word_embeddings", True)
         output = weights.get("lm_head.weight")
         embedding = weights.get(self.embedding)
         is_own = output is not None and embedding is not None and not torch.equal(output, embedding)
         return {
-            **super().model(described, weights),
+            **super().model(hf_config, weights),
             "tied": not is_own,
-            "scale_logits": described.take("scale_decoder_outputs", is_first),
+            "scale_logits": hf_config.take("scale_decoder_outputs", is_first),
         }
 
-    def start(self, described: Described, vocab: Vocab) -> str:
+    def start(self, hf_config: HFConfig, vocab: Vocab) -> str:
         """Padding in the published models.
 
         Raises:
             UserError: none is said, or not a special token.
         """
-        start = described.take("decoder_start_token_id")
+        start = hf_config.take("decoder_start_token_id")
         names: dict[int | None, str] = {}
         for name, i in vocab.special.items():
             names.setdefault(i, name)
         if start not in names:
             known = ", ".join(f"{i} ({name})" for i, name in names.items())
-            raise described.refuse("decoder_start_token_id", f"a special token: {known}")
+            raise hf_config.refuse("decoder_start_token_id", f"a special token: {known}")
         return names[start]
 
     def describe(self, design: Design, vocab: Vocab) -> Table:
@@ -106,17 +106,17 @@ class T5(Family):
 
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
         """Rows that are 512 tokens long once their spans are sentinels."""
-        return {"length": 568, "before": "", "after": "</s>", "separate": False}
+        return {"length": 568, "bos": "", "eos": "</s>", "document_mask": False}
 
     def around(self, design: Design) -> tuple[str, str]:
         """What begins and what ends a source."""
-        return design.packing.before, getattr(design.objective, "end", "")
+        return design.packing.bos, getattr(design.objective, "end", "")
 
-    def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
+    def has_memory(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
         """The table."""
-        yield Carry(("backbone.embedding.token.weight",), (self.embedding,))
+        yield ParameterMap(("backbone.embedding.token.weight",), (self.embedding,))
         if not design.model.tied:
-            yield Carry(("heads.token.weight",), ("lm_head.weight",))
+            yield ParameterMap(("heads.token.weight",), ("lm_head.weight",))
         layers = {
             "encoder": design.model.layers,
             "decoder": getattr(design.model, "decoder_layers", None) or design.model.layers,
@@ -125,7 +125,7 @@ class T5(Family):
         for side, number in layers.items():
             ours = f"backbone.{side}."
             bias = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-            yield Carry((f"{ours}position.table.weight",), (bias,))
+            yield ParameterMap((f"{ours}position.table.weight",), (bias,))
             yield from _each({"final_norm": "final_layer_norm"}, ours, f"{side}.")
             for n in range(number):
                 yield from _block(f"{ours}blocks.{n}.", f"{side}.block.{n}.layer.", is_gated)
@@ -141,7 +141,7 @@ class T5(Family):
         return name.endswith("EncDecAttention.relative_attention_bias.weight")
 
 
-def _block(ours: str, theirs: str, is_gated: bool) -> Iterator[Carry]:
+def _block(ours: str, theirs: str, is_gated: bool) -> Iterator[ParameterMap]:
     parts = [("attention", "SelfAttention")]
     parts += [("cross", "EncDecAttention")] if ".decoder." in ours else []
     for number, (our, their) in enumerate(parts):
@@ -152,12 +152,12 @@ def _block(ours: str, theirs: str, is_gated: bool) -> Iterator[Carry]:
         yield from _each({**names, f"{our}_norm": "layer_norm"}, ours, f"{theirs}{number}.")
     wide = ("wi_0", "wi_1") if is_gated else ("wi",)
     names = {
-        "feedforward.wide": " ".join(f"DenseReluDense.{name}" for name in wide),
-        "feedforward.narrow": "DenseReluDense.wo",
+        "feedforward.up": " ".join(f"DenseReluDense.{name}" for name in wide),
+        "feedforward.down": "DenseReluDense.wo",
         "feedforward_norm": "layer_norm",
     }
     yield from _each(names, ours, f"{theirs}{len(parts)}.")
 
 
-def _each(names: Mapping[str, str], ours: str, theirs: str) -> Iterator[Carry]:
-    return carry_each(names, ours, theirs, ("weight",))
+def _each(names: Mapping[str, str], ours: str, theirs: str) -> Iterator[ParameterMap]:
+    return map_each(names, ours, theirs, ("weight",))

@@ -8,20 +8,20 @@ from types import MappingProxyType
 
 from torch import Tensor
 
-from foreword.interop.described import Described
-from foreword.interop.family import Carry, Design, Family, Name, Table, carry_each
+from foreword.interop.family import Design, Family, ParameterMap, SettingMap, Table, map_each
+from foreword.interop.hf_config import HFConfig
 from foreword.types import Vocab
 
 BLOCK = {
     "attention_norm": "rel_attn.layer_norm",
-    "feedforward.wide": "ff.layer_1",
-    "feedforward.narrow": "ff.layer_2",
+    "feedforward.up": "ff.layer_1",
+    "feedforward.down": "ff.layer_2",
     "feedforward_norm": "ff.layer_norm",
 }
 
 
 @dataclass(frozen=True)
-class Xlnet(Family):
+class XLNet(Family):
     """XLNet (Yang et al. 2019): an encoder with relative positions and a second stream."""
 
     architecture = "XLNetLMHeadModel"
@@ -29,26 +29,26 @@ class Xlnet(Family):
     prefix = "transformer."
     embedding = "transformer.word_embedding.weight"
     names = (
-        Name("d_model", "d_model", 1024),
-        Name("layers", "n_layer", 24),
-        Name("heads", "n_head", 16),
-        Name("d_ff", "d_inner", 4096),
-        Name("activation", "ff_activation", "gelu", {"gelu": "gelu", "relu": "relu"}),
-        Name("norm_eps", "layer_norm_eps", 1e-12),
-        Name("dropout", "dropout", 0.1),
-        Name("attention_dropout", "dropout", 0.1),
-        Name("init_std", "initializer_range", 0.02),
-        Name("memory", "mem_len", None),
+        SettingMap("d_model", "d_model", 1024),
+        SettingMap("layers", "n_layer", 24),
+        SettingMap("heads", "n_head", 16),
+        SettingMap("d_ff", "d_inner", 4096),
+        SettingMap("activation", "ff_activation", "gelu", {"gelu": "gelu", "relu": "relu"}),
+        SettingMap("norm_eps", "layer_norm_eps", 1e-12),
+        SettingMap("dropout", "dropout", 0.1),
+        SettingMap("attention_dropout", "dropout", 0.1),
+        SettingMap("init_std", "initializer_range", 0.02),
+        SettingMap("memory", "mem_len", None),
     )
     fixed = MappingProxyType(
         {
-            "norm_order": "post",
+            "norm_position": "post",
             "attention_bias": False,
             "position.kind": "relative",
             "position.shared": False,
             "position.segments": True,
             "two_streams": True,
-            "inner_dropout": True,
+            "ff_and_output_dropout": True,
         }
     )
     neutral = MappingProxyType(
@@ -67,17 +67,17 @@ class Xlnet(Family):
         "use_mems_train",
     )
 
-    def model(self, described: Described, weights: Mapping[str, Tensor]) -> Table:
+    def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
         """Distances that count.
 
         Raises:
             UserError: a head is not as wide as theirs works it out to be.
         """
-        table = super().model(described, weights)
-        width, heads, own = table["d_model"], table["heads"], described.take("d_head")
+        table = super().model(hf_config, weights)
+        width, heads, own = table["d_model"], table["heads"], hf_config.take("d_head")
         if own is not None and own * heads != width:
-            raise described.refuse("d_head", f"d_model / n_head, which is {width} / {heads}")
-        table["position"]["clamp"] = max(0, described.take("clamp_len", -1))
+            raise hf_config.refuse("d_head", f"d_model / n_head, which is {width} / {heads}")
+        table["position"]["clamp"] = max(0, hf_config.take("clamp_len", -1))
         return table
 
     def describe(self, design: Design, vocab: Vocab) -> Table:
@@ -92,17 +92,17 @@ class Xlnet(Family):
 
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
         """Rows that follow one another."""
-        return {"kind": "stream", "length": 512, "after": "</s>"}
+        return {"kind": "stream", "length": 512, "eos": "</s>"}
 
-    def carries(self, design: Design, vocab: Vocab) -> Iterator[Carry]:
+    def has_memory(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
         """The table."""
         model = design.model
         d_model, d_head, layers = model.d_model, model.head_width, range(model.layers)
         inner, of_layer = (model.heads, d_head), f"{self.prefix}layer."
-        yield Carry(("backbone.embedding.token.weight",), (self.embedding,))
-        unread = Carry(("backbone.unread.weight",), (f"{self.prefix}mask_emb",))
+        yield ParameterMap(("backbone.embedding.token.weight",), (self.embedding,))
+        unread = ParameterMap(("backbone.unread.weight",), (f"{self.prefix}mask_emb",))
         yield replace(unread, shape=(1, 1, d_model))
-        yield Carry(("heads.token.bias",), ("lm_loss.bias",))
+        yield ParameterMap(("heads.token.bias",), ("lm_loss.bias",))
         tables = {
             "u": ("r_w_bias", inner),
             "v": ("r_r_bias", inner),
@@ -111,7 +111,7 @@ class Xlnet(Family):
         }
         for our, (their, shape) in tables.items():
             names = tuple(f"{of_layer}{n}.rel_attn.{their}" for n in layers)
-            yield Carry((f"backbone.stack.position.{our}.weight",), names, shape=shape)
+            yield ParameterMap((f"backbone.stack.position.{our}.weight",), names, shape=shape)
         for n in layers:
             block, own = f"backbone.stack.blocks.{n}.", f"{of_layer}{n}.rel_attn."
             maps = {
@@ -121,13 +121,13 @@ class Xlnet(Family):
                 f"{block}attention.output": ("o",),
             }
             for our, theirs in maps.items():
-                yield Carry(
+                yield ParameterMap(
                     (f"{our}.weight",),
                     tuple(f"{own}{name}" for name in theirs),
                     is_transposed=theirs != ("o",),
                     shape=(d_model, *inner),
                 )
-            yield from carry_each(BLOCK, block, f"{of_layer}{n}.")
+            yield from map_each(BLOCK, block, f"{of_layer}{n}.")
 
     def copies(self, design: Design) -> Mapping[str, str]:
         """The output layer is the embedding."""

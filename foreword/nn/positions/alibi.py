@@ -11,7 +11,7 @@ from foreword.nn.position import Position, PositionScheme
 
 
 @dataclass(frozen=True)
-class Alibi(Position):
+class ALiBi(Position):
     """Adds -slope |i - j| to the scaled scores.
 
     The slopes of n heads are 2^(-8/n), 2^(-16/n), ..., 2^-8; where n is no power of two, those of

@@ -14,7 +14,7 @@ from foreword.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Bpe(Ranged):
+class BPE(Ranged):
     """Byte-level BPE as in GPT-2 (Radford et al. 2019, section 2.2; Sennrich et al. 2016).
 
         "the lowest"  ->  the ·low est

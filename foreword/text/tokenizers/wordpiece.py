@@ -17,7 +17,7 @@ PREFIX = "##"
 
 
 @dataclass(frozen=True)
-class Wordpiece(Ranged):
+class WordPiece(Ranged):
     """WordPiece as in BERT (Devlin et al. 2019, section 3; Wu et al. 2016).
 
         "unaffordable!"  ->  un ##afford ##able !

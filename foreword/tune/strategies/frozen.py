@@ -21,7 +21,7 @@ class Frozen(Ranged):
     Reference: Peters et al. 2019, "To tune or not to tune?", section 2.
     """
 
-    trains_body: ClassVar[bool] = False
+    trains_backbone: ClassVar[bool] = False
 
     lr: LearningRate = 1e-3
 
@@ -35,8 +35,8 @@ class Frozen(Ranged):
         Raises:
             UserError: they are one: an output layer that is the embedding.
         """
-        body = {id(p) for p in network.backbone.parameters()}
-        if any(id(p) in body for p in network.head.parameters()):
+        backbone = {id(p) for p in network.backbone.parameters()}
+        if any(id(p) in backbone for p in network.head.parameters()):
             raise UserError(
                 "--strategy frozen: this task's head is the output layer, which this model has in "
                 "common with its embedding; use full"

@@ -27,7 +27,7 @@ class Full(Ranged):
     Reference: Devlin et al. 2019, section 4.1 and appendix A.3; Clark et al. 2020, appendix B.
     """
 
-    trains_body: ClassVar[bool] = True
+    trains_backbone: ClassVar[bool] = True
 
     lr: Annotated[float, Interval(ge=0, le=10)] = 0.0
 

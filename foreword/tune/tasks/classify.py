@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from foreword.errors import UserError
 from foreword.ranges import NonNegative, ShareBelowOne
 from foreword.text.tokenizer import Tokenizer
-from foreword.tune.contracts import Encoded, Labelled, Task
-from foreword.tune.framing import Frame, Pooling
+from foreword.tune.contracts import EncodedExample, Labelled, Task
+from foreword.tune.input_template import InputTemplate, Pooling
 from foreword.tune.pooled import encode_pooled, linear_head
 from foreword.types import Array, Loss
 
@@ -27,7 +27,7 @@ class Classify(Task):
     Unsaid, that is the mean of the text's states in an encoder, or the state of [CLS] where
     pretraining asked it for something (next sentence, sentence order); the state of the extract
     token in a decoder, of the start token in an encoder-decoder's decoder; see
-    `foreword.tune.framing`.
+    `foreword.tune.input_template`.
 
     Attributes:
         dropout: share of that state dropped in training.
@@ -64,14 +64,14 @@ class Classify(Task):
         return found
 
     def encode(
-        self, examples: Sequence[Labelled], tokenizer: Tokenizer, frame: Frame
-    ) -> list[Encoded]:
+        self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
+    ) -> list[EncodedExample]:
         """Each text or pair, framed, one output each.
 
         Raises:
             UserError: some examples are pairs and some are not, or the model has no such state.
         """
-        return encode_pooled(examples, tokenizer, frame, self.pooling)
+        return encode_pooled(examples, tokenizer, template, self.pooling)
 
     def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
         """The number of each example's label, (examples,) int64.

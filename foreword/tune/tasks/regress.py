@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from foreword.errors import UserError
 from foreword.ranges import NonNegative, ShareBelowOne
 from foreword.text.tokenizer import Tokenizer
-from foreword.tune.contracts import Encoded, Labelled, Task
-from foreword.tune.framing import Frame, Pooling
+from foreword.tune.contracts import EncodedExample, Labelled, Task
+from foreword.tune.input_template import InputTemplate, Pooling
 from foreword.tune.pooled import encode_pooled, linear_head
 from foreword.types import Array, Loss
 
@@ -53,14 +53,14 @@ class Regress(Task):
         return repr(min(numbers)), repr(max(numbers))
 
     def encode(
-        self, examples: Sequence[Labelled], tokenizer: Tokenizer, frame: Frame
-    ) -> list[Encoded]:
+        self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
+    ) -> list[EncodedExample]:
         """Each text or pair, framed, one output each.
 
         Raises:
             UserError: some examples are pairs and some are not, or the model has no such state.
         """
-        return encode_pooled(examples, tokenizer, frame, self.pooling)
+        return encode_pooled(examples, tokenizer, template, self.pooling)
 
     def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
         """Each example's number, (examples,) float32.

@@ -13,9 +13,9 @@ from torch.nn import functional as F
 
 from foreword.errors import UserError
 from foreword.text.tokenizer import Tokenizer
-from foreword.tune.contracts import Encoded, Labelled, Task
-from foreword.tune.framing import Frame
-from foreword.tune.mixed import asked
+from foreword.tune.contracts import EncodedExample, Labelled, Task
+from foreword.tune.input_template import InputTemplate
+from foreword.tune.task_mixture import asked
 from foreword.types import Array, Loss
 
 
@@ -27,7 +27,7 @@ class TextToText(Task):
 
     For models pretrained with a source and a target (span_corruption, prefix, ...), in their own
     layout. Several tasks at once are examples with a prefix each; see
-    `foreword.tune.mixed`.
+    `foreword.tune.task_mixture`.
 
     Attributes:
         prefix: put before each text; with `{text}` and `{pair}` in it, these are put in their
@@ -51,8 +51,8 @@ class TextToText(Task):
         return tuple(sorted({example.label for example in train}))
 
     def encode(
-        self, examples: Sequence[Labelled], tokenizer: Tokenizer, frame: Frame
-    ) -> list[Encoded]:
+        self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
+    ) -> list[EncodedExample]:
         """Each source and answer as plain ids; the course frames them as pretraining did.
 
         Raises:
@@ -66,7 +66,7 @@ class TextToText(Task):
             if example.label and not len(answer):
                 raise UserError(f"{example.source}: the label '{example.label}' has no tokens")
             ids, words = np.asarray(source, np.int64), np.asarray(answer, np.int64)
-            encoded.append(Encoded(ids, np.zeros_like(ids), words[:0], False, answer=words))
+            encoded.append(EncodedExample(ids, np.zeros_like(ids), words[:0], False, answer=words))
         return encoded
 
     def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:

@@ -12,7 +12,7 @@ from foreword.vectors.logistic import error_of
 
 
 @dataclass(frozen=True)
-class Cbow:
+class CBOW:
     """The mean of the vectors in a word's window predicts the word.
 
         the cat [sat] on mat        the mean of the, cat, on and mat predicts sat

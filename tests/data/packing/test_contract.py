@@ -91,7 +91,7 @@ def test_shards_of_another_tokenizer(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize("batch", [1, 3, 4])
 @pytest.mark.parametrize(
     "packing",
-    [Documents(16), Documents(16, "<s>"), Documents(16, separate=False), Stream(16)],
+    [Documents(16), Documents(16, "<s>"), Documents(16, document_mask=False), Stream(16)],
     ids=["documents", "begun", "joined", "stream"],
 )
 def test_text_that_is_read_once_is_predicted_to_its_end(
@@ -106,8 +106,8 @@ def test_text_that_is_read_once_is_predicted_to_its_end(
     lengths = [n for n in LENGTHS if n]
     text = np.arange(10, 10 + sum(LENGTHS))
     firsts = 10 + np.cumsum([0, *lengths[:-1]])  # of documents
-    before = vocab.id(packing.before) if getattr(packing, "before", "") else None
-    if getattr(packing, "separate", False):
+    before = vocab.id(packing.bos) if getattr(packing, "bos", "") else None
+    if getattr(packing, "document_mask", False):
         # The first token of a document has nothing before it, unless it is given something.
         wanted = text if before else np.setdiff1d(text, firsts)
         ends = len(LENGTHS) if before else len(lengths)

@@ -22,18 +22,16 @@ def stream(lengths: list[int], before: list[int], after: list[int]) -> list[tupl
     return tokens
 
 
-@pytest.mark.parametrize(
-    ("before", "after"), [("", "</s>"), ("<s>", "</s>"), ("[CLS]", ""), ("", "")]
-)
+@pytest.mark.parametrize(("bos", "eos"), [("", "</s>"), ("<s>", "</s>"), ("[CLS]", ""), ("", "")])
 @pytest.mark.parametrize("length", [1, 5, 16, 119])
-def test_rows_are_the_endless_stream(tmp_path: Path, before: str, after: str, length: int) -> None:
+def test_rows_are_the_endless_stream(tmp_path: Path, bos: str, eos: str, length: int) -> None:
     vocab = corpora.vocab()
-    packing = Documents(length, before, after)
+    packing = Documents(length, bos, eos)
     packed = packing.open(corpora.shards(tmp_path, LENGTHS), vocab, 1, 4)
     once = stream(
         LENGTHS,
-        [vocab.id(before)] if before else [],
-        [vocab.id(after)] if after else [],
+        [vocab.id(bos)] if bos else [],
+        [vocab.id(eos)] if eos else [],
     )
     assert packed.tokens_per_epoch == len(once)
     assert packed.rows_per_epoch == len(once) // length
@@ -74,7 +72,7 @@ def test_a_row_in_full(tmp_path: Path) -> None:
 
 
 def test_every_token_of_an_epoch_once(tmp_path: Path) -> None:
-    packed = Documents(17, after="").open(
+    packed = Documents(17, eos="").open(
         corpora.shards(tmp_path, [50, 0, 100, 20]), corpora.vocab(), 9, 4
     )
     assert packed.rows_per_epoch == 10
@@ -87,7 +85,7 @@ def test_order_is_shuffled_anew_by_epoch_and_seed(tmp_path: Path) -> None:
     orders = {
         tuple(packed.rows(np.arange(e * 40, e * 40 + 40)).ids[:, 0])
         for seed in (1, 2)
-        for packed in [Documents(17, after="").open(shards, corpora.vocab(), seed, 4)]
+        for packed in [Documents(17, eos="").open(shards, corpora.vocab(), seed, 4)]
         for e in (0, 1)
     }
     assert len(orders) == 4
@@ -97,7 +95,9 @@ def test_order_is_shuffled_anew_by_epoch_and_seed(tmp_path: Path) -> None:
 def test_not_separate(tmp_path: Path) -> None:
     shards = corpora.shards(tmp_path, LENGTHS)
     apart = Documents(16).open(shards, corpora.vocab(), 1, 4).rows(np.arange(20))
-    joint = Documents(16, separate=False).open(shards, corpora.vocab(), 1, 4).rows(np.arange(20))
+    joint = (
+        Documents(16, document_mask=False).open(shards, corpora.vocab(), 1, 4).rows(np.arange(20))
+    )
     assert (joint.ids == apart.ids).all()
     assert (joint.documents == 0).all()
     assert (joint.positions == np.arange(16)).all()
@@ -107,4 +107,4 @@ def test_settings(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="length"):
         Documents(0)
     with pytest.raises(UserError, match="no special token <S>"):
-        Documents(before="<S>").open(corpora.shards(tmp_path, LENGTHS), corpora.vocab(), 1, 4)
+        Documents(bos="<S>").open(corpora.shards(tmp_path, LENGTHS), corpora.vocab(), 1, 4)

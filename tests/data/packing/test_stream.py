@@ -20,17 +20,19 @@ def test_lanes_are_contiguous_and_wrap(tmp_path: Path) -> None:
     text = [*range(10, 50), 6, 6, *range(50, 75), 6, *range(75, 108), 6]
     assert packed.tokens_per_epoch == len(text) == 102
     rows = packed.rows(np.arange(batch * steps))
-    for lane in range(batch):
-        part = text[lane * 34 : (lane + 1) * 34]
+    for stream in range(batch):
+        part = text[stream * 34 : (stream + 1) * 34]
         wanted = (part * 4)[: steps * length]
-        assert rows.ids[lane::batch].ravel().tolist() == wanted
-        assert rows.following is not None
-        assert rows.following[lane::batch].tolist() == (part * 4)[length : len(wanted) + 1 : length]
+        assert rows.ids[stream::batch].ravel().tolist() == wanted
+        assert rows.next_token is not None
+        assert (
+            rows.next_token[stream::batch].tolist() == (part * 4)[length : len(wanted) + 1 : length]
+        )
 
 
 def test_no_token_is_lost_where_the_lanes_are_unequal(tmp_path: Path) -> None:
     shards = corpora.shards(tmp_path, [101])
-    packed = Stream(4, after="").open(shards, corpora.vocab(), 1, 3)
+    packed = Stream(4, eos="").open(shards, corpora.vocab(), 1, 3)
     rows = packed.rows(np.arange(3 * 9))
     assert set(rows.ids.ravel().tolist()) == set(range(10, 111))
 
@@ -41,8 +43,8 @@ def test_every_token_of_a_lane_is_predicted_from_the_one_before(tmp_path: Path) 
     example = Causal().corrupt(rows, RowRng(1, rows.numbers), corpora.vocab())
     batch = Decoder().arrange(example, corpora.vocab())
     assert (batch.weights == 1).all()
-    for lane in (0, 1):
-        read, predicted = (x[lane::2].ravel() for x in (batch.ids, batch.targets))
+    for stream in (0, 1):
+        read, predicted = (x[stream::2].ravel() for x in (batch.ids, batch.targets))
         assert predicted.tolist() == np.roll(read, -1).tolist()
 
 

@@ -10,9 +10,9 @@ import torch
 from scipy import stats
 
 from foreword.errors import UserError
-from foreword.train.opened import open_run
+from foreword.runs.trained_model import open_run
 from foreword.tune.contracts import Labelled
-from foreword.tune.course import TuneSettings
+from foreword.tune.fine_tuner import TuneSettings
 from foreword.tune.predict import load_classifier
 from foreword.tune.result import save_network
 from foreword.tune.run import tune

@@ -12,17 +12,17 @@ from foreword.errors import UserError
 from foreword.evaluate.decoding import generate
 from foreword.evaluate.sampling import Sampling
 from foreword.evaluate.subject import Subject
-from foreword.train.opened import open_run
+from foreword.runs.trained_model import open_run
 from foreword.tune.answers import Answers
 from foreword.tune.contracts import Labelled
-from foreword.tune.course import TuneSettings
-from foreword.tune.framing import frame_of
-from foreword.tune.mixed import asked, mixed
+from foreword.tune.fine_tuner import TuneSettings
+from foreword.tune.input_template import template_of
 from foreword.tune.predict import load_classifier
 from foreword.tune.result import save_network
 from foreword.tune.run import tune
 from foreword.tune.strategies.frozen import Frozen
 from foreword.tune.strategies.full import Full
+from foreword.tune.task_mixture import asked, mixed
 from foreword.tune.tasks.text_to_text import TextToText
 from tests.train.runs import short_spans
 from tests.tune.runs import PARTS, make_run, reviews
@@ -63,9 +63,9 @@ def test_learns_to_answer_and_answers_as_a_run(
 def batches(folder: Path, layout: str, lengths: list[int]) -> tuple[Answers, Subject]:
     subject = Subject.of(open_run(make_run(folder, layout), "cpu"))
     examples = [Labelled(" ".join(["film"] * n), "warm day"[: 4 + n % 2 * 4]) for n in lengths]
-    frame = frame_of(subject.recipe, subject.vocab, None)
-    encoded = TextToText().encode(examples, subject.tokenizer, frame)
-    return Answers.of(subject, encoded, frame), subject
+    template = template_of(subject.recipe, subject.vocab, None)
+    encoded = TextToText().encode(examples, subject.tokenizer, template)
+    return Answers.of(subject, encoded, template), subject
 
 
 @pytest.mark.parametrize("layout", ["encoder_decoder", "prefix"])
@@ -98,12 +98,12 @@ def test_source_and_answer_fit_the_positions_together(
 ) -> None:
     monkeypatch.setitem(PARTS["prefix"]["model"], "position", {"kind": "learned", "length": 40})
     subject = Subject.of(open_run(make_run(tmp_path, "prefix"), "cpu"))
-    frame = frame_of(subject.recipe, subject.vocab, None)
+    template = template_of(subject.recipe, subject.vocab, None)
 
     def answers(source: int, target: int) -> Answers:
         example = Labelled("film " * source, "day " * target)
-        encoded = TextToText().encode([example], subject.tokenizer, frame)
-        return Answers.of(subject, encoded, frame)
+        encoded = TextToText().encode([example], subject.tokenizer, template)
+        return Answers.of(subject, encoded, template)
 
     for source, target, kept in ((12, 9, 12), (50, 3, 31), (50, 19, 19)):
         found = answers(source, target)
@@ -151,9 +151,9 @@ def test_scores_count_whole_answers_and_tokens() -> None:
     targets = [np.array([5, 6, 1]), np.array([7, 1])]
     right = np.array([[5.0], [6.0], [1.0], [8.0], [1.0]])
     assert TextToText().scores(right, targets) == {"accuracy": 0.5, "tokens": 0.8}
-    name, guess = TextToText().baseline([*targets, targets[1]], ("a", "b"))
+    name, chance_loss = TextToText().baseline([*targets, targets[1]], ("a", "b"))
     assert name == "most frequent answer"
-    scores = TextToText().scores(np.repeat(guess[None], 2, axis=0), targets)
+    scores = TextToText().scores(np.repeat(chance_loss[None], 2, axis=0), targets)
     assert scores["accuracy"] == 0.5
 
 

@@ -1,0 +1,148 @@
+"""Files to documents: finds the files, picks the reader by their names, streams what they hold."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from foreword import kinds
+from foreword.data.readers.parallel import Parallel, both
+from foreword.data.text_files import COMPRESSIONS, ReadCounts, ReadSettings, TextFile
+from foreword.errors import UserError
+from foreword.types import Document
+
+__all__ = ["ReadCounts", "ReadSettings", "find_files", "read_documents"]
+
+
+def find_files(
+    inputs: Sequence[str | Path],
+    counts: ReadCounts | None = None,
+    settings: ReadSettings | None = None,
+) -> list[Path]:
+    """The text files that `inputs` name: files, folders with all below them, patterns (`*.txt`).
+
+    Args:
+        inputs: what to look for; a file named twice is read once. Of two that are read side by
+            side, either names both.
+        counts: what to count files in that no reader reads.
+        settings: how files become documents.
+
+    Returns:
+        The files, sorted by path.
+
+    Raises:
+        UserError: there is no such file, no reader reads it, or there is no text file at all.
+    """
+    counts = counts if counts is not None else ReadCounts()
+    settings = settings or ReadSettings()
+    known = reader_kinds(settings)
+    found: set[Path] = set()
+    if not inputs:
+        raise UserError("no text was given; name files or folders")
+    for given in inputs:
+        before = len(found)
+        files, is_named = _expand(given)
+        for file in files:
+            if isinstance(known.get(_suffix(file)), Parallel):
+                found.update(both(file, settings))
+            elif _suffix(file) in known:
+                if file in found:
+                    counts.skip("named twice")
+                found.add(file)
+            elif is_named:
+                hint = ", a target side being asked for (read.target)" if settings.target else ""
+                raise UserError(
+                    f"{file}: no reader for such files{hint}; there are {_words(known)}"
+                )
+            else:
+                counts.skip(_suffix(file) or file.name)
+        if len(found) == before and not any(_suffix(file) in known for file in files):
+            if (Path(given) / "prepared.json").is_file():
+                raise UserError(
+                    f"{given}: holds token shards and no text; 'foreword pretrain' takes such a "
+                    "folder alone, as its only --data"
+                )
+            raise UserError(f"{given}: no text file in it; there are readers for {_words(known)}")
+    return sorted(found)
+
+
+def read_documents(
+    inputs: Sequence[str | Path],
+    settings: ReadSettings | None = None,
+    counts: ReadCounts | None = None,
+) -> Iterator[Document]:
+    """The documents in `inputs`, one after the other, in memory that does not grow with them.
+
+    Args:
+        inputs: files, folders and patterns.
+        settings: how files become documents.
+        counts: what to count in while reading.
+
+    Raises:
+        UserError: a file is missing or cannot be read; the message says which, where, and how to
+            mend it.
+    """
+    settings = settings or ReadSettings()
+    counts = counts if counts is not None else ReadCounts()
+    files = find_files(inputs, counts, settings)
+    known = reader_kinds(settings)
+    for path in files:
+        try:
+            size = path.stat().st_size
+            before = counts.bytes_read
+            is_beside = isinstance(known[_suffix(path)], Parallel)
+            if is_beside and path == both(path, settings)[1]:
+                pass  # it is read with the other
+            elif size or is_beside:
+                yield from known[_suffix(path)].read(TextFile(path, settings, counts))
+            else:
+                counts.empty_files += 1
+            counts.bytes_read = before + size
+            counts.files += 1
+        except OSError as error:
+            # An error number comes from the system, none from a decompressor.
+            reason = error.strerror or f"not readable ({error}); fetch or compress it again"
+            raise UserError(f"{path}: {reason}") from None
+    if not counts.documents:
+        where = files[0] if len(files) == 1 else f"{len(files)} files, {files[0]} first"
+        raise UserError(f"{where}: there is no text in it")
+
+
+def reader_kinds(settings: ReadSettings) -> dict[str, Any]:
+    """The reader for each file name's end, `".txt"`: the kinds in `data/readers/`.
+
+    Where each text has another side, only those that read two.
+    """
+    loaded = [kinds.load("data/readers", name)() for name in kinds.names("data/readers")]
+    if not settings.target:
+        return {suffix: reader for reader in loaded for suffix in reader.suffixes}
+    of_files = {f".{side.lower()}": Parallel() for side in (settings.field, settings.target)}
+    of_pairs = [reader for reader in loaded if getattr(reader, "has_sides", False)]
+    return of_files | {suffix: reader for reader in of_pairs for suffix in reader.suffixes}
+
+
+def _suffix(file: Path) -> str:
+    """The end of a file's name that says what is in it, without that of a compression."""
+    suffixes = [suffix.lower() for suffix in file.suffixes]
+    if suffixes and suffixes[-1] in COMPRESSIONS:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+def _expand(given: str | Path) -> tuple[list[Path], bool]:
+    """The files that one input names, and whether it names them one by one."""
+    path = Path(given).expanduser()
+    if path.is_dir():
+        return [file for file in sorted(path.rglob("*")) if file.is_file()], False
+    if path.exists():
+        return [path], True
+    matches = [Path(match) for match in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207
+    if not matches:
+        raise UserError(f"{given}: there is no such file or folder")
+    return [file for match in matches for file in _expand(match)[0]], False
+
+
+def _words(known: dict[str, Any]) -> str:
+    return f"{', '.join(sorted(known))}, each also {' or '.join(COMPRESSIONS)}"

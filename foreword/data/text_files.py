@@ -1,0 +1,187 @@
+"""An open text file, compressed or not, and what is counted while it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from io import BufferedReader
+from pathlib import Path
+from typing import IO, Any, Literal, cast
+
+import pyarrow as pa
+
+from foreword.errors import UserError
+from foreword.types import Document
+
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+
+_BOM = b"\xef\xbb\xbf"
+_REPLACEMENT = b"\xef\xbf\xbd"  # U+FFFD, which stands for a byte that is not UTF-8
+_BLOCK = 1 << 20  # bytes
+
+
+@dataclass(frozen=True)
+class ReadSettings:
+    """How files become documents.
+
+    Attributes:
+        field: the field of JSON lines and the column of Parquet that holds the text.
+        target: of parallel text, where the other side of each pair stands: another field or
+            column; with plain text, `NAME.en` and `NAME.de` are read side by side, line by line,
+            where `field` is `en` and this is `de`. "" for text that is not parallel.
+        documents: what a document is in a plain text file: the file, a paragraph (paragraphs are
+            parted by blank lines), or a line.
+        blank_lines: whether a blank line is a document too, one of no words, where documents are
+            lines. WikiText's published figures count its end.
+        errors: what to do about bytes that are not UTF-8: `strict` stops and says where, `replace`
+            puts U+FFFD in their place and counts them.
+    """
+
+    field: str = "text"
+    documents: Literal["file", "paragraph", "line"] = "file"
+    errors: Literal["strict", "replace"] = "strict"
+    target: str = ""
+    blank_lines: bool = False
+
+    def __post_init__(self) -> None:
+        if self.documents not in ("file", "paragraph", "line"):
+            raise ValueError(f"documents: file, paragraph or line, got {self.documents!r}")
+        if self.errors not in ("strict", "replace"):
+            raise ValueError(f"errors: strict or replace, got {self.errors!r}")
+        if self.target and self.target == self.field:
+            raise ValueError(f"target: must be another than field, {self.field!r}")
+        if self.blank_lines and self.documents != "line":
+            raise ValueError(f"blank_lines: wants documents=line, got {self.documents!r}")
+
+
+@dataclass
+class ReadCounts:
+    """What was read, and what was not.
+
+    Attributes:
+        files: files read.
+        empty_files: files of no bytes.
+        skipped: files in folders that no reader reads, by what they are (`".pdf"` -> 3).
+        documents: documents with text.
+        empty_documents: documents without text, skipped.
+        empty_sides: pairs one side of which is without text, skipped.
+        bytes: of the documents' text as UTF-8.
+        replaced_bytes: bytes that were not UTF-8, each run now U+FFFD.
+        bytes_read: bytes of the files, compressed where they are; for progress.
+    """
+
+    files: int = 0
+    empty_files: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+    documents: int = 0
+    empty_documents: int = 0
+    empty_sides: int = 0
+    bytes: int = 0
+    replaced_bytes: int = 0
+    bytes_read: int = 0
+
+    def skip(self, what: str) -> None:
+        """Counts a file that is not read."""
+        self.skipped[what] = self.skipped.get(what, 0) + 1
+
+
+class TextFile:
+    """A file being read: its bytes as they are decompressed, its text, its documents.
+
+    Args:
+        path: the file.
+        settings: how to read it.
+        counts: what to count in.
+    """
+
+    def __init__(self, path: Path, settings: ReadSettings, counts: ReadCounts) -> None:
+        self.path = path
+        self.settings = settings
+        self.counts = counts
+        self._before = counts.bytes_read
+        self._start = 0  # of the text, after a byte order mark
+
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """The file's bytes, decompressed, as a stream without a byte order mark."""
+        with self.path.open("rb") as raw:
+            codec = COMPRESSIONS.get(self.path.suffix.lower())
+            stream: Any = raw
+            if codec:
+                stream = BufferedReader(pa.CompressedInputStream(raw, codec), _BLOCK)
+            if stream.peek(3)[:3] == _BOM:
+                self._start = len(stream.read(3))
+            self._raw = raw
+            yield cast(IO[bytes], stream)
+
+    def at(self, position: int) -> None:
+        """Says how far into the file the reading is, in bytes."""
+        self.counts.bytes_read = self._before + position
+
+    def lines(self) -> Iterator[tuple[int, int, bytes]]:
+        """Each line as it stands: its number from 1, the place of its first byte, its bytes."""
+        with self.open() as stream:
+            start = 0
+            for number, line in enumerate(stream, 1):
+                yield number, start, line
+                start += len(line)
+                if not number % 64:
+                    self.at(self._raw.tell())
+
+    def decode(self, data: bytes, where: str, start: int = 0) -> str:
+        """The text of `data`.
+
+        Args:
+            data: bytes, of UTF-8 if all is well.
+            where: names them in a message: file, and line or row.
+            start: the place of the first one in the text, from 0.
+
+        Raises:
+            UserError: they are not UTF-8, and `errors` is `strict`.
+        """
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            if self.settings.errors == "strict":
+                is_utf16 = start == 0 and data[:2] in (b"\xff\xfe", b"\xfe\xff")
+                place = self._start + start + error.start
+                raise UserError(
+                    f"{where}: byte {place:,} (0x{data[error.start]:02x}) is not UTF-8"
+                    f"{', it looks like UTF-16' if is_utf16 else ''}; convert the file, or use "
+                    "--errors replace to go on and count them"
+                ) from None
+        text = data.decode(errors="replace")
+        added = len(text.encode()) - len(_REPLACEMENT) * (
+            text.count("\ufffd") - data.count(_REPLACEMENT)
+        )
+        self.counts.replaced_bytes += len(data) - added
+        return text
+
+    def document(self, text: str, place: int | None = None) -> Iterator[Document]:
+        """The document of `text`; where there is nothing in it an empty one if asked, else a count.
+
+        Line ends become `\\n`, and those around the text go.
+        """
+        if "\r" in text:
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
+        text = text.strip("\n")
+        if not text or text.isspace():
+            if not self.settings.blank_lines:
+                self.counts.empty_documents += 1
+                return
+            text = ""
+        self.counts.documents += 1
+        self.counts.bytes += len(text) if text.isascii() else len(text.encode())
+        yield Document(text, str(self.path) if place is None else f"{self.path}:{place}")
+
+    def pair(self, text: str, target: str, place: int) -> Iterator[Document]:
+        """A pair as a document of two lines, or none and a count where a side has no text.
+
+        Within a side white space is one space.
+        """
+        sides = [" ".join(side.split()) for side in (text, target)]
+        if any(sides) and not all(sides):
+            self.counts.empty_sides += 1
+            return
+        yield from self.document("\n".join(sides), place)

@@ -1,0 +1,237 @@
+"""Texts to tokens on all cores: worker processes that are asked over pipes.
+
+Each worker is a plain child process (`python -P -m foreword.data.tokenize_documents TOKENIZER`),
+which needs no `if __name__ == "__main__"` in the caller's script and ends by itself when the caller
+is gone. A question and an answer are each a header of four int64 and then so many bytes; no objects
+travel. `-P` keeps the current folder off its path: a `numpy.py` beside the texts is none of ours.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import IO, Literal, cast
+
+import numpy as np
+
+from foreword.errors import UserError, WorkerError
+from foreword.text import sentences
+from foreword.text.special import UNK
+from foreword.text.tokenizer import Tokenizer
+from foreword.types import Array
+
+Cut = Literal["documents", "sentences", "lines"]  # what a sequence is
+
+_HEADER_BYTES = 4 * 8
+_TEXTS = 1024  # encoded in one call, which bounds the memory that one long document takes
+_LONG = 4 << 20  # bytes: a document so long is encoded here, by all cores at once
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Documents as tokens.
+
+    Attributes:
+        tokens: of all documents, one after the other; (tokens,) int32.
+        sequence_lengths: tokens in each sequence; (sequences,) int32.
+        document_lengths: sequences in each document; (documents,) int32.
+        unknown: how many of the tokens stand for text that the vocabulary lacks.
+    """
+
+    tokens: Array
+    sequence_lengths: Array
+    document_lengths: Array
+    unknown: int
+
+
+class Encoder:
+    """Encodes documents in this process.
+
+    Args:
+        tokenizer: text to ids.
+        cut: what a sequence is: the whole document, a sentence or a line of it.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, cut: Cut) -> None:
+        self._tokenizer = tokenizer
+        self._cut = cut
+        self._unknown = tokenizer.vocab.special.get(UNK, -1)
+
+    def encode(self, texts: Sequence[bytes]) -> Encoded:
+        """The tokens of documents given as UTF-8."""
+        pieces = [self._pieces(text.decode()) for text in texts]
+        flat = list(itertools.chain.from_iterable(pieces))
+        tokens, lengths = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
+        for at in range(0, len(flat), _TEXTS):
+            ids = self._tokenizer.encode_batch(flat[at : at + _TEXTS])
+            lengths.append(np.fromiter(map(len, ids), np.int32, len(ids)))
+            joined = itertools.chain.from_iterable(ids)
+            tokens.append(np.fromiter(joined, np.int32, int(lengths[-1].sum())))
+        joint = np.concatenate(tokens)
+        return Encoded(
+            tokens=joint,
+            sequence_lengths=np.concatenate(lengths),
+            document_lengths=np.fromiter(map(len, pieces), np.int32, len(pieces)),
+            unknown=int(np.count_nonzero(joint == self._unknown)),
+        )
+
+    def _pieces(self, text: str) -> list[str]:
+        match self._cut:
+            case "sentences":
+                return sentences.split(text)
+            case "lines":
+                return text.split("\n")
+            case _:
+                return [text]
+
+
+class Worker:
+    """A child process that encodes.
+
+    Args:
+        tokenizer: the folder it loads.
+        cut: what a sequence is.
+    """
+
+    def __init__(self, tokenizer: Path, cut: Cut) -> None:
+        command = [sys.executable, "-P", "-m", __name__, str(tokenizer), cut]
+        ours = str(Path(__file__).parents[2])  # which the caller may have found in its own folder
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([*filter(None, sys.path), ours]),
+            "TOKENIZERS_PARALLELISM": "false",
+        }
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (not the user's screen)
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            env=environment,
+        )
+
+    def encode(self, texts: Sequence[bytes]) -> Encoded:
+        """The tokens of documents given as UTF-8.
+
+        Raises:
+            UserError: the process was killed, which mostly means that memory has run out.
+            WorkerError: it failed.
+        """
+        assert self._process.stdin and self._process.stdout
+        sizes = np.fromiter(map(len, texts), np.int64, len(texts))
+        try:
+            _send(self._process.stdin, [len(texts), 0, 0, 0], sizes.tobytes(), *texts)
+            tokens, sequences, documents, unknown = _header(self._process.stdout)
+            data = _exactly(self._process.stdout, 4 * (tokens + sequences + documents))
+        except (EOFError, BrokenPipeError):
+            raise self._failure() from None
+        parts = np.split(np.frombuffer(data, np.int32), [tokens, tokens + sequences])
+        return Encoded(parts[0], parts[1], parts[2], unknown)
+
+    def _failure(self) -> Exception:
+        """What ended the process."""
+        status = self._process.wait()
+        self._said.seek(0)
+        said = self._said.read().decode(errors="replace").strip()
+        last = said.rpartition("\n")[2]
+        if status > 0 and said and "MemoryError" not in last:
+            return WorkerError(f"a worker process failed: {last}", said)
+        number = status if status >= 0 else 128 - status
+        return UserError(
+            f"a worker process died (status {number}), probably out of memory; "
+            "use fewer: --workers 1"
+        )
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.kill()
+        self._process.communicate()
+        self._said.close()
+
+
+@contextmanager
+def encoder_on(
+    here: Encoder, tokenizer: Path, workers: int, cut: Cut
+) -> Iterator[Callable[[list[bytes]], Future[Encoded]]]:
+    """Gives a function that has documents encoded, many at a time.
+
+    Args:
+        here: encodes in this process.
+        tokenizer: the folder that the workers load.
+        workers: number of processes; 0 encodes everything here.
+        cut: what a sequence is.
+    """
+    with ExitStack() as stack:
+        free: SimpleQueue[Worker] = SimpleQueue()
+        for _ in range(workers):
+            worker = Worker(tokenizer, cut)
+            stack.callback(worker.close)
+            free.put(worker)
+        # Made last, so that these threads end before the processes that they wait for.
+        threads = ThreadPoolExecutor(max(1, workers))
+        stack.callback(threads.shutdown, cancel_futures=True)
+
+        def encode(texts: list[bytes]) -> Encoded:
+            if not workers or max(map(len, texts)) > _LONG:
+                return here.encode(texts)
+            worker = free.get()
+            try:
+                return worker.encode(texts)
+            finally:
+                free.put(worker)
+
+        yield lambda texts: threads.submit(encode, texts)
+
+
+def serve(tokenizer: str, cut: Cut) -> None:
+    """Answers the questions on standard input until it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller decides what an interrupt means
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints must not get between the answers
+    questions = sys.stdin.buffer
+    encoder = Encoder(Tokenizer.load(tokenizer), cut)
+    while True:
+        try:
+            count = _header(questions)[0]
+        except EOFError:
+            return
+        sizes = np.frombuffer(_exactly(questions, 8 * count), np.int64)
+        found = encoder.encode([_exactly(questions, int(size)) for size in sizes])
+        arrays = (found.tokens, found.sequence_lengths, found.document_lengths)
+        header = [*map(len, arrays), found.unknown]
+        try:
+            _send(answers, header, *(array.tobytes() for array in arrays))
+        except BrokenPipeError:
+            return
+
+
+def _send(file: IO[bytes], header: list[int], *parts: bytes) -> None:
+    file.write(np.array(header, np.int64).tobytes())
+    for part in parts:
+        file.write(part)
+    file.flush()
+
+
+def _header(file: IO[bytes]) -> list[int]:
+    return [int(n) for n in np.frombuffer(_exactly(file, _HEADER_BYTES), np.int64)]
+
+
+def _exactly(file: IO[bytes], size: int) -> bytes:
+    data = file.read(size)
+    if len(data) < size:
+        raise EOFError
+    return data
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], cast(Cut, sys.argv[2]))

@@ -1,0 +1,142 @@
+"""Text files to token shards, once: read, cut into training and held-out, encode, write.
+
+What stands in the folder then, `foreword.data.prepared_text` says.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from foreword import atomic
+from foreword.data import holdout
+from foreword.data.fingerprint import digest, fingerprint_text, state_of
+from foreword.data.prepared_text import (
+    FORMAT,
+    HELDOUT,
+    PART,
+    TRAIN,
+    PreparedText,
+    find,
+    publish,
+    require_free,
+)
+from foreword.data.read_documents import find_files
+from foreword.data.shard_builder import Progress, ShardBuilder
+from foreword.data.text_files import ReadCounts, ReadSettings
+from foreword.data.tokenize_documents import Cut
+from foreword.errors import UserError
+from foreword.ranges import Ranged, ShareBelowOne, Workers
+from foreword.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class PrepareSettings(Ranged):
+    """How documents become token shards.
+
+    Attributes:
+        heldout: share of the documents that is held out and never trained on; 0 for none.
+        sentences: whether a sequence is a sentence; else it is a whole document. Of parallel text
+            it is a side of a pair.
+        workers: processes that encode; 0 for one per core. The shards do not depend on it.
+    """
+
+    heldout: ShareBelowOne = 0.005
+    sentences: bool = True
+    workers: Workers = 0
+
+
+def prepare(
+    inputs: Sequence[str | Path],
+    tokenizer: Tokenizer,
+    folder: str | Path,
+    settings: PrepareSettings | None = None,
+    read: ReadSettings | None = None,
+    progress: Progress | None = None,
+    heldout: Sequence[str | Path] = (),
+) -> PreparedText:
+    """Makes token shards of text files, or finds them made.
+
+    Without text given as `heldout`, the documents are held out whose text has a low hash, about
+    `settings.heldout` of them; equal texts land on the same side. Where that holds out none, or
+    all, the document with the lowest hash is held out, if it is at most a tenth of the text; a
+    longer one, such as the only one, gives its last sentences, about that share of the text. The
+    shards depend on the files' bytes, the settings and the tokenizer alone, not on the number of
+    workers.
+
+    Args:
+        inputs: files, folders and patterns.
+        tokenizer: text to ids; it is saved beside the shards.
+        folder: where to write.
+        settings: how documents become shards.
+        read: how files become documents.
+        progress: called with the bytes of the files done and their total, now and then.
+        heldout: files, folders and patterns to hold out; then all of `inputs` is trained on.
+
+    Raises:
+        UserError: a file cannot be read, the folder holds something else or cannot be written, or
+            there is too little text.
+    """
+    settings, read, folder = settings or PrepareSettings(), read or ReadSettings(), Path(folder)
+    counts = ReadCounts()
+    files = find_files(inputs, counts, read)
+    held = holdout.find_apart(heldout, files, counts, read)
+    if held:
+        settings = replace(settings, heldout=0.0)
+    before = [state_of(file) for file in [*files, *held]]
+    require_free(folder)
+    with atomic.alone(folder, wait=True):
+        text = fingerprint_text(files, read)
+        held_text = fingerprint_text(held, read) if held else ""
+        fingerprint = _made_from(text, held_text, tokenizer, settings)
+        part = folder / PART
+        shutil.rmtree(part, ignore_errors=True)  # of one that was killed
+        if found := find(folder, fingerprint):
+            return found
+        with atomic.explained(folder):
+            part.mkdir()
+        try:
+            tokenizer.save(part / "tokenizer")
+            cut: Cut = "sentences" if settings.sentences else "documents"
+            cut = "lines" if read.target else cut
+            share, workers = settings.heldout, settings.workers
+            total = sum(size for size, _ in before)
+            making = ShardBuilder(part, tokenizer, cut, share, workers, progress, total)
+            making.encode({TRAIN: files, HELDOUT: held}, read, counts)
+            making.ensure_split()
+            for file, state in zip([*files, *held], before, strict=True):
+                if state_of(file) != state:
+                    raise UserError(f"{file}: changed while it was read; prepare it again")
+            of_text = {"text": text, "read": {**asdict(read), "counts": asdict(counts)}}
+            publish(part, folder, _manifest(fingerprint, of_text, tokenizer, settings, making))
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+    return PreparedText.load(folder, verify=False)
+
+
+def _made_from(text: str, held_text: str, tokenizer: Tokenizer, settings: PrepareSettings) -> str:
+    """The fingerprint of shards: equal for equal texts, settings and tokenizers."""
+    parts = [FORMAT, text, tokenizer.fingerprint, settings.heldout, settings.sentences]
+    return digest([*parts, held_text] if held_text else parts)
+
+
+def _manifest(
+    fingerprint: str,
+    of_text: dict[str, Any],
+    tokenizer: Tokenizer,
+    settings: PrepareSettings,
+    making: ShardBuilder,
+) -> dict[str, Any]:
+    """What `prepared.json` says."""
+    return {
+        "format": FORMAT,
+        "fingerprint": fingerprint,
+        **of_text,
+        "tokenizer": {"fingerprint": tokenizer.fingerprint, "vocab": tokenizer.vocab.size},
+        "settings": {"heldout": settings.heldout, "sentences": settings.sentences},
+        "counts": {name: asdict(split) for name, split in making.counts.items()},
+        "files": making.files,
+    }

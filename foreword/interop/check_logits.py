@@ -1,0 +1,188 @@
+"""Whether our model and theirs compute the same: the greatest difference of their logits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foreword import kinds
+from foreword.data.rows import positions_within
+from foreword.errors import UserError
+from foreword.interop.family import Design, Family
+from foreword.layouts.encoder import Encoder
+from foreword.nn.model import Model
+from foreword.types import Array, Batch, Example, Tokens, Vocab
+
+LENGTHS = (150, 15)  # of two texts, the second padded; beyond T5's distances that count
+LONGEST = 1_100  # of a text beyond a window or blocks, so that a check takes seconds
+IGNORED = -100  # their label of a place that is not predicted
+TOLERANCE = 1e-3  # of logits; rounding in another order differs by 1e-5
+
+
+def is_checkable() -> bool:
+    """Whether `transformers` is installed."""
+    try:
+        import transformers  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def difference(
+    model: Model, design: Design, vocab: Vocab, family: Family, folder: Path
+) -> tuple[float, float]:
+    """The greatest difference between the logits, and the greatest logit, in float32.
+
+    Two texts are read, of two segments where the model tells them apart; and one so long that a
+    model of windows or blocks leaves something out, where it has places for it.
+
+    Args:
+        model: ours.
+        design: of it.
+        vocab: of the tokenizer.
+        family: whose class in `transformers` reads `folder`.
+        folder: theirs.
+
+    Raises:
+        UserError: `transformers` cannot read the folder.
+    """
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    try:
+        theirs = getattr(transformers, family.architecture_of(design)).from_pretrained(
+            folder,
+            local_files_only=True,
+            dtype=torch.float32,
+            attn_implementation="eager",
+            **dict.fromkeys(family.still, 0.0),
+        )
+    except Exception as error:  # whatever its readers raise
+        reason = " ".join(str(error).split())
+        raise UserError(f"{folder}: transformers cannot read it: {reason}") from error
+    model.eval()
+    theirs.train(bool(family.still))
+    found, greatest = [], []
+    for lengths in _lengths(design):
+        tokens = _texts(vocab, lengths, _segments(design))
+        batch = _batch(tokens, design, vocab).to("cpu")
+        counts = torch.from_numpy(tokens.documents >= 0)
+        with torch.no_grad():
+            ours = _logits(model, batch, counts)
+            wanted = _their_logits(theirs(**_call(batch, counts)), counts)
+        found += [(a - b).abs().max() for a, b in zip(ours, wanted, strict=True)]
+        greatest += [logits.abs().max() for logits in wanted]
+    return float(torch.stack(found).max()), float(torch.stack(greatest).max())
+
+
+def _lengths(design: Design) -> list[tuple[int, ...]]:
+    """Of the texts of each batch, the longest first: theirs may not leave anything out thereafter.
+
+    Which is what BigBird does once it has read a short text.
+    """
+    attention = getattr(design.model, "attention", None)
+    block = getattr(attention, "block", 0)
+    # Up to so many places a window or blocks are attended to in full, or as if dense.
+    whole = getattr(attention, "short", getattr(attention, "least_blocks", 0) * block)
+    long = [(min(whole + block + 1, LONGEST),)] if whole else []
+    limit = design.model.limit or LONGEST
+    return [tuple(min(length, limit) for length in batch) for batch in (*long, LENGTHS)]
+
+
+def _segments(design: Design) -> int:
+    """How many a model tells apart: by embeddings, or by terms of its scores."""
+    has_terms = getattr(design.model.position, "segments", False)
+    return max(int(design.model.segments), 2 * has_terms)
+
+
+def _logits(model: Model, batch: Batch, counts: Tensor) -> list[Tensor]:
+    """What each of our heads says, of texts alone."""
+    states = model.backbone(batch).states
+    if "replaced" in model.heads:
+        return [model.heads["replaced"](states).squeeze(-1)[counts]]
+    found = [model.token_head(states)[counts]]
+    if "pair" in model.heads:
+        found.append(model.heads["pair"](states[:, 0]))
+    return found
+
+
+def _their_logits(output: Any, counts: Tensor) -> list[Tensor]:
+    """The same of theirs."""
+    if "logits" in output:
+        return [output.logits[counts]]
+    pair = ("seq_relationship_logits", "sop_logits")
+    return [output.prediction_logits[counts], *(output[key] for key in pair if key in output)]
+
+
+def _texts(vocab: Vocab, lengths: tuple[int, ...], segments: int) -> Tokens:
+    """Texts of ordinary tokens drawn at random, in equal segments, padded to one length."""
+    random = np.random.default_rng(1)
+    longest = max(lengths)
+    ids = random.choice(np.flatnonzero(~vocab.is_special), (len(lengths), longest))
+    documents = np.where(np.arange(longest) < np.array(lengths)[:, None], 0, -1)
+    parts = np.arange(longest)[None].repeat(len(lengths), axis=0) * segments // longest
+    return Tokens(
+        ids.astype(np.int64),
+        documents,
+        positions_within(documents),
+        parts if segments > 1 else None,
+    )
+
+
+def _batch(tokens: Tokens, design: Design, vocab: Vocab) -> Batch:
+    """The texts as the model reads them where nothing is hidden."""
+    weights: Array = (tokens.documents >= 0).astype(np.float32)
+    layout = kinds.name_of(design.layout)
+    if layout in ("encoder", "two_streams"):  # without predictions there is one stream
+        return Encoder().arrange(Example(tokens, tokens, weights, is_aligned=True), vocab)
+    source = None if layout == "decoder" else tokens
+    batch: Batch = design.layout.arrange(Example(source, tokens, weights), vocab)
+    return batch
+
+
+def _call(batch: Batch, counts: Any) -> dict[str, Any]:
+    """The same batch in their words; how a decoder starts is theirs to say, given what is right."""
+    attention = counts.long()
+    if batch.source is None:
+        segments = {} if batch.segments is None else {"token_type_ids": batch.segments}
+        return {"input_ids": batch.ids, "attention_mask": attention, **segments}
+    return {
+        "input_ids": batch.source.ids,
+        "attention_mask": attention,
+        "labels": batch.targets.masked_fill(~counts, IGNORED),
+    }
+
+
+def check(
+    parts: Mapping[str, tuple[Model, Design]], vocab: Vocab, family: Family, folder: Path
+) -> dict[str, float | None]:
+    """The differences by name, the greatest of all parts; None without `transformers`.
+
+    Args:
+        parts: the models and what they are, by their folders in `folder`.
+        vocab: of the tokenizer.
+        family: whose classes in `transformers` read `folder`.
+        folder: theirs.
+
+    Raises:
+        UserError: the logits differ by more than rounding.
+    """
+    if not is_checkable():
+        return {"logit_difference": None}
+    found, greatest = 0.0, 0.0
+    for name, (model, design) in parts.items():
+        own, largest = difference(model, design, vocab, family, folder / name)
+        if not own <= TOLERANCE * max(1.0, largest):
+            raise UserError(
+                f"{folder / name}: with these weights Foreword's logits differ from those of "
+                f"transformers by {own:.3g}, where the greatest is {largest:.3g}; this is a fault "
+                "of Foreword, or the model does something that its files do not say"
+            )
+        found, greatest = max(found, own), max(greatest, largest)
+    return {"logit_difference": found, "greatest_logit": greatest}

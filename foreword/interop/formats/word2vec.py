@@ -1,0 +1,88 @@
+"""Files of word vectors: the form that word2vec writes, and gensim and others read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from foreword import atomic, config
+from foreword.errors import UserError
+from foreword.interop import importing
+from foreword.interop.formats._contract import Exchanged
+from foreword.interop.word_table import word_table
+from foreword.models.word_vectors import WordVectorsBackbone
+from foreword.runs.recipe import Recipe
+from foreword.runs.trained_model import Opened
+from foreword.text.special import ALL, BOS, EOS
+from foreword.text.tokenizers.word import Word
+from foreword.vectors import file
+
+
+@dataclass(frozen=True)
+class Word2Vec:
+    """A file with a vector for each word, the most frequent first.
+
+    Of a model that is no word2vec these are the embeddings of pieces that begin a word. What is
+    imported has vectors and no output layer: neighbours and analogies, but no predictions.
+
+    Attributes:
+        binary: float32 in place of text; what is imported shows its form itself.
+    """
+
+    binary: bool = False
+
+    def write(self, opened: Opened, out: Path) -> Exchanged:
+        """See `Format`."""
+        if out.exists():
+            raise UserError(f"{out}: is there already; choose another --out")
+        table = word_table(opened.model, opened.tokenizer)
+        file.write(out, table.words, table.vectors, binary=self.binary)
+        width = table.vectors.shape[1]
+        size = out.stat().st_size
+        return Exchanged({"file": str(out), "words": len(table), "width": width, "bytes": size})
+
+    def read(self, source: str, run: Path) -> Exchanged:
+        """See `Format`."""
+        path = Path(source)
+        words, vectors = file.read(path)
+        first = {word: n for n, word in reversed(list(enumerate(words))) if word not in ALL}
+        places = np.sort(np.fromiter(first.values(), dtype=np.int64))
+        own = [words[n] for n in places]
+        if len(own) < 2:
+            raise UserError(f"{path}: has fewer than two words")
+        tokenizer = Word("whitespace", vocab=len(ALL) + len(own), min_count=1).of(own)
+        recipe = config.build(
+            Recipe,
+            {
+                "description": f"word vectors of {path.name}, imported",
+                "family": "word2vec",
+                "tokenizer": {"kind": "word", "split": "whitespace", "min_count": 1},
+                "packing": {"kind": "documents", "bos": BOS, "eos": EOS},
+                "model": {"kind": "word_vectors", "d_model": vectors.shape[1]},
+                "objective": "causal",
+                "layout": "decoder",
+            },
+        )
+        model = recipe.build(tokenizer.vocab)
+        backbone = model.backbone
+        assert isinstance(backbone, WordVectorsBackbone)
+        with torch.no_grad():
+            backbone.outputs.weight.zero_()
+            backbone.embedding.token.weight.zero_()
+            backbone.embedding.token.weight[len(ALL) :] = torch.from_numpy(vectors[places])
+        # How often words came is not said, only in which order.
+        backbone.counts = (~tokenizer.vocab.is_special).astype(np.int64)
+        came_from = {
+            "format": "word2vec",
+            "file": str(path.resolve()),
+            "files": {path.name: atomic.checksum(path)},
+        }
+        importing.write_run(run, recipe, tokenizer, model, {"imported": came_from})
+        left = len(words) - len(own)
+        notes = ["the file holds no output layer: the run predicts nothing"]
+        notes += [f"{left:,} words left out, named twice or like a special token"] * bool(left)
+        facts = {"run": str(run), "words": len(own), "width": vectors.shape[1]}
+        return Exchanged(facts, tuple(notes))

@@ -1,0 +1,96 @@
+"""How queries are brought together with keys; a kind in `nn/attentions/` is one way."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from torch import Tensor, nn
+
+from foreword.nn.masks import Mask
+from foreword.ranges import Ranged
+
+
+class AttentionMechanism(nn.Module, ABC):
+    """What attention does with queries, keys and values in one layer."""
+
+    @abstractmethod
+    def mask(self, queries: int, keys: int) -> Mask | None:
+        """Which keys it looks at of those that the batch's mask allows; None if it mixes them all.
+
+        The queries are the last of the keys. With a mask, `attend` is dense attention under the
+        batch's mask and this one.
+        """
+
+    @abstractmethod
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        prepared_mask: Any,
+        scale: float,
+        dropout: float,
+        extra: Tensor | None,
+    ) -> Tensor:
+        """The values, mixed.
+
+        Args:
+            q: (batch, heads, queries, d_head).
+            k: (batch, heads, keys, d_head).
+            v: (batch, heads, keys, d_head).
+            prepared_mask: what the kind's `prepare` returned.
+            scale: of the scores.
+            dropout: share of attention weights dropped.
+            extra: added to the scores before they are scaled, (batch, heads, queries, keys); None
+                for most position schemes.
+
+        Returns:
+            (batch, heads, queries, d_head); zeros for a query without keys.
+        """
+
+
+class AttentionKind(Ranged, ABC):
+    """The settings of a way to mix: a kind in `nn/attentions/`."""
+
+    @property
+    def limit(self) -> int | None:
+        """The greatest length it allows, or None."""
+        return None
+
+    @property
+    def exact(self) -> int | None:
+        """The one length of row that it can be trained on, or None."""
+        return None
+
+    @property
+    def separates(self) -> bool:
+        """Whether a mask can keep the texts of one row apart."""
+        return True
+
+    @abstractmethod
+    def prepare(
+        self,
+        mask: Mask,
+        bias: Tensor | None,
+        shape: tuple[int, int, int],
+        like: Tensor,
+        *,
+        flex: bool,
+    ) -> Any:
+        """The mask made ready, once per forward pass, for all layers.
+
+        Args:
+            mask: which query may look at which key.
+            bias: added to the scores, (heads, queries, keys), or None.
+            shape: batch, queries, keys.
+            like: a tensor of the device and dtype of the scores.
+            flex: FlexAttention may be used (CUDA).
+
+        Raises:
+            UserError: it cannot do this mask or this bias.
+        """
+
+    @abstractmethod
+    def build(self, heads: int, d_head: int, layers: int) -> list[AttentionMechanism]:
+        """A module for each layer of a stack; layers may share one."""

@@ -1,0 +1,247 @@
+"""Blocks of queries look at their neighbours, at both ends of the row and at random blocks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foreword.errors import UserError
+from foreword.nn.attention import PreparedMask, prepare_mask, uses_flex
+from foreword.nn.attention import attend as attend_densely
+from foreword.nn.attention_kind import AttentionKind, AttentionMechanism
+from foreword.nn.attentions._blocks import BlockLayout, BlockMask, attend, prepare_block_mask
+from foreword.nn.masks import Blocks, Full, Mask
+from foreword.ranges import Count, CountOrZero, Seed
+from foreword.types import Array
+
+PAPER = (1_024, 3_072, 4_096)  # lengths of the paper's rows, for which its code has a plan apart
+
+
+@dataclass(frozen=True)
+class BigBird(AttentionKind):
+    """Window, global and random blocks: time and memory grow with the length.
+
+    Rows too short to have something to leave out are attended to in full. Random blocks are drawn
+    for each layer, once and for all.
+
+    Attributes:
+        block: places of a block.
+        window: blocks that a block looks at around itself, itself included; odd.
+        ends: blocks at each end of the row that see all and are seen by all.
+        random: blocks drawn at random, none of them in the window or at the ends.
+        random_from: `row` draws from the whole row; `start` from its first window + 2 ends +
+            2 random blocks, and in rows of 1,024, 3,072 and 4,096 places (the paper's) from its
+            first 1,024 places, as the released code does.
+        per_head: whether each head draws its own.
+        seed: of the draws; layer n uses seed + n.
+
+    Reference: Zaheer et al. 2020, section 2 and appendix D.
+    Differs from the paper: the released code draws within the start of the row, and there `start`
+    with seed 0 gives its very blocks; in rows of 1,024 it may draw the last block, which then
+    counts twice there and once here. Its port in `transformers` replaces the random blocks by the
+    first block when it does not train.
+    """
+
+    block: Count = 64
+    window: Count = 3
+    ends: CountOrZero = 1
+    random: CountOrZero = 3
+    random_from: Literal["row", "start"] = "row"
+    per_head: bool = True
+    seed: Seed = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.window % 2 == 0:
+            raise ValueError(
+                f"window: counts the block itself and as many on each side, so it must be odd, got "
+                f"{self.window}"
+            )
+
+    @property
+    def least_blocks(self) -> int:
+        """Rows of so many blocks or fewer are attended to in full."""
+        return self.window + 2 * self.ends + 2 * self.random
+
+    def prepare(
+        self,
+        mask: Mask,
+        bias: Tensor | None,
+        shape: tuple[int, int, int],
+        like: Tensor,
+        *,
+        flex: bool,
+    ) -> PreparedMask | Pending:
+        """The mask; long rows ask it layer by layer, for each has random blocks of its own.
+
+        Raises:
+            UserError: queries that stand behind a cache or a memory longer than what is attended
+                to in full: the blocks of a row are not known before its end.
+        """
+        batch, queries, keys = shape
+        if keys <= self.least_blocks * self.block:
+            return prepare_mask(mask, bias, shape, like, flex=flex)
+        if queries != keys:
+            raise UserError(
+                f"model.attention: 'bigbird' reads whole rows at once; after a cache or memory it "
+                f"reaches {self.least_blocks * self.block} places, got {keys}"
+            )
+        return Pending(mask, bias, batch, keys, like, flex)
+
+    def build(self, heads: int, d_head: int, layers: int) -> list[AttentionMechanism]:
+        """A module without parameters for each layer."""
+        return [BigBirdAttention(self, heads if self.per_head else 1, n) for n in range(layers)]
+
+
+@dataclass(frozen=True)
+class Pending:
+    """What a layer needs to ask the mask about its own blocks; see `Bigbird.prepare`."""
+
+    mask: Mask
+    bias: Tensor | None
+    batch: int
+    length: int
+    like: Tensor
+    flex: bool
+
+    def of(self, queries: Tensor) -> Pending:
+        """A second stream asks for single queries, which stand in no block.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError("model.attention: a second stream needs attention that is 'dense'")
+
+
+class BigBirdAttention(AttentionMechanism):
+    """The blocks of one layer.
+
+    Args:
+        settings: how many blocks of each sort.
+        heads: that draw their own; 1 if all share.
+        layer: number of the block in its stack.
+    """
+
+    def __init__(self, settings: BigBird, heads: int, layer: int) -> None:
+        super().__init__()
+        self.settings, self.heads, self.layer = settings, heads, layer
+
+    def mask(self, queries: int, keys: int) -> Mask | None:
+        """Blocks near, at the ends, and drawn; everything in a short row."""
+        s = self.settings
+        if keys <= s.least_blocks * s.block:
+            return Full()
+        return self._mask(keys, torch.device("cpu"))
+
+    def _mask(self, length: int, device: torch.device) -> Mask:
+        s = self.settings
+        count = -(-length // s.block)
+        block_mask = look_at(s, count, self.layer, self.heads)
+        table = np.zeros((self.heads, count, count + 1), dtype=bool)
+        np.put_along_axis(
+            table, block_mask, True, axis=2
+        )  # none is -1 and falls into the last column
+        table = table[:, :, :count]
+        for end in (slice(s.ends), slice(count - s.ends, count)):
+            table[:, end] = True
+            table[:, :, end] = True
+        return Blocks(torch.from_numpy(table).to(device), s.block)
+
+    def _look(self, length: int, device: torch.device) -> BlockLayout:
+        s = self.settings
+        count = -(-length // s.block)
+        blocks = torch.from_numpy(look_at(s, count, self.layer, self.heads)).to(device)
+        end = torch.arange(s.ends * s.block, device=device)
+        last = torch.arange(min((count - s.ends) * s.block, length), length, device=device)
+        return BlockLayout(s.block, blocks, torch.cat([end, last]))
+
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        prepared_mask: PreparedMask | Pending,
+        scale: float,
+        dropout: float,
+        extra: Tensor | None,
+    ) -> Tensor:
+        """(batch, heads, queries, d_head), as `_blocks.attend` or dense attention has it."""
+        ready = self._ask(prepared_mask) if isinstance(prepared_mask, Pending) else prepared_mask
+        if isinstance(ready, BlockMask):
+            return attend(q, k, v, ready, scale, dropout, extra)
+        return attend_densely(q, k, v, ready, scale, dropout, extra)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # it draws with numpy
+    def _ask(self, pending: Pending) -> PreparedMask | BlockMask:
+        """The mask at this layer's blocks, for the engine at hand."""
+        mask, bias, like, length = pending.mask, pending.bias, pending.like, pending.length
+        if uses_flex(pending.flex):
+            whole = mask & self._mask(length, like.device)
+            shape = (pending.batch, length, length)
+            return prepare_mask(whole, bias, shape, like, flex=True, heads=self.heads)
+        layout = self._look(length, like.device)
+        return prepare_block_mask(layout, mask, mask, bias, (pending.batch, length), like)
+
+
+@functools.lru_cache(maxsize=256)
+def look_at(settings: BigBird, count: int, layer: int, heads: int) -> Array:
+    """The blocks near each block and those drawn for it, without those at the ends.
+
+    Returns:
+        (heads, count, window + random) int64, -1 for none.
+    """
+    s = settings
+    is_of_paper = s.random_from == "start" and count * s.block in PAPER
+    random = np.random.RandomState(s.seed + layer)
+    found = np.full((heads, count, s.window + s.random), -1, dtype=np.int64)
+    for n in range(s.ends, count - s.ends):
+        kept = [m for m in _near(s, n) if s.ends <= m < count - s.ends]
+        found[:, n, : len(kept)] = kept
+    draw = _draw_as_in_paper if is_of_paper else _draw
+    for head, n, drawn in draw(s, count, heads, random):
+        inside = [m for m in drawn[: s.random] if m < count - s.ends]
+        found[head, n, s.window : s.window + len(inside)] = inside
+    return found
+
+
+def _near(settings: BigBird, n: int) -> range:
+    """The window of block `n`, over the edges of the row."""
+    return range(n - settings.window // 2, n + settings.window // 2 + 1)
+
+
+# Who draws first matters: these are the released code's draws, from a generator of each layer.
+
+
+def _draw(
+    settings: BigBird, count: int, heads: int, random: np.random.RandomState
+) -> Iterator[tuple[int, int, list[int]]]:
+    """Head, block, and what is drawn for it, block by block and in each for all heads."""
+    s = settings
+    reach = min(count, s.least_blocks) if s.random_from == "start" else count
+    for n in range(s.ends, count - s.ends):
+        illegal = {*_near(s, n), *range(s.ends), *range(reach - s.ends, reach)}
+        # The code keeps apart the two blocks that stand next to the ends.
+        illegal |= {reach - s.ends - 1} if n == s.ends else set()
+        illegal |= {s.ends} if n == reach - s.ends - 1 else set()
+        for head in range(heads):
+            yield head, n, [m for m in random.permutation(reach).tolist() if m not in illegal]
+
+
+def _draw_as_in_paper(
+    settings: BigBird, count: int, heads: int, random: np.random.RandomState
+) -> Iterator[tuple[int, int, list[int]]]:
+    """The same head by head, each for all blocks of the longest row of the paper."""
+    s, longest = settings, max(PAPER) // settings.block
+    reach = min(PAPER) // s.block if min(PAPER) > 2 * s.block else longest - s.ends
+    for head in range(heads):
+        for n in range(s.ends, longest - s.ends):
+            legal = [m for m in range(s.ends, reach) if m not in _near(s, n)]
+            drawn = random.permutation(legal).tolist()
+            if n < count - s.ends:
+                yield head, n, drawn

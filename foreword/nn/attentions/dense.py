@@ -1,0 +1,56 @@
+"""Every query is compared with every key that its mask allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from foreword.nn.attention import PreparedMask, attend, prepare_mask
+from foreword.nn.attention_kind import AttentionKind, AttentionMechanism
+from foreword.nn.masks import Full, Mask
+
+
+@dataclass(frozen=True)
+class Dense(AttentionKind):
+    """Full attention: time and scores grow with the square of the length.
+
+    Reference: Vaswani et al. 2017, section 3.2.1.
+    """
+
+    def prepare(
+        self,
+        mask: Mask,
+        bias: Tensor | None,
+        shape: tuple[int, int, int],
+        like: Tensor,
+        *,
+        flex: bool,
+    ) -> PreparedMask:
+        """The mask and the bias for the engine at hand; see `foreword.nn.attention.prepare`."""
+        return prepare_mask(mask, bias, shape, like, flex=flex)
+
+    def build(self, heads: int, d_head: int, layers: int) -> list[AttentionMechanism]:
+        """One module without parameters for all layers."""
+        return [DenseAttention()] * layers
+
+
+class DenseAttention(AttentionMechanism):
+    """`foreword.nn.attention.attend`."""
+
+    def mask(self, queries: int, keys: int) -> Mask | None:
+        """All keys."""
+        return Full()
+
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        prepared_mask: PreparedMask,
+        scale: float,
+        dropout: float,
+        extra: Tensor | None,
+    ) -> Tensor:
+        """(batch, heads, queries, d_head), as `attend` says."""
+        return attend(q, k, v, prepared_mask, scale, dropout, extra)

@@ -1,0 +1,165 @@
+"""Keys and values are projected along the length to a few; queries attend to these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor, nn
+
+from foreword.errors import UserError
+from foreword.nn.attention import PreparedMask, attend
+from foreword.nn.attention_kind import AttentionKind, AttentionMechanism
+from foreword.nn.masks import Full, Mask, SameDocument
+from foreword.ranges import Count
+
+
+@dataclass(frozen=True)
+class Linformer(AttentionKind):
+    """softmax(scale q (E k)') (F v), with E and F learned: time and memory grow with the length.
+
+    A projection mixes all places of a row, so it cannot be causal, and a row is one text: use it
+    with layout `encoder` and packing that is not `document_mask`.
+
+    A shorter text is projected by the first columns of E and F, as if padding with keys and values
+    of zero stood behind it. What it gets does not depend on the padding of its batch.
+
+    Attributes:
+        length: places of a row in training, and the most that a text may have.
+        projected: places that they are projected to, k in the paper.
+        share: which projections are the same: `none` has E and F for each head of each layer;
+            `heads` E and F for each layer; `keys_values` one matrix for each layer; `layers` one
+            matrix in all.
+
+    Reference: Wang et al. 2020, section 4.
+    """
+
+    length: Count = 512
+    projected: Count = 128
+    share: Literal["none", "heads", "keys_values", "layers"] = "layers"
+
+    @property
+    def limit(self) -> int | None:
+        """The rows' length."""
+        return self.length
+
+    @property
+    def exact(self) -> int:
+        """The same: rows that are always shorter would leave columns of E and F untrained."""
+        return self.length
+
+    @property
+    def separates(self) -> bool:
+        """False: a projection mixes all texts of a row."""
+        return False
+
+    def prepare(
+        self,
+        mask: Mask,
+        bias: Tensor | None,
+        shape: tuple[int, int, int],
+        like: Tensor,
+        *,
+        flex: bool,
+    ) -> Projected:
+        """Return which places of a row are its text; every query sees every projected key.
+
+        Raises:
+            UserError: the mask hides anything but padding, something is added to the scores, or
+                rows are longer than `length`.
+        """
+        _, queries, keys = shape
+        if bias is not None:
+            raise UserError(
+                "model.position: 'linformer' has no scores between places to add to; use "
+                "'learned', 'sinusoidal' or 'rotary'"
+            )
+        if queries != keys or keys > self.length:
+            raise UserError(
+                f"model.attention.length: 'linformer' projects whole rows of at most {self.length} "
+                f"places, got {queries} queries and {keys} keys"
+            )
+        if isinstance(mask, Full):
+            return Projected()
+        if not isinstance(mask, SameDocument) or not _is_one_text(mask.keys):
+            raise UserError(
+                "model.attention: 'linformer' mixes all positions of a row, which must be one "
+                "text, read from both sides; use layout 'encoder' and packing.document_mask=false"
+            )
+        return Projected((mask.keys < 0)[:, None, :, None])
+
+    def build(self, heads: int, d_head: int, layers: int) -> list[AttentionMechanism]:
+        """A module for each layer, or the same for all."""
+        if self.share == "layers":
+            return [LinformerAttention(self, heads)] * layers
+        return [LinformerAttention(self, heads) for _ in range(layers)]
+
+
+@dataclass(frozen=True)
+class Projected:
+    """What is projected of each row.
+
+    Attributes:
+        is_padding: places that are projected as zeros, (batch, 1, keys, 1) bool; None if all
+            places are text.
+    """
+
+    is_padding: Tensor | None = None
+
+
+def _is_one_text(documents: Tensor) -> bool:
+    """Return whether each row of (batch, keys) holds one document, from its start, and padding."""
+    return bool(((documents == documents[:, :1]) | (documents < 0)).all())
+
+
+class LinformerAttention(AttentionMechanism):
+    """The projections of one layer, or of all.
+
+    Args:
+        settings: sizes, and what is shared.
+        heads: attention heads.
+    """
+
+    def __init__(self, settings: Linformer, heads: int) -> None:
+        super().__init__()
+        of = heads if settings.share == "none" else 1
+        self.projected = settings.projected
+        self.keys = nn.Linear(settings.length, of * settings.projected, bias=False)  # E
+        self.values = self.keys  # F
+        if settings.share in ("none", "heads"):
+            self.values = nn.Linear(settings.length, of * settings.projected, bias=False)
+
+    def mask(self, queries: int, keys: int) -> Mask | None:
+        """None: what a query sees is a mixture of all keys."""
+        return None
+
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        prepared_mask: Projected,
+        scale: float,
+        dropout: float,
+        extra: Tensor | None,
+    ) -> Tensor:
+        """(batch, heads, queries, d_head).
+
+        Raises:
+            UserError: something is added to the scores.
+        """
+        if extra is not None:
+            raise UserError(
+                "model.position: 'linformer' has no scores between places to add to; use "
+                "'learned', 'sinusoidal' or 'rotary'"
+            )
+        if prepared_mask.is_padding is not None:
+            k, v = (x.masked_fill(prepared_mask.is_padding, 0.0) for x in (k, v))
+        k, v = self._project(self.keys, k), self._project(self.values, v)
+        return attend(q, k, v, PreparedMask(), scale, dropout)
+
+    def _project(self, projection: nn.Linear, x: Tensor) -> Tensor:
+        """(batch, heads, keys, d_head) -> (batch, heads, projected, d_head)."""
+        length = projection.in_features
+        weight = projection.weight.to(x.dtype).view(-1, self.projected, length)[..., : x.shape[2]]
+        return weight @ x  # (heads or 1, projected, keys) @ (batch, heads, keys, d_head)

@@ -1,0 +1,31 @@
+"""What a backbone remembers between calls, row by row: caches of keys and values, states."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar, cast
+
+from torch import Tensor
+
+Remembered = TypeVar("Remembered")
+
+
+def select(cache: Remembered, rows: Tensor | slice) -> Remembered:
+    """The memory of some rows, in any order and any number of times.
+
+    Args:
+        cache: tensors whose first dimension is the batch; in lists, tuples and frozen records.
+        rows: which, (rows,) int64; or a slice of them.
+    """
+    return cast(Remembered, _take(cache, rows))
+
+
+def _take(cache: Any, rows: Tensor | slice) -> Any:
+    if isinstance(cache, Tensor):
+        return cache[rows]
+    if isinstance(cache, list | tuple):
+        return type(cache)(_take(part, rows) for part in cache)
+    if is_dataclass(cache) and not isinstance(cache, type):
+        changes = {f.name: _take(getattr(cache, f.name), rows) for f in fields(cache)}
+        return replace(cache, **changes)
+    return cache

@@ -1,0 +1,129 @@
+"""The adaptive softmax: rare tokens stand in clusters, looked into only where they are needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated, cast
+
+import torch
+from annotated_types import Interval
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from foreword.nn.cross_entropy import cross_entropy
+from foreword.nn.embedding import Embedding
+from foreword.nn.heads import VocabularyHead
+from foreword.nn.lm_head_kind import LMHeadKind
+from foreword.nn.settings import ModelSettings
+from foreword.ranges import Count
+
+
+@dataclass(frozen=True)
+class Adaptive(LMHeadKind):
+    """Frequent tokens and clusters of rarer ones share a first softmax; each cluster has its own.
+
+    Tokens are frequent or rare by their ids, as the ids of words are by their counts. With cutoffs
+    2,000 and 10,000, the first softmax has 2,000 tokens and 2 clusters: tokens 2,000 to 9,999 and
+    the rest. Where the model says `tied`, the tokens' rows are the embedding's.
+
+    Attributes:
+        cutoffs: the first token of each cluster, ascending.
+        factor: how many times narrower than the one before the states of a cluster are; the first
+            is so many times narrower than the model's. 1 where the model is tied.
+
+    Reference: Grave et al. 2017, section 4.3.
+    """
+
+    cutoffs: tuple[Count, ...] = (2_000, 10_000)
+    factor: Annotated[float, Interval(ge=1, le=1e6)] = 4.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.cutoffs or any(a >= b for a, b in pairwise(self.cutoffs)):
+            raise ValueError(f"cutoffs: one or more, ascending from 1 on, got {self.cutoffs}")
+
+    def build(self, settings: ModelSettings, embedding: Embedding) -> VocabularyHead:
+        """The head.
+
+        Raises:
+            ValueError: the vocabulary ends before a cutoff, or tied rows would have to be narrower.
+        """
+        return AdaptiveHead(self, settings, embedding)
+
+
+class AdaptiveHead(VocabularyHead):
+    """States to log-probabilities over the vocabulary.
+
+    Args:
+        output: cutoffs and factor.
+        settings: of the backbone.
+        embedding: of the backbone.
+    """
+
+    def __init__(self, output: Adaptive, settings: ModelSettings, embedding: Embedding) -> None:
+        super().__init__()
+        vocab, d_model = embedding.token.num_embeddings, settings.token_width
+        if output.cutoffs[-1] >= vocab:
+            raise ValueError(
+                f"output.cutoffs: the vocabulary has {vocab:,} tokens, so the last must be below, "
+                f"got {output.cutoffs[-1]:,}"
+            )
+        if settings.tied and output.factor != 1:
+            raise ValueError(
+                "output.factor: must be 1 where the output layer is the embedding; got "
+                f"{output.factor:g}, which wants tied=false"
+            )
+        self.bounds = (0, *output.cutoffs, vocab)
+        sizes = [end - start for start, end in pairwise(self.bounds)]
+        width = embedding.token.embedding_dim if settings.tied else d_model
+        self.transform = (
+            nn.Identity() if width == d_model else nn.Linear(d_model, width, bias=settings.bias)
+        )
+        self.width, self.scale = d_model, d_model**-0.5 if settings.scale_logits else 1.0
+        widths = [max(1, int(width / output.factor**n)) for n in range(1, len(sizes))]
+        self.clusters = nn.Linear(width, len(widths), bias=False)
+        self.narrow = nn.ModuleList(nn.Linear(width, narrow, bias=False) for narrow in widths)
+        self.tied = embedding.token.weight if settings.tied else None
+        each = [] if settings.tied else zip([width, *widths], sizes, strict=True)
+        self.own = nn.ModuleList(nn.Linear(wide, size, bias=False) for wide, size in each)
+
+    def scores(self, states: Tensor) -> Tensor:
+        """Return log-probabilities, (..., d_model) -> (..., vocab)."""
+        x = self._states(states)
+        first = F.linear(x, self._first()).log_softmax(-1)  # (..., cutoffs[0] + clusters)
+        common = self.bounds[1]
+        components = [first[..., :common]]
+        for n, narrow in enumerate(self.narrow):
+            inside = F.linear(narrow(x), self._rows(n + 1)).log_softmax(-1)
+            components.append(first[..., common + n, None] + inside)
+        return torch.cat(components, dim=-1)
+
+    def nats(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+        """Return the weighted cross-entropy; each cluster is computed for its own targets alone."""
+        x = self._states(states)
+        edges = torch.tensor(self.bounds[1:-1], device=targets.device)
+        cluster = torch.bucketize(targets, edges, right=True)  # 0 for the frequent tokens
+        common = self.bounds[1]
+        first = torch.where(cluster == 0, targets, common - 1 + cluster)
+        total = cross_entropy(x, self._first(), None, first, weights)
+        for n, narrow in enumerate(self.narrow, 1):
+            these = (cluster == n).nonzero().squeeze(1)
+            inside = targets[these] - self.bounds[n]
+            part = cross_entropy(narrow(x[these]), self._rows(n), None, inside, weights[these])
+            total = total + part
+        return total
+
+    def _states(self, states: Tensor) -> Tensor:
+        transformed: Tensor = self.transform(states[..., : self.width])
+        return transformed * self.scale if self.scale != 1.0 else transformed
+
+    def _rows(self, part: int) -> Tensor:
+        """The output layer of the frequent tokens (part 0) or of a cluster, (tokens, width)."""
+        if self.tied is None:
+            return cast(nn.Linear, self.own[part]).weight
+        rows: Tensor = self.tied[self.bounds[part] : self.bounds[part + 1]]
+        return rows
+
+    def _first(self) -> Tensor:
+        return torch.cat([self._rows(0), self.clusters.weight])

@@ -1,0 +1,28 @@
+"""The full softmax: one score for each token of the vocabulary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from foreword.nn.embedding import Embedding
+from foreword.nn.heads import TokenHead, VocabularyHead
+from foreword.nn.lm_head_kind import LMHeadKind
+from foreword.nn.settings import ModelSettings
+
+
+@dataclass(frozen=True)
+class Softmax(LMHeadKind):
+    """States times the output layer, which is the embedding where the model says `tied`.
+
+    Attributes:
+        bias: a bias per token.
+    """
+
+    is_full_softmax: ClassVar[bool] = True
+
+    bias: bool = False
+
+    def build(self, settings: ModelSettings, embedding: Embedding) -> VocabularyHead:
+        """The head."""
+        return TokenHead(settings, embedding, bias=self.bias)

@@ -1,0 +1,43 @@
+"""Scores by a small network that sees both states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from foreword.nn.source_attention import SourceAttention
+
+
+@dataclass(frozen=True)
+class Additive:
+    """score(x, s) = v . tanh(W x + U s).
+
+    Reference: Bahdanau et al. 2015, section 3.1 and appendix A.1.2.
+    """
+
+    def build(self, d_model: int) -> SourceAttention:
+        """The module with W, U and v."""
+        return AdditiveAligner(d_model)
+
+
+class AdditiveAligner(SourceAttention):
+    """score(x, s) = v . tanh(W x + U s)."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.target = nn.Linear(d_model, d_model, bias=False)
+        self.source = nn.Linear(d_model, d_model)
+        self.score = nn.Linear(d_model, 1, bias=False)
+
+    def prepare(self, source: Tensor) -> Tensor:
+        """U s."""
+        found: Tensor = self.source(source)
+        return found
+
+    def scores(self, x: Tensor, prepared: Tensor) -> Tensor:
+        """(batch, length, source length)."""
+        both = torch.tanh(self.target(x)[:, :, None] + prepared[:, None])
+        found: Tensor = self.score(both)[..., 0]
+        return found

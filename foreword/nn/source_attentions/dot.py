@@ -1,0 +1,33 @@
+"""Scores by the inner product of two states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from foreword.nn.source_attention import SourceAttention
+
+
+@dataclass(frozen=True)
+class Dot:
+    """score(x, s) = x . s: no parameters, and states of one width.
+
+    Reference: Luong et al. 2015, section 3.1.
+    """
+
+    def build(self, d_model: int) -> SourceAttention:
+        """The module, without parameters."""
+        return DotAligner()
+
+
+class DotAligner(SourceAttention):
+    """score(x, s) = x . s."""
+
+    def prepare(self, source: Tensor) -> Tensor:
+        """The source as it is."""
+        return source
+
+    def scores(self, x: Tensor, prepared: Tensor) -> Tensor:
+        """(batch, length, source length)."""
+        return x @ prepared.transpose(1, 2)

@@ -1,0 +1,241 @@
+"""Continued pretraining: a run that starts from trained weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from foreword import config, kinds
+from foreword.data.read_documents import ReadSettings, read_documents
+from foreword.errors import UserError
+from foreword.nn.init import initialise
+from foreword.nn.model import Model
+from foreword.runs.recipe import Recipe
+from foreword.runs.same_model import differences, resolved
+from foreword.runs.trained_model import Opened
+from foreword.text.extended import add_special
+from foreword.text.extended import extend as extend_tokenizer
+from foreword.text.tokenizer import Tokenizer
+from foreword.train import checkpoint
+
+START = "start"  # in a run folder: the weights that it starts from
+
+
+@dataclass(frozen=True)
+class Foundation:
+    """A trained model to go on from.
+
+    Attributes:
+        path: where it came from.
+        recipe: whose `build` gives the model.
+        tokenizer: its own.
+        model: its weights.
+        provenance: what `run.json` says of it.
+        notes: what is worth knowing, a line each.
+        is_foreign: whether it comes from a Hugging Face folder and from no run.
+    """
+
+    WRITES: ClassVar[tuple[str, ...]] = (START, f".{START}.part", f".{START}.old", "tokenizer")
+
+    path: Path
+    recipe: Recipe
+    tokenizer: Tokenizer
+    model: Model
+    provenance: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    is_foreign: bool = False
+
+    def lay_under(self, recipe: Recipe, assignments: Sequence[str] = ()) -> Foundation:
+        """The same with `recipe`, in which this model takes the place of the recipe's own.
+
+        Heads that the recipe's objective does not have are left behind, and a note says so.
+
+        Args:
+            recipe: what else to do.
+            assignments: `--set` of `model.dropout` and the like, which leave it the same model.
+
+        Raises:
+            UserError: its objective, layout or packing does not fit the model.
+        """
+        layout, own = kinds.name_of(recipe.layout), kinds.name_of(self.recipe.layout)
+        if layout != own:
+            raise UserError(
+                f"layout.kind: the recipe's is '{layout}', and {self.path} was trained with "
+                f"'{own}'; choose a recipe of that layout"
+            )
+        limit = self.recipe.model.limit
+        if limit is not None and recipe.max_sequence(recipe.packing.length) > limit:
+            fitting = (n for n in range(limit, 0, -1) if recipe.max_sequence(n) <= limit)
+            raise UserError(
+                f"packing.length: {recipe.rows_in_words()}, but {self.path} has {limit} places; "
+                f"use --set packing.length={next(fitting, 1)}"
+            )
+        for side in ("bos", "eos"):
+            name = getattr(recipe.packing, side)
+            if name and name not in self.tokenizer.vocab.special:
+                raise UserError(
+                    f"packing.{side}: the tokenizer of {self.path} has no {name}; "
+                    f'use --set packing.{side}="" or another special token'
+                )
+        laid = replace(recipe, model=self._model(assignments), tokenizer=self.recipe.tokenizer)
+        model = laid.build(self.tokenizer.vocab)
+        left = _carry_over(self.model, model)
+        there, wanted = _shapes(self.model), _shapes(model)
+        lacking = sorted(name for name, shape in wanted.items() if there.get(name) != shape)
+        if lacking or not all(name.startswith("heads.") for name in left):
+            raise self._misfit(recipe, lacking or left)
+        notes = (f"heads left behind: {', '.join(left)}",) if left else ()
+        return replace(self, recipe=laid, model=model, notes=self.notes + notes)
+
+    def _misfit(self, recipe: Recipe, names: list[str]) -> UserError:
+        """The error for an objective that needs parameters which are not there, or not so."""
+        kind, own = kinds.name_of(recipe.objective), kinds.name_of(self.recipe.objective)
+        way = _as_trained(recipe.objective, self.recipe.objective)
+        new = {name.split(".")[1] for name in names} - set(self.model.heads)
+        published = self.provenance.get("imported", {}).get("heads_apart", ())
+        if apart := [head for head in published if head in new]:
+            head, folder = apart[0], self.provenance["imported"]["folder"]
+            again = "" if self.is_foreign else "import it again, "
+            return UserError(
+                f"objective.kind: '{kind}' needs a {head}, and {self.path} has no {head}; put the "
+                f"folder of the one that was trained with it into {folder}, as {head}/, {again}"
+                f"and go on from there; or use {way}"
+            )
+        return UserError(
+            f"objective.kind: '{kind}' needs other parts of a model ({', '.join(names[:2])}) than "
+            f"{self.path} has, which was trained with '{own}'; use {way}"
+        )
+
+    def _model(self, assignments: Sequence[str]) -> Any:
+        """The model's settings, with what of them concerns training set anew."""
+        table = {"model": config.to_table(self.recipe)["model"]}
+        own = [text for text in assignments if text.startswith("model.")]
+        set_anew = config.build(
+            Recipe, {**config.to_table(self.recipe), **config.assign(table, own)}
+        ).model
+        if found := differences(resolved(self.recipe.model), resolved(set_anew)):
+            raise UserError(
+                f"--set {own[0]}: the model is that of {self.path}, and of it only dropout can be "
+                f"set: {'; '.join(found)}"
+            )
+        return set_anew
+
+    def save(self, run: Path) -> None:
+        """Writes what the run starts from into its folder.
+
+        Raises:
+            UserError: the folder cannot be written.
+        """
+        checkpoint.save(run / START, self.model, None, {})
+        self.tokenizer.save(run / "tokenizer")
+
+
+def load_start(run: Path, model: Model) -> None:
+    """Fills `model` with the weights that the run starts from, where there are any.
+
+    Raises:
+        UserError: they are damaged.
+    """
+    folder = run / START
+    if folder.is_dir():
+        checkpoint.verify(folder)
+        checkpoint.load_weights(folder, model)
+
+
+def extend(
+    foundation: Foundation, texts: Sequence[str], read: ReadSettings, number: int
+) -> Foundation:
+    """The same model with `number` new tokens, learned from texts.
+
+    The row of a new token, in the embedding and in the output layer, is the mean of the rows of
+    the pieces that it replaces (Hewitt 2021; Gee et al. 2022).
+
+    Raises:
+        UserError: there is too little text, or a tokenizer that cannot be extended.
+    """
+    documents = read_documents(texts, read)
+    found = extend_tokenizer(
+        foundation.tokenizer, (document.text for document in documents), number
+    )
+    model = foundation.recipe.build(found.tokenizer.vocab)
+    _grow(foundation.model, model)
+    by_token = _by_token(foundation)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name in by_token:
+                for token, pieces in found.replaced.items():
+                    parameter[token] = parameter[list(pieces)].mean(0)
+    return replace(foundation, tokenizer=found.tokenizer, model=model)
+
+
+def with_special(opened: Opened, names: Sequence[str]) -> Opened:
+    """The same model with more special tokens; their rows are such as pretraining begins with.
+
+    Args:
+        opened: stays as it is.
+        names: of the tokens, none of which its tokenizer has.
+
+    Raises:
+        UserError: the tokenizer can have no more.
+    """
+    if not names:
+        return opened
+    tokenizer = add_special(opened.tokenizer, names)
+    model = opened.recipe.build(tokenizer.vocab)
+    initialise(model, opened.recipe.train.seed)
+    _grow(opened.model, model)
+    model = model.to(opened.device).eval()
+    return replace(opened, tokenizer=tokenizer, vocab=tokenizer.vocab, model=model)
+
+
+def _grow(old: Model, new: Model) -> None:
+    """Fills `new` with what `old` has, the first rows of what has more of them."""
+    rows = dict(old.named_parameters())
+    with torch.no_grad():
+        for name, parameter in new.named_parameters():
+            parameter[: len(rows[name])] = rows[name]
+
+
+def _as_trained(asked: Any, own: Any) -> str:
+    """How to ask for the objective that a model was trained with, in place of another."""
+    there = config.to_table(asked) if kinds.name_of(asked) == kinds.name_of(own) else {}
+    plain = (str, int, float)
+    differ = {
+        key: value
+        for key, value in config.to_table(own).items()
+        if key in there and value != there[key] and isinstance(value, plain)
+    }
+    if not differ:
+        return "a recipe with that objective"
+    return " ".join(f"--set objective.{key}={value}" for key, value in differ.items())
+
+
+def _by_token(foundation: Foundation) -> set[str]:
+    """The parameters that have a row for each token: those that grow with the vocabulary."""
+    vocab = foundation.tokenizer.vocab
+    with torch.device("meta"):
+        grown = _shapes(foundation.recipe.build(replace(vocab, size=vocab.size + 1)))
+    there = _shapes(foundation.model)
+    return {name for name, shape in grown.items() if shape != there[name]}
+
+
+def _carry_over(old: Model, new: Model) -> list[str]:
+    """Fills `new` with what `old` has by the same names; returns what `new` does not have."""
+    parameters = dict(new.named_parameters())
+    left = []
+    with torch.no_grad():
+        for name, value in old.named_parameters():
+            if name in parameters and parameters[name].shape == value.shape:
+                parameters[name].copy_(value)
+            else:
+                left.append(name)
+    return left
+
+
+def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(p.shape) for name, p in model.named_parameters()}

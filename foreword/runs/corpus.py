@@ -1,0 +1,164 @@
+"""The text of a run: its tokenizer and token shards, made where they are not there yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from foreword.data.holdout import find_apart
+from foreword.data.learning import train_tokenizer
+from foreword.data.prepared_text import HELDOUT, TRAIN, PreparedText, data_warnings
+from foreword.data.read_documents import ReadSettings, find_files, read_documents
+from foreword.data.write_shards import prepare
+from foreword.errors import UserError
+from foreword.runs.provenance import read_state
+from foreword.runs.recipe import Recipe
+from foreword.text.tokenizer import Tokenizer
+from foreword.text.training import describe
+from foreword.train import checkpoint
+
+SHARDS = "shards"  # in a run folder, where it is not given any
+_PIECE = 1 << 16  # characters encoded at once
+
+TRAINING = "training"  # the stage of the steps themselves
+Stage = Callable[[str], Callable[[float, float], None]]  # a stage's name -> its progress callback
+
+
+def unwatched(_: str) -> Callable[[float, float], None]:
+    """The stages of what nobody watches."""
+    return lambda done, total: None
+
+
+def require_texts(
+    texts: Sequence[str], heldout: Sequence[str] = (), read: ReadSettings | None = None
+) -> None:
+    """Makes sure that there are such texts, and none that is both trained on and held out.
+
+    Raises:
+        UserError: there are not.
+    """
+    if not is_prepared(texts):
+        find_apart(heldout, find_files(texts, None, read), None, read)
+    elif heldout:
+        raise UserError(
+            f"--heldout: {texts[0]} holds out text already; 'foreword prepare --heldout' makes "
+            "token shards with text of your own held out"
+        )
+
+
+def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, PreparedText]:
+    """The run's tokenizer and shards, made where they are not there yet.
+
+    Raises:
+        UserError: the text is gone, of another tokenizer, or the same token over and over.
+    """
+    provenance = read_state(run)
+    texts, given = provenance.get("texts"), provenance.get("tokenizer")
+    if not texts:
+        raise UserError(
+            f"{run}: was imported and has no text to go on with; "
+            f"'foreword pretrain RECIPE --from {run} --data TEXT' starts a run from its weights"
+        )
+    if is_prepared(texts):
+        prepared = PreparedText.load(Path(texts[0]))
+        given = given or str(prepared.tokenizer)
+    tokenizer = _tokenizer(recipe, run, texts, given, stage)
+    made = run / SHARDS
+    if checkpoint.all_in(run) and is_prepared([str(made)]):
+        return tokenizer, PreparedText.load(made)  # the run's own; the text may be gone by now
+    if not is_prepared(texts):
+        _require_row(recipe, run, tokenizer, texts)
+        progress = stage("cutting text into tokens")
+        prepared = prepare(
+            texts,
+            tokenizer,
+            made,
+            recipe.prepare,
+            recipe.read,
+            progress,
+            provenance.get("heldout", ()),
+        )
+        stage("reusing the token shards made before" if prepared.reused else "token shards made")
+    elif prepared.manifest["tokenizer"]["fingerprint"] != tokenizer.fingerprint:
+        raise UserError(f"{texts[0]}: these shards were made with another tokenizer")
+    if prepared.train.tokens_total:
+        prepared.train.require_variety()
+    return tokenizer, prepared
+
+
+def _tokenizer(
+    recipe: Recipe, run: Path, texts: Sequence[str], given: str | None, stage: Stage
+) -> Tokenizer:
+    folder = run / "tokenizer"
+    if (folder / "tokenizer.json").is_file():
+        return Tokenizer.load(folder)
+    if given is not None:
+        tokenizer = Tokenizer.load(given)
+    else:
+        tokenizer = train_tokenizer(recipe.tokenizer, texts, recipe.read, stage)
+    tokenizer.save(folder)
+    return tokenizer
+
+
+def _require_row(recipe: Recipe, run: Path, tokenizer: Tokenizer, texts: Sequence[str]) -> None:
+    """Makes sure, before anything is cut or held out, that there is text for a row.
+
+    No more is read than that takes.
+    """
+    least, found = recipe.packing.length, 0
+    if recipe.model.is_count_based:  # it reads no rows
+        return
+    for document in read_documents(texts, recipe.read):
+        found += sum(map(bool, recipe.wrapping))
+        for at in range(0, len(document.text), _PIECE):
+            found += len(tokenizer.encode(document.text[at : at + _PIECE]))
+            if found >= least:
+                return
+    raise UserError(
+        f"{run / SHARDS / TRAIN}: only {found:,} tokens, but a row needs {least:,}; give more "
+        "text, or set a smaller packing.length"
+    )
+
+
+@contextmanager
+def of_text(run: Path, texts: Sequence[str]) -> Iterator[None]:
+    """Turns what is wrong with the token shards that a run has made into what is with its text.
+
+    Args:
+        run: its folder.
+        texts: what they were made of.
+
+    Raises:
+        UserError: in the name of the text.
+    """
+    try:
+        yield
+    except UserError as error:
+        for side, of in ((TRAIN, ""), (HELDOUT, "what is held out of ")):
+            shards, colon, wrong = str(error).partition(": ")
+            if shards == str(run / SHARDS / side):
+                more = f" and {len(texts) - 1} more" if texts[1:] else ""
+                raise UserError(f"{of}{texts[0]}{more}{colon}{wrong}") from error
+        raise
+
+
+def is_prepared(texts: Sequence[str]) -> bool:
+    """Whether the text given is one folder of shards that `prepare` wrote."""
+    return len(texts) == 1 and (Path(texts[0]) / "prepared.json").is_file()
+
+
+def describe_text(prepared: PreparedText, tokenizer: Tokenizer) -> list[str]:
+    """A line on what was read, and on whatever of it was not as it should be.
+
+    And another on what the tokenizer was trained on, if that is known.
+    """
+    train, heldout = prepared.counts["train"], prepared.counts["heldout"]
+    odd = data_warnings(prepared.manifest["read"]["counts"], train.unknown + heldout.unknown)
+    read = (
+        f"{train.documents + heldout.documents:,} documents: {train.tokens:,} tokens to train on, "
+        f"{heldout.tokens:,} held out"
+        + "".join(f"; {count:,} {what}" for what, count in odd.items())
+    )
+    trained = describe(tokenizer)
+    return [read, f"tokenizer trained on {trained}"] if trained else [read]

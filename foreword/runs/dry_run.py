@@ -1,0 +1,68 @@
+"""A recipe tried on nothing: whether its parts fit each other, before any text is read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from foreword.data.rng import RowRng
+from foreword.runs.recipe import Recipe
+from foreword.text.special import ALL, NAMES, SENTINELS
+from foreword.types import Example, Rows, Vocab
+
+FEW_LAYERS = 24  # a model of more than twice as many is tried with these: the others are alike
+
+
+def dry_run(recipe: Recipe, vocab: Vocab | None = None) -> None:
+    """Makes sure that there is such a model, and that the layout arranges what the objective makes.
+
+    The model is built on torch's meta device, where weights take no memory.
+
+    Args:
+        recipe: to try.
+        vocab: of the run's tokenizer, where there is one already.
+
+    Raises:
+        UserError: parts do not fit; the setting is named.
+    """
+    vocab = vocab or dummy_vocab(recipe.tokenizer)
+    with torch.device("meta"):
+        shallow(recipe)[0].build(vocab)
+    recipe.layout.arrange(dummy_example(recipe, vocab), vocab)
+
+
+def shallow(recipe: Recipe) -> tuple[Recipe, dict[str, int]]:
+    """The recipe with a few layers, and the layers of its own where they are many more."""
+    model: Any = recipe.model
+    if getattr(model, "decoder_layers", None) == getattr(model, "layers", 0):
+        model = replace(model, decoder_layers=None)  # as many as of the encoder
+    deep: dict[str, int] = {
+        name: layers
+        for name in ("layers", "decoder_layers")
+        if (layers := getattr(model, name, None) or 0) > 2 * FEW_LAYERS
+    }
+    few: dict[str, Any] = dict.fromkeys(deep, FEW_LAYERS)
+    return replace(recipe, model=replace(model, **few)), deep
+
+
+def dummy_vocab(tokenizer: Any) -> Vocab:
+    """The vocabulary of a tokenizer of that kind and size, of which nothing is trained yet."""
+    size = getattr(tokenizer, "vocab", len(ALL) + 1)
+    is_special = np.arange(size) < len(ALL)
+    special = {token: n for n, token in enumerate(NAMES)}
+    sentinels = np.arange(len(NAMES), len(NAMES) + len(SENTINELS))
+    return Vocab(size, special, sentinels, is_special, ~is_special)
+
+
+def dummy_example(recipe: Recipe, vocab: Vocab, count: int = 1) -> Example:
+    """What the objective makes of so many rows of ordinary tokens, pairs of texts by halves."""
+    shape = (count, recipe.packing.length)
+    ids = np.resize(np.flatnonzero(~vocab.is_special), shape).astype(np.int64)
+    places = np.broadcast_to(np.arange(shape[1]), shape)
+    segments, labels = (places >= shape[1] // 2).astype(np.int64), np.where(places > 0, -1, 0)
+    numbers = np.arange(count, dtype=np.int64)
+    rows = Rows(ids, np.zeros_like(ids), places, numbers, segments, labels)
+    return recipe.objective.corrupt(rows, RowRng(0, rows.numbers), vocab)

@@ -1,0 +1,194 @@
+"""What a run will take, measured before it begins: parameters, memory, operations, time."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+import torch
+
+from foreword.objectives._contract import Objective
+from foreword.runs.memory import (
+    MemoryUse,
+    activations_of,
+    memory_at_least,
+    memory_taken,
+    take_step,
+)
+from foreword.runs.setup import TrainingSetup, compile_blocks
+from foreword.runs.sizes import count_by_part, count_parameters
+from foreword.train import flops
+from foreword.train.budget import Budget
+from foreword.train.device import autocast, matmul_flops_per_second, wait
+from foreword.train.feed import count_tokens
+from foreword.types import Batch, Loss
+
+WARM_STEPS, TIMED_STEPS = 2, 3
+STEP_SECONDS = 2.0  # a step that would take longer is timed on fewer rows
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run will take.
+
+    Attributes:
+        parameters: by part of the model; a shared one counts where it is met first.
+        memory: in bytes.
+        first_loss: nats per prediction before anything is learned; a sound model guesses, so it
+            is near `guessing_loss`.
+        tokens_per_step: read by the model, source and target.
+        flops_per_step: counted, operation by operation.
+        seconds_per_step: measured, without evaluations and checkpoints.
+        rows_timed: of how many rows the steps were that were timed; 0 where the machine is too
+            small for the model, and all is by arithmetic.
+        steps: of the whole budget.
+        epochs: how often the text is read in them.
+    """
+
+    parameters: Mapping[str, int]
+    memory: MemoryUse
+    first_loss: float
+    tokens_per_step: float
+    flops_per_step: float
+    seconds_per_step: float
+    rows_timed: int
+    steps: int
+    epochs: float
+
+
+def guessing_loss(objective: Objective, vocab: int) -> float:
+    """The loss in nats of one who guesses; the logarithm of the vocabulary if unsaid (`guess`)."""
+    guess: Callable[[int], float] = getattr(objective, "chance_loss", math.log)
+    return guess(vocab)
+
+
+def estimate(ready: TrainingSetup, share: float = 1.0) -> Estimate:
+    """Takes a few steps and says what all of them will take; the model is spent afterwards.
+
+    A step too long for this machine is measured on fewer rows and scaled up; of a model too large
+    for it nothing is measured.
+
+    Args:
+        ready: as training gets it.
+        share: how much of the text it holds, where it holds a part.
+    """
+    recipe, model = ready.recipe, ready.model
+    if next(model.parameters()).is_meta:
+        return _by_arithmetic(ready, share)
+    model.train()
+
+    loss_fn = ready.loss_fn
+    rows = _rows_to_time(ready, loss_fn)
+    batches = ready.feed.batches(np.arange(rows))
+    scale = recipe.rows_per_step / rows
+    flops_per_step = sum(flops.count(model, batch, loss_fn) for batch in batches) * scale
+    activations = activations_of(ready, rows, loss_fn)
+    parameters = count_by_part(model)
+    if recipe.train.compile == "on":
+        compile_blocks(model)
+    first_loss, seconds = _time(ready, batches, loss_fn)
+    memory = memory_taken(ready, rows, activations, loss_fn)
+    tokens_per_step = sum(map(count_tokens, batches)) * scale
+    epochs_per_step = share * ready.feed.epochs(1)
+    steps = steps_of(
+        Budget.of(recipe.train), tokens_per_step, flops_per_step, seconds, epochs_per_step
+    )
+    return Estimate(
+        parameters,
+        memory,
+        first_loss,
+        tokens_per_step,
+        flops_per_step,
+        seconds,
+        rows,
+        steps,
+        steps * epochs_per_step,
+    )
+
+
+def _by_arithmetic(ready: TrainingSetup, share: float) -> Estimate:
+    """What is known of a model of which there is the shape alone.
+
+    Six operations for each parameter and token, forward and backward (Kaplan et al. 2020, section
+    2.1), at the speed of this machine's matrix products; and the loss of one who guesses.
+    """
+    recipe = ready.recipe
+    parameters = count_parameters(recipe, ready.vocab)
+    memory = memory_at_least(ready, sum(parameters.values()))
+    tokens = float(sum(map(count_tokens, ready.feed.batches(np.arange(1)))) * recipe.rows_per_step)
+    operations = 6.0 * sum(parameters.values()) * tokens
+    seconds = operations / matmul_flops_per_second(ready.device, ready.dtype)
+    epochs = share * ready.feed.epochs(1)
+    steps = steps_of(Budget.of(recipe.train), tokens, operations, seconds, epochs)
+    loss = guessing_loss(recipe.objective, ready.vocab.size)
+    return Estimate(parameters, memory, loss, tokens, operations, seconds, 0, steps, steps * epochs)
+
+
+def steps_of(
+    budget: Budget, tokens: float, operations: float, seconds: float, epochs: float
+) -> int:
+    """How many steps a budget pays for, at so many tokens, FLOPs, seconds and epochs each."""
+    price = {
+        "steps": 1.0,
+        "epochs": epochs,
+        "tokens": tokens,
+        "flops": operations,
+        "hours": seconds / 3600,
+    }
+    return max(1, math.ceil(budget.amount / price[budget.unit] - 1e-9))
+
+
+def _rows_to_time(ready: TrainingSetup, loss_fn: Callable[[Batch], Loss]) -> int:
+    """A micro-batch, or as many rows of it as make a step of bearable length.
+
+    More than one wherever it can be: what a step costs whatever its rows must not be scaled up.
+    """
+    rows, most = 1, ready.recipe.train.micro_batch
+    if ready.device.type == "cuda":  # short in any case, and each size would be compiled anew
+        return most
+    _forward_backward(ready, rows, loss_fn)  # the first is slow
+    while rows < most and _forward_backward(ready, rows, loss_fn) < STEP_SECONDS / 2:
+        rows = min(2 * rows, most)
+    ready.model.zero_grad(set_to_none=True)
+    return rows
+
+
+def _forward_backward(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> float:
+    """The seconds that it takes."""
+    batch = ready.feed.batch(np.arange(rows), ready.recipe.train.seed).to(ready.device)
+    start = time.perf_counter()
+    with autocast(ready.device, ready.dtype):
+        loss = loss_fn(batch)
+    loss.total.backward()  # type: ignore[no-untyped-call]
+    wait(ready.device)
+    return time.perf_counter() - start
+
+
+def _time(
+    ready: TrainingSetup, batches: Sequence[Batch], loss_fn: Callable[[Batch], Loss]
+) -> tuple[float, float]:
+    """The loss of the first step, and the seconds of a whole one.
+
+    Forward and backward grow with the rows; the optimizer's update does not, and is timed alone.
+    """
+    optimizer = ready.recipe.optimizer.build(ready.model)
+    times, losses = [], []
+    for _ in range(WARM_STEPS + TIMED_STEPS):
+        start = time.perf_counter()
+        losses.append(take_step(ready, optimizer, batches, loss_fn))
+        times.append(time.perf_counter() - start)
+    for parameter in ready.model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    start = time.perf_counter()
+    for _ in range(TIMED_STEPS):
+        optimizer.step()
+    wait(ready.device)
+    update = (time.perf_counter() - start) / TIMED_STEPS
+    step = median(times[WARM_STEPS:])
+    pieces = ready.recipe.rows_per_step / sum(len(batch.ids) for batch in batches)
+    optimizer.zero_grad(set_to_none=True)
+    return losses[0], max(step - update, 0.0) * pieces + update

@@ -1,0 +1,226 @@
+"""What a run does between steps: log, measure held-out text, show samples, save checkpoints."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from foreword.nn.model import Model
+from foreword.runs.measure import heldout_record, measure_rows
+from foreword.runs.recipe import Recipe
+from foreword.runs.setup import TrainingSetup
+from foreword.text.tokenizer import Tokenizer
+from foreword.train import checkpoint, log
+from foreword.train.device import matmul_flops_per_second
+from foreword.train.hooks import Hook
+from foreword.train.loop import Loop
+from foreword.types import Rows
+
+RECORDS = 400  # train records that a whole run writes to its log
+SAMPLED_ROWS = 3
+CHECKPOINT_SECONDS = 600.0  # a long run is never further from its last checkpoint than this
+
+# What a model makes of some held-out rows: `{"prompt": ..., "text": ...}` each.
+Samples = Callable[[Model, Recipe, Tokenizer, Rows, torch.device], list[dict[str, str]]]
+
+
+class ProgressReporter(Protocol):
+    """Who is told how a run goes: the command line's progress bar, a notebook, nobody."""
+
+    def note(self, text: str) -> None:
+        """Take a line worth reading."""
+
+    def record(self, record: dict[str, Any], progress: float) -> None:
+        """Take a record of `metrics.jsonl`, and the share of the budget that is spent."""
+
+
+@dataclass(frozen=True)
+class RunLog:
+    """The log of a run, and who is told of it.
+
+    Attributes:
+        run: the run folder.
+        reporter: told of every record.
+    """
+
+    run: Path
+    reporter: ProgressReporter
+
+    def write(self, record: dict[str, Any], loop: Loop) -> None:
+        """Append a record to `metrics.jsonl`."""
+        log.append(self.run, record)
+        self.reporter.record(record, loop.progress)
+
+
+class LogMetrics(Hook):
+    """Write loss, learning rate and speed, after the first step and then `RECORDS` times.
+
+    Args:
+        to: the log.
+        setup: of the run.
+    """
+
+    times = RECORDS
+
+    def __init__(self, to: RunLog, setup: TrainingSetup) -> None:
+        self._log, self._setup = to, setup
+
+    def begin(self, loop: Loop) -> None:
+        """Measure what the machine can do at best, and start counting."""
+        self._peak = matmul_flops_per_second(self._setup.device, self._setup.dtype)
+        self._start_window(loop)
+
+    def is_due(self, before: float, after: float, loop: Loop) -> bool:
+        """Return whether it is the first step, or time for another record."""
+        return loop.state.spent.steps == 1 or super().is_due(before, after, loop)
+
+    def run(self, loop: Loop) -> None:
+        """Write a record; speeds are means since the one before."""
+        state, spent, last = loop.state, loop.state.spent, loop.last
+        assert last is not None
+        seconds = max(loop.step_seconds - self._seconds, 1e-9)
+        record = {
+            "kind": "train",
+            "step": spent.steps,
+            "loss": last.loss,
+            "lr": self._setup.recipe.optimizer.lr * loop.lr_factor,
+            "grad_norm": last.grad_norm,
+            "tokens": spent.tokens,
+            "flops": spent.flops,
+            "seconds": round(spent.seconds, 3),
+            "tokens_per_second": (spent.tokens - self._tokens) / seconds,
+            "share_of_matmul": (spent.flops - self._flops) / seconds / self._peak,
+            "skipped": state.skipped,
+            **last.components,
+        }
+        self._start_window(loop)
+        self._log.write(record, loop)
+
+    def _start_window(self, loop: Loop) -> None:
+        self._seconds, self._tokens = loop.step_seconds, loop.state.spent.tokens
+        self._flops = loop.state.spent.flops
+
+
+class SaveCheckpoints(Hook):
+    """Save `train.checkpoints` times, at least every ten minutes, and at the end.
+
+    Args:
+        run: the run folder.
+        recipe: of the run.
+    """
+
+    def __init__(self, run: Path, recipe: Recipe) -> None:
+        self.times = recipe.train.checkpoints
+        self._run, self._keep = run, recipe.train.keep
+        self._is_due = False
+
+    def begin(self, loop: Loop) -> None:
+        """Start the clock; what a resumed run begins with is saved already."""
+        self._saved_at = time.monotonic()
+        self._saved_step = loop.state.spent.steps or -1
+
+    def is_due(self, before: float, after: float, loop: Loop) -> bool:
+        """Return whether it is time; a step that was skipped changed nothing, so it waits."""
+        is_late = time.monotonic() - self._saved_at > CHECKPOINT_SECONDS
+        self._is_due |= is_late or super().is_due(before, after, loop)
+        return self._is_due and loop.last is not None and loop.last.is_finite
+
+    def run(self, loop: Loop) -> None:
+        """Save, and delete what need not be kept.
+
+        Raises:
+            NotFiniteError: a weight is not finite.
+            UserError: the disk is full.
+        """
+        spent = loop.state.spent
+        if spent.steps == self._saved_step:
+            return
+        spent.seconds = loop.elapsed()
+        folder = self._run / "checkpoints" / checkpoint.name_of(spent.steps)
+        checkpoint.save(folder, loop.model, loop.optimizer, loop.state.dump(), loop.memory)
+        checkpoint.prune(self._run, self._keep, loop.state.best, folder.name)
+        self._is_due = False
+        self._saved_step, self._saved_at = spent.steps, time.monotonic()
+
+    def end(self, loop: Loop) -> None:
+        """Save the last step."""
+        self.run(loop)
+
+
+class MeasureHeldOut(Hook):
+    """Measure the held-out loss `train.evaluations` times and at the end; save the best.
+
+    Args:
+        to: the log.
+        setup: of the run, with held-out text.
+        bytes_per_token: of that text, for bits per byte.
+        checkpoints: saves the best.
+    """
+
+    def __init__(
+        self, to: RunLog, setup: TrainingSetup, bytes_per_token: float, checkpoints: SaveCheckpoints
+    ) -> None:
+        self.times = setup.recipe.train.evaluations
+        self._log, self._setup, self._checkpoints = to, setup, checkpoints
+        self._bytes_per_token = bytes_per_token
+
+    def is_due(self, before: float, after: float, loop: Loop) -> bool:
+        """Return whether it is time, or the end."""
+        return after >= 1 or super().is_due(before, after, loop)
+
+    def run(self, loop: Loop) -> None:
+        """Write the record of the held-out loss; the lowest is saved, and the run proven so far."""
+        setup, state = self._setup, loop.state
+        if setup.heldout is None:
+            return
+        rows = setup.recipe.train.heldout_rows
+        measured = measure_rows(setup.recipe, setup.model, setup.heldout, rows, setup.dtype)
+        self._log.write(heldout_record(state.spent, measured, self._bytes_per_token), loop)
+        if not math.isfinite(measured.loss):
+            loop.note(f"step {state.spent.steps}: the held-out loss is not finite")
+            return
+        loop.proven_step = state.spent.steps
+        if state.best_loss is None or not measured.loss >= state.best_loss:
+            state.best_loss = measured.loss
+            state.best = checkpoint.name_of(state.spent.steps)
+            self._checkpoints.run(loop)
+
+
+class ShowSamples(Hook):
+    """Show what the model makes of a few held-out rows, as often as they are measured.
+
+    Args:
+        to: the log.
+        setup: of the run.
+        samples: makes them.
+    """
+
+    def __init__(self, to: RunLog, setup: TrainingSetup, samples: Samples) -> None:
+        self.times = setup.recipe.train.evaluations
+        self._log, self._setup, self._samples = to, setup, samples
+
+    def is_due(self, before: float, after: float, loop: Loop) -> bool:
+        """Return whether it is time, or the end."""
+        return after >= 1 or super().is_due(before, after, loop)
+
+    def run(self, loop: Loop) -> None:
+        """Write what the model says of the first rows."""
+        setup = self._setup
+        if setup.heldout is None:
+            return
+        rows = setup.heldout.packed.rows(np.arange(SAMPLED_ROWS))
+        setup.model.eval()
+        try:
+            shown = self._samples(setup.model, setup.recipe, setup.tokenizer, rows, setup.device)
+        finally:
+            setup.model.train()
+        if shown:
+            step = loop.state.spent.steps
+            self._log.write({"kind": "samples", "step": step, "samples": shown}, loop)

@@ -1,0 +1,146 @@
+"""How likely a model finds a text by its own objective, and the record that says so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+
+from foreword.data.shards import Shards
+from foreword.models.ngram import table_of
+from foreword.ngrams import texts
+from foreword.nn.model import Model
+from foreword.runs.recipe import Recipe
+from foreword.runs.setup import heldout_feed
+from foreword.train.budget import Progress
+from foreword.train.feed import Feed
+from foreword.train.step import evaluate
+from foreword.types import Batch, Vocab
+
+Watch = Callable[[float, float], None]  # rows done, rows in all
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a model makes of a text.
+
+    Attributes:
+        loss: nats per prediction.
+        predictions: how many; a masked language model predicts a share of the tokens.
+        predicts_all: whether that is a loss of the text: every token predicted, by probabilities.
+        has_perplexity: whether the loss is the logarithm of one; a sum of several losses is not,
+            nor are scores that are no probabilities.
+        components: nats per prediction of each term of a sum, and the means beside them.
+    """
+
+    loss: float
+    predictions: int
+    predicts_all: bool
+    has_perplexity: bool
+    components: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def perplexity(self) -> float | None:
+        """Where it has a meaning."""
+        return perplexity_of(self.loss) if self.has_perplexity else None
+
+    def bits_per_byte(self, bytes_per_token: float) -> float | None:
+        """Of a text with so many bytes per token; None where it has no meaning."""
+        return self.loss / math.log(2) / bytes_per_token if self.predicts_all else None
+
+
+def perplexity_of(loss: float) -> float:
+    """exp of a loss in nats; infinite of a text that is impossible."""
+    return math.inf if math.isinf(loss) else math.exp(min(loss, 700.0))
+
+
+def measure(
+    recipe: Recipe,
+    model: Model,
+    shards: Shards,
+    vocab: Vocab,
+    *,
+    rows: int | None = None,
+    streams: int = 0,
+    dtype: torch.dtype = torch.float32,
+    watch: Watch | None = None,
+) -> Measure | None:
+    """What a model makes of a text: in rows, or whole where it is one of counts.
+
+    Args:
+        recipe: of the model.
+        model: on its device.
+        shards: the text.
+        vocab: of the tokenizer.
+        rows: at most so many, or as many tokens; unsaid, as many as training measures itself by,
+            and all of a text that is read whole.
+        streams: parts that the text of a model with a memory is read in, side by side; 0 for as
+            many as in training.
+        dtype: to compute in.
+        watch: told how many rows are done, and of how many.
+
+    Returns:
+        None where the text is too short to be measured.
+    """
+    if recipe.model.is_count_based:
+        most = None if rows is None else rows * recipe.packing.length
+        table, text = table_of(model), texts.Texts.of(shards, vocab, *recipe.wrapping)
+        counts, is_normalised = texts.measure(table, text, most), table.about.is_normalised
+        found = Measure(counts.loss, counts.tokens, is_normalised, is_normalised)
+        return found if counts.tokens else None
+    if shards.tokens_total < recipe.packing.length:
+        return None
+    feed = heldout_feed(recipe, shards, vocab, streams)
+    most = recipe.train.heldout_rows if rows is None else rows
+    return measure_rows(recipe, model, feed, most, dtype, watch)
+
+
+def measure_rows(
+    recipe: Recipe,
+    model: Model,
+    feed: Feed,
+    rows: int,
+    dtype: torch.dtype,
+    watch: Watch | None = None,
+) -> Measure:
+    """What a model makes of the first rows of a text."""
+    batches: Iterable[Batch] = feed.heldout(rows)
+    if watch is not None:
+        batches = _watched(batches, min(rows, feed.packed.rows_per_epoch), watch)
+    found = evaluate(model, batches, partial(recipe.objective.loss, model), dtype)
+    weight, components = int(found.weight), found.components
+    return Measure(found.loss, weight, feed.predicts_all, not components, components)
+
+
+def _watched(batches: Iterable[Batch], rows: int, watch: Watch) -> Iterator[Batch]:
+    done = 0
+    for batch in batches:
+        yield batch
+        done += len(batch.ids)
+        watch(done, rows)
+
+
+def heldout_record(spent: Progress, found: Measure, bytes_per_token: float) -> dict[str, Any]:
+    """What `metrics.jsonl` says of held-out text.
+
+    Args:
+        spent: so far.
+        found: what the model makes of the text.
+        bytes_per_token: of the text.
+    """
+    return {
+        "kind": "heldout",
+        "step": spent.steps,
+        "loss": found.loss,
+        "perplexity": found.perplexity,
+        "bits_per_byte": found.bits_per_byte(bytes_per_token),
+        "predictions": found.predictions,
+        "tokens": spent.tokens,
+        "flops": spent.flops,
+        "seconds": round(spent.seconds, 3),
+        **found.components,
+    }

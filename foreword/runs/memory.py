@@ -1,0 +1,213 @@
+"""What of memory a run takes, part by part, measured on a few of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+from torch.optim import Optimizer
+
+from foreword.runs.resident import Peak
+from foreword.runs.setup import TrainingSetup
+from foreword.runs.sizes import (
+    PLACE_BYTES,
+    activations_at_least,
+    memory_of,
+    state_per_weight,
+)
+from foreword.train import flops
+from foreword.train.device import autocast, wait
+from foreword.train.feed import DEPTH
+from foreword.train.step import train_step
+from foreword.train.workers import accumulate_on
+from foreword.types import Batch, Loss
+
+PROGRAM = 400_000_000  # about what Python, torch and their libraries take; where it is not measured
+STEPS = 4  # until a process comes to hold little more
+STEPS_OF_ROWS = DEPTH + 2  # those that wait, one that is computed, one that is being made
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """Bytes that training holds at its peak: of a processor's run, the process's resident set.
+
+    Attributes:
+        program: Python, torch and other libraries, the tokenizer, the token shards as far as they
+            were read; of a GPU, its context.
+        rows: of the steps that are made ahead.
+        weights: of the model, in float32.
+        gradients: as many, for each worker; once more where several micro-batches are added up.
+        optimizer: its state, as it is after a step.
+        activations: what backward needs of one micro-batch.
+        allocator: what else the process came to hold in a few steps: copies for a moment, and
+            what was freed and is kept for the next step.
+        there_is: on the device.
+    """
+
+    program: int
+    rows: int
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+    allocator: int
+    there_is: int
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """The bytes of each part."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "there_is"}
+
+    @property
+    def total(self) -> int:
+        """All parts together."""
+        return sum(self.parts.values())
+
+
+def memory_taken(
+    ready: TrainingSetup, rows: int, activations: int, loss_fn: Callable[[Batch], Loss]
+) -> MemoryUse:
+    """What a run takes, of the peak of a few steps on a micro-batch or, of a large one, on parts.
+
+    Args:
+        ready: as training gets it; nothing else holds an optimizer of its model.
+        rows: that a step of bearable length has.
+        activations: of a micro-batch, see `activations_of`.
+        loss_fn: the sum and count of a batch.
+    """
+    recipe, train = ready.recipe, ready.recipe.train
+    weights = _bytes(ready.model.parameters())
+    state = round(weights * state_per_weight(recipe.optimizer))  # found by a step: it loads all
+    most = min(train.micro_batch, max(rows, 2 * train.workers))
+    counts = [most] if most == train.micro_batch else [most // 2, most]
+    peaks = [_peak(ready, count, loss_fn) for count in counts]
+    start = peaks[-1].start
+    program, beside = PROGRAM, [activations]
+    if start is not None:
+        program = start - weights
+        beside = [
+            peak.rise - state - weights * min(train.workers, count)
+            for peak, count in zip(peaks, counts, strict=True)
+        ]
+    each = (beside[-1] - beside[0]) / max(1, counts[-1] - counts[0])
+    all_beside = round(beside[-1] + max(each, 0.0) * (train.micro_batch - most))
+    activations = min(activations, max(all_beside, 0))  # they are not all there at the peak
+    batch = ready.feed.batch(np.arange(1), train.seed)
+    on_cpu = ready.device.type == "cpu"
+    return MemoryUse(
+        program=max(program, 0),
+        rows=STEPS_OF_ROWS * nbytes(batch) * recipe.rows_per_step if on_cpu else 0,
+        weights=weights,
+        gradients=weights * (train.workers + (recipe.rows_per_step > train.micro_batch)),
+        optimizer=state,
+        activations=activations,
+        allocator=max(0, all_beside - activations),
+        there_is=memory_of(ready.device),
+    )
+
+
+def _peak(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> Peak:
+    """What a run on so many rows at once comes to hold: it counts operations, then takes steps.
+
+    On a processor little of what the first holds is used again, for other threads take the steps.
+    """
+    batches = ready.feed.batches(np.arange(rows))
+    with Peak(ready.device) as peak:
+        flops.count(ready.model, batches[0], loss_fn)
+        optimizer = ready.recipe.optimizer.build(ready.model)
+        for _ in range(STEPS):
+            take_step(ready, optimizer, batches, loss_fn)
+    return peak
+
+
+def take_step(
+    ready: TrainingSetup,
+    optimizer: Optimizer,
+    batches: Sequence[Batch],
+    loss_fn: Callable[[Batch], Loss],
+) -> float:
+    """Take a step of training on these rows; its loss."""
+    train = ready.recipe.train
+    result = train_step(
+        ready.model,
+        optimizer,
+        batches,
+        loss_fn,
+        clip=train.clip,
+        dtype=ready.dtype,
+        seeds=range(train.seed, train.seed + len(batches)),
+        accumulate=accumulate_on(train.workers),
+    )
+    wait(ready.device)
+    return result.loss
+
+
+def memory_at_least(ready: TrainingSetup, parameters: int) -> MemoryUse:
+    """What a run of a model takes at least that this machine is too small for, by arithmetic."""
+    recipe = ready.recipe
+    length, weights = recipe.packing.length, 4 * parameters
+    return MemoryUse(
+        program=PROGRAM,
+        rows=STEPS_OF_ROWS * recipe.rows_per_step * length * PLACE_BYTES,
+        weights=weights,
+        gradients=weights * (1 + (recipe.rows_per_step > recipe.train.micro_batch)),
+        optimizer=round(weights * state_per_weight(recipe.optimizer)),
+        activations=activations_at_least(recipe.model, length) * recipe.train.micro_batch,
+        allocator=0,
+        there_is=memory_of(ready.device),
+    )
+
+
+def activations_of(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> int:
+    """Bytes that backward needs of a micro-batch, from what it needs of `rows` and of half.
+
+    A part, such as the gradient of the output layer, is there once however many rows there are.
+    """
+    all_rows, micro = _kept(ready, rows, loss_fn), ready.recipe.train.micro_batch
+    if rows == 1:
+        return all_rows * micro
+    each = (all_rows - _kept(ready, rows // 2, loss_fn)) / (rows - rows // 2)
+    return round(all_rows + each * (micro - rows))
+
+
+def _kept(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> int:
+    """Bytes of all tensors that forward keeps for backward, each storage once."""
+    kept: dict[int, int] = {}
+    own = {p.untyped_storage().data_ptr() for p in ready.model.parameters()}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor.detach()  # an operation's own result would keep the operation, and it that
+
+    batch = ready.feed.batch(np.arange(rows), ready.recipe.train.seed).to(ready.device)
+    with saved_tensors_hooks(keep, lambda tensor: tensor), autocast(ready.device, ready.dtype):
+        loss_fn(batch)
+    return sum(kept.values())
+
+
+def nbytes(record: Any) -> int:
+    """Bytes of the arrays in a record and the records in it, each array once."""
+    found: dict[int, int] = {}
+
+    def visit(value: Any) -> None:
+        if isinstance(value, np.ndarray):
+            found[id(value)] = value.nbytes
+        elif isinstance(value, tuple):
+            for item in value:
+                visit(item)
+        elif is_dataclass(value):
+            for f in fields(value):
+                visit(getattr(value, f.name))
+
+    visit(record)
+    return sum(found.values())
+
+
+def _bytes(tensors: Iterable[torch.Tensor]) -> int:
+    return sum(tensor.nbytes for tensor in tensors)

@@ -1,0 +1,39 @@
+"""What becomes of a run whose numbers are not finite, and what a person is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from foreword.errors import TrainingStoppedError
+from foreword.runs.recipe import Recipe
+from foreword.train import checkpoint
+
+
+def stopped(
+    run: Path, recipe: Recipe, why: str, proven_step: int = -1, begun_step: int = -1
+) -> TrainingStoppedError:
+    """Return the error that ends a run: why, where it can go on, and what to lower.
+
+    Checkpoints that gave no finite loss are removed, but for the only one.
+
+    Args:
+        run: the run folder.
+        recipe: of the run.
+        why: what was not finite.
+        proven_step: the last step whose weights gave a finite loss.
+        begun_step: the step that this process began from; -1 for a new run.
+    """
+    good, lr = checkpoint.back_to(run, proven_step), recipe.optimizer.lr
+    if good is None and (left := checkpoint.all_in(run)):
+        return TrainingStoppedError(
+            f"{why}; the only checkpoint, {left[-1]}, gave no finite loss: begin a new run with a "
+            f"lower optimizer.lr than {lr:g}"
+        )
+    where = "no checkpoint yet" if good is None else f"the last good checkpoint is {good}"
+    verb = "begins again" if good is None else "goes on from there"
+    has_failed_at_once = good is not None and proven_step == begun_step
+    further = f"; without {good} it goes back one more" if has_failed_at_once else ""
+    return TrainingStoppedError(
+        f"{why}; {where}; 'foreword resume {run} --set optimizer.lr={lr / 2:.2g}' {verb} at a "
+        f"lower rate{further}"
+    )

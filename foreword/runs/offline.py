@@ -1,0 +1,223 @@
+"""Runs of models that learn from the whole text at once, where others take step after step.
+
+Such a run is done or has not begun: its one checkpoint is written last. A step of its log is one
+reading of the text.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from foreword import atomic
+from foreword.data.prepared_text import PreparedText
+from foreword.data.rng import RowRng
+from foreword.data.shards import Shards
+from foreword.errors import NotFiniteError, UserError
+from foreword.nn.model import Model
+from foreword.nn.offline_training import OfflineInputs
+from foreword.runs.continued import START
+from foreword.runs.corpus import Stage, describe_text
+from foreword.runs.hooks import ProgressReporter, Samples
+from foreword.runs.measure import heldout_record, measure
+from foreword.runs.not_finite import stopped
+from foreword.runs.provenance import note_data, write_recipe
+from foreword.runs.recipe import Recipe
+from foreword.runs.setup import heldout_feed, on_cpu_in_fp32
+from foreword.runs.trained_model import is_finished
+from foreword.text.tokenizer import Tokenizer
+from foreword.train import checkpoint, log
+from foreword.train.budget import Budget, Progress
+from foreword.train.finite import require_finite
+from foreword.train.loop import TrainingState
+from foreword.train.settings import TrainSettings
+from foreword.types import Rows, Vocab
+
+FOLDER = ".offline"  # in a run folder: what does not fit into memory, while it is needed
+
+
+def train_offline(
+    run: Path,
+    recipe: Recipe,
+    tokenizer: Tokenizer,
+    prepared: PreparedText,
+    watcher: ProgressReporter,
+    stage: Stage,
+    samples: Samples | None = None,
+) -> bool:
+    """Fits, measures and saves; a run that was killed or damaged begins again.
+
+    Returns:
+        True.
+
+    Raises:
+        TrainingStoppedError: what was learned is not finite.
+        UserError: a text or a budget that the model cannot learn by, a recipe that does not fit,
+            a full disk.
+    """
+    if is_finished(run):
+        return True
+    if (run / START).exists():
+        raise UserError("--from: this model learns from text alone; leave it out")
+    recipe, vocab = on_cpu_in_fp32(recipe), tokenizer.vocab
+    _require_plain(recipe, vocab)
+    if damaged := checkpoint.all_in(run):
+        watcher.note(f"{damaged[-1]}: damaged; the model is fitted anew")
+    for line in describe_text(prepared, tokenizer):
+        watcher.note(line)
+    with _scratch(run / FOLDER) as folder:
+        reading = reading_of(recipe, prepared.train, vocab, folder, stage("fitting"))
+        _note_budget(recipe, reading.epochs, watcher)
+        write_recipe(run, recipe)
+        model, began = recipe.build(vocab), time.monotonic()
+        found = model.backbone.fit(reading)
+        try:
+            require_finite(checkpoint.weights_of(model))
+        except NotFiniteError as error:
+            raise stopped(run, recipe, f"fitting: {error}") from error
+        epochs, seconds = reading.epochs, time.monotonic() - began
+        spent = Progress(epochs, found.tokens, seconds=seconds, epochs=epochs)
+        for note in (*found.notes, f"{_rate(spent):,.0f} tokens/s in {seconds:.1f} s"):
+            watcher.note(note)
+        note_data(run, prepared, model, torch.device("cpu"), recipe.train.precision)
+        records = list(_records(recipe, model, tokenizer, prepared, spent, samples))
+        log.rewind(run, 0)  # of an attempt that was killed before its checkpoint was whole
+        for record in records:
+            log.append(run, record)
+            watcher.record(record, 1.0)
+        name = checkpoint.name_of(epochs)
+        losses = [record["loss"] for record in records if record["kind"] == "heldout"]
+        best = next(filter(math.isfinite, losses), None)  # an impossible text's is infinite
+        state = TrainingState(spent, best_loss=best, best=None if best is None else name)
+        checkpoint.save(run / "checkpoints" / name, model, None, state.dump())
+    return True
+
+
+def offline_epochs(recipe: Recipe) -> int:
+    """Return how often a model that is fitted reads its text.
+
+    Raises:
+        UserError: a budget that it cannot keep.
+    """
+    budget = Budget.of(recipe.train)
+    return recipe.model.offline_epochs(budget.unit, budget.amount)
+
+
+def reading_of(
+    recipe: Recipe,
+    shards: Shards,
+    vocab: Vocab,
+    folder: Path,
+    progress: Callable[[float, float], None] = lambda done, total: None,
+) -> OfflineInputs:
+    """What the recipe's model is fitted to.
+
+    Raises:
+        UserError: a budget that it cannot keep.
+    """
+    epochs = offline_epochs(recipe)
+    before, after = recipe.wrapping
+
+    def lr(share: float) -> float:
+        return recipe.optimizer.lr * recipe.schedule.factor(share, 0, epochs)
+
+    return OfflineInputs(
+        shards=shards,
+        vocab=vocab,
+        bos=before,
+        eos=after,
+        epochs=epochs,
+        lr=lr,
+        seed=recipe.train.seed,
+        threads=torch.get_num_threads(),
+        folder=folder,
+        progress=progress,
+    )
+
+
+def _records(
+    recipe: Recipe,
+    model: Model,
+    tokenizer: Tokenizer,
+    prepared: PreparedText,
+    spent: Progress,
+    samples: Samples | None,
+) -> Iterator[dict[str, Any]]:
+    """What `metrics.jsonl` says of a model that has been fitted."""
+    vocab, length = tokenizer.vocab, recipe.packing.length
+    train = measure(recipe, model, prepared.train, vocab, rows=recipe.train.heldout_rows)
+    if train is None:
+        raise UserError(
+            f"{prepared.train.prefix}: only {prepared.train.tokens_total:,} tokens, but a row "
+            f"needs {length:,}; give more text, or set a smaller packing.length"
+        )
+    yield {
+        "kind": "train",
+        "fitted": True,
+        "step": spent.steps,
+        "loss": train.loss,
+        "tokens": spent.tokens,
+        "flops": spent.flops,
+        "seconds": round(spent.seconds, 3),
+        "tokens_per_second": _rate(spent),
+    }
+    heldout = measure(recipe, model, prepared.heldout, vocab)
+    if heldout is not None:
+        yield heldout_record(spent, heldout, prepared.bytes_per_token(ends=recipe.ends_texts))
+    if samples is not None and prepared.heldout.tokens_total >= length:
+        feed = heldout_feed(recipe, prepared.heldout, vocab)
+        rows = feed.packed.rows(np.arange(3))
+        shown = samples(model, recipe, tokenizer, rows, torch.device("cpu"))
+        yield {"kind": "samples", "step": spent.steps, "samples": shown}
+
+
+def _rate(spent: Progress) -> float:
+    """Tokens per second."""
+    return spent.tokens / max(spent.seconds, 1e-9)
+
+
+def _note_budget(recipe: Recipe, epochs: int, watcher: ProgressReporter) -> None:
+    """Says so where a budget was asked for that the model does not go by."""
+    budget, unsaid = Budget.of(recipe.train), Budget.of(TrainSettings())
+    if budget not in (unsaid, Budget("epochs", epochs)):
+        times = "once" if epochs == 1 else f"{epochs} times"
+        watcher.note(f"the text is read {times}, whatever the budget: {budget.describe()}")
+
+
+def _require_plain(recipe: Recipe, vocab: Vocab) -> None:
+    """Makes sure that the objective is to go on with the text as it is.
+
+    Raises:
+        UserError: it is another.
+    """
+    ids = np.flatnonzero(~vocab.is_special)[None, : recipe.packing.length]
+    rows = Rows(ids, np.zeros_like(ids), np.arange(ids.size)[None], np.zeros(1, np.int64))
+    example = recipe.objective.corrupt(rows, RowRng(0, rows.numbers), vocab)
+    if example.source is not None or example.is_aligned:
+        raise UserError(
+            "objective.kind: this model predicts each token from those before; use 'causal'"
+        )
+
+
+@contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
+    """A folder that is there for as long as it is needed.
+
+    Raises:
+        UserError: the disk is full.
+    """
+    shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+    with atomic.explained(folder):
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,48 @@
+"""Changing what may be changed of a run that has begun: how fast it learns, not what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from foreword import atomic, config
+from foreword.errors import UserError
+from foreword.runs.provenance import read_state, write_recipe, write_state
+from foreword.runs.recipe import Recipe
+from foreword.runs.trained_model import read_recipe
+from foreword.train import checkpoint
+
+
+def override(run: Path, assignments: Sequence[str]) -> None:
+    """Lays `optimizer.lr=1e-4` and the like on a run's recipe, for when it carries on.
+
+    The recipe is written anew, and `run.json` notes under `amended` what was set and after which
+    step. The optimizer's state stays as it is in the checkpoint.
+
+    Args:
+        run: the run folder.
+        assignments: each a setting of the optimizer but its kind, or `train.clip`.
+
+    Raises:
+        UserError: the folder is no run, something else is to be set, or the run is at work.
+    """
+    read_recipe(run)  # or it is no run
+    for assignment in assignments:
+        key = assignment.partition("=")[0].strip()
+        part, _, name = key.partition(".")
+        if not (key == "train.clip" or (part == "optimizer" and name not in ("", "kind"))):
+            raise UserError(
+                f"--set {assignment}: a run that has begun takes optimizer.* (but its kind) and "
+                "train.clip; for anything else begin a new one"
+            )
+    with atomic.alone(run):
+        recipe = read_recipe(run)
+        changed = config.build(Recipe, config.assign(config.to_table(recipe), assignments))
+        if changed == recipe:
+            return
+        whole = checkpoint.all_in(run)
+        note = {"after": whole[-1].name if whole else None, "set": list(assignments)}
+        provenance = read_state(run)
+        provenance["amended"] = [*provenance.get("amended", []), note]
+        write_state(run, provenance)
+        write_recipe(run, changed)

@@ -1,0 +1,114 @@
+"""A batch for people: what the model reads, what of it is hidden, and what it must predict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from foreword.data.rng import RowRng
+from foreword.text.tokenizer import Tokenizer
+from foreword.train.feed import Feed
+from foreword.types import Array, Batch, Vocab
+
+MEANING: Mapping[str, str] = MappingProxyType(
+    {
+        "masked": "hidden behind [MASK]",
+        "random": "replaced by a random token",
+        "kept": "left as it is, and predicted all the same",
+        "sentinel": "stands for a hidden span",
+        "special": "special token",
+        "first": "the first token predicted",
+        "predicted": "predicted",
+        "unscored": "not predicted",
+        "plain": "read as it is",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A token and what happens to it: a key of `MEANING`."""
+
+    text: str
+    mark: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One row of a batch.
+
+    Attributes:
+        source: what the encoder of an encoder-decoder reads, else nothing.
+        inputs: what the model predicts from.
+        targets: what it predicts at each of these places.
+    """
+
+    source: tuple[Piece, ...]
+    inputs: tuple[Piece, ...]
+    targets: tuple[Piece, ...]
+
+
+def preview(feed: Feed, tokenizer: Tokenizer, rows: int, tokens: int) -> list[Shown]:
+    """The first rows of the first step, just as training will meet them.
+
+    Args:
+        feed: of the run.
+        tokenizer: of the run.
+        rows: how many to show.
+        tokens: of each at most so many places.
+    """
+    if not rows:
+        return []
+    numbers = np.arange(min(rows, feed.rows_per_step))
+    packed = feed.packed.rows(numbers)
+    example = feed.objective.corrupt(packed, RowRng(feed.seed, numbers), feed.vocab)
+    batch = feed.layout.arrange(example, feed.vocab)
+    in_place = example.is_aligned and example.order is None
+    return [_row(batch, n, tokens, tokenizer, in_place=in_place) for n in range(len(numbers))]
+
+
+def _row(batch: Batch, n: int, tokens: int, tokenizer: Tokenizer, *, in_place: bool) -> Shown:
+    vocab = tokenizer.vocab
+    ids = batch.ids[n, :tokens]
+    targets, is_scored = (side[n, :tokens] for side in _in_place(batch))
+    marks = _marks(ids, vocab)
+    if in_place:
+        hidden = np.where(ids == targets, "kept", "random")
+        hidden = np.where(ids == vocab.special.get("[MASK]", -1), "masked", hidden)
+        marks = np.where(is_scored, hidden, marks)
+    wanted = _marks(targets, vocab, "predicted")
+    wanted[np.flatnonzero(is_scored)[:1]] = "first"
+    wanted = np.where(is_scored, wanted, "unscored")
+    source = ids[:0] if batch.source is None else batch.source.ids[n, :tokens]
+    return Shown(
+        _pieces(tokenizer, source, _marks(source, vocab)),
+        _pieces(tokenizer, ids, marks),
+        tuple(
+            piece if piece.mark != "unscored" else Piece("·", "unscored")
+            for piece in _pieces(tokenizer, targets, wanted)
+        ),
+    )
+
+
+def _in_place(batch: Batch) -> tuple[Array, Array]:
+    """Targets and whether they count, both (batch, length), of a second stream too."""
+    if batch.queries is None:
+        return batch.targets, batch.weights > 0
+    targets, is_scored = batch.ids.copy(), np.zeros(batch.ids.shape, dtype=bool)
+    np.put_along_axis(targets, batch.queries.at, batch.targets, axis=1)
+    np.put_along_axis(is_scored, batch.queries.at, batch.weights > 0, axis=1)
+    return targets, is_scored
+
+
+def _marks(ids: Array, vocab: Vocab, plain: str = "plain") -> Array:
+    marks = np.full(ids.shape, plain, dtype="U9")
+    marks[vocab.is_special[ids]] = "special"
+    marks[np.isin(ids, vocab.sentinels)] = "sentinel"
+    return marks
+
+
+def _pieces(tokenizer: Tokenizer, ids: Array, marks: Array) -> tuple[Piece, ...]:
+    return tuple(Piece(tokenizer.token(int(i)), str(m)) for i, m in zip(ids, marks, strict=True))

@@ -1,0 +1,181 @@
+"""Where a run came from: the software, the machine, the moment, the command."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import foreword
+from foreword import atomic, config, stored
+from foreword.data.prepared_text import PreparedText
+from foreword.errors import DamagedError, UserError
+from foreword.nn.model import Model
+from foreword.runs.recipe import Recipe
+from foreword.train.device import describe
+
+FILE, RECIPE = "run.json", "recipe.toml"
+FORMAT = 2  # of run folders: the names of settings, files and weights
+
+
+def make_provenance() -> dict[str, Any]:
+    """What `run.json` begins with."""
+    return {
+        "foreword": foreword.__version__,
+        "format": FORMAT,
+        "commit": _commit(),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "command": command(),
+    }
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What commands go by of a `run.json`, and of what type it must be."""
+
+    texts: tuple[str, ...] = ()
+    tokenizer: str | None = None
+    heldout: tuple[str, ...] = ()
+    parameters: int = 0
+    amended: tuple[dict[Any, Any], ...] = ()
+    data: dict[Any, Any] | None = None
+    imported: dict[Any, Any] | None = None
+    recipes: tuple[str, ...] = ()
+
+
+def read_state(run: Path) -> dict[str, Any]:
+    """Return the run's `run.json`: provenance.
+
+    Raises:
+        DamagedError: it is not there, or not as it was written.
+    """
+    file = run / FILE
+    state = stored.read(file)
+    wanted = _Known.__dataclass_fields__
+    try:
+        config.build(_Known, {key: value for key, value in state.items() if key in wanted})
+        for key, names in (("data", ("fingerprint",)), ("imported", ("format", "folder"))):
+            for name in names:
+                if not isinstance((state.get(key) or {}).get(name, ""), str):
+                    raise UserError(f"{key}.{name}: expected a text")
+    except UserError as error:
+        raise DamagedError(f"{file}: damaged: {error}") from error
+    return state
+
+
+def write_state(run: Path, state: Mapping[str, Any]) -> None:
+    """Write the run's `run.json`.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    stored.write(run / FILE, state)
+
+
+def write_recipe(run: Path, recipe: Recipe) -> None:
+    """Write a run's recipe, whose checksum `run.json` notes before.
+
+    Those of earlier recipes stay there: a kill between the two leaves the recipe before this one.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    text = recipe.dumps()
+    provenance = read_state(run)
+    made = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    known = provenance.get("recipes", [])
+    if made not in known:
+        write_state(run, {**provenance, "recipes": [*known, made]})
+    atomic.write_text(run / RECIPE, text)
+
+
+def require_as_written(run: Path) -> None:
+    """Make sure that a run is of this format, and its recipe one that was written there.
+
+    Raises:
+        UserError: the run is of another format.
+        DamagedError: it is not, or `run.json` cannot be read.
+    """
+    if not (run / FILE).exists():
+        return
+    state = read_state(run)
+    if "foreword" in state and (found := state.get("format", 1)) != FORMAT:
+        raise UserError(
+            f"{run}: a run folder of format {found}; this Foreword reads format {FORMAT}: train "
+            "anew, or use the Foreword that made it"
+        )
+    known = state.get("recipes")
+    if known is not None and atomic.checksum(run / RECIPE) not in known:
+        raise DamagedError(
+            f"{run / RECIPE}: does not match its checksum in {FILE}: damaged, or edited; 'foreword "
+            "resume --set' changes what may be changed of a run, and any other change is a new one"
+        )
+
+
+def command() -> str:
+    """What was asked for, as it can be typed into a shell again."""
+    return shlex.join(["foreword", *sys.argv[1:]])
+
+
+def note_data(
+    run: Path, prepared: PreparedText, model: Model, device: torch.device, precision: str
+) -> None:
+    """Adds to a run's `run.json` what it reads, and what it computes on."""
+    provenance = read_state(run)
+    provenance["data"] = {
+        "shards": str(prepared.folder),
+        "fingerprint": prepared.fingerprint,
+        "read": prepared.manifest["read"],
+        "counts": prepared.manifest["counts"],
+    }
+    provenance["parameters"] = model.count_parameters()
+    provenance["computed_on"] = describe(device)
+    provenance["precision"] = precision
+    write_state(run, provenance)
+
+
+def machine() -> dict[str, Any]:
+    """The machine, without its name or address."""
+    facts: dict[str, Any] = {
+        "system": platform.system(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+    if torch.cuda.is_available():
+        facts["gpu"] = torch.cuda.get_device_name()
+    return facts
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _commit() -> str | None:
+    """The commit of Foreword's own source, where it runs from a checkout."""
+    git = shutil.which("git")
+    root = Path(foreword.__file__).parent.parent
+    if git is None or not (root / ".git").exists():
+        return None
+    done = subprocess.run(
+        [git, "-C", str(root), "rev-parse", "--short", "HEAD"], capture_output=True, text=True
+    )
+    return done.stdout.strip() or None

@@ -1,0 +1,173 @@
+"""A recipe: every part of a run, as one frozen value that loads and saves as TOML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from foreword import config, kinds
+from foreword.data.packing._contract import Packing
+from foreword.data.read_documents import ReadSettings
+from foreword.data.write_shards import PrepareSettings
+from foreword.errors import UserError
+from foreword.kinds import part
+from foreword.layouts._contract import Layout
+from foreword.nn.model import Model
+from foreword.nn.settings import ModelSettings
+from foreword.objectives._contract import Objective
+from foreword.train.contracts import OptimizerSettings, Schedule
+from foreword.train.settings import TrainSettings
+from foreword.types import Vocab
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Every part of a run.
+
+    Attributes:
+        description: one line for people.
+        family: what the literature calls models of this kind (`BERT`), the same in all its sizes.
+        paper: where they come from (`Devlin et al. 2019`).
+        tokenizer: a kind in `text/tokenizers/`.
+        read: how files become documents.
+        prepare: how documents become token shards.
+        packing: a kind in `data/packing/`.
+        model: a kind in `models/`.
+        objective: a kind in `objectives/`.
+        layout: a kind in `layouts/`.
+        optimizer: a kind in `train/optimizers/`.
+        schedule: a kind in `train/schedules/`.
+        train: budget, batch, precision.
+    """
+
+    model: ModelSettings = part("models")
+    objective: Objective = part("objectives")
+    layout: Layout = part("layouts")
+    description: str = ""
+    family: str = ""
+    paper: str = ""
+    tokenizer: Any = part("text/tokenizers", "wordpiece")
+    read: ReadSettings = field(default_factory=ReadSettings)
+    prepare: PrepareSettings = field(default_factory=PrepareSettings)
+    packing: Packing = part("data/packing", "documents")
+    optimizer: OptimizerSettings = part("train/optimizers", "adamw")
+    schedule: Schedule = part("train/schedules", "linear")
+    train: TrainSettings = field(default_factory=TrainSettings)
+
+    def __post_init__(self) -> None:
+        self._require_places()
+        length, exact = self.packing.length, self.model.exact
+        if exact not in (None, length):
+            raise UserError(
+                f"packing.length: rows of {length} tokens, but model.attention projects rows of "
+                f"exactly {exact}; set model.attention.length={length}"
+            )
+
+        if self.model.has_memory and not self.packing.is_contiguous:
+            raise UserError(
+                "packing.kind: this model looks back at the row before, so rows must follow one "
+                "another; use 'stream'"
+            )
+        if self.layout.is_two_streams != self.model.two_streams:
+            raise UserError(
+                "layout.kind: 'two_streams' and a model with model.two_streams=true go together"
+            )
+
+        if self.model.reads_source != self.layout.has_source:
+            raise UserError(
+                "layout.kind: 'encoder_decoder' and a model with an encoder and a decoder "
+                "(model.kind 'encoder_decoder' or 'seq2seq') go together"
+            )
+
+        components = (self.model, self.objective, self.layout)
+        if len({part.predicts_both_directions for part in components}) > 1:
+            raise UserError(
+                "layout.kind: 'bidirectional', the objective of that name and model.kind 'elmo' go "
+                "together"
+            )
+        if not self.model.reads_ahead and not self.layout.is_causal:
+            raise UserError("layout.kind: this model reads from left to right alone; use 'decoder'")
+        if self.model.assumes_causal_mask and not self.layout.is_causal:
+            raise UserError(
+                "model.assumes_causal_mask=true needs a causal layout; set it to false or use "
+                "layout 'decoder'"
+            )
+        self._require_room()
+
+    def max_sequence(self, length: int) -> int:
+        """Return the most places that a model's sequence of one text takes, in rows of `length`.
+
+        Source and target of an objective can be longer together than the text they are made of.
+        """
+        text = length - self.packing.length + self.packing.max_text
+        return max(length, self.layout.max_length(self.objective.max_lengths(length, text)))
+
+    def rows_in_words(self) -> str:
+        """Return how long rows are, and what the objective and the layout make of them."""
+        length = self.packing.length
+        words, longest = f"rows of {length} tokens", self.max_sequence(length)
+        if longest == length:
+            return words
+        objective, layout = kinds.name_of(self.objective), kinds.name_of(self.layout)
+        return f"{words} become up to {longest} with objective '{objective}' in layout '{layout}'"
+
+    def _require_places(self) -> None:
+        """Raises a UserError where a sequence can be longer than the model's positions."""
+        limit, longest = self.model.limit, self.max_sequence(self.packing.length)
+        if limit is None or longest <= limit:
+            return
+        position = getattr(self.model, "position", None)
+        where = "position" if position is not None and position.limit == limit else "attention"
+        raise UserError(
+            f"packing.length: {self.rows_in_words()}, but model.{where} has {limit} places; "
+            f"set model.{where}.length={longest}"
+        )
+
+    def _require_room(self) -> None:
+        """Raises a UserError where the objective wants longer rows."""
+        try:
+            self.objective.require_room(self.packing.length)
+        except ValueError as error:
+            raise UserError(f"objective.{error}") from error
+
+    def build(self, vocab: Vocab) -> Model:
+        """The model, its weights not yet initialised; on torch's meta device it costs nothing."""
+        try:
+            backbone = self.model.build(vocab.size)
+            backbone.spell(vocab)
+            return Model(backbone, self.objective.heads(backbone, vocab))
+        except ValueError as error:
+            raise UserError(f"model.{error}") from error
+
+    @property
+    def wrapping(self) -> tuple[str, str]:
+        """The special tokens that the packing puts before and after each text; "" for none."""
+        return self.packing.bos, self.packing.eos
+
+    @property
+    def ends_texts(self) -> bool:
+        """Whether a token ends each text, which is predicted as the text's own tokens are."""
+        return bool(self.wrapping[1])
+
+    @property
+    def rows_per_step(self) -> int:
+        """Sequences per step."""
+        if self.train.batch_tokens:
+            return max(1, round(self.train.batch_tokens / self.packing.length))
+        return self.train.batch
+
+    def dumps(self) -> str:
+        """The recipe as TOML; `load_recipe` reads an equal one."""
+        return config.dumps(config.to_table(self))
+
+
+def load_recipe(name: str | Path, assignments: Sequence[str] = ()) -> Recipe:
+    """A recipe from a file or by the name of a shipped one, with `--set` assignments on it.
+
+    Raises:
+        UserError: no such recipe, or a mistake in it; the key is named, and the file.
+    """
+    file = config.find_recipe(str(name))
+    return config.load(Recipe, file, config.assign({}, assignments))

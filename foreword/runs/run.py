@@ -1,0 +1,330 @@
+"""From a recipe and text to a trained run, in reading order.
+
+start      writes the run folder: recipe.toml and run.json
+carry_on   tokenizer -> shards -> model -> loop, or a fit at once; each stage is skipped where it is
+           done already, so a run that was killed at any moment carries on from where it stood
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from foreword import atomic
+from foreword.data.prepared_text import PreparedText
+from foreword.errors import DamagedError, NotFiniteError, UserError
+from foreword.runs.continued import Foundation, load_start
+from foreword.runs.corpus import (
+    TRAINING,
+    Stage,
+    corpus,
+    describe_text,
+    is_prepared,
+    of_text,
+    require_texts,
+)
+from foreword.runs.dry_run import dry_run
+from foreword.runs.hooks import (
+    LogMetrics,
+    MeasureHeldOut,
+    ProgressReporter,
+    RunLog,
+    Samples,
+    SaveCheckpoints,
+    ShowSamples,
+)
+from foreword.runs.not_finite import stopped
+from foreword.runs.offline import offline_epochs, train_offline
+from foreword.runs.provenance import (
+    make_provenance,
+    note_data,
+    read_state,
+    write_recipe,
+    write_state,
+)
+from foreword.runs.recipe import Recipe
+from foreword.runs.setup import (
+    TrainingSetup,
+    compile_blocks,
+    describe_run,
+    set_up_training,
+    training_loop,
+)
+from foreword.runs.sizes import require_memory
+from foreword.runs.trained_model import read_recipe
+from foreword.text.tokenizer import Tokenizer
+from foreword.train import checkpoint, log
+from foreword.train.hooks import Hook
+from foreword.train.interrupt import stops_on_signals
+from foreword.train.loop import Loop, TrainingState
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a run reads.
+
+    Attributes:
+        texts: files, folders, globs; or one folder that `prepare` wrote.
+        tokenizer: a folder or file, or None to train one.
+        heldout: files, folders, globs that are held out; without them a share of `texts` is.
+    """
+
+    texts: tuple[str, ...]
+    tokenizer: str | None = None
+    heldout: tuple[str, ...] = ()
+
+
+def start(
+    recipe: Recipe,
+    inputs: Inputs,
+    run: Path,
+    foundation: Foundation | None = None,
+    machines: int = 1,
+) -> None:
+    """Writes the run folder: `run.json` first, and the recipe last.
+
+    Args:
+        recipe: with the model of the foundation, where there is one.
+        inputs: what the run reads.
+        run: the folder.
+        foundation: a trained model to go on from.
+        machines: how many like this one may share the training.
+
+    Raises:
+        UserError: the folder already holds something, or another process is at work there; or as
+            `require_possible`.
+    """
+    require_free(run)
+    texts, heldout = (
+        tuple(str(Path(text).resolve()) for text in given)
+        for given in (inputs.texts, inputs.heldout)
+    )
+    tokenizer = str(Path(inputs.tokenizer).resolve()) if inputs.tokenizer else None
+    require_possible(recipe, Inputs(texts, tokenizer, heldout), foundation, machines)
+    provenance = {**make_provenance(), "texts": list(texts), "tokenizer": tokenizer}
+    provenance |= {"heldout": list(heldout)} if heldout else {}
+    provenance |= foundation.provenance if foundation is not None else {}
+    with atomic.alone(run):
+        require_free(run)  # still
+        for name in Foundation.WRITES:  # of one that was killed as it began
+            shutil.rmtree(run / name, ignore_errors=True)
+        write_state(run, provenance)
+        if foundation is not None:
+            foundation.save(run)
+        write_recipe(run, recipe)
+
+
+def require_possible(
+    recipe: Recipe, inputs: Inputs, foundation: Foundation | None = None, machines: int = 1
+) -> None:
+    """Makes sure that there is such text, and such a model to train on it; none of it is read.
+
+    Args:
+        recipe: of the run.
+        inputs: what it reads.
+        foundation: a trained model to go on from.
+        machines: how many like this one may share the training.
+
+    Raises:
+        UserError: there is no such text or tokenizer, parts of the recipe do not fit, there is too
+            little memory, or a budget that a fitted model cannot keep.
+    """
+    require_texts(inputs.texts, inputs.heldout, recipe.read)
+    if recipe.model.trains_offline:
+        offline_epochs(recipe)
+    tokenizer = None if foundation is None else foundation.tokenizer
+    if inputs.tokenizer is not None:
+        tokenizer = Tokenizer.load(inputs.tokenizer)
+    elif is_prepared(inputs.texts):
+        tokenizer = tokenizer or Tokenizer.load(Path(inputs.texts[0]) / "tokenizer")
+    vocab = None if tokenizer is None else tokenizer.vocab
+    require_memory(recipe, vocab, machines)
+    dry_run(recipe, vocab)
+
+
+def require_free(run: Path) -> None:
+    """Makes sure that a run can begin in the folder `run`; one killed as it began does not count.
+
+    What such a one may have left counts as its own only beside the `run.json` that it began with.
+
+    Raises:
+        UserError: it cannot.
+    """
+    atomic.require_no_device(run)
+    if run.is_file():
+        raise UserError(f"{run}: is a file; choose another --out")
+    if (run / "recipe.toml").exists():
+        raise UserError(
+            f"{run}: already holds a run; 'foreword resume {run}' carries on with it, or choose "
+            "another --out"
+        )
+    begun = {atomic.LOCK, ".run.json.part"}
+    if _has_begun(run):
+        begun |= {"run.json", ".recipe.toml.part", *Foundation.WRITES}
+    if (names_in(run) or frozenset()) - begun:
+        raise UserError(f"{run}: is not empty; choose another --out")
+
+
+def _has_begun(run: Path) -> bool:
+    """Whether there is a `run.json` that `start` wrote."""
+    try:
+        provenance = read_state(run)
+    except DamagedError:
+        return False
+    return "foreword" in provenance
+
+
+def names_in(run: Path) -> frozenset[str] | None:
+    """What stands in a folder, or None where there is no folder."""
+    return frozenset(path.name for path in run.iterdir()) if run.is_dir() else None
+
+
+def take_back(run: Path, before: frozenset[str] | None) -> None:
+    """Removes what was begun of a run, if nothing was trained and no other process works on it.
+
+    Args:
+        run: the folder.
+        before: what stood in it before, as `names_in` says, and stays.
+    """
+    if not run.is_dir() or (run / log.FILE).exists():
+        return
+    try:
+        with atomic.alone(run):
+            for name in (names_in(run) or frozenset()) - {*(before or ()), atomic.LOCK}:
+                path = run / name
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+    except (OSError, UserError):
+        return
+    if atomic.LOCK not in (before or ()):
+        (run / atomic.LOCK).unlink()
+    if before is None:
+        run.rmdir()
+
+
+def carry_on(
+    run: Path,
+    reporter: ProgressReporter,
+    stage: Stage,
+    samples: Samples | None = None,
+    hooks: Sequence[Hook] = (),
+) -> bool:
+    """Run what is left of a run, from nothing or from its newest checkpoint.
+
+    Args:
+        run: the run folder.
+        reporter: told how it goes.
+        stage: told which stage begins.
+        samples: makes samples of what the model says; None for none.
+        hooks: called between steps, after the run's own.
+
+    Returns:
+        True when the budget is spent, False when a signal asked to stop.
+
+    Raises:
+        UserError: bad text, an impossible recipe, a full disk, another process at work on the run;
+            TrainingStoppedError.
+    """
+    read_recipe(run)  # or it is no run
+    with atomic.alone(run), of_text(run, read_state(run).get("texts", [])):
+        return _carry_on(run, reporter, stage, samples, hooks)
+
+
+def _carry_on(
+    run: Path,
+    reporter: ProgressReporter,
+    stage: Stage,
+    samples: Samples | None,
+    hooks: Sequence[Hook],
+) -> bool:
+    recipe = read_recipe(run)
+    has_begun = bool(checkpoint.all_in(run))
+    if has_begun and not recipe.train.workers:  # begun before there were any: as with one
+        recipe = replace(recipe, train=replace(recipe.train, workers=1))
+
+    # Text: a tokenizer and token shards, made where they are not there yet.
+    tokenizer, prepared = corpus(recipe, run, stage)
+    if has_begun:
+        _require_same_text(run, prepared)
+    if recipe.model.trains_offline:
+        return train_offline(run, recipe, tokenizer, prepared, reporter, stage, samples)
+
+    # Model and batches; every `auto` is resolved and written down.
+    setup = set_up_training(recipe, tokenizer, prepared)
+    if setup.recipe != recipe:
+        write_recipe(run, setup.recipe)
+    note_data(run, prepared, setup.model, setup.device, setup.recipe.train.precision)
+    notes = [*describe_text(prepared, tokenizer), describe_run(setup), *setup.feed.packed.notes]
+    for note in notes:
+        reporter.note(note)
+
+    # The loop, from the start or from the newest checkpoint.
+    bytes_per_token = prepared.bytes_per_token(ends=setup.recipe.ends_texts)
+    own = _hooks(run, setup, reporter, bytes_per_token, samples)
+    loop = training_loop(setup, [*own, *hooks], reporter.note)
+    if has_begun:
+        _resume(run, loop, setup, reporter.note)
+    else:
+        load_start(run, setup.model)
+    log.rewind(run, loop.state.spent.steps)
+    if setup.recipe.train.compile == "on":
+        compile_blocks(setup.model)
+    stage(TRAINING)
+    return _train(run, loop, setup)
+
+
+def _hooks(
+    run: Path,
+    setup: TrainingSetup,
+    reporter: ProgressReporter,
+    bytes_per_token: float,
+    samples: Samples | None,
+) -> list[Hook]:
+    """What every run does between steps, in this order."""
+    to, checkpoints = RunLog(run, reporter), SaveCheckpoints(run, setup.recipe)
+    measure = MeasureHeldOut(to, setup, bytes_per_token, checkpoints)
+    shows = [] if samples is None else [ShowSamples(to, setup, samples)]
+    return [LogMetrics(to, setup), measure, *shows, checkpoints]
+
+
+def _resume(run: Path, loop: Loop, setup: TrainingSetup, note: Callable[[str], None]) -> None:
+    """Put weights, optimizer, memory and state back to the newest whole checkpoint."""
+    damaged: list[str] = []
+    folder = checkpoint.newest(run, damaged)
+    for line in damaged:
+        note(line)
+    checkpoint.load_weights(folder, setup.model)
+    checkpoint.load_optimizer(folder, setup.model, loop.optimizer)
+    loop.state = TrainingState.load(checkpoint.read_state(folder))
+    loop.memory = checkpoint.load_memory(folder, setup.device)
+    loop.proven_step = loop.state.spent.steps
+    note(f"carrying on from step {loop.state.spent.steps:,}")
+
+
+def _train(run: Path, loop: Loop, setup: TrainingSetup) -> bool:
+    """Run the loop; say in one line why it ended, where it did before its time."""
+    begun = loop.proven_step
+    try:
+        with stops_on_signals(loop):
+            return loop.train()
+    except torch.OutOfMemoryError as error:
+        raise UserError(
+            f"the {setup.device.type}'s memory ran out; use --set train.micro_batch="
+            f"{max(1, setup.feed.micro_batch // 2)} or less"
+        ) from error
+    except NotFiniteError as error:
+        why = f"step {loop.state.spent.steps}: {error}"
+        raise stopped(run, setup.recipe, why, loop.proven_step, begun) from error
+
+
+def _require_same_text(run: Path, prepared: PreparedText) -> None:
+    """A run goes on with the text that it began with, or not at all."""
+    before = read_state(run).get("data")
+    if before is not None and before["fingerprint"] != prepared.fingerprint:
+        raise UserError(
+            f"{prepared.folder}: the text has changed since the run began; put it back as it was, "
+            "or begin a new run"
+        )

@@ -1,0 +1,44 @@
+"""Whether two settings are of the same model, whatever they say of how it is trained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foreword import config as recipes
+from foreword.config import Table
+
+# Settings that say how a model is trained, not what it computes.
+TRAINING = ("init", "init_std", "dropout", "attention_dropout", "ff_and_output_dropout")
+
+
+def resolved(model: Any) -> Table:
+    """A model's settings that decide what it computes, those worked out filled in."""
+    table = {key: value for key, value in recipes.to_table(model).items() if key not in TRAINING}
+    table |= {"d_ff": model.ff_width, "d_head": model.head_width}
+    table.setdefault("attention_bias", model.bias)
+    if hasattr(model, "decoder_layers"):
+        table["decoder_layers"] = model.decoder_layers or model.layers
+    if table["position"]["kind"] != "t5_bias":
+        table.pop("assumes_causal_mask", None)
+    is_dense = table["attention"]["kind"] == "dense"  # then no layer is local
+    if is_dense or table.get("local_position") == table["position"]:
+        table.pop("local_position", None)
+    if is_dense:
+        table.pop("dense_every", None)
+    return table
+
+
+def differences(one: Table, other: Table) -> list[str]:
+    """Where two resolved models differ, a phrase each, in the words of `other`."""
+    return [
+        f"model.{key} is {_word(other.get(key))}, not {_word(one.get(key))}"
+        for key in sorted(one.keys() | other.keys())
+        if one.get(key) != other.get(key)
+    ]
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, dict):
+        inner = ", ".join(f"{k} {v}" for k, v in value.items() if k != "kind")
+        return f"{value.get('kind')}" + (f" ({inner})" if inner else "")
+    return "unset" if value is None else str(value)

@@ -1,0 +1,240 @@
+"""Everything that training needs, built from a recipe and shards, for this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from foreword.data.prepared_text import PreparedText
+from foreword.data.shards import Shards
+from foreword.nn.attention import has_triton
+from foreword.nn.block import Block
+from foreword.nn.init import initialise
+from foreword.nn.model import Model
+from foreword.objectives._model_with_loss import ModelWithLoss
+from foreword.runs.dry_run import shallow
+from foreword.runs.recipe import Recipe
+from foreword.runs.sizes import fits, memory_of
+from foreword.text.tokenizer import Tokenizer
+from foreword.train import flops
+from foreword.train.budget import Budget
+from foreword.train.device import choose_device, choose_precision, describe
+from foreword.train.feed import Feed
+from foreword.train.hooks import Hook
+from foreword.train.loop import Loop, StepOptions
+from foreword.train.workers import accumulate_on, choose_workers
+from foreword.types import Vocab
+
+DROPOUT = 0xD0  # tells the seed of dropout from the run's
+COUNTED_ROWS = 8  # rows of which FLOPs are counted on a GPU
+
+
+@dataclass(frozen=True)
+class TrainingSetup:
+    """Everything that training needs, built from a recipe and shards.
+
+    Attributes:
+        recipe: with every `auto` resolved.
+        tokenizer: the run's.
+        vocab: of the tokenizer.
+        model: initialised, on its device.
+        feed: of the training text.
+        heldout: of the held-out text, or None where it is shorter than a row.
+        device: where it runs.
+        dtype: what it computes in.
+    """
+
+    recipe: Recipe
+    tokenizer: Tokenizer
+    vocab: Vocab
+    model: Model
+    feed: Feed
+    heldout: Feed | None
+    device: torch.device
+    dtype: torch.dtype
+
+    @property
+    def loss_fn(self) -> ModelWithLoss:
+        """The sum and count of a batch."""
+        return ModelWithLoss(self.model, self.recipe.objective)
+
+
+def set_up_training(
+    recipe: Recipe, tokenizer: Tokenizer, prepared: PreparedText, *, or_shape: bool = False
+) -> TrainingSetup:
+    """Builds model and feeds, tries the objective on one row, resolves every `auto`.
+
+    Args:
+        recipe: of the run.
+        tokenizer: of the run.
+        prepared: its text.
+        or_shape: of a model that this machine is too small for, give the shape alone: a few
+            layers on torch's meta device.
+
+    Raises:
+        UserError: the text is shorter than a row, or the tokenizer lacks what the objective needs.
+    """
+    vocab = tokenizer.vocab
+    device = choose_device(recipe.train.device)
+    dtype = choose_precision(recipe.train.precision, device)
+    recipe = resolve_auto(recipe, device, dtype)
+    feed = training_feed(recipe, prepared.train, vocab)
+    feed.batch(torch.arange(1).numpy(), recipe.train.seed)
+    heldout = None
+    if prepared.heldout.tokens_total >= recipe.packing.length:
+        heldout = heldout_feed(recipe, prepared.heldout, vocab)
+    if or_shape and not fits(recipe, vocab):
+        with torch.device("meta"):
+            shape = shallow(recipe)[0].build(vocab)
+        return TrainingSetup(recipe, tokenizer, vocab, shape, feed, heldout, device, dtype)
+    model = recipe.build(vocab)
+    initialise(model, recipe.train.seed)
+    return TrainingSetup(recipe, tokenizer, vocab, model.to(device), feed, heldout, device, dtype)
+
+
+def training_feed(recipe: Recipe, shards: Shards, vocab: Vocab) -> Feed:
+    """Return the batches of a recipe over the shards to train on.
+
+    Raises:
+        UserError: the text is shorter than a row, or the tokenizer lacks a special token.
+    """
+    return _feed(recipe, shards, vocab, recipe.rows_per_step, recipe.train.micro_batch, once=False)
+
+
+def heldout_feed(recipe: Recipe, shards: Shards, vocab: Vocab, streams: int = 0) -> Feed:
+    """Return the batches of a recipe over held-out shards, read once and to their end.
+
+    Args:
+        recipe: packing, objective, layout and seed.
+        shards: the documents.
+        vocab: of the tokenizer.
+        streams: how many rows are read side by side, at most; 0 for as many as in training. There
+            are fewer if the text does not fill them.
+
+    Raises:
+        UserError: as `training_feed`.
+    """
+    most = streams or recipe.train.micro_batch or recipe.rows_per_step
+    rows = max(1, min(most, shards.tokens_total // recipe.packing.length))
+    return _feed(recipe, shards, vocab, rows, rows, once=True)
+
+
+def _feed(
+    recipe: Recipe, shards: Shards, vocab: Vocab, rows: int, micro_batch: int, *, once: bool
+) -> Feed:
+    train = recipe.train
+    if recipe.objective.wants_counts:
+        vocab = replace(vocab, counts=shards.counts(vocab.size))
+    return Feed(
+        packed=recipe.packing.open(shards, vocab, train.seed, rows, once=once),
+        objective=recipe.objective,
+        layout=recipe.layout,
+        vocab=vocab,
+        rows_per_step=recipe.rows_per_step,
+        micro_batch=micro_batch or rows,
+        workers=max(1, train.workers),
+        seed=train.seed,
+    )
+
+
+def training_loop(setup: TrainingSetup, hooks: Sequence[Hook], note: Callable[[str], None]) -> Loop:
+    """Return the loop that trains the setup's model."""
+    recipe = setup.recipe
+    options = StepOptions(
+        clip=recipe.train.clip,
+        dtype=setup.dtype,
+        dropout_seed=recipe.train.seed ^ DROPOUT,
+        patience=recipe.train.patience,
+        flops=step_flops(setup),
+        accumulate=accumulate_on(recipe.train.workers),
+    )
+    return Loop(
+        setup.model,
+        setup.loss_fn,
+        setup.feed,
+        recipe.optimizer,
+        recipe.schedule,
+        Budget.of(recipe.train),
+        options,
+        hooks,
+        note,
+    )
+
+
+def step_flops(setup: TrainingSetup) -> float:
+    """Return the floating-point operations of a step, counted on its first rows."""
+    # Uncompiled and in fp32 they take more memory than training does, which must not end here.
+    rows = setup.recipe.rows_per_step
+    most = COUNTED_ROWS if setup.device.type == "cuda" else rows
+    first = setup.feed.batches(np.arange(min(most, rows)))[0]
+    counted = flops.count(setup.model, first, setup.loss_fn)
+    return float(counted) * rows / len(first.ids)
+
+
+def resolve_auto(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> Recipe:
+    """The recipe with every choice that it leaves to the machine made.
+
+    A resumed run finds them chosen, so it computes as it did before.
+    """
+    train = recipe.train
+    compiles = train.compile
+    if compiles == "auto":
+        compiles = "on" if device.type == "cuda" and has_triton() else "off"
+    micro = min(train.micro_batch or _rows_that_fit(recipe, device), recipe.rows_per_step)
+    train = replace(
+        train,
+        device="cuda" if device.type == "cuda" else "mps" if device.type == "mps" else "cpu",
+        precision="bf16" if dtype == torch.bfloat16 else "fp32",
+        compile=compiles,
+        micro_batch=micro,
+        workers=choose_workers(train.workers, device, micro, recipe.packing.length),
+    )
+    return replace(recipe, train=train)
+
+
+def on_cpu_in_fp32(recipe: Recipe) -> Recipe:
+    """The recipe on the processor and in fp32, where models that are fitted learn."""
+    train = replace(recipe.train, device="cpu", precision="fp32", compile="off")
+    return replace(recipe, train=train)
+
+
+def _rows_that_fit(recipe: Recipe, device: torch.device) -> int:
+    """Sequences whose activations take a quarter of the memory, in a power of two.
+
+    About 34 d_model values of 2 bytes a layer and token are kept for backward (Korthikanti et al.
+    2022, section 4.1), and as much again of gradients and slack.
+    """
+    model = recipe.model
+    row = 2 * 34 * 2 * model.d_model * model.depth * recipe.packing.length
+    rows = max(1, memory_of(device) // 4 // row)
+    return 1 << (int(rows).bit_length() - 1)
+
+
+def compile_blocks(model: Model) -> None:
+    """Compiles each Transformer block in place; blocks of one shape share the code.
+
+    Where positions have weights for each layer, each layer has code of its own: more than torch
+    would make of one function, and past its limit blocks run uncompiled.
+    """
+    from torch._dynamo import config
+
+    blocks = [module for module in model.modules() if isinstance(module, Block)]
+    config.recompile_limit = max(config.recompile_limit, 4 * len(blocks))
+    for block in blocks:
+        block.compile()
+
+
+def describe_run(ready: TrainingSetup) -> str:
+    """One line on what is about to run."""
+    recipe, precision = ready.recipe, ready.recipe.train.precision
+    pieces = -(-recipe.rows_per_step // recipe.train.micro_batch)
+    tokens = recipe.rows_per_step * recipe.packing.length
+    return (
+        f"{ready.model.count_parameters():,} parameters, vocabulary {ready.vocab.size:,}; "
+        f"{tokens:,} tokens a step ({recipe.rows_per_step} rows of {recipe.packing.length}"
+        f"{f', in {pieces} micro-batches' if pieces > 1 else ''}); "
+        f"{precision} on {describe(ready.device)}"
+    )

@@ -1,0 +1,207 @@
+"""What a run needs at least, by arithmetic on its settings: known before anything is built."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from foreword.errors import UserError
+from foreword.formatting import byte_size
+from foreword.nn.settings import ModelSettings
+from foreword.nn.stack_settings import StackSettings
+from foreword.runs.dry_run import FEW_LAYERS, dummy_vocab, shallow
+from foreword.runs.recipe import Recipe
+from foreword.train.contracts import OptimizerSettings
+from foreword.train.device import choose_device
+from foreword.types import Vocab
+
+TOKEN_BYTES = 100  # a token of the vocabulary, in the tokenizer and in what is known of it
+PLACE_BYTES = 32  # ids, targets, documents and positions of a row, int64 each
+MACHINES = 1_000  # like this one: what they could not train together is a slip of the pen
+MOST_BYTES = 1 << 63  # that a tensor can have
+CGROUP = Path("/sys/fs/cgroup/memory.max")
+
+# What to set smaller where most of the memory goes.
+SMALLER = {
+    "vocabulary": "a smaller tokenizer.vocab",
+    "rows": "a smaller train.batch or packing.length",
+    "activations": "a smaller packing.length or model",
+}
+
+
+@dataclass(frozen=True)
+class Need:
+    """Bytes that a run needs at least, by part.
+
+    Attributes:
+        ahead: what makes text ready holds, on this machine whoever trains.
+        training: what training holds, on one machine or shared by several.
+    """
+
+    ahead: Mapping[str, int]
+    training: Mapping[str, int]
+
+
+def memory_of(device: torch.device) -> int:
+    """Bytes of memory that the device has; of a processor, that this process may use."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    there_is = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        return min(there_is, int(CGROUP.read_text(encoding="ascii")))
+    except (OSError, ValueError):  # no control group, or "max"
+        return there_is
+
+
+def require_memory(recipe: Recipe, vocab: Vocab | None = None, machines: int = 1) -> None:
+    """Makes sure, before anything is built, that the run is not certain to want more memory.
+
+    Args:
+        recipe: of the run.
+        vocab: of its tokenizer, where there is one already.
+        machines: how many like this one share what training holds.
+
+    Raises:
+        UserError: it is; how much it needs, how much there is, and what to set smaller.
+    """
+    there_is = memory_of(choose_device(recipe.train.device))
+    ahead = _ahead(recipe, tokens_of(recipe.tokenizer) if vocab is None else vocab.size)
+    attention = {"attention": 4 * _attention_numbers(recipe.model)}
+    _hold(Need(ahead, attention), there_is, machines)  # so that what follows is soon done
+    try:
+        numbers = sum(count_parameters(recipe, vocab).values())
+    except OverflowError:
+        numbers = MOST_BYTES // 4
+    _hold(Need(ahead, _training(recipe, numbers)), there_is, machines)
+
+
+def fits(recipe: Recipe, vocab: Vocab) -> bool:
+    """Whether the run is not certain to want more memory than there is."""
+    try:
+        require_memory(recipe, vocab)
+    except UserError:
+        return False
+    return True
+
+
+def _hold(need: Need, there_is: int, machines: int) -> None:
+    """Raises a UserError where `need` is more than there is."""
+    ahead = sum(need.ahead.values())
+    total = ahead + sum(need.training.values())
+    if ahead > there_is:
+        components, has = need.ahead, f"there is {byte_size(there_is)}"
+    elif total > there_is * machines:
+        components, has = {**need.ahead, **need.training}, f"there is {byte_size(there_is)}"
+        if machines > 1:
+            has = f"{machines:,} machines like this one have {byte_size(there_is * machines)}"
+    else:
+        return
+    needed = sum(components.values())
+    falling = sorted(components.items(), key=lambda part: -part[1])
+    listed = ", ".join(
+        f"{part} {byte_size(count)}" for part, count in falling if 50 * count > needed
+    )
+    raise UserError(
+        f"the run needs at least {byte_size(needed)} of memory ({listed}), and {has}; "
+        f"set {SMALLER.get(falling[0][0], 'a smaller model')}"
+    )
+
+
+def _ahead(recipe: Recipe, vocab: int) -> dict[str, int]:
+    """What of text and tokenizer is held at once: a step's rows are made ahead, all of them."""
+    fitted = recipe.model.trains_offline
+    rows = 0 if fitted else recipe.rows_per_step * recipe.packing.length * PLACE_BYTES
+    return {"vocabulary": vocab * TOKEN_BYTES, "rows": rows}
+
+
+def _training(recipe: Recipe, numbers: int) -> dict[str, int]:
+    """What training holds with so many parameters, and activations of a row."""
+    weights, model = 4 * numbers, recipe.model
+    if model.trains_offline:
+        return {"weights": weights}
+    return {
+        "weights": weights,
+        "gradients": weights,
+        "optimizer": round(weights * state_per_weight(recipe.optimizer)),
+        "activations": activations_at_least(model, recipe.packing.length),
+    }
+
+
+def activations_at_least(model: ModelSettings, length: int) -> int:
+    """Bytes that backward needs of a row in bf16: what enters each layer.
+
+    Of a Transformer, also what enters its maps, its scores and its activation.
+    """
+    width = model.d_model
+    if isinstance(model, StackSettings):
+        width += 4 * model.heads * model.head_width + model.d_model + model.ff_width
+    return 2 * length * model.depth * width
+
+
+def _attention_numbers(model: Any) -> int:
+    """Parameters of one layer's attention, where there is one; some schemes list its heads."""
+    if not isinstance(model, StackSettings):
+        return 0
+    return 4 * model.d_model * model.heads * model.head_width
+
+
+def state_per_weight(optimizer: OptimizerSettings) -> float:
+    """Bytes of an optimizer's state for each byte of weights, found on a matrix."""
+    matrix = nn.Linear(64, 64, bias=False)
+    matrix.weight.grad = torch.zeros_like(matrix.weight)
+    made = optimizer.build(matrix)
+    made.step()
+    held = sum(v.nbytes for state in made.state.values() for v in state.values() if v is not None)
+    return float(held // matrix.weight.nbytes)
+
+
+def tokens_of(tokenizer: Any) -> int:
+    """The size of the vocabulary that a tokenizer's settings ask for; 0 where they ask for none."""
+    return int(getattr(tokenizer, "vocab", 0))
+
+
+def count_parameters(recipe: Recipe, vocab: Vocab | None = None) -> dict[str, int]:
+    """Parameters by part of the model; of one of many layers a few are built, without weights.
+
+    Raises:
+        OverflowError: a part is larger than can be addressed.
+        UserError: parts of the recipe do not fit.
+    """
+    vocab = vocab or dummy_vocab(recipe.tokenizer)
+    few, deep = shallow(recipe)
+    first = _count(few, vocab)
+    counts = dict(first)
+    for name, layers in deep.items():
+        deeper: Any = replace(few.model, **{name: 2 * FEW_LAYERS})  # type: ignore[arg-type]
+        more = _count(replace(few, model=deeper), vocab)
+        for part in counts:
+            counts[part] += (layers - FEW_LAYERS) * (more[part] - first[part]) // FEW_LAYERS
+    return counts
+
+
+def _count(recipe: Recipe, vocab: Vocab) -> dict[str, int]:
+    try:
+        with torch.device("meta"):
+            return count_by_part(recipe.build(vocab))
+    except (RuntimeError, TypeError) as error:
+        if "overflow" not in str(error).lower():
+            raise
+        raise OverflowError(str(error)) from error
+
+
+def count_by_part(model: nn.Module) -> dict[str, int]:
+    """Parameters of the embedding, of each stack and of the heads; shared ones count once."""
+    backbone, heads = model.get_submodule("backbone"), model.get_submodule("heads")
+    seen: set[nn.Parameter] = set()
+    counts = {}
+    for name, part in (*backbone.named_children(), ("heads", heads)):
+        new = set(part.parameters()) - seen
+        counts[name] = sum(p.numel() for p in new)
+        seen |= new
+    return counts

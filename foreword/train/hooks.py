@@ -1,0 +1,51 @@
+"""What is done between steps, every n-th part of the budget: logging, measuring, saving."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from foreword.train.loop import Loop
+
+
+class Hook(ABC):
+    """Something to do while a model trains; derive from it to add your own.
+
+        class Norms(Hook):
+            times = 10
+
+            def run(self, loop):
+                print(loop.state.spent.steps, sum(p.norm() for p in loop.model.parameters()))
+
+    Attributes:
+        times: how many times over the whole budget.
+    """
+
+    times: float = 1
+
+    def begin(self, loop: Loop) -> None:  # noqa: B027 - most need no beginning
+        """Called once, before the first step of this process."""
+
+    def is_due(self, before: float, after: float, loop: Loop) -> bool:
+        """Return whether to run after a step.
+
+        Args:
+            before: share of the budget that was spent before the step.
+            after: share that is spent now.
+            loop: that took the step.
+        """
+        return passes(before, after, self.times)
+
+    @abstractmethod
+    def run(self, loop: Loop) -> None:
+        """Do it. Time spent here does not count as training speed."""
+
+    def end(self, loop: Loop) -> None:  # noqa: B027 - most need no end
+        """Called once, after the last step, also when a signal asked to stop."""
+
+
+def passes(before: float, after: float, times: float) -> bool:
+    """Return whether one of `times` equal parts of the budget ended between two moments."""
+    return math.floor(before * times + 1e-9) < math.floor(after * times + 1e-9)

@@ -1,0 +1,44 @@
+"""AdamW: Adam with decoupled weight decay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from foreword.ranges import Decay, Epsilon, LearningRate, ShareBelowOne
+from foreword.train.contracts import OptimizerSettings
+from foreword.train.optimizers._decay import decay_groups
+
+
+@dataclass(frozen=True)
+class AdamW(OptimizerSettings):
+    """Decay on matrices and embeddings only: biases, norms and other vectors are left alone.
+
+    Attributes:
+        lr: peak learning rate.
+        beta1: of the mean of gradients.
+        beta2: of the mean of their squares.
+        eps: added to the root of the latter.
+        decay: weight decay, per step times the learning rate.
+
+    Reference: Loshchilov & Hutter 2019.
+    """
+
+    lr: LearningRate = 1e-3
+    beta1: ShareBelowOne = 0.9
+    beta2: ShareBelowOne = 0.98
+    eps: Epsilon = 1e-8
+    decay: Decay = 0.01
+
+    def build(self, model: nn.Module) -> Optimizer:
+        """The fused optimizer, on the CPU too."""
+        return torch.optim.AdamW(
+            decay_groups(model, self.decay),
+            lr=self.lr,
+            betas=(self.beta1, self.beta2),
+            eps=self.eps,
+            fused=True,
+        )

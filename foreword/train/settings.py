@@ -1,0 +1,69 @@
+"""The settings of training: budget, batch, precision, how often to measure and to save."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from foreword.ranges import (
+    Count,
+    CountOrZero,
+    EpochsOfText,
+    Flops,
+    Hours,
+    NonNegative,
+    Ranged,
+    Seed,
+    Total,
+    Workers,
+)
+
+
+@dataclass(frozen=True)
+class TrainSettings(Ranged):
+    """How long and how.
+
+    The budget is the first that is given of `hours`, `flops`, `tokens`, `epochs`, `steps`.
+
+    Attributes:
+        batch: sequences per step, over all micro-batches.
+        batch_tokens: tokens per step instead, rounded to whole rows; 0 for `batch`.
+        micro_batch: sequences computed at once; 0 chooses as many as the memory bears.
+        workers: threads that share what is computed at once, each with its part of the CPU's
+            cores; 0 chooses.
+        steps: budget in steps.
+        epochs: budget in readings of the whole text.
+        tokens: budget in tokens read.
+        flops: budget in floating-point operations.
+        hours: budget in hours of wall-clock time, evaluation included.
+        clip: greatest norm of the gradient; 0 for none.
+        seed: of weights, order, corruption and dropout.
+        precision: `auto` is bf16 where the hardware multiplies it faster, else fp32.
+        device: `auto` is CUDA where there is one, else the CPU; `mps` is untried.
+        compile: compile the blocks with torch.compile; `auto` on CUDA.
+        evaluations: how often in all the held-out loss is measured.
+        heldout_rows: at most so many rows of held-out text are scored each time.
+        checkpoints: how often in all a checkpoint is written.
+        keep: how many of the last checkpoints are kept, beside the best.
+        patience: so many non-finite steps in a row stop the run.
+    """
+
+    batch: Count = 32
+    batch_tokens: CountOrZero = 0
+    micro_batch: CountOrZero = 0
+    workers: Workers = 0
+    steps: Count = 10_000
+    epochs: EpochsOfText | None = None
+    tokens: Total | None = None
+    flops: Flops | None = None
+    hours: Hours | None = None
+    clip: NonNegative = 1.0
+    seed: Seed = 1
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    compile: Literal["auto", "on", "off"] = "auto"
+    evaluations: Count = 10
+    heldout_rows: Count = 512
+    checkpoints: Count = 10
+    keep: Count = 2
+    patience: Count = 5

@@ -1,0 +1,359 @@
+"""One course of fine-tuning, a seed's: a fresh head, epochs, and scores after each."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from foreword import kinds
+from foreword.data.rng import permute
+from foreword.errors import NotFiniteError, TrainingStoppedError
+from foreword.kinds import part
+from foreword.nn.init import initialise
+from foreword.ranges import Count, NonNegative, Ranged
+from foreword.runs.trained_model import Opened
+from foreword.train.budget import Budget
+from foreword.train.contracts import OptimizerSettings, Schedule
+from foreword.train.device import autocast, choose_precision
+from foreword.train.feed import count_tokens
+from foreword.train.finite import require_finite
+from foreword.train.hooks import Hook
+from foreword.train.loop import Loop, StepOptions
+from foreword.train.warmup import Warmup
+from foreword.tune.answers import Answers, Words
+from foreword.tune.contracts import Network, Strategy, Task, scalar_mix
+from foreword.tune.features import FeatureBatch, Features, features_of, readings
+from foreword.tune.result import Row
+from foreword.tune.rows import Examples, PooledBatch
+from foreword.types import Array, Loss
+
+SCORED = torch.float32  # dev examples, whatever is trained in: as the tuned model predicts
+PATIENCE = 5  # so many non-finite steps in a row stop a course
+
+
+@dataclass(frozen=True)
+class TuneSettings(Ranged):
+    """How to fine-tune.
+
+    Attributes:
+        strategy: a kind in `tune/strategies/`.
+        from_scratch: the same network from random weights, to see what pretraining was worth.
+        seeds: so many runs, of seed 1, 2, ...: head, order, dropout, and the random weights.
+        epochs: times that each training example is seen.
+        batch: examples per step.
+        max_length: the most tokens of an example; as long as pretraining's rows if unsaid.
+        optimizer: a kind in `train/optimizers/`; its learning rate is the strategy's.
+        schedule: a kind in `train/schedules/`, over all epochs.
+        clip: greatest norm of the gradient; 0 for none.
+        precision: of training: auto, bf16 or fp32; `auto` is bf16 where the hardware multiplies it
+            faster. Dev examples are scored in fp32, in which the tuned model predicts.
+    """
+
+    strategy: Strategy = part("tune/strategies", "full")
+    from_scratch: bool = False
+    seeds: Count = 3
+    epochs: Count = 3
+    batch: Count = 16
+    max_length: Count | None = None
+    optimizer: OptimizerSettings = part("train/optimizers", "adamw", beta2=0.999)
+    schedule: Schedule = part("train/schedules", "linear", warmup=Warmup(share=0.1))
+    clip: NonNegative = 1.0
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
+
+
+@dataclass(frozen=True)
+class Data:
+    """What all courses share."""
+
+    train: Examples | Answers
+    dev: Examples | Answers
+    labels: tuple[str, ...]
+
+
+class CachedFeatures(NamedTuple):
+    """What heads read of the examples by a body that stays as it is."""
+
+    train: Features
+    dev: Features
+
+
+class FineTuner:
+    """A network and all that trains it, from one seed.
+
+    Args:
+        opened: the pretrained model; stays as it is.
+        task: what is to be learned.
+        data: the examples.
+        settings: how.
+        seed: of the head, the order, dropout, and the body's random weights from scratch.
+    """
+
+    def __init__(
+        self, opened: Opened, task: Task, data: Data, settings: TuneSettings, seed: int
+    ) -> None:
+        self.task, self.data, self.settings, self.seed = task, data, settings, seed
+        self.start = "from scratch" if settings.from_scratch else "pretrained"
+        self.strategy = kinds.name_of(settings.strategy)
+        self.device = opened.device
+        self.dtype = choose_precision(settings.precision, opened.device)
+        body_seed = seed if settings.from_scratch else None
+        self.network = build_network(opened, task, data.labels, body_seed)
+        start_head(self.network, seed)
+        settings.strategy.prepare(self.network)
+        self.train: Examples | Answers | Features = data.train
+        self.dev: Examples | Answers | Features = data.dev
+        if settings.strategy.trains_backbone:
+            start_tokens(self.network, data.train.template.fresh, seed)
+        if not (settings.strategy.trains_backbone and data.train.auxiliary):
+            self.network.token_head = None
+        self.network.to(self.device)
+        self.lr = settings.strategy.peak_lr(self.network.backbone.settings)
+
+    def cache_features(
+        self, kept: CachedFeatures | None, step_done: Callable[[str], None]
+    ) -> CachedFeatures:
+        """Learns from what the head reads alone, for the body stays as it is.
+
+        Args:
+            kept: of another course with the same body; None to read each example once.
+            step_done: called after each chunk that is read.
+
+        Returns:
+            What was kept, for other courses.
+        """
+        if kept is None:
+            done = partial(step_done, f"{self.name}: reading once")
+            of = partial(Features.of, self.network, device=self.device, done=done)
+            kept = CachedFeatures(
+                of(self.data.train, dtype=self.dtype), of(self.data.dev, dtype=SCORED)
+            )
+        self.train, self.dev = kept
+        return kept
+
+    def run(self, step_done: Callable[[str], None]) -> list[Row]:
+        """Train to the end; return a row of scores on the dev examples for each epoch.
+
+        Raises:
+            TrainingStoppedError: several steps in a row were not finite, or the weights are not.
+        """
+        settings, steps = (
+            self.settings,
+            self.settings.epochs * count_steps(self.data, self.settings),
+        )
+        scores = ScoreEachEpoch(self, partial(step_done, f"{self.name}, seed {self.seed}"))
+        loop = Loop(
+            self.network,
+            self._loss,
+            ExampleBatches(self.train, settings, self.seed, self.device.type),
+            replace(settings.optimizer, lr=self.lr),
+            settings.schedule,
+            Budget("steps", steps),
+            StepOptions(
+                clip=settings.clip, dtype=self.dtype, dropout_seed=self.seed, patience=PATIENCE
+            ),
+            [scores],
+        )
+        try:
+            loop.train()
+        except NotFiniteError as error:
+            raise TrainingStoppedError(
+                f"fine-tuning, seed {self.seed}: {error}; a lower --lr than {self.lr:g} may help"
+            ) from error
+        return scores.curve
+
+    @property
+    def name(self) -> str:
+        """Where it starts and what is trained, for people."""
+        return f"{self.start}, {self.strategy}"
+
+    def _loss(self, batch: Any) -> Loss:
+        network = self.network
+        if isinstance(batch, FeatureBatch):
+            return self.task.loss(network.outputs(batch.features), batch.targets)
+        hidden = network.run_backbone(batch.batch)
+        features = network.features(hidden, batch.rows, batch.columns, batch.lengths)
+        outputs = network.outputs(features)
+        loss = self.task.loss(outputs, batch.targets)
+        if network.token_head is None:
+            return loss
+        return Loss(loss.total + network.token_head.loss(hidden, batch.batch).total, loss.weight)
+
+    def finish(self) -> Network:
+        """The network on the CPU, without what only its training needed."""
+        self.network.token_head = None
+        return self.network.cpu()
+
+    def score(self, epoch: int, train_loss: float, skipped: int) -> Row:
+        """Return the scores on the dev examples, as a row of results."""
+        outputs = predict(self.network, self.dev, self.device, SCORED)
+        return {
+            "start": self.start,
+            "strategy": self.strategy,
+            "seed": self.seed,
+            "epoch": epoch,
+            "lr": self.lr,
+            "train_loss": train_loss,
+            "skipped_steps": skipped,
+            **self.task.scores(outputs, self.data.dev.targets),
+            **(self.network.scalar_mix.learned() if self.network.scalar_mix is not None else {}),
+        }
+
+
+@dataclass(frozen=True)
+class ExampleBatches:
+    """The batches of fine-tuning: each epoch has an order of its own (`Batches`).
+
+    Attributes:
+        examples: to train on.
+        settings: epochs and batch size.
+        seed: of the order.
+        device: type of the network's device.
+    """
+
+    examples: Examples | Answers | Features
+    settings: TuneSettings
+    seed: int
+    device: str
+
+    def ahead(self, step: int) -> Generator[list[Any]]:
+        """Yield the micro-batches of `step`, `step` + 1, ..."""
+        for epoch in itertools.count(step // self._steps):
+            order = order_of(len(self.examples), self.settings.batch, self.seed, epoch)
+            for numbers in order[step % self._steps if epoch == step // self._steps else 0 :]:
+                yield list(self.examples.batches(numbers, self.device))
+
+    def epochs(self, steps: int) -> float:
+        """Return how often each example has been seen after so many steps."""
+        return steps / self._steps
+
+    def count_tokens(self, batches: Sequence[Any]) -> int:
+        """Return the tokens that the network reads; none of features that are kept."""
+        return sum(count_tokens(b.batch) for b in batches if not isinstance(b, FeatureBatch))
+
+    @property
+    def _steps(self) -> int:
+        return -(-len(self.examples) // self.settings.batch)
+
+
+class ScoreEachEpoch(Hook):
+    """Score the dev examples after each epoch, and tell of each step.
+
+    Args:
+        tuner: whose network trains.
+        step_done: called after each step.
+    """
+
+    def __init__(self, tuner: FineTuner, step_done: Callable[[], None]) -> None:
+        self.times = tuner.settings.epochs
+        self.curve: list[Row] = []
+        self._tuner, self._step_done = tuner, step_done
+        self._losses: list[float] = []
+
+    def begin(self, loop: Loop) -> None:
+        """Put into training mode what the strategy trains."""
+        self._tuner.settings.strategy.train(self._tuner.network)
+
+    def is_due(self, before: float, after: float, loop: Loop) -> bool:
+        """Note the loss of the step; return whether an epoch ended."""
+        assert loop.last is not None
+        if loop.last.is_finite:
+            self._losses.append(loop.last.loss)
+        self._step_done()
+        return super().is_due(before, after, loop)
+
+    def run(self, loop: Loop) -> None:
+        """Score the epoch.
+
+        Raises:
+            NotFiniteError: a weight is not finite.
+        """
+        require_finite(dict(self._tuner.network.named_parameters()))
+        mean = float(np.mean(self._losses)) if self._losses else math.nan
+        self.curve.append(self._tuner.score(len(self.curve) + 1, mean, loop.state.skipped))
+        self._losses.clear()
+        self.begin(loop)
+
+
+def count_steps(data: Data, settings: TuneSettings) -> int:
+    """Steps per epoch."""
+    return -(-len(data.train) // settings.batch)
+
+
+def build_network(
+    opened: Opened, task: Task, labels: tuple[str, ...], scratch_seed: int | None
+) -> Network:
+    """A copy of the pretrained body, or one of random weights, under a head."""
+    if scratch_seed is None:
+        model = copy.deepcopy(opened.model)
+    else:
+        model = opened.recipe.build(opened.vocab)
+        initialise(model, scratch_seed)
+    token_head = model.token_head if opened.recipe.objective.predicts_tokens else None
+    settings = model.backbone.settings
+    head = task.head(settings.state_width, labels)
+    if head is None:
+        return Network(model.backbone, Words(model.token_head))
+    return Network(model.backbone, head, token_head, scalar_mix(task, settings))
+
+
+def start_head(network: Network, seed: int) -> None:
+    """Linear maps normal with `init_std`, biases 0; an output layer of pretraining stays."""
+    if isinstance(network.head, Words):
+        return
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for module in network.head.modules():
+            if isinstance(module, nn.Linear):
+                drawn = torch.randn(module.weight.shape, generator=random)
+                module.weight.copy_(drawn * network.backbone.settings.init_std)
+                module.bias.zero_()
+
+
+def start_tokens(network: Network, ids: Sequence[int], seed: int) -> None:
+    """New embeddings, normal with `init_std`, for tokens that pretraining never showed."""
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for number in ids:
+            weight = network.backbone.embedding.token.weight
+            drawn = torch.randn(weight.shape[1], generator=random)
+            weight[number] = drawn * network.backbone.settings.init_std
+
+
+def order_of(count: int, batch: int, seed: int, epoch: int) -> list[Array]:
+    """The examples of an epoch in an order of its own, in batches of the same size or the next."""
+    order = permute(np.arange(count), count, (seed << 20) + epoch)
+    return np.array_split(order, -(-count // batch))
+
+
+def outputs_of(network: Network, batch: PooledBatch | FeatureBatch) -> Tensor:
+    """The head's outputs, (outputs, labels) float32."""
+    if isinstance(batch, FeatureBatch):
+        return network.outputs(batch.features)
+    return network.outputs(features_of(network, batch))
+
+
+def predict(
+    network: Network,
+    examples: Examples | Answers | Features,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> Array:
+    """The outputs of every example in order, (spots, outputs) float32; in evaluation mode."""
+    network.eval()
+    outputs, numbers = [], []
+    with torch.inference_mode():
+        for batch in readings(examples, device.type):
+            with autocast(device, dtype):
+                outputs.append(outputs_of(network, batch.to(device)).cpu().numpy())
+            numbers.append(batch.numbers)
+    order = np.argsort(np.concatenate(numbers), kind="stable")
+    return np.asarray(np.concatenate(outputs)[order])

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foreword import config
+from foreword.cli.main import run as command
+from foreword.nn.init import initialise
+from foreword.runs.recipe import Recipe
+from foreword.text.tokenizers.word import Word
+from foreword.train import checkpoint
+
+TEXTS = ["The cat sat on the mat.", "A dog ran to the river and the bird sang."]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    tokenizer = Word(min_count=1).train(TEXTS)
+    for name, objective in (("encoder", "masked"), ("decoder", "causal")):
+        table: dict[str, Any] = {
+            "description": f"A tiny {name}",
+            "model": {"kind": "transformer", "d_model": 16, "layers": 1, "heads": 2},
+            "objective": objective,
+            "layout": name,
+            "packing": {"kind": "documents", "length": 16, "bos": "[CLS]"},
+        }
+        recipe = config.build(Recipe, table)
+        model = recipe.build(tokenizer.vocab)
+        initialise(model, 1)
+        run = folder / name
+        checkpoint.save(run / "checkpoints" / "step-00000001", model, None, {"step": 1})
+        (run / "recipe.toml").write_text(recipe.dumps(), encoding="utf-8")
+        (run / "run.json").write_text("{}", encoding="utf-8")
+        tokenizer.save(run / "tokenizer")
+    return folder
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    assert command([*words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert command(list(words)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1
+    return captured.err
+
+
+def test_fill(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    encoder = str(runs / "encoder")
+    found = told(capsys, "fill", encoder, "The [MASK] sat on the [MASK].", "--top", "3")
+    assert [len(blank) for blank in found["blanks"]] == [3, 3]
+    assert command(["fill", encoder, "The [MASK] sat."]) == 0
+    assert found["blanks"][0][0]["text"] in capsys.readouterr().out
+    assert "no [MASK]" in refused(capsys, "fill", encoder, "The cat sat.")
+    assert "foreword generate" in refused(capsys, "fill", str(runs / "decoder"), "A [MASK].")
+    assert "did you mean 'cpu'" in refused(capsys, "fill", encoder, "A [MASK].", "--device", "cp")
+
+
+def test_generate(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    decoder = str(runs / "decoder")
+    words = ("generate", decoder, "The cat", "--tokens", "5", "--samples", "2", "--seed", "7")
+    found = told(capsys, *words)
+    assert len(found) == 2 and found == told(capsys, *words)
+    assert all(one["tokens"] <= 5 and one["prompt"] == "The cat" for one in found)
+    assert command(list(words)) == 0
+    assert ("The cat" + found[0]["text"]) in capsys.readouterr().out
+    assert "top-p" in refused(capsys, *words, "--top-p", "2")
+    assert "fills blanks" in refused(capsys, "generate", str(runs / "encoder"), "The cat")
+
+
+def test_score(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    decoder = str(runs / "decoder")
+    text = tmp_path / "text.txt"
+    text.write_text(TEXTS[0], encoding="utf-8")
+    one = told(capsys, "score", decoder, TEXTS[0])
+    whole = told(capsys, "score", decoder, "--file", str(text))
+    assert sum(token["nats"] for token in one["scored"]) == pytest.approx(one["nats"])
+    assert whole["nats"] == pytest.approx(one["nats"], rel=1e-5)
+    assert whole["bytes"] == len(TEXTS[0])
+    assert command(["score", decoder, TEXTS[0]]) == 0
+    assert "perplexity" in capsys.readouterr().out
+    assert command(["score", str(runs / "encoder"), TEXTS[0]]) == 0
+    said = capsys.readouterr().out
+    assert "pseudo-perplexity" in said and "bits per byte" not in said
+    assert told(capsys, "score", str(runs / "encoder"), TEXTS[0])["bits_per_byte"] is None
+    assert "not both" in refused(capsys, "score", decoder, TEXTS[0], "--file", str(text))
+    assert "--file" in refused(capsys, "score", decoder)
+    assert "stride" in refused(capsys, "score", decoder, TEXTS[0], "--stride", "0")
+
+
+def test_other_text_is_read_as_it_is(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decoder, folder = str(runs / "decoder"), tmp_path / "texts"
+    folder.mkdir()
+    lines = [json.dumps({"body": text}) for text in (*TEXTS * 9, "", "zebra")]
+    (folder / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (folder / "b.pdf").write_text("x")
+    (tmp_path / "c.txt").write_bytes(b"caf\xe9\n\nA dog.\n" * 20)
+    for verb in ("score", "evaluate"):
+        for name, fault in (("texts", "--field NAME"), ("c.txt", "--errors replace")):
+            assert fault in refused(capsys, verb, decoder, "--file", str(tmp_path / name))
+        goes = {"score": "--file", "evaluate": "--data"}[verb]
+        text = [TEXTS[0]] * (verb == "score")
+        assert f"--field: goes with {goes}" in refused(capsys, verb, decoder, *text, "--field", "x")
+    assert command(["score", decoder, "--file", str(folder), "--field", "body"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "documents 19 files read 1 empty documents 1 files not read (1 .pdf) 1" in said
+    more = ["--errors", "replace", "--documents", "line"]
+    found = told(capsys, "score", decoder, "--file", str(tmp_path / "c.txt"), *more)
+    assert found["documents"] == 40
+    assert (found["read"]["empty_documents"], found["read"]["replaced_bytes"]) == (20, 20)
+    words = ["evaluate", decoder, "--data", str(folder), "--field", "body"]
+    assert command(words) == 0
+    assert "1 unknown tokens; 1 empty documents; 1 files not read (1 .pdf)" in (
+        capsys.readouterr().err
+    )
+    assert "--documents: file, paragraph or line" in refused(capsys, *words, "--documents", "page")
+
+
+def test_evaluate_and_report(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decoder = runs / "decoder"
+    text = tmp_path / "more.txt"
+    text.write_text("\n".join(TEXTS * 20), encoding="utf-8")
+    assert "--file" in refused(capsys, "evaluate", str(decoder))
+    found = told(capsys, "evaluate", str(decoder), "--file", str(text))
+    kept = decoder / "evaluations" / "evaluate-more.txt.json"
+    assert json.loads(kept.read_text(encoding="utf-8")) == found
+    assert found["rows"][0]["loss"] > 0 and found["rows"][0]["bits_per_byte"] > 0
+    page = Path(told(capsys, "report", str(decoder))["page"])
+    assert "Evaluate more.txt" in page.read_text(encoding="utf-8")
+    assert "not a run folder" in refused(capsys, "report", str(tmp_path))
+
+
+def test_unknown_tokens_are_said_beside_the_figures(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decoder, text = str(runs / "decoder"), tmp_path / "zebras.txt"
+    text.write_text("The zebra sat.\n" * 20, encoding="utf-8")
+    said = "25 % of the tokens are [UNK]: the figures flatter the model"
+    assert command(["score", decoder, "The zebra sat."]) == 0
+    assert said in capsys.readouterr().err
+    for more in ([], ["--rows", "1"]):
+        assert command(["evaluate", decoder, "--data", str(text), *more]) == 0
+        assert said in capsys.readouterr().err
+    assert told(capsys, "evaluate", decoder, "--data", str(text))["notes"] == [said]
+    page = Path(told(capsys, "report", decoder, "--out", str(tmp_path / "x.html"))["page"])
+    assert said in page.read_text(encoding="utf-8")
+
+
+def test_show(capsys: pytest.CaptureFixture[str]) -> None:
+    found = told(capsys, "show", "kinds")
+    assert found["nn/positions"]["none"].startswith("No positions")
+    assert all(line for lines in found.values() for line in lines.values())
+    assert {"objectives", "models", "nn/attentions", "tune/tasks"} <= set(found)
+    assert not {"cli", "train", "nn", "demo"} & set(found)
+    sizes = {recipe["recipe"]: recipe["parameters"] for recipe in told(capsys, "show", "recipes")}
+    assert set(sizes) == set(config.recipe_names())
+    families = {family["family"]: family for family in told(capsys, "show", "families")}
+    assert "" not in families, f"name their family: {families['']['recipes']}"
+    assert all(all(family["paper"]) for family in families.values()), "a recipe names its paper"
+    listed = [recipe for family in families.values() for recipe in family["recipes"]]
+    assert sorted(listed) == config.recipe_names()
+    assert families["GPT-2"]["positions"] == ["learned"]
+    assert families["BERT"]["hugging_face"] == "bert"
+    grids = {grid["grid"]: grid for grid in told(capsys, "show", "grids")}
+    assert set(grids) == set(config.grid_names())
+    assert "CoLA" in grids["objectives"]["tasks"]
+    one = told(capsys, "show", "gpt2_tiny", "--set", "model.layers=3")
+    assert one["settings"]["model"]["layers"] == 3 and one["parameters"] > sizes["gpt2_tiny"]
+    assert command(["show", "gpt2_tiny"]) == 0
+    assert '[model]\nkind = "transformer"' in capsys.readouterr().out
+    assert "did you mean 'gpt2_tiny'" in refused(capsys, "show", "gpt2_tini")

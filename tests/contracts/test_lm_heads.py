@@ -1,0 +1,139 @@
+"""What every LM head promises, for every file in `nn/lm_heads/`; the adaptive has an oracle."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from foreword import kinds
+from foreword.errors import UserError
+from foreword.models.lstm import LSTM
+from foreword.nn.lm_heads.adaptive import Adaptive, AdaptiveHead
+from foreword.nn.model import Model
+from foreword.runs.recipe import load_recipe
+from foreword.types import Batch, Hidden
+
+from .cases import vocab
+
+VOCAB, D_MODEL, D_EMBEDDING = 61, 16, 12
+SETTINGS: dict[str, list[dict[str, Any]]] = {
+    "softmax": [{}, {"bias": True}],
+    "adaptive": [{"cutoffs": (20, 45), "factor": 1.0}, {"cutoffs": (7,), "factor": 2.0}],
+}
+CASES = [
+    (kind, settings, is_tied)
+    for kind in kinds.names("nn/lm_heads")
+    for settings in SETTINGS.get(kind, [{}])
+    for is_tied in (False, True)
+    if not (is_tied and settings.get("factor", 1) > 1)
+]
+every_output = pytest.mark.parametrize(("kind", "settings", "is_tied"), CASES)
+
+
+def build(kind: str, settings: dict[str, Any], is_tied: bool, **more: Any) -> Model:
+    output = kinds.load("nn/lm_heads", kind)(**settings)
+    model = LSTM(d_model=D_MODEL, layers=1, tied=is_tied, output=output, dropout=0.0, **more)
+    backbone = model.build(VOCAB)
+    made = Model(backbone, nn.ModuleDict({"token": backbone.build_token_head()}))
+    torch.manual_seed(1)
+    for parameter in made.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return made
+
+
+def batch() -> tuple[Hidden, Batch]:
+    """States of three rows of seven, some of whose places do not count."""
+    torch.manual_seed(2)
+    states = torch.randn(3, 7, D_MODEL, requires_grad=True)
+    targets = torch.randint(0, VOCAB, (3, 7))
+    weights = (torch.rand(3, 7) < 0.8) * torch.rand(3, 7)
+    return Hidden(states), Batch(targets, targets, None, targets, weights)
+
+
+@every_output
+@pytest.mark.parametrize("d_embedding", [None, D_EMBEDDING])
+def test_the_loss_is_that_of_its_own_distribution(
+    kind: str, settings: dict[str, Any], is_tied: bool, d_embedding: int | None
+) -> None:
+    """Value and gradients of all that is learned, though rows are left out that do not count."""
+    model = build(kind, settings, is_tied, d_embedding=d_embedding)
+    head, (hidden, given) = model.token_head, batch()
+    learned = [hidden.states, *(p for p in head.parameters())]
+
+    def gradients(total: Tensor) -> list[Tensor]:
+        found = torch.autograd.grad(total, learned, allow_unused=True)
+        return [
+            torch.zeros_like(p) if g is None else g for p, g in zip(learned, found, strict=True)
+        ]
+
+    loss = head.loss(hidden, given)
+    log_probs = head(hidden.states).log_softmax(-1)
+    assert log_probs.shape == (3, 7, VOCAB)
+    wanted = -(log_probs.gather(2, given.targets[..., None])[..., 0] * given.weights).sum()
+    torch.testing.assert_close(loss.total, wanted)
+    torch.testing.assert_close(loss.weight, given.weights.sum())
+    for ours, theirs in zip(gradients(loss.total), gradients(wanted), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+
+
+@every_output
+def test_tied_or_not_as_the_model_says(kind: str, settings: dict[str, Any], is_tied: bool) -> None:
+    model = build(kind, settings, is_tied)
+    shared = set(model.backbone.embedding.parameters()) & set(model.heads.parameters())
+    assert bool(shared) == is_tied
+    own = sum(p.numel() for p in set(model.heads.parameters()) - shared)
+    assert own < VOCAB * D_MODEL if is_tied else own > 0
+
+
+def theirs_of(head: AdaptiveHead, cutoffs: tuple[int, ...], factor: float) -> nn.Module:
+    """PyTorch's, with our weights."""
+    theirs = nn.AdaptiveLogSoftmaxWithLoss(D_MODEL, VOCAB, list(cutoffs), div_value=factor)
+    weights = [torch.cat([head.own[0].weight, head.clusters.weight])]
+    for narrow, wide in zip(head.narrow, head.own[1:], strict=True):
+        weights += [narrow.weight, wide.weight]
+    with torch.no_grad():
+        for mine, other in zip(weights, theirs.parameters(), strict=True):
+            other.copy_(mine)
+    return theirs
+
+
+@pytest.mark.parametrize(("cutoffs", "factor"), [((20, 45), 4.0), ((1,), 2.0), ((9, 20, 60), 1.0)])
+def test_adaptive_equals_pytorchs(cutoffs: tuple[int, ...], factor: float) -> None:
+    model = build("adaptive", {"cutoffs": cutoffs, "factor": factor}, is_tied=False)
+    head, (hidden, given) = model.heads["token"], batch()
+    assert isinstance(head, AdaptiveHead)
+    theirs = theirs_of(head, cutoffs, factor)
+    assert sum(p.numel() for p in head.parameters()) == sum(p.numel() for p in theirs.parameters())
+    torch.testing.assert_close(
+        head(hidden.states).flatten(0, 1), theirs.log_prob(hidden.states.flatten(0, 1))
+    )
+    output, _ = theirs(hidden.states.flatten(0, 1), given.targets.flatten())
+    whole = replace(given, weights=torch.ones_like(given.weights))
+    torch.testing.assert_close(head.loss(hidden, whole).total, -output.sum())
+
+
+@pytest.mark.parametrize(
+    ("name", "assignments", "said"),
+    [
+        ("lstm_tiny", ["cutoffs=[20, 20]"], "model.output.cutoffs: one or more, ascending"),
+        ("lstm_tiny", ["factor=0.5"], "model.output.factor: must be a number from 1"),
+        ("lstm_tiny", ["cutoffs=[20]"], "model.output.factor: must be 1 where"),
+        ("lstm_tiny", ["cutoffs=[9999]", "factor=1"], "the vocabulary has 147 tokens"),
+        ("bert_tiny", ["cutoffs=[20]"], "model.output: the objective has a layer of its own"),
+    ],
+)
+def test_what_cannot_be_is_said(name: str, assignments: list[str], said: str) -> None:
+    settings = [f"model.output.{assignment}" for assignment in assignments]
+    with pytest.raises(UserError) as caught:
+        load_recipe(name, ["model.output=adaptive", *settings]).build(vocab())
+    assert said in str(caught.value)
+
+
+def test_cutoffs_come_from_a_recipe() -> None:
+    recipe = load_recipe("lstm_tiny", ["model.output={kind='adaptive', cutoffs=[120], factor=1}"])
+    assert recipe.model.output == Adaptive((120,), 1.0)
+    assert isinstance(recipe.build(vocab()).token_head, AdaptiveHead)

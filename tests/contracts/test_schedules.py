@@ -1,0 +1,81 @@
+"""Schedules against their closed forms; what is true of all is asked of all in the folder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from foreword import kinds
+from foreword.train.warmup import Warmup
+
+TOTAL, RISE = 1000, 100
+EVERY = kinds.names("train/schedules")
+
+# After the warm-up, by the step and the share of the time after it.
+CLOSED: dict[str, Callable[[int, float, float], float]] = {
+    "constant": lambda step, after, floor: 1.0,
+    "linear": lambda step, after, floor: 1 - (1 - floor) * after,
+    "cosine": lambda step, after, floor: floor + (1 - floor) * (1 + math.cos(math.pi * after)) / 2,
+    "inverse_sqrt": lambda step, after, floor: math.sqrt(RISE / (step + 1)),
+    # Of 13 epochs the first four are at the full rate.
+    "epochs": lambda step, after, floor: max(floor, 0.5 ** max(int(after * 13 + 1e-9) - 3, 0)),
+}
+
+
+def made(kind: str, warmup: Warmup, floor: float | None = None) -> Any:
+    cls = kinds.load("train/schedules", kind)
+    has_floor = "floor" in cls.__dataclass_fields__
+    return cls(warmup=warmup, **({"floor": floor} if has_floor and floor is not None else {}))
+
+
+def rates(schedule: Any, total: int = TOTAL) -> list[float]:
+    """The factor at each step of a run of so many."""
+    return [schedule.factor(step / total, step, total) for step in range(total)]
+
+
+def test_each_has_its_closed_form() -> None:
+    assert sorted(CLOSED) == EVERY
+
+
+@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("floor", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("warmup", [Warmup(steps=RISE), Warmup(share=RISE / TOTAL)])
+def test_closed_form(kind: str, floor: float, warmup: Warmup) -> None:
+    found = rates(made(kind, warmup, floor))
+    for step in range(RISE):
+        assert found[step] == pytest.approx((step + 1) / RISE), step
+    for step in range(RISE, TOTAL):
+        after = (step - RISE) / (TOTAL - RISE)
+        assert found[step] == pytest.approx(CLOSED[kind](step, after, floor)), step
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_never_above_the_peak_nor_below_zero(kind: str) -> None:
+    for warmup in (Warmup(steps=0, share=0.0), Warmup(steps=5 * TOTAL), Warmup()):
+        found = rates(made(kind, warmup))
+        assert min(found) > 0
+        assert max(found) <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_resumed_run_finds_the_same_rate(kind: str) -> None:
+    """The factor depends on where the run stands alone, not on what was asked before."""
+    schedule = made(kind, Warmup())
+    backwards = [schedule.factor(s / TOTAL, s, TOTAL) for s in reversed(range(TOTAL))]
+    assert backwards[::-1] == rates(schedule)
+
+
+@pytest.mark.parametrize("kind", ["linear", "cosine"])
+def test_the_floor_is_reached_at_the_end(kind: str) -> None:
+    schedule = made(kind, Warmup(), floor=0.2)
+    assert schedule.factor(1.0, TOTAL, TOTAL) == pytest.approx(0.2)
+    assert rates(schedule)[-1] == pytest.approx(0.2, abs=0.002)
+
+
+def test_warmup_refuses_what_cannot_be() -> None:
+    for wrong in ({"steps": -1}, {"share": 1.0}, {"share": -0.1}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            Warmup(**wrong)

@@ -1,0 +1,50 @@
+"""Text that is read as one stream: its loss is that of one long row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from foreword.evaluate import heldout
+from foreword.evaluate.subject import Subject
+from foreword.nn.masks import Causal
+from foreword.runs.trained_model import open_run
+from foreword.types import Batch
+from tests.train import runs
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    table = runs.table("transformer_xl", steps=2, evaluations=1)
+    table["model"] = {"kind": "lstm", "d_model": 16, "layers": 2, "init_std": 0.5}
+    text = runs.write_text(tmp_path / "text")
+    folder = runs.begin(runs.build(table), text, tmp_path / "run")
+    assert runs.carry_on(folder)
+    return folder
+
+
+def test_one_lane_is_one_stream(run: Path, tmp_path: Path) -> None:
+    subject = Subject.of(open_run(run, "cpu"))
+    file = runs.write_text(tmp_path / "other", files=1, seed=7) / "0.txt"
+    end, length = subject.vocab.id("</s>"), subject.recipe.packing.length
+    lines = file.read_text().splitlines()
+    stream = np.concatenate([[*subject.tokenizer.encode(line), end] for line in lines])
+    assert len(stream) % length, "the last row is not full"
+    ids = torch.from_numpy(stream)[None]
+    places = torch.arange(ids.shape[1])[None]
+    with torch.inference_mode():
+        hidden = subject.model.backbone(Batch(ids, places, Causal()))
+        logits = subject.model.token_head(hidden.states)[0, :-1]
+        wanted = float(F.cross_entropy(logits, ids[0, 1:]))
+    (found,) = heldout.on_texts(subject, [str(file)], streams=1)
+    assert found.predictions == ids.numel() - 1
+    assert found.loss == pytest.approx(wanted, rel=1e-5)
+    first = heldout.on_texts(subject, [str(file)], rows=6, streams=1)[0]
+    exact = float(F.cross_entropy(logits[: 6 * length], ids[0, 1 : 6 * length + 1]))
+    assert (first.loss, first.predictions) == (pytest.approx(exact, rel=1e-5), 6 * length)
+    parts = heldout.on_texts(subject, [str(file)], streams=4)[0]
+    assert parts.loss != found.loss, "three lanes more begin with nothing before them"

@@ -1,0 +1,106 @@
+"""What import and export check: it sees windows, blocks, segments and long distances."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from foreword.interop import exporting, importing
+from foreword.interop.check_logits import LONGEST, _lengths, difference
+from foreword.layouts.encoder_decoder import EncoderDecoder
+from foreword.nn.attentions.bigbird import BigBird
+from foreword.nn.attentions.window import Window
+from foreword.runs.recipe import load_recipe
+from foreword.runs.trained_model import open_run
+
+from . import theirs
+
+pytest.importorskip("transformers")
+
+
+def differs(folder: Path, found: importing.Imported, **model: Any) -> bool:
+    """Whether the same weights under other settings are told from theirs."""
+    recipe = replace(found.recipe, model=replace(found.recipe.model, **model))
+    changed = recipe.build(found.vocab)
+    changed.load_state_dict(found.model.state_dict())
+    apart, greatest = difference(changed, recipe, found.vocab, found.family, folder)
+    assert apart < 1e-5 * greatest or apart > 1e-2
+    return apart > 1e-2
+
+
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [
+        ("modernbert-turns", {"attention": Window(5)}),
+        ("modernbert-turns", {"dense_every": 3}),
+        ("longformer", {"attention": Window(5)}),
+        ("big_bird", {"attention": BigBird(block=4, random=2, random_from="start", seed=1)}),
+        ("big_bird", {"attention": BigBird(block=5, random=2, random_from="start")}),
+        ("big_bird", {"attention": BigBird(block=4, random=1, random_from="start")}),
+    ],
+)
+def test_what_each_place_sees(tmp_path: Path, family: str, changes: dict[str, Any]) -> None:
+    theirs.write(family, tmp_path)
+    found = importing.read(tmp_path)
+    assert not differs(tmp_path, found)
+    assert differs(tmp_path, found, **changes)
+
+
+@pytest.mark.parametrize("family", ["albert", "bert", "big_bird", "electra", "xlnet"])
+def test_segments(tmp_path: Path, family: str) -> None:
+    theirs.write(family, tmp_path)
+    found = importing.read(tmp_path)
+    own = [name for name, _ in found.model.named_parameters() if "segment" in name]
+    assert own
+    with torch.no_grad():
+        for name in own:  # the last row is of the second one alone
+            found.model.get_parameter(name)[-1] *= 2
+    apart, _ = difference(found.model, found.recipe, found.vocab, found.family, tmp_path)
+    assert apart > 1e-2
+
+
+def test_distances_of_t5(tmp_path: Path) -> None:
+    theirs.write("t5", tmp_path)
+    found = importing.read(tmp_path)
+    table = found.model.get_parameter("backbone.encoder.position.table.weight")
+    with torch.no_grad():
+        table[15] += 1  # of 128 places and more
+    apart, _ = difference(found.model, found.recipe, found.vocab, found.family, tmp_path)
+    assert apart > 1e-3
+
+
+def test_what_the_decoder_of_t5_starts_from(tmp_path: Path) -> None:
+    theirs.write("t5", tmp_path)
+    for start, name in ((0, "[PAD]"), (1, "</s>")):
+        for file in (tmp_path / "config.json", tmp_path / "generation_config.json"):
+            keys = json.loads(file.read_text()) | {"decoder_start_token_id": start}
+            file.write_text(json.dumps(keys))
+        found = importing.read(tmp_path)
+        assert found.recipe.layout.start == name
+        for own in ("[PAD]", "</s>"):
+            recipe = replace(found.recipe, layout=EncoderDecoder(own))
+            apart, _ = difference(found.model, recipe, found.vocab, found.family, tmp_path)
+            assert (apart > 1e-2) == (own != name)
+        importing.save(found, tmp_path / f"run{start}")
+        out = tmp_path / f"out{start}"
+        exporting.export(open_run(tmp_path / f"run{start}", "cpu"), out)
+        assert json.loads((out / "config.json").read_text())["decoder_start_token_id"] == start
+        assert importing.read(out).recipe.layout.start == name
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("modernbert_base", 353),  # a window of 128, blocks of 64, up to 288 densely
+        ("longformer_base", 1089),
+        ("bigbird_base", 769),  # up to 704 in full
+    ],
+)
+def test_published_models_are_checked_beyond_what_is_seen_in_full(name: str, wanted: int) -> None:
+    longest = max(max(lengths) for lengths in _lengths(load_recipe(name)))
+    assert longest == wanted <= LONGEST

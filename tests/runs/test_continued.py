@@ -1,0 +1,233 @@
+"""Runs that start from trained weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import Tokenizer as Engine
+from tokenizers import models, pre_tokenizers
+
+from foreword import config
+from foreword.cli.main import run as foreword
+from foreword.errors import UserError
+from foreword.interop.start_from import open_foundation
+from foreword.runs import continued
+from foreword.runs import run as running
+from foreword.runs.provenance import read_state
+from foreword.runs.recipe import Recipe
+from foreword.runs.trained_model import open_run
+from foreword.text import extended
+from foreword.train import checkpoint
+from tests.interop import theirs
+from tests.oracles import weights
+from tests.train import runs
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return runs.write_text(tmp_path_factory.mktemp("text"), files=2)
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("other")
+    lines = ["the ribosome binds the enzyme.", "an enzyme saw the old ribosome near the river."]
+    (folder / "0.txt").write_text("\n".join(lines * 60))
+    return folder
+
+
+def table(family: str = "decoder", **train: Any) -> dict[str, Any]:
+    made = runs.table(family, **{"steps": 6, **train})
+    made["tokenizer"] = {"kind": "bpe", "vocab": 390}
+    made["read"] = {"documents": "line"}
+    return made
+
+
+@pytest.fixture(scope="module")
+def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = runs.begin(runs.build(table()), text, tmp_path_factory.mktemp("runs") / "first")
+    assert runs.carry_on(run)
+    return run
+
+
+def begin(recipe: Recipe, text: Path, run: Path, source: Path, new_tokens: int = 0) -> Path:
+    foundation = open_foundation(str(source)).lay_under(recipe)
+    if new_tokens:
+        foundation = continued.extend(foundation, [str(text)], recipe.read, new_tokens)
+    running.start(foundation.recipe, running.Inputs((str(text),)), run, foundation)
+    return run
+
+
+def test_it_starts_from_the_weights(trained: Path, other: Path, tmp_path: Path) -> None:
+    made = table(steps=1)
+    made["optimizer"] = {"kind": "adamw", "lr": 1e-12}
+    made["model"]["d_model"] = 48  # the recipe's own, which gives way
+    run = begin(runs.build(made), other, tmp_path / "run", trained)
+    assert runs.carry_on(run)
+    before, after = open_run(trained, "cpu"), open_run(run, "cpu")
+    for name, value in before.model.state_dict().items():
+        torch.testing.assert_close(after.model.state_dict()[name], value)
+    assert after.tokenizer.fingerprint == before.tokenizer.fingerprint
+    assert read_state(run)["from"] == str(before.checkpoint.resolve())
+
+
+def test_resumed_is_uninterrupted(trained: Path, other: Path, tmp_path: Path) -> None:
+    recipe = runs.build(table(steps=8, checkpoints=2))
+    whole = begin(recipe, other, tmp_path / "whole", trained, new_tokens=4)
+    assert runs.carry_on(whole)
+    for step in (2, 6):  # before and after the first checkpoint
+        cut = begin(recipe, other, tmp_path / f"cut{step}", trained, new_tokens=4)
+        runs.die_at(cut, step)
+        assert runs.carry_on(cut)
+        assert runs.last_bytes(cut) == runs.last_bytes(whole)
+
+
+def assert_extended(before: continued.Foundation, text: Path, number: int) -> set[str]:
+    """New rows are the means of those they replace, all else is as before; what has such rows."""
+    read = config.build(Recipe, table()).read
+    after = continued.extend(before, [str(text)], read, number)
+    lines = [line for file in sorted(text.iterdir()) for line in file.read_text().splitlines()]
+    replaced = extended.extend(before.tokenizer, lines, number).replaced
+    assert len(replaced) == number
+    assert any(len(pieces) > 2 for pieces in replaced.values())  # a piece made of new ones
+    old, new = (dict(model.named_parameters()) for model in (before.model, after.model))
+    assert old.keys() == new.keys()
+    with_rows = set()
+    for name, rows in new.items():
+        kept = [n for n in range(len(old[name])) if torch.equal(rows[n], old[name][n])]
+        if len(kept) == len(rows):
+            continue
+        with_rows.add(name)
+        assert {*kept, *replaced} == set(range(after.tokenizer.vocab.size)) == set(range(len(rows)))
+        for token, pieces in replaced.items():
+            assert max(pieces) < min(replaced)
+            torch.testing.assert_close(rows[token], old[name][list(pieces)].mean(0))
+    return with_rows
+
+
+@pytest.mark.parametrize(
+    ("family", "settings", "wanted"),
+    [
+        ("decoder", [], {"backbone.embedding.token.weight"}),
+        (
+            "decoder",
+            ["model.tied=false", "model.output={kind='softmax', bias=true}"],
+            {"backbone.embedding.token.weight", "heads.token.weight", "heads.token.bias"},
+        ),
+        ("encoder", [], {"backbone.embedding.token.weight", "heads.token.bias"}),
+    ],
+)
+def test_new_tokens_start_at_the_mean(
+    other: Path, tmp_path: Path, family: str, settings: list[str], wanted: set[str]
+) -> None:
+    recipe = runs.build(config.assign(table(family), settings))
+    tokenizer = recipe.tokenizer.train(file.read_text() for file in other.iterdir())
+    model = recipe.build(tokenizer.vocab)
+    weights.randomise(model, seed=3)
+    before = continued.Foundation(tmp_path, recipe, tokenizer, model)
+    assert assert_extended(before, other, 6) == wanted
+
+
+@pytest.mark.parametrize("padded", [0, 4], ids=["whole", "with rows that no token has"])
+@pytest.mark.parametrize(
+    ("family", "wanted"),
+    [
+        ("bert", {"backbone.embedding.token.weight", "heads.token.bias"}),
+        ("t5-1.1", {"backbone.embedding.token.weight", "heads.token.weight"}),
+    ],
+)
+def test_new_tokens_of_a_hugging_face_folder(
+    other: Path, tmp_path: Path, family: str, wanted: set[str], padded: int
+) -> None:
+    pytest.importorskip("transformers")
+    theirs.write(family, tmp_path)
+    roles = theirs.FAMILIES[family][1]
+    letters = "abcdefghijklmnopqrstuvwxyz."
+    words = [*roles.values(), *letters, *(f"##{letter}" for letter in letters), *theirs.WORDS]
+    numbers = {word: n for n, word in enumerate(words[: theirs.SIZE - padded])}
+    engine = Engine(models.WordPiece(numbers, unk_token=roles["unk_token"]))
+    engine.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    engine.add_special_tokens(list(roles.values()))
+    engine.save(str(tmp_path / "tokenizer.json"))
+    before = open_foundation(str(tmp_path))
+    assert before.tokenizer.vocab.size == theirs.SIZE
+    assert assert_extended(before, other, 6) == wanted
+
+
+def test_dropout_can_be_set(trained: Path) -> None:
+    foundation = open_foundation(str(trained))
+    laid = foundation.lay_under(runs.build(table()), ["model.dropout=0.3", "train.batch=2"])
+    assert laid.recipe.model.dropout == 0.3
+    with pytest.raises(UserError, match=r"--set model\.layers=5: .* only dropout"):
+        foundation.lay_under(runs.build(table()), ["model.layers=5"])
+
+
+def test_what_does_not_fit_is_said(trained: Path) -> None:
+    foundation = open_foundation(str(trained))
+    with pytest.raises(UserError, match=r"layout\.kind: the recipe's is 'encoder'"):
+        foundation.lay_under(runs.build(table("encoder")))
+    made = table()
+    made["packing"]["bos"] = "[CLS]"
+    assert foundation.lay_under(runs.build(made)).recipe.packing.bos == "[CLS]"
+
+
+def test_rows_that_become_longer_than_the_positions_are_refused(
+    other: Path, tmp_path: Path
+) -> None:
+    made = table()
+    made["model"]["position"] = {"kind": "learned", "length": 64}
+    recipe = runs.build(made)
+    tokenizer = recipe.tokenizer.train(file.read_text() for file in other.iterdir())
+    model = recipe.build(tokenizer.vocab)
+    before = continued.Foundation(tmp_path, recipe, tokenizer, model)
+    made["model"]["position"]["length"] = 128
+    made["packing"]["length"], made["objective"] = 48, {"kind": "deshuffle"}
+    with pytest.raises(UserError, match=r"become up to 98 .* 64 places; .*packing\.length=31$"):
+        before.lay_under(runs.build(made))
+    made["packing"]["length"] = 31
+    assert before.lay_under(runs.build(made)).recipe.max_sequence(31) == 64
+
+
+def test_heads_are_left_behind_or_lacking(text: Path, tmp_path: Path) -> None:
+    recipe = runs.build(table("encoder", steps=1))
+    pairs = config.assign(config.to_table(recipe), ["objective={kind='sum'}"])
+    pairs = pairs | {"packing": {"kind": "pairs", "length": 16}}
+    both = runs.build(pairs)
+    tokenizer = both.tokenizer.train(file.read_text() for file in text.iterdir())
+    one = continued.Foundation(tmp_path, recipe, tokenizer, recipe.build(tokenizer.vocab))
+    two = continued.Foundation(tmp_path, both, tokenizer, both.build(tokenizer.vocab))
+    laid = two.lay_under(recipe)
+    assert set(laid.model.heads) == {"token"}
+    assert "heads left behind: heads.pair." in laid.notes[0]
+    with pytest.raises(UserError, match=r"'sum' needs other parts of a model \(heads\.pair\."):
+        one.lay_under(both)
+
+
+def test_from_the_command_line(trained: Path, other: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(config.dumps(table(steps=2)))
+    words = ["pretrain", str(recipe), "--data", str(other), "--out", str(tmp_path / "run")]
+    words += ["--from", str(trained), "--extend-vocabulary", "3", "--set", "model.dropout=0"]
+    assert foreword(words) == 0
+    opened = open_run(tmp_path / "run", "cpu")
+    assert opened.vocab.size == open_run(trained, "cpu").vocab.size + 3
+    assert opened.recipe.model.dropout == 0
+    assert checkpoint.all_in(tmp_path / "run")
+
+
+def test_mistakes(
+    trained: Path, other: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["pretrain", "gpt2_tiny", "--data", str(other), "--out", str(tmp_path / "run")]
+    for more, said in (
+        (["--extend-vocabulary", "3"], "needs --from"),
+        (["--from", str(trained), "--tokenizer", "x"], "goes without --from"),
+        (["--from", str(tmp_path / "none")], "no such folder"),
+        (["--from", str(trained), "--extend-vocabulary", "9999"], "supports only"),
+    ):
+        assert foreword([*words, *more]) == 2
+        assert said in capsys.readouterr().err
+        assert not (tmp_path / "run").exists()

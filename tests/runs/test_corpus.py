@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from foreword.errors import UserError
+from foreword.runs.corpus import corpus
+from foreword.runs.recipe import load_recipe
+from tests.train import runs
+
+
+@pytest.mark.parametrize("recipe", ["lstm_tiny", "bert_tiny", "ngram_tiny"])
+def test_one_token_over_and_over_is_refused(tmp_path: Path, recipe: str) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("a a a a\n\n" * 50)
+    made = load_recipe(recipe, ["tokenizer={kind='word', vocab=200, min_count=1}"])
+    first = runs.begin(made, text, tmp_path / "run")
+    with pytest.raises(UserError, match="one token over and over"):
+        corpus(made, first, runs.stage)
+    second = runs.begin(made, first / "shards", tmp_path / "other")  # shards made before
+    with pytest.raises(UserError, match="one token over and over"):
+        corpus(made, second, runs.stage)

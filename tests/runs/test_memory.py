@@ -1,0 +1,101 @@
+"""The memory that a run is said to take, beside what the process takes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from foreword import config
+from foreword.runs.corpus import corpus
+from foreword.runs.memory import MemoryUse, activations_of, nbytes
+from foreword.runs.setup import set_up_training
+from tests.train import runs
+
+PEAK = """
+import sys
+from foreword.cli.main import run
+status = run(sys.argv[1:])
+lines = open("/proc/self/status").read().splitlines()
+print(next(line for line in lines if line.startswith("VmHWM")).split()[1])
+sys.exit(status)
+"""
+
+
+def command(*words: str) -> str:
+    """What a command prints, and behind it the peak of its process in kB."""
+    done = subprocess.run([sys.executable, "-c", PEAK, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_estimate_is_the_peak_of_the_process(tmp_path: Path) -> None:
+    table = {"kind": "learned", "length": 100_000}  # much to hold, little to compute
+    made = config.merge(
+        runs.table("encoder", steps=3, evaluations=1, checkpoints=1),
+        {"model": {"d_model": 256, "position": table}},
+    )
+    recipe = tmp_path / "mini.toml"
+    recipe.write_text(runs.build(made).dumps())
+    text = str(runs.write_text(tmp_path / "text"))
+    measured = 1024 * int(
+        command("pretrain", str(recipe), "--data", text, "--out", str(tmp_path / "run")).split()[-1]
+    )
+    said = command("check", str(recipe), "--data", text, "--json").rpartition("}")[0] + "}"
+    memory = json.loads(said)["memory_bytes"]
+    assert memory["total"] == sum(
+        memory[part] for part in memory if part not in ("total", "there_is")
+    )
+    assert measured > 600e6  # the libraries alone are about 400
+    assert memory["total"] == pytest.approx(measured, rel=0.2)
+
+
+def test_what_backward_needs_is_kept_no_longer_than_it_is_counted(tmp_path: Path) -> None:
+    """A hook that hands back an operation's own result would keep its graph for ever."""
+    made = runs.recipe("encoder")
+    run = runs.begin(made, runs.write_text(tmp_path / "text"), tmp_path / "run")
+    ready = set_up_training(made, *corpus(made, run, runs.stage))
+    freed: list[bool] = []
+
+    class Witness(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: torch.autograd.function.FunctionCtx, x: torch.Tensor) -> torch.Tensor:
+            y = x.exp()
+            ctx.save_for_backward(y)
+            ctx.witness = _Freed(freed)  # type: ignore[attr-defined]
+            return y
+
+    inner = ready.recipe.objective.loss
+
+    def loss_fn(batch: object) -> object:
+        loss = inner(ready.model, batch)
+        Witness.apply(loss.total)  # type: ignore[no-untyped-call]
+        return loss
+
+    activations_of(ready, 2, loss_fn)  # type: ignore[arg-type]
+    assert freed == [True, True]
+
+
+class _Freed:
+    def __init__(self, freed: list[bool]) -> None:
+        self._freed = freed
+
+    def __del__(self) -> None:
+        self._freed.append(True)
+
+
+def test_arrays_count_once() -> None:
+    ids = np.zeros(10, np.int64)
+    assert nbytes((ids, ids, np.zeros(5, np.int32))) == 100
+
+
+def test_the_parts_add_up() -> None:
+    memory = MemoryUse(1, 2, 3, 4, 5, 6, 7, there_is=100)
+    assert list(memory.parts.values()) == [1, 2, 3, 4, 5, 6, 7]
+    assert memory.total == 28

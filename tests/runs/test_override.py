@@ -1,0 +1,75 @@
+"""A run that blew up goes on with a lower learning rate, and says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from foreword.errors import TrainingStoppedError, UserError
+from foreword.nn.heads import TokenHead
+from foreword.runs.override import override
+from foreword.runs.provenance import read_state
+from foreword.runs.trained_model import read_recipe
+from foreword.train import checkpoint
+from foreword.types import Batch, Hidden, Loss
+from tests.train import runs
+
+
+def test_a_run_that_blew_up_goes_on(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = runs.begin(runs.recipe(patience=2), text, tmp_path / "run")
+    runs.die_at(run, 8)
+    healthy = TokenHead.loss
+
+    def burst(head: TokenHead, hidden: Hidden, batch: Batch) -> Loss:
+        loss = healthy(head, hidden, batch)
+        return Loss(loss.total * float("inf"), loss.weight)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(TokenHead, "loss", burst)
+        with pytest.raises(
+            TrainingStoppedError, match=r"resume .*/run --set optimizer\.lr=0\.0005' goes"
+        ):
+            runs.carry_on(run)
+    assert checkpoint.all_in(run)[-1].name == checkpoint.name_of(6)
+    before = read_recipe(run)
+    override(run, ["optimizer.lr=1e-5", "train.clip=0.5"])
+    after = read_recipe(run)
+    assert (after.optimizer.lr, after.train.clip) == (1e-5, 0.5)
+    assert (after.model, after.schedule) == (before.model, before.schedule)
+    assert runs.carry_on(run)
+    rates = {record["step"]: record["lr"] for record in runs.logged(run, "train")}
+    assert max(rates[step] for step in rates if step > 6) <= 1e-5 < rates[6]
+    override(run, ["optimizer.lr=1e-6"])
+    assert read_state(run)["amended"] == [
+        {"after": "step-00000006", "set": ["optimizer.lr=1e-5", "train.clip=0.5"]},
+        {"after": "step-00000012", "set": ["optimizer.lr=1e-6"]},
+    ]
+
+
+def test_what_changes_nothing_is_not_noted(text: Path, tmp_path: Path) -> None:
+    run = runs.begin(runs.recipe(), text, tmp_path / "run")
+    override(run, [f"optimizer.lr={read_recipe(run).optimizer.lr}"])
+    assert "amended" not in read_state(run)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "says"),
+    [
+        ("model.layers=3", r"--set model.layers=3: a run that has begun takes optimizer\.\*"),
+        ("train.seed=2", "takes optimizer"),
+        ("optimizer.kind=sgd", r"but its kind"),
+        ("optimizer=adamw", "takes optimizer"),
+        ("optimizer.lrr=1", "optimizer.lrr: AdamW has no such setting; did you mean 'lr'"),
+        ("optimizer.lr=-1", "optimizer.lr: must be a number above 0"),
+        ("train.clip", "expected key.name=value"),
+    ],
+)
+def test_other_settings_are_refused(text: Path, tmp_path: Path, assignment: str, says: str) -> None:
+    run = runs.begin(runs.recipe(), text, tmp_path / "run")
+    before = (run / "recipe.toml").read_bytes(), (run / "run.json").read_bytes()
+    with pytest.raises(UserError, match=says):
+        override(run, [assignment])
+    assert ((run / "recipe.toml").read_bytes(), (run / "run.json").read_bytes()) == before

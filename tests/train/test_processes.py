@@ -1,0 +1,73 @@
+"""A step over several processes is the step of one: sums and counts are added, divided once."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from foreword.runs.corpus import corpus
+from foreword.runs.setup import TrainingSetup, set_up_training
+from foreword.train.step import train_step
+from tests.train import runs
+
+FAMILIES = ["encoder", "decoder", "encoder_decoder"]
+
+
+def set_up(family: str, text: Path, folder: Path) -> TrainingSetup:
+    made = runs.recipe(family, batch=6, micro_batch=6, workers=1)
+    tokenizer, prepared = corpus(made, runs.begin(made, text, folder), runs.stage)
+    return set_up_training(made, tokenizer, prepared)
+
+
+def step(setup: TrainingSetup, rank: int, processes: int) -> dict[str, object]:
+    """What a step on every `processes`-th row, from `rank`, gives; weights as a checksum."""
+    setup.model.eval()  # dropout draws per micro-batch, and these are cut in other ways
+    loss_fn: torch.nn.Module = setup.loss_fn
+    if processes > 1:
+        loss_fn = torch.nn.parallel.DistributedDataParallel(loss_fn)
+    numbers = torch.arange(setup.recipe.rows_per_step).numpy()[rank::processes]
+    batches = [setup.feed.batch(numbers, 1)]
+    optimizer = torch.optim.SGD(setup.model.parameters(), lr=1.0)
+    result = train_step(
+        setup.model, optimizer, batches, loss_fn, clip=0.5, dtype=torch.float32, seeds=[0]
+    )
+    total = sum(float(p.detach().double().abs().sum()) for p in setup.model.parameters())
+    return {"loss": result.loss, "weight": result.weight, "norm": result.grad_norm, "sum": total}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_two_processes_take_the_step_of_one(family: str, text: Path, tmp_path: Path) -> None:
+    alone = step(set_up(family, text, tmp_path / "alone"), 0, 1)
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = str(found.getsockname()[1])
+    known = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.train.test_processes", family, str(text), str(tmp_path)],
+            env={**known, "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    found_by_each = [json.loads(process.communicate(timeout=120)[0]) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    for values in found_by_each:
+        assert values == pytest.approx(alone, rel=1e-5)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo")
+    number = torch.distributed.get_rank()
+    own = set_up(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]) / str(number))
+    json.dump(step(own, number, 2), sys.stdout)
+    torch.distributed.destroy_process_group()
