@@ -1,4 +1,4 @@
-"""How long a run is: in steps, epochs, tokens, FLOPs or hours, whichever is given."""
+"""The length of a run, in steps, epochs, tokens, FLOPs or hours."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Unit = Literal["steps", "epochs", "tokens", "flops", "hours"]
 
 @dataclass
 class Progress:
-    """What a run has used so far; it is stored in every checkpoint.
+    """The part of a budget that a run has used; stored in every checkpoint.
 
     Attributes:
         steps: taken.
         tokens: read.
         flops: computed.
         seconds: of wall-clock time.
-        epochs: how often the text was read: rows, of as many as show every token once.
+        epochs: how many times the text was read, by rows.
     """
 
     steps: int = 0
@@ -45,7 +45,7 @@ class Budget(Ranged):
 
     @classmethod
     def of(cls, settings: TrainSettings) -> Budget:
-        """The first given of hours, flops, tokens, epochs, steps."""
+        """Return the first that is given of hours, flops, tokens, epochs, steps."""
         if settings.hours is not None:
             return cls("hours", settings.hours)
         if settings.flops is not None:
@@ -57,13 +57,13 @@ class Budget(Ranged):
         return cls("steps", settings.steps)
 
     def put_on(self, settings: TrainSettings) -> TrainSettings:
-        """The settings with this budget in the place of their own."""
+        """Return the settings with this budget instead of their own."""
         amount = math.ceil(self.amount) if self.unit in ("tokens", "steps") else self.amount
         none: dict[str, Any] = dict.fromkeys(("hours", "tokens", "flops", "epochs"))
         return replace(settings, **{**none, self.unit: amount})
 
     def progress(self, spent: Progress) -> float:
-        """The share that is spent, 0 to 1; the schedule goes by it, so it ends on time."""
+        """Return the share that is spent, 0 to 1; schedules follow it, so they end on time."""
         used = {
             "steps": float(spent.steps),
             "epochs": spent.epochs,
@@ -74,14 +74,14 @@ class Budget(Ranged):
         return min(1.0, used / self.amount)
 
     def total_steps(self, spent: Progress) -> float:
-        """Steps in all: known, or estimated from the pace so far."""
+        """Return the total number of steps, or an estimate from the pace so far."""
         if self.unit == "steps":
             return self.amount
         progress = self.progress(spent)
         return spent.steps / progress if progress else 1000.0
 
     def describe(self) -> str:
-        """In words: `10,000 steps`."""
+        """Return the budget in words: `10,000 steps`."""
         if self.unit == "flops":
             return f"{self.amount:.3g} FLOPs"
         return f"{self.amount:,.6g} {self.unit}"

@@ -1,9 +1,9 @@
 """Checkpoints: atomic, with checksums, safetensors and JSON only.
 
 checkpoints/step-00001000/weights.safetensors    the model, each shared tensor once
-                          keys-2.npy ...         what it has counted; see `foreword.ngrams.table`
+                          keys-2.npy ...         the counts of an n-gram model; see `foreword.ngrams.table`
                           optimizer.safetensors  its state, by parameter name
-                          memory.safetensors    what rows hand on to the next, where they do
+                          memory.safetensors     memory kept from row to row, if any
                           state.json             step, budget spent, counters
                           manifest.json          version, sizes and checksums; written last
 """
@@ -36,7 +36,7 @@ def save(
     state: Mapping[str, Any],
     memory: Sequence[tuple[Tensor, ...] | None] = (),
 ) -> None:
-    """Writes a checkpoint that appears under its name only when it is whole.
+    """Write a checkpoint that appears under its name only when it is complete.
 
     Raises:
         NotFiniteError: a weight or the optimizer's state holds nan or infinity.
@@ -59,12 +59,12 @@ def save(
 
 
 def verify(folder: Path, *, is_to_train: bool = True) -> None:
-    """Reads the manifest and checks every file against it.
+    """Check every file against the manifest.
 
     Args:
         folder: of the checkpoint.
-        is_to_train: whether what only training needs will be read too, twice as large as the
-            weights; else its size alone is checked.
+        is_to_train: whether the files that only training needs (twice as large as the weights)
+            will be read too; otherwise only their sizes are checked.
 
     Raises:
         DamagedError: the checkpoint is damaged.
@@ -75,7 +75,7 @@ def verify(folder: Path, *, is_to_train: bool = True) -> None:
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """Every parameter once, by the first of its names."""
+    """Return every parameter once, by the first of its names."""
     return _on_cpu(dict(model.named_parameters()))
 
 
@@ -84,7 +84,7 @@ def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def load_weights(folder: Path, model: nn.Module) -> None:
-    """Fills `model` from a checkpoint.
+    """Load the weights of a checkpoint into `model`.
 
     Raises:
         UserError: a tensor is missing, left over, or of another shape.
@@ -117,7 +117,7 @@ def _optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tens
 
 
 def load_optimizer(folder: Path, model: nn.Module, optimizer: Optimizer) -> None:
-    """Puts an optimizer back to where it was."""
+    """Load the state of a checkpoint into an optimizer."""
     parameters = dict(model.named_parameters())
     for path, value in load_file(folder / "optimizer.safetensors").items():
         name, _, key = path.rpartition("/")
@@ -135,7 +135,7 @@ def _memory_tensors(memory: Sequence[tuple[Tensor, ...] | None]) -> dict[str, Te
 
 
 def load_memory(folder: Path, device: torch.device) -> tuple[tuple[Tensor, ...] | None, ...]:
-    """What each micro-batch left for the next step; empty where nothing is carried over."""
+    """Return the memory of each micro-batch; empty if the model keeps none."""
     file = folder / "memory.safetensors"
     if not file.is_file():
         return ()
@@ -147,27 +147,27 @@ def load_memory(folder: Path, device: torch.device) -> tuple[tuple[Tensor, ...] 
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """The checkpoint's `state.json`."""
+    """Return the checkpoint's `state.json`."""
     state = stored.read(folder / "state.json")
     return {key: value for key, value in state.items() if key != stored.CHECKSUM}
 
 
 def all_in(run: Path) -> list[Path]:
-    """The checkpoints of a run, oldest first."""
+    """Return the checkpoints of a run, oldest first."""
     return sorted(p for p in (run / "checkpoints").glob("step-*") if p.is_dir())
 
 
 def name_of(step: int) -> str:
-    """`step-00001000`."""
+    """Return the name of a step's checkpoint: `step-00001000`."""
     return f"step-{step:08d}"
 
 
 def newest(run: Path, warn: list[str] | None = None, *, is_to_train: bool = True) -> Path:
-    """The newest checkpoint of a run that is whole.
+    """Return the newest checkpoint of a run that is complete.
 
     Args:
         run: the run folder.
-        warn: gets a line for each damaged checkpoint that was passed over.
+        warn: a line is appended for each damaged checkpoint that was skipped.
         is_to_train: as in `verify`.
 
     Raises:
@@ -203,10 +203,10 @@ def back_to(run: Path, step: int) -> Path | None:
 
 
 def prune(run: Path, keep: int, best: str | None, last: str) -> None:
-    """Deletes all checkpoints up to `last` but the `keep` last of them and the best.
+    """Delete all checkpoints up to `last` except the best and the last `keep`.
 
-    One of a later step is a damaged one, which a resumed run has yet to write anew: it counts for
-    nothing, so that the whole ones before it stay.
+    A checkpoint of a later step is damaged, and a resumed run has yet to write it again: it is not
+    counted, so that the complete ones before it stay.
     """
     for folder in [found for found in all_in(run) if found.name <= last][:-keep]:
         if folder.name != best:

@@ -1,4 +1,4 @@
-"""What training asks of an optimizer and a schedule."""
+"""The contracts of optimizers and schedules."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class OptimizerSettings(Ranged, ABC):
 
 
 class Schedule(Protocol):
-    """A kind in `train/schedules/`."""
+    """The settings of a learning-rate schedule: a kind in `train/schedules/`."""
 
     def factor(self, progress: float, step: int, total: float) -> float:
-        """What to multiply the peak learning rate with.
+        """Return what to multiply the peak learning rate with.
 
         Args:
             progress: share of the budget that is spent, 0 to 1.
             step: steps done.
-            total: steps in all, estimated where the budget is not in steps.
+            total: number of steps, estimated if the budget is not in steps.
         """

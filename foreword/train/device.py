@@ -1,4 +1,4 @@
-"""Where and how numbers are computed: device, precision, threads, and how fast it multiplies."""
+"""Device, precision, and the measured speed of matrix products."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PRECISIONS = ("auto", "bf16", "fp32")
 
 
 def choose_device(wanted: str) -> torch.device:
-    """`auto` is CUDA where there is one, else the CPU.
+    """Return the device of this name; `auto` is CUDA if there is one, else the CPU.
 
     Raises:
         UserError: there is no such device, or none here.
@@ -35,7 +35,7 @@ def choose_device(wanted: str) -> torch.device:
 
 
 def choose_precision(wanted: str, device: torch.device) -> torch.dtype:
-    """`auto` is bf16 where the hardware multiplies it, else fp32.
+    """Return the dtype of this name; `auto` is bf16 if the hardware multiplies it, else fp32.
 
     Raises:
         UserError: there is no such precision.
@@ -57,13 +57,13 @@ def choose_precision(wanted: str, device: torch.device) -> torch.dtype:
 def autocast(
     device: torch.device, dtype: torch.dtype, *, keeps_casts: bool = True
 ) -> AbstractContextManager[Any]:
-    """The context in which a forward pass runs in `dtype`, weights staying in float32.
+    """Return the context in which a forward pass runs in `dtype`; weights stay in float32.
 
     Args:
         device: where it runs.
         dtype: to compute in.
-        keeps_casts: a weight that is used twice is cast once. Not for threads beside others: all
-            share what is kept, and the first to leave its context drops it.
+        keeps_casts: cast a weight that is used twice only once. Not for threads that run side by
+            side: they share the cache, and the first to leave its context empties it.
     """
     if dtype == torch.float32:
         return nullcontext()
@@ -71,7 +71,7 @@ def autocast(
 
 
 def matmul_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:
-    """The measured rate of a large matrix product: what the machine can do at best."""
+    """Measure the rate of a large matrix product: the best the machine can do."""
     n = 8192 if device.type == "cuda" else 1024
     a = torch.randn(n, n, device=device).to(dtype)
     best, count = float("inf"), 10 if device.type == "cuda" else 1  # waiting costs time of its own
@@ -86,13 +86,13 @@ def matmul_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:
 
 
 def wait(device: torch.device) -> None:
-    """Waits until the device has done all that was asked of it."""
+    """Wait until the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def describe(device: torch.device) -> str:
-    """The device in words."""
+    """Return the device in words."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     if device.type == "mps":

@@ -1,4 +1,4 @@
-"""From a step's number to its batches: a pure function, computed ahead in a thread."""
+"""The batches of a run: a pure function of the step's number, computed ahead in a thread."""
 
 from __future__ import annotations
 
@@ -61,18 +61,18 @@ class Feed:
         return counted(self.objective, batches)
 
     def batch(self, numbers: Array, seed: int) -> Batch:
-        """The batch of the rows with these places in the order of training."""
+        """Return the batch of the rows with these numbers in the order of training."""
         return self.layout.arrange(self._example(numbers, seed), self.vocab)
 
     def epochs(self, steps: int) -> float:
-        """How often the text has been read after so many steps."""
+        """Return how often the text has been read after so many steps."""
         return steps * self.rows_per_step / self.packed.rows_per_epoch
 
     @property
     def predicts_all(self) -> bool:
-        """Whether the text is all there is, and every token of it is predicted from those before.
+        """Whether every token of the text is predicted from those before it.
 
-        Then losses per token are losses of the text, and bits per byte have a meaning.
+        Losses per token are then losses of the text, and bits per byte are defined.
         """
         return self._example(np.zeros(1, np.int64), HELDOUT_SEED).source is None
 
@@ -85,7 +85,7 @@ class Feed:
         return sum(map(count_tokens, batches))
 
     def ahead(self, step: int, depth: int = DEPTH) -> Generator[list[Batch]]:
-        """The micro-batches of `step`, `step` + 1, ..., made `depth` steps ahead in a thread."""
+        """Yield the micro-batches of `step`, `step` + 1, ..., made `depth` steps ahead in a thread."""
         ready: queue.Queue[list[Batch] | BaseException] = queue.Queue(depth)
         is_over = threading.Event()
 
@@ -117,7 +117,7 @@ class Feed:
             thread.join()
 
     def heldout(self, limit: int) -> Iterator[Batch]:
-        """The first `limit` rows, the same ones with the same corruption every time."""
+        """Yield the first `limit` rows, with the same corruption every time."""
         rows = min(limit, self.packed.rows_per_epoch)
         starts = range(0, rows, self.micro_batch)
         pieces = [np.arange(start, min(start + self.micro_batch, rows)) for start in starts]
@@ -128,13 +128,13 @@ class Feed:
 
 
 def counted(objective: Objective, batches: Sequence[Batch]) -> list[Batch]:
-    """The micro-batches of a step, each with the counts of all of them (`Batch.counts`)."""
+    """Return the micro-batches of a step, each with the counts of all (`Batch.counts`)."""
     counts = count_all(objective, batches)
     return [replace(batch, counts=counts) for batch in batches]
 
 
 def count_all(objective: Objective, batches: Iterable[Batch]) -> Array | None:
-    """The predictions of each term in all batches, (terms,) float32; None without terms."""
+    """Return the number of predictions of each term, (terms,) float32; None without terms."""
     total: Array | None = None
     for batch in batches:
         counts = objective.count_terms(batch)
@@ -145,6 +145,6 @@ def count_all(objective: Objective, batches: Iterable[Batch]) -> Array | None:
 
 
 def count_tokens(batch: Batch) -> int:
-    """Tokens that a batch makes the model read, source and target."""
+    """Return the number of tokens the model reads, source and target."""
     source = 0 if batch.source is None else int(batch.source.ids.size)
     return int(batch.ids.size) + source

@@ -1,4 +1,4 @@
-"""The floating-point operations of a step, counted on one."""
+"""The floating-point operations of a step, counted while one is computed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from foreword.types import Batch, Loss
 
 
 def count(model: nn.Module, batch: Batch, loss_fn: Callable[[Batch], Loss]) -> int:
-    """FLOPs of matrix products, forward and backward, that `batch` costs.
+    """Count the FLOPs of matrix products, forward and backward, for a batch.
 
-    What is computed is counted, operation by operation: predictions left out of the softmax cost
-    nothing. A multiply and an add are two. Masked attention counts in full, as is usual. Where rows
-    carry something over, the row is one that has it.
+    Operations are counted as they are computed, so predictions left out of the softmax cost
+    nothing. A multiply and an add are two. Masked attention counts in full, as is usual. With a
+    memory, the row is one that has it.
 
     Compiled blocks run uncompiled here. Under a dispatch mode Dynamo would give them up for good,
     and the whole training would run uncompiled. cuDNN's recurrences are one operation that the

@@ -13,7 +13,7 @@ from foreword import atomic, config
 from foreword.errors import UserError
 
 FILE = "metrics.jsonl"
-# What every record of a loss may have; all else is a part of the loss, or a mean beside it.
+# The fields of every record; all others are components of the loss, or means beside it.
 OWN = (
     "kind",
     "fitted",
@@ -34,7 +34,7 @@ OWN = (
 
 
 def append(run: Path, record: Mapping[str, Any]) -> None:
-    """Adds a line; numbers that are not finite become null, for JSON has none.
+    """Append a record; numbers that are not finite become null, since JSON has none.
 
     Raises:
         UserError: the disk is full.
@@ -47,7 +47,7 @@ def append(run: Path, record: Mapping[str, Any]) -> None:
 
 
 def read(run: Path) -> list[dict[str, Any]]:
-    """The records; a last line that a kill left half-written is left out.
+    """Return the records; a last line that a kill left half-written is skipped.
 
     Raises:
         UserError: another line is broken.
@@ -66,7 +66,7 @@ def read(run: Path) -> list[dict[str, Any]]:
         except (ValueError, AttributeError, OverflowError, RecursionError, UserError):
             if line.strip() and number < len(lines):
                 raise UserError(
-                    f"{file}:{number}: not JSON, or not a record; the file was damaged: mend or "
+                    f"{file}:{number}: not JSON, or not a record; the file was damaged: fix or "
                     "delete the line"
                 ) from None
     return records
@@ -74,7 +74,7 @@ def read(run: Path) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class _Known:
-    """What is read of records again, by type."""
+    """The fields of a record that are read again, by type."""
 
     kind: str
     step: int
@@ -92,12 +92,12 @@ def _refuse(text: str) -> None:
 
 
 def components(record: Mapping[str, Any]) -> dict[str, float]:
-    """The terms of a record's loss, where it is a sum, and the means beside them, by name."""
+    """Return the components of a record's loss and the means beside them, by name."""
     found = {name: value for name, value in record.items() if name not in OWN}
     return {name: value for name, value in found.items() if isinstance(value, int | float)}
 
 
 def rewind(run: Path, step: int) -> None:
-    """Forgets what was logged after `step`: a resumed run writes it again."""
+    """Remove the records after `step`: a resumed run writes them again."""
     kept = [record for record in read(run) if record.get("step", 0) <= step]
     atomic.write_text(run / FILE, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in kept))

@@ -1,4 +1,4 @@
-"""The rise of the learning rate that every schedule begins with."""
+"""The warm-up that every schedule begins with."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class Warmup(Ranged):
 
     Attributes:
         steps: its length in steps; or
-        share: its length as a share of the budget, where `steps` is 0.
+        share: its length as a share of the budget, if `steps` is 0.
     """
 
     steps: CountOrZero = 0
     share: ShareBelowOne = 0.05
 
     def part(self, progress: float, step: int, total: float) -> tuple[float, float]:
-        """The rise's factor, 0 to 1, and how much of the time after it is spent, 0 to 1."""
+        """Return the factor of the warm-up and the progress of what follows it, each 0 to 1."""
         if self.steps:
             length = min(1.0, self.steps / max(total, 1.0))
             rise = min(1.0, (step + 1) / self.steps)

@@ -1,4 +1,4 @@
-"""A learning rate that rises and stays."""
+"""Constant learning rate after a warm-up."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from foreword.train.warmup import Warmup
 
 @dataclass(frozen=True)
 class Constant:
-    """Warm-up, then the peak for good."""
+    """Warm-up, then the peak rate to the end."""
 
     warmup: Warmup = Warmup()
 
     def factor(self, progress: float, step: int, total: float) -> float:
-        """What to multiply the peak learning rate with."""
+        """Return what to multiply the peak learning rate with."""
         return self.warmup.part(progress, step, total)[0]

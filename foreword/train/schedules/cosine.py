@@ -1,4 +1,4 @@
-"""A learning rate that rises, and falls on half a cosine."""
+"""Cosine decay after a warm-up."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ class Cosine(Ranged):
     floor: Share = 0.1
 
     def factor(self, progress: float, step: int, total: float) -> float:
-        """What to multiply the peak learning rate with."""
+        """Return what to multiply the peak learning rate with."""
         rise, after = self.warmup.part(progress, step, total)
         return rise * (self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * after)))

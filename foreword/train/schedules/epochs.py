@@ -1,4 +1,4 @@
-"""Full rate for some epochs, then less with every one: how recurrent models were trained."""
+"""Full rate for some epochs, then decay with every epoch, as recurrent models were trained."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from foreword.train.warmup import Warmup
 
 @dataclass(frozen=True)
 class Epochs(Ranged):
-    """The budget, after the warm-up, is so many epochs, or as many equal parts of whatever it is.
+    """The budget after the warm-up, divided into equal parts that stand for epochs.
 
     Attributes:
         epochs: parts of the budget.
         full: parts at the full rate.
-        decay: what the rate is multiplied with at the beginning of each part after these.
+        decay: factor applied at the beginning of each later part.
         floor: the least factor.
 
     Reference: Zaremba et al. 2014, section 4.1.
@@ -33,7 +33,7 @@ class Epochs(Ranged):
             raise ValueError(f"full: must be at most epochs, {self.epochs}, got {self.full}")
 
     def factor(self, progress: float, step: int, total: float) -> float:
-        """What to multiply the peak learning rate with."""
+        """Return what to multiply the peak learning rate with."""
         rise, after = self.warmup.part(progress, step, total)
         epoch = min(int(after * self.epochs + 1e-9), self.epochs - 1)
         return rise * max(self.floor, self.decay ** max(epoch + 1 - self.full, 0))

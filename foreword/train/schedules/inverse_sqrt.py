@@ -1,4 +1,4 @@
-"""A learning rate that rises, and falls with the root of the step."""
+"""Inverse square-root decay after a warm-up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class InverseSqrt:
     warmup: Warmup = Warmup()
 
     def factor(self, progress: float, step: int, total: float) -> float:
-        """What to multiply the peak learning rate with."""
+        """Return what to multiply the peak learning rate with."""
         rise, _ = self.warmup.part(progress, step, total)
         first = self.warmup.steps or max(1.0, self.warmup.share * total)
         return rise * math.sqrt(first / max(step + 1, first))

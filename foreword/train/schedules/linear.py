@@ -1,4 +1,4 @@
-"""A learning rate that rises, and falls on a line."""
+"""Linear decay after a warm-up."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ class Linear(Ranged):
     floor: Share = 0.0
 
     def factor(self, progress: float, step: int, total: float) -> float:
-        """What to multiply the peak learning rate with."""
+        """Return what to multiply the peak learning rate with."""
         rise, after = self.warmup.part(progress, step, total)
         return rise * (1 - (1 - self.floor) * after)
