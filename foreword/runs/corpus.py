@@ -1,4 +1,4 @@
-"""The text of a run: its tokenizer and token shards, made where they are not there yet."""
+"""The text of a run: its tokenizer and token shards, made if they do not exist yet."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Stage = Callable[[str], Callable[[float, float], None]]  # a stage's name -> its
 
 
 def unwatched(_: str) -> Callable[[float, float], None]:
-    """The stages of what nobody watches."""
+    """Report no stage."""
     return lambda done, total: None
 
 
 def require_texts(
     texts: Sequence[str], heldout: Sequence[str] = (), read: ReadSettings | None = None
 ) -> None:
-    """Makes sure that there are such texts, and none that is both trained on and held out.
+    """Make sure that the texts exist and that none is both trained on and held out.
 
     Raises:
         UserError: there are not.
@@ -48,7 +48,7 @@ def require_texts(
 
 
 def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, PreparedText]:
-    """The run's tokenizer and shards, made where they are not there yet.
+    """Return the run's tokenizer and shards, made if they do not exist yet.
 
     Raises:
         UserError: the text is gone, of another tokenizer, or the same token over and over.
@@ -102,7 +102,7 @@ def _tokenizer(
 
 
 def _require_row(recipe: Recipe, run: Path, tokenizer: Tokenizer, texts: Sequence[str]) -> None:
-    """Makes sure, before anything is cut or held out, that there is text for a row.
+    """Make sure that there is text for a row before anything is tokenized or held out.
 
     No more is read than that takes.
     """
@@ -123,7 +123,7 @@ def _require_row(recipe: Recipe, run: Path, tokenizer: Tokenizer, texts: Sequenc
 
 @contextmanager
 def of_text(run: Path, texts: Sequence[str]) -> Iterator[None]:
-    """Turns what is wrong with the token shards that a run has made into what is with its text.
+    """Report errors in the token shards that a run has made as errors in its text.
 
     Args:
         run: its folder.
@@ -144,12 +144,12 @@ def of_text(run: Path, texts: Sequence[str]) -> Iterator[None]:
 
 
 def is_prepared(texts: Sequence[str]) -> bool:
-    """Whether the text given is one folder of shards that `prepare` wrote."""
+    """Return whether the text is one folder of shards that `prepare` wrote."""
     return len(texts) == 1 and (Path(texts[0]) / "prepared.json").is_file()
 
 
 def describe_text(prepared: PreparedText, tokenizer: Tokenizer) -> list[str]:
-    """A line on what was read, and on whatever of it was not as it should be.
+    """Return a line on what was read, and lines on what was not as it should be.
 
     And another on what the tokenizer was trained on, if that is known.
     """

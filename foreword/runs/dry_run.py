@@ -1,4 +1,4 @@
-"""A recipe tried on nothing: whether its parts fit each other, before any text is read."""
+"""A dry run of a recipe: whether its parts fit each other, before any text is read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FEW_LAYERS = 24  # a model of more than twice as many is tried with these: the o
 
 
 def dry_run(recipe: Recipe, vocab: Vocab | None = None) -> None:
-    """Makes sure that there is such a model, and that the layout arranges what the objective makes.
+    """Build the model without weights and arrange a dummy example, to see that all parts fit.
 
     The model is built on torch's meta device, where weights take no memory.
 
@@ -35,7 +35,7 @@ def dry_run(recipe: Recipe, vocab: Vocab | None = None) -> None:
 
 
 def shallow(recipe: Recipe) -> tuple[Recipe, dict[str, int]]:
-    """The recipe with a few layers, and the layers of its own where they are many more."""
+    """Return the recipe with a few layers, and its own number of layers if it has many more."""
     model: Any = recipe.model
     if getattr(model, "decoder_layers", None) == getattr(model, "layers", 0):
         model = replace(model, decoder_layers=None)  # as many as of the encoder
@@ -49,7 +49,7 @@ def shallow(recipe: Recipe) -> tuple[Recipe, dict[str, int]]:
 
 
 def dummy_vocab(tokenizer: Any) -> Vocab:
-    """The vocabulary of a tokenizer of that kind and size, of which nothing is trained yet."""
+    """Return the vocabulary of a tokenizer of this kind and size before it is trained."""
     size = getattr(tokenizer, "vocab", len(ALL) + 1)
     is_special = np.arange(size) < len(ALL)
     special = {token: n for n, token in enumerate(NAMES)}
@@ -58,7 +58,7 @@ def dummy_vocab(tokenizer: Any) -> Vocab:
 
 
 def dummy_example(recipe: Recipe, vocab: Vocab, count: int = 1) -> Example:
-    """What the objective makes of so many rows of ordinary tokens, pairs of texts by halves."""
+    """Return the example of `count` rows of ordinary tokens; pairs of texts are halves of a row."""
     shape = (count, recipe.packing.length)
     ids = np.resize(np.flatnonzero(~vocab.is_special), shape).astype(np.int64)
     places = np.broadcast_to(np.arange(shape[1]), shape)

@@ -1,4 +1,4 @@
-"""What a run will take, measured before it begins: parameters, memory, operations, time."""
+"""The cost of a run, measured before it begins: parameters, memory, operations, time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STEP_SECONDS = 2.0  # a step that would take longer is timed on fewer rows
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run will take.
+    """The cost of a run.
 
     Attributes:
         parameters: by part of the model; a shared one counts where it is met first.
@@ -61,13 +61,13 @@ class Estimate:
 
 
 def guessing_loss(objective: Objective, vocab: int) -> float:
-    """The loss in nats of one who guesses; the logarithm of the vocabulary if unsaid (`guess`)."""
+    """Return the loss in nats of guessing; by default the logarithm of the vocabulary."""
     guess: Callable[[int], float] = getattr(objective, "chance_loss", math.log)
     return guess(vocab)
 
 
 def estimate(ready: TrainingSetup, share: float = 1.0) -> Estimate:
-    """Takes a few steps and says what all of them will take; the model is spent afterwards.
+    """Take a few steps and estimate the cost of all; the model is changed by them.
 
     A step too long for this machine is measured on fewer rows and scaled up; of a model too large
     for it nothing is measured.
@@ -111,7 +111,7 @@ def estimate(ready: TrainingSetup, share: float = 1.0) -> Estimate:
 
 
 def _by_arithmetic(ready: TrainingSetup, share: float) -> Estimate:
-    """What is known of a model of which there is the shape alone.
+    """Estimate the cost of a model that only exists as shapes.
 
     Six operations for each parameter and token, forward and backward (Kaplan et al. 2020, section
     2.1), at the speed of this machine's matrix products; and the loss of one who guesses.
@@ -131,7 +131,7 @@ def _by_arithmetic(ready: TrainingSetup, share: float) -> Estimate:
 def steps_of(
     budget: Budget, tokens: float, operations: float, seconds: float, epochs: float
 ) -> int:
-    """How many steps a budget pays for, at so many tokens, FLOPs, seconds and epochs each."""
+    """Return how many steps a budget pays for, given what each costs."""
     price = {
         "steps": 1.0,
         "epochs": epochs,
@@ -143,7 +143,7 @@ def steps_of(
 
 
 def _rows_to_time(ready: TrainingSetup, loss_fn: Callable[[Batch], Loss]) -> int:
-    """A micro-batch, or as many rows of it as make a step of bearable length.
+    """Return the rows to time: a micro-batch, or fewer if a step would take too long.
 
     More than one wherever it can be: what a step costs whatever its rows must not be scaled up.
     """
@@ -158,7 +158,7 @@ def _rows_to_time(ready: TrainingSetup, loss_fn: Callable[[Batch], Loss]) -> int
 
 
 def _forward_backward(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> float:
-    """The seconds that it takes."""
+    """Return the seconds of one forward and backward pass."""
     batch = ready.feed.batch(np.arange(rows), ready.recipe.train.seed).to(ready.device)
     start = time.perf_counter()
     with autocast(ready.device, ready.dtype):
@@ -171,7 +171,7 @@ def _forward_backward(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch]
 def _time(
     ready: TrainingSetup, batches: Sequence[Batch], loss_fn: Callable[[Batch], Loss]
 ) -> tuple[float, float]:
-    """The loss of the first step, and the seconds of a whole one.
+    """Return the loss of the first step and the seconds of a whole one.
 
     Forward and backward grow with the rows; the optimizer's update does not, and is timed alone.
     """

@@ -1,4 +1,4 @@
-"""How likely a model finds a text by its own objective, and the record that says so."""
+"""The loss of a model on a text by its own objective, and its record in the log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Watch = Callable[[float, float], None]  # rows done, rows in all
 
 @dataclass(frozen=True)
 class Measure:
-    """What a model makes of a text.
+    """The loss of a model on a text.
 
     Attributes:
         loss: nats per prediction.
@@ -45,16 +45,16 @@ class Measure:
 
     @property
     def perplexity(self) -> float | None:
-        """Where it has a meaning."""
+        """The perplexity, or None if it is not defined."""
         return perplexity_of(self.loss) if self.has_perplexity else None
 
     def bits_per_byte(self, bytes_per_token: float) -> float | None:
-        """Of a text with so many bytes per token; None where it has no meaning."""
+        """Return bits per byte for a text of this many bytes per token; None if not defined."""
         return self.loss / math.log(2) / bytes_per_token if self.predicts_all else None
 
 
 def perplexity_of(loss: float) -> float:
-    """exp of a loss in nats; infinite of a text that is impossible."""
+    """Return exp of a loss in nats; infinite for an impossible text."""
     return math.inf if math.isinf(loss) else math.exp(min(loss, 700.0))
 
 
@@ -69,7 +69,7 @@ def measure(
     dtype: torch.dtype = torch.float32,
     watch: Watch | None = None,
 ) -> Measure | None:
-    """What a model makes of a text: in rows, or whole where it is one of counts.
+    """Measure the loss on a text: row by row, or on the whole text for count-based models.
 
     Args:
         recipe: of the model.
@@ -107,7 +107,7 @@ def measure_rows(
     dtype: torch.dtype,
     watch: Watch | None = None,
 ) -> Measure:
-    """What a model makes of the first rows of a text."""
+    """Measure the loss on the first rows of a text."""
     batches: Iterable[Batch] = feed.heldout(rows)
     if watch is not None:
         batches = _watched(batches, min(rows, feed.packed.rows_per_epoch), watch)
@@ -125,7 +125,7 @@ def _watched(batches: Iterable[Batch], rows: int, watch: Watch) -> Iterator[Batc
 
 
 def heldout_record(spent: Progress, found: Measure, bytes_per_token: float) -> dict[str, Any]:
-    """What `metrics.jsonl` says of held-out text.
+    """Return the record of a held-out loss for `metrics.jsonl`.
 
     Args:
         spent: so far.

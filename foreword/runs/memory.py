@@ -1,4 +1,4 @@
-"""What of memory a run takes, part by part, measured on a few of its steps."""
+"""The memory of a run, part by part, measured on a few of its steps."""
 
 from __future__ import annotations
 
@@ -59,19 +59,19 @@ class MemoryUse:
 
     @property
     def parts(self) -> dict[str, int]:
-        """The bytes of each part."""
+        """Bytes by part."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "there_is"}
 
     @property
     def total(self) -> int:
-        """All parts together."""
+        """Bytes of all parts together."""
         return sum(self.parts.values())
 
 
 def memory_taken(
     ready: TrainingSetup, rows: int, activations: int, loss_fn: Callable[[Batch], Loss]
 ) -> MemoryUse:
-    """What a run takes, of the peak of a few steps on a micro-batch or, of a large one, on parts.
+    """Measure the memory of a run on a few steps of a micro-batch, or of parts of a large one.
 
     Args:
         ready: as training gets it; nothing else holds an optimizer of its model.
@@ -111,7 +111,7 @@ def memory_taken(
 
 
 def _peak(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> Peak:
-    """What a run on so many rows at once comes to hold: it counts operations, then takes steps.
+    """Measure the peak of a run with this many rows at once: it counts operations, then steps.
 
     On a processor little of what the first holds is used again, for other threads take the steps.
     """
@@ -130,7 +130,7 @@ def take_step(
     batches: Sequence[Batch],
     loss_fn: Callable[[Batch], Loss],
 ) -> float:
-    """Take a step of training on these rows; its loss."""
+    """Take a training step on these rows and return its loss."""
     train = ready.recipe.train
     result = train_step(
         ready.model,
@@ -147,7 +147,7 @@ def take_step(
 
 
 def memory_at_least(ready: TrainingSetup, parameters: int) -> MemoryUse:
-    """What a run of a model takes at least that this machine is too small for, by arithmetic."""
+    """Return the least memory, by arithmetic, of a model too large for this machine."""
     recipe = ready.recipe
     length, weights = recipe.packing.length, 4 * parameters
     return MemoryUse(
@@ -163,7 +163,7 @@ def memory_at_least(ready: TrainingSetup, parameters: int) -> MemoryUse:
 
 
 def activations_of(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> int:
-    """Bytes that backward needs of a micro-batch, from what it needs of `rows` and of half.
+    """Return the bytes kept for backward, extrapolated from `rows` and half as many.
 
     A part, such as the gradient of the output layer, is there once however many rows there are.
     """
@@ -175,7 +175,7 @@ def activations_of(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], L
 
 
 def _kept(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> int:
-    """Bytes of all tensors that forward keeps for backward, each storage once."""
+    """Return the bytes of all tensors that forward keeps for backward, each storage once."""
     kept: dict[int, int] = {}
     own = {p.untyped_storage().data_ptr() for p in ready.model.parameters()}
 
@@ -192,7 +192,7 @@ def _kept(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> 
 
 
 def nbytes(record: Any) -> int:
-    """Bytes of the arrays in a record and the records in it, each array once."""
+    """Return the bytes of the arrays in a record and in its records, each array once."""
     found: dict[int, int] = {}
 
     def visit(value: Any) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a run whose numbers are not finite, and what a person is told."""
+"""The end of a run whose numbers are not finite, and its message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of models that learn from the whole text at once, where others take step after step.
+"""Runs of models that learn from the whole text at once instead of step by step.
 
 Such a run is done or has not begun: its one checkpoint is written last. A step of its log is one
 reading of the text.
@@ -53,7 +53,7 @@ def train_offline(
     stage: Stage,
     samples: Samples | None = None,
 ) -> bool:
-    """Fits, measures and saves; a run that was killed or damaged begins again.
+    """Train, measure and save; a run that was killed or damaged begins again.
 
     Returns:
         True.
@@ -102,7 +102,7 @@ def train_offline(
 
 
 def offline_epochs(recipe: Recipe) -> int:
-    """Return how often a model that is fitted reads its text.
+    """Return how often a model trained offline reads its text.
 
     Raises:
         UserError: a budget that it cannot keep.
@@ -118,7 +118,7 @@ def reading_of(
     folder: Path,
     progress: Callable[[float, float], None] = lambda done, total: None,
 ) -> OfflineInputs:
-    """What the recipe's model is fitted to.
+    """Return the inputs that the recipe's model is trained on.
 
     Raises:
         UserError: a budget that it cannot keep.
@@ -151,7 +151,7 @@ def _records(
     spent: Progress,
     samples: Samples | None,
 ) -> Iterator[dict[str, Any]]:
-    """What `metrics.jsonl` says of a model that has been fitted."""
+    """Yield the records of a trained model for `metrics.jsonl`."""
     vocab, length = tokenizer.vocab, recipe.packing.length
     train = measure(recipe, model, prepared.train, vocab, rows=recipe.train.heldout_rows)
     if train is None:
@@ -180,12 +180,12 @@ def _records(
 
 
 def _rate(spent: Progress) -> float:
-    """Tokens per second."""
+    """Return tokens per second."""
     return spent.tokens / max(spent.seconds, 1e-9)
 
 
 def _note_budget(recipe: Recipe, epochs: int, watcher: ProgressReporter) -> None:
-    """Says so where a budget was asked for that the model does not go by."""
+    """Note a requested budget that the model does not follow."""
     budget, unsaid = Budget.of(recipe.train), Budget.of(TrainSettings())
     if budget not in (unsaid, Budget("epochs", epochs)):
         times = "once" if epochs == 1 else f"{epochs} times"
@@ -193,7 +193,7 @@ def _note_budget(recipe: Recipe, epochs: int, watcher: ProgressReporter) -> None
 
 
 def _require_plain(recipe: Recipe, vocab: Vocab) -> None:
-    """Makes sure that the objective is to go on with the text as it is.
+    """Make sure that the objective is to predict the next token of the text as it is.
 
     Raises:
         UserError: it is another.
@@ -209,7 +209,7 @@ def _require_plain(recipe: Recipe, vocab: Vocab) -> None:
 
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    """A folder that is there for as long as it is needed.
+    """Provide a folder that is removed afterwards.
 
     Raises:
         UserError: the disk is full.

@@ -1,4 +1,4 @@
-"""Changing what may be changed of a run that has begun: how fast it learns, not what."""
+"""Overrides of a run that has begun: how fast it learns, never what."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from foreword.train import checkpoint
 
 
 def override(run: Path, assignments: Sequence[str]) -> None:
-    """Lays `optimizer.lr=1e-4` and the like on a run's recipe, for when it carries on.
+    """Override settings of a run's recipe, such as `optimizer.lr=1e-4`, before it is resumed.
 
     The recipe is written anew, and `run.json` notes under `amended` what was set and after which
     step. The optimizer's state stays as it is in the checkpoint.

@@ -1,4 +1,4 @@
-"""A batch for people: what the model reads, what of it is hidden, and what it must predict."""
+"""A decoded batch: what the model reads, what is masked, and what it must predict."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MEANING: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Piece:
-    """A token and what happens to it: a key of `MEANING`."""
+    """A token and its role: a key of `MEANING`."""
 
     text: str
     mark: str
@@ -52,7 +52,7 @@ class Shown:
 
 
 def preview(feed: Feed, tokenizer: Tokenizer, rows: int, tokens: int) -> list[Shown]:
-    """The first rows of the first step, just as training will meet them.
+    """Decode the first rows of the first step, exactly as training will see them.
 
     Args:
         feed: of the run.
@@ -94,7 +94,7 @@ def _row(batch: Batch, n: int, tokens: int, tokenizer: Tokenizer, *, in_place: b
 
 
 def _in_place(batch: Batch) -> tuple[Array, Array]:
-    """Targets and whether they count, both (batch, length), of a second stream too."""
+    """Return targets and whether they count, both (batch, length), also with a query stream."""
     if batch.queries is None:
         return batch.targets, batch.weights > 0
     targets, is_scored = batch.ids.copy(), np.zeros(batch.ids.shape, dtype=bool)

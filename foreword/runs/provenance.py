@@ -1,4 +1,4 @@
-"""Where a run came from: the software, the machine, the moment, the command."""
+"""The provenance of a run: software, machine, time and command."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FORMAT = 2  # of run folders: the names of settings, files and weights
 
 
 def make_provenance() -> dict[str, Any]:
-    """What `run.json` begins with."""
+    """Return the first fields of `run.json`."""
     return {
         "foreword": foreword.__version__,
         "format": FORMAT,
@@ -43,7 +43,7 @@ def make_provenance() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Known:
-    """What commands go by of a `run.json`, and of what type it must be."""
+    """The fields of `run.json` that commands read, with their types."""
 
     texts: tuple[str, ...] = ()
     tokenizer: str | None = None
@@ -56,7 +56,7 @@ class _Known:
 
 
 def read_state(run: Path) -> dict[str, Any]:
-    """Return the run's `run.json`: provenance.
+    """Return the contents of a run's `run.json`.
 
     Raises:
         DamagedError: it is not there, or not as it was written.
@@ -85,7 +85,7 @@ def write_state(run: Path, state: Mapping[str, Any]) -> None:
 
 
 def write_recipe(run: Path, recipe: Recipe) -> None:
-    """Write a run's recipe, whose checksum `run.json` notes before.
+    """Write a run's recipe after its checksum is noted in `run.json`.
 
     Those of earlier recipes stay there: a kill between the two leaves the recipe before this one.
 
@@ -102,7 +102,7 @@ def write_recipe(run: Path, recipe: Recipe) -> None:
 
 
 def require_as_written(run: Path) -> None:
-    """Make sure that a run is of this format, and its recipe one that was written there.
+    """Make sure that a run has this format and that its recipe is as it was written.
 
     Raises:
         UserError: the run is of another format.
@@ -125,14 +125,14 @@ def require_as_written(run: Path) -> None:
 
 
 def command() -> str:
-    """What was asked for, as it can be typed into a shell again."""
+    """Return the command line as it can be typed into a shell again."""
     return shlex.join(["foreword", *sys.argv[1:]])
 
 
 def note_data(
     run: Path, prepared: PreparedText, model: Model, device: torch.device, precision: str
 ) -> None:
-    """Adds to a run's `run.json` what it reads, and what it computes on."""
+    """Note in `run.json` the data that a run reads and the device it computes on."""
     provenance = read_state(run)
     provenance["data"] = {
         "shards": str(prepared.folder),
@@ -147,7 +147,7 @@ def note_data(
 
 
 def machine() -> dict[str, Any]:
-    """The machine, without its name or address."""
+    """Return a description of the machine without its name or address."""
     facts: dict[str, Any] = {
         "system": platform.system(),
         "processor": _processor(),
@@ -170,7 +170,7 @@ def _processor() -> str:
 
 
 def _commit() -> str | None:
-    """The commit of Foreword's own source, where it runs from a checkout."""
+    """Return the commit of Foreword's own source if it runs from a checkout."""
     git = shutil.which("git")
     root = Path(foreword.__file__).parent.parent
     if git is None or not (root / ".git").exists():

@@ -97,7 +97,7 @@ class Recipe:
         self._require_room()
 
     def max_sequence(self, length: int) -> int:
-        """Return the most places that a model's sequence of one text takes, in rows of `length`.
+        """Return the greatest length of a sequence of one text, in rows of `length` tokens.
 
         Source and target of an objective can be longer together than the text they are made of.
         """
@@ -114,7 +114,7 @@ class Recipe:
         return f"{words} become up to {longest} with objective '{objective}' in layout '{layout}'"
 
     def _require_places(self) -> None:
-        """Raises a UserError where a sequence can be longer than the model's positions."""
+        """Raise a UserError if a sequence can be longer than the model's positions."""
         limit, longest = self.model.limit, self.max_sequence(self.packing.length)
         if limit is None or longest <= limit:
             return
@@ -126,14 +126,14 @@ class Recipe:
         )
 
     def _require_room(self) -> None:
-        """Raises a UserError where the objective wants longer rows."""
+        """Raise a UserError if the objective requires longer rows."""
         try:
             self.objective.require_room(self.packing.length)
         except ValueError as error:
             raise UserError(f"objective.{error}") from error
 
     def build(self, vocab: Vocab) -> Model:
-        """The model, its weights not yet initialised; on torch's meta device it costs nothing."""
+        """Build the model without initialising its weights; on the meta device it is free."""
         try:
             backbone = self.model.build(vocab.size)
             backbone.spell(vocab)
@@ -148,23 +148,23 @@ class Recipe:
 
     @property
     def ends_texts(self) -> bool:
-        """Whether a token ends each text, which is predicted as the text's own tokens are."""
+        """Whether each text ends with a token that is predicted like its own."""
         return bool(self.wrapping[1])
 
     @property
     def rows_per_step(self) -> int:
-        """Sequences per step."""
+        """Number of sequences per step."""
         if self.train.batch_tokens:
             return max(1, round(self.train.batch_tokens / self.packing.length))
         return self.train.batch
 
     def dumps(self) -> str:
-        """The recipe as TOML; `load_recipe` reads an equal one."""
+        """Return the recipe as TOML; `load_recipe` reads an equal one."""
         return config.dumps(config.to_table(self))
 
 
 def load_recipe(name: str | Path, assignments: Sequence[str] = ()) -> Recipe:
-    """A recipe from a file or by the name of a shipped one, with `--set` assignments on it.
+    """Load a recipe by file or by the name of a shipped one, with `--set` assignments applied.
 
     Raises:
         UserError: no such recipe, or a mistake in it; the key is named, and the file.

@@ -1,4 +1,4 @@
-"""How much memory the process, or what it uses of a GPU, holds: as the system counts it."""
+"""Memory of the process, or of its GPU, as the system counts it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PEAK = "5"  # what resets the peak, written to CLEAR: proc(5)
 
 
 class Peak:
-    """A block of code, and the most memory that is held in it.
+    """A block of code and its peak of memory.
 
     On a GPU what the caching allocator reserves and what the context takes, other processes'
     memory included; else the process's resident set, mapped files included as far as they were
@@ -37,7 +37,7 @@ class Peak:
 
     @property
     def rise(self) -> int:
-        """Bytes from the start to the most."""
+        """Bytes from the start to the peak."""
         return self.most - (self.start or 0)
 
     def __enter__(self) -> Self:
@@ -65,7 +65,7 @@ def _used(device: torch.device) -> int:
 
 
 def _give_back() -> None:
-    """Hand what was freed, and is kept for the next who asks, back to the system."""
+    """Return freed memory that the allocator keeps to the system."""
     if sys.platform == "linux":
         with contextlib.suppress(AttributeError):  # musl has no such function
             ctypes.CDLL(None).malloc_trim(0)
@@ -80,7 +80,7 @@ def _reset() -> bool:
 
 
 def _status(name: str) -> int:
-    """A line of `/proc/self/status` in bytes."""
+    """Return a line of `/proc/self/status` in bytes."""
     lines = STATUS.read_text(encoding="ascii").splitlines()
     found = next(line for line in lines if line.startswith(f"{name}:"))
     return int(found.split()[1]) * 1024

@@ -65,7 +65,7 @@ from foreword.train.loop import Loop, TrainingState
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a run reads.
+    """The files that a run reads.
 
     Attributes:
         texts: files, folders, globs; or one folder that `prepare` wrote.
@@ -85,7 +85,7 @@ def start(
     foundation: Foundation | None = None,
     machines: int = 1,
 ) -> None:
-    """Writes the run folder: `run.json` first, and the recipe last.
+    """Write the run folder: `run.json` first, the recipe last.
 
     Args:
         recipe: with the model of the foundation, where there is one.
@@ -121,7 +121,7 @@ def start(
 def require_possible(
     recipe: Recipe, inputs: Inputs, foundation: Foundation | None = None, machines: int = 1
 ) -> None:
-    """Makes sure that there is such text, and such a model to train on it; none of it is read.
+    """Make sure that text and model exist and fit; no text is read.
 
     Args:
         recipe: of the run.
@@ -147,7 +147,7 @@ def require_possible(
 
 
 def require_free(run: Path) -> None:
-    """Makes sure that a run can begin in the folder `run`; one killed as it began does not count.
+    """Make sure that a run can begin in a folder; one that was killed as it began does not count.
 
     What such a one may have left counts as its own only beside the `run.json` that it began with.
 
@@ -170,7 +170,7 @@ def require_free(run: Path) -> None:
 
 
 def _has_begun(run: Path) -> bool:
-    """Whether there is a `run.json` that `start` wrote."""
+    """Return whether there is a `run.json` that `start` wrote."""
     try:
         provenance = read_state(run)
     except DamagedError:
@@ -179,12 +179,12 @@ def _has_begun(run: Path) -> bool:
 
 
 def names_in(run: Path) -> frozenset[str] | None:
-    """What stands in a folder, or None where there is no folder."""
+    """Return the names in a folder, or None if there is no folder."""
     return frozenset(path.name for path in run.iterdir()) if run.is_dir() else None
 
 
 def take_back(run: Path, before: frozenset[str] | None) -> None:
-    """Removes what was begun of a run, if nothing was trained and no other process works on it.
+    """Remove a run that was begun, if nothing was trained and no other process works on it.
 
     Args:
         run: the folder.
@@ -283,7 +283,7 @@ def _hooks(
     bytes_per_token: float,
     samples: Samples | None,
 ) -> list[Hook]:
-    """What every run does between steps, in this order."""
+    """Return the hooks of every run, in order."""
     to, checkpoints = RunLog(run, reporter), SaveCheckpoints(run, setup.recipe)
     measure = MeasureHeldOut(to, setup, bytes_per_token, checkpoints)
     shows = [] if samples is None else [ShowSamples(to, setup, samples)]
@@ -305,7 +305,7 @@ def _resume(run: Path, loop: Loop, setup: TrainingSetup, note: Callable[[str], N
 
 
 def _train(run: Path, loop: Loop, setup: TrainingSetup) -> bool:
-    """Run the loop; say in one line why it ended, where it did before its time."""
+    """Run the loop; report in one line why it ended early."""
     begun = loop.proven_step
     try:
         with stops_on_signals(loop):
@@ -321,7 +321,7 @@ def _train(run: Path, loop: Loop, setup: TrainingSetup) -> bool:
 
 
 def _require_same_text(run: Path, prepared: PreparedText) -> None:
-    """A run goes on with the text that it began with, or not at all."""
+    """Refuse to go on with a text other than the one the run began with."""
     before = read_state(run).get("data")
     if before is not None and before["fingerprint"] != prepared.fingerprint:
         raise UserError(

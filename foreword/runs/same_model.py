@@ -1,4 +1,4 @@
-"""Whether two settings are of the same model, whatever they say of how it is trained."""
+"""Comparison of two models' settings, except for those of training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TRAINING = ("init", "init_std", "dropout", "attention_dropout", "ff_and_output_d
 
 
 def resolved(model: Any) -> Table:
-    """A model's settings that decide what it computes, those worked out filled in."""
+    """Return the settings that decide what a model computes, derived values filled in."""
     table = {key: value for key, value in recipes.to_table(model).items() if key not in TRAINING}
     table |= {"d_ff": model.ff_width, "d_head": model.head_width}
     table.setdefault("attention_bias", model.bias)
@@ -29,7 +29,7 @@ def resolved(model: Any) -> Table:
 
 
 def differences(one: Table, other: Table) -> list[str]:
-    """Where two resolved models differ, a phrase each, in the words of `other`."""
+    """Return where two resolved models differ, one phrase each, from the side of `other`."""
     return [
         f"model.{key} is {_word(other.get(key))}, not {_word(one.get(key))}"
         for key in sorted(one.keys() | other.keys())

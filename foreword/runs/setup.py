@@ -58,14 +58,14 @@ class TrainingSetup:
 
     @property
     def loss_fn(self) -> ModelWithLoss:
-        """The sum and count of a batch."""
+        """The module from a batch to its loss."""
         return ModelWithLoss(self.model, self.recipe.objective)
 
 
 def set_up_training(
     recipe: Recipe, tokenizer: Tokenizer, prepared: PreparedText, *, or_shape: bool = False
 ) -> TrainingSetup:
-    """Builds model and feeds, tries the objective on one row, resolves every `auto`.
+    """Build model and feeds, try the objective on one row, resolve every `auto`.
 
     Args:
         recipe: of the run.
@@ -175,7 +175,7 @@ def step_flops(setup: TrainingSetup) -> float:
 
 
 def resolve_auto(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> Recipe:
-    """The recipe with every choice that it leaves to the machine made.
+    """Return the recipe with every `auto` resolved for this machine.
 
     A resumed run finds them chosen, so it computes as it did before.
     """
@@ -196,13 +196,13 @@ def resolve_auto(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> Re
 
 
 def on_cpu_in_fp32(recipe: Recipe) -> Recipe:
-    """The recipe on the processor and in fp32, where models that are fitted learn."""
+    """Return the recipe on the CPU in fp32, where models are trained offline."""
     train = replace(recipe.train, device="cpu", precision="fp32", compile="off")
     return replace(recipe, train=train)
 
 
 def _rows_that_fit(recipe: Recipe, device: torch.device) -> int:
-    """Sequences whose activations take a quarter of the memory, in a power of two.
+    """Return the power of two of sequences whose activations take a quarter of the memory.
 
     About 34 d_model values of 2 bytes a layer and token are kept for backward (Korthikanti et al.
     2022, section 4.1), and as much again of gradients and slack.
@@ -214,7 +214,7 @@ def _rows_that_fit(recipe: Recipe, device: torch.device) -> int:
 
 
 def compile_blocks(model: Model) -> None:
-    """Compiles each Transformer block in place; blocks of one shape share the code.
+    """Compile each Transformer block in place; blocks of one shape share the code.
 
     Where positions have weights for each layer, each layer has code of its own: more than torch
     would make of one function, and past its limit blocks run uncompiled.
@@ -228,7 +228,7 @@ def compile_blocks(model: Model) -> None:
 
 
 def describe_run(ready: TrainingSetup) -> str:
-    """One line on what is about to run."""
+    """Return one line on what is about to run."""
     recipe, precision = ready.recipe, ready.recipe.train.precision
     pieces = -(-recipe.rows_per_step // recipe.train.micro_batch)
     tokens = recipe.rows_per_step * recipe.packing.length

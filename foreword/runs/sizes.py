@@ -1,4 +1,4 @@
-"""What a run needs at least, by arithmetic on its settings: known before anything is built."""
+"""The least memory of a run, by arithmetic on its settings, before anything is built."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SMALLER = {
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes that a run needs at least, by part.
+    """The least bytes of a run, by part.
 
     Attributes:
         ahead: what makes text ready holds, on this machine whoever trains.
@@ -49,7 +49,7 @@ class Need:
 
 
 def memory_of(device: torch.device) -> int:
-    """Bytes of memory that the device has; of a processor, that this process may use."""
+    """Return the bytes of memory of the device; for a CPU, those this process may use."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     there_is = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -60,7 +60,7 @@ def memory_of(device: torch.device) -> int:
 
 
 def require_memory(recipe: Recipe, vocab: Vocab | None = None, machines: int = 1) -> None:
-    """Makes sure, before anything is built, that the run is not certain to want more memory.
+    """Refuse a run that certainly needs more memory than there is, before anything is built.
 
     Args:
         recipe: of the run.
@@ -82,7 +82,7 @@ def require_memory(recipe: Recipe, vocab: Vocab | None = None, machines: int = 1
 
 
 def fits(recipe: Recipe, vocab: Vocab) -> bool:
-    """Whether the run is not certain to want more memory than there is."""
+    """Return whether the run may fit in memory."""
     try:
         require_memory(recipe, vocab)
     except UserError:
@@ -91,7 +91,7 @@ def fits(recipe: Recipe, vocab: Vocab) -> bool:
 
 
 def _hold(need: Need, there_is: int, machines: int) -> None:
-    """Raises a UserError where `need` is more than there is."""
+    """Raise a UserError if `need` is more than there is."""
     ahead = sum(need.ahead.values())
     total = ahead + sum(need.training.values())
     if ahead > there_is:
@@ -114,14 +114,14 @@ def _hold(need: Need, there_is: int, machines: int) -> None:
 
 
 def _ahead(recipe: Recipe, vocab: int) -> dict[str, int]:
-    """What of text and tokenizer is held at once: a step's rows are made ahead, all of them."""
+    """Return the bytes of text and tokenizer held at once: all rows of a step are made ahead."""
     fitted = recipe.model.trains_offline
     rows = 0 if fitted else recipe.rows_per_step * recipe.packing.length * PLACE_BYTES
     return {"vocabulary": vocab * TOKEN_BYTES, "rows": rows}
 
 
 def _training(recipe: Recipe, numbers: int) -> dict[str, int]:
-    """What training holds with so many parameters, and activations of a row."""
+    """Return the least that training holds with this many parameters and activations of a row."""
     weights, model = 4 * numbers, recipe.model
     if model.trains_offline:
         return {"weights": weights}
@@ -134,7 +134,7 @@ def _training(recipe: Recipe, numbers: int) -> dict[str, int]:
 
 
 def activations_at_least(model: ModelSettings, length: int) -> int:
-    """Bytes that backward needs of a row in bf16: what enters each layer.
+    """Return the bytes that backward needs for a row in bf16: what enters each layer.
 
     Of a Transformer, also what enters its maps, its scores and its activation.
     """
@@ -145,14 +145,14 @@ def activations_at_least(model: ModelSettings, length: int) -> int:
 
 
 def _attention_numbers(model: Any) -> int:
-    """Parameters of one layer's attention, where there is one; some schemes list its heads."""
+    """Return the parameters of one layer's attention, if any; some schemes list its heads."""
     if not isinstance(model, StackSettings):
         return 0
     return 4 * model.d_model * model.heads * model.head_width
 
 
 def state_per_weight(optimizer: OptimizerSettings) -> float:
-    """Bytes of an optimizer's state for each byte of weights, found on a matrix."""
+    """Return the bytes of optimizer state per byte of weights, measured on a matrix."""
     matrix = nn.Linear(64, 64, bias=False)
     matrix.weight.grad = torch.zeros_like(matrix.weight)
     made = optimizer.build(matrix)
@@ -162,12 +162,12 @@ def state_per_weight(optimizer: OptimizerSettings) -> float:
 
 
 def tokens_of(tokenizer: Any) -> int:
-    """The size of the vocabulary that a tokenizer's settings ask for; 0 where they ask for none."""
+    """Return the vocabulary size that a tokenizer's settings ask for; 0 if none."""
     return int(getattr(tokenizer, "vocab", 0))
 
 
 def count_parameters(recipe: Recipe, vocab: Vocab | None = None) -> dict[str, int]:
-    """Parameters by part of the model; of one of many layers a few are built, without weights.
+    """Return parameters by part of the model; of many layers a few are built, without weights.
 
     Raises:
         OverflowError: a part is larger than can be addressed.
@@ -196,7 +196,7 @@ def _count(recipe: Recipe, vocab: Vocab) -> dict[str, int]:
 
 
 def count_by_part(model: nn.Module) -> dict[str, int]:
-    """Parameters of the embedding, of each stack and of the heads; shared ones count once."""
+    """Return the parameters of embedding, stacks and heads; shared ones count once."""
     backbone, heads = model.get_submodule("backbone"), model.get_submodule("heads")
     seen: set[nn.Parameter] = set()
     counts = {}

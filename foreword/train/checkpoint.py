@@ -1,7 +1,7 @@
 """Checkpoints: atomic, with checksums, safetensors and JSON only.
 
 checkpoints/step-00001000/weights.safetensors    the model, each shared tensor once
-                          keys-2.npy ...         the counts of an n-gram model; see `foreword.ngrams.table`
+                          keys-2.npy ...         counts of an n-gram model (`foreword.ngrams`)
                           optimizer.safetensors  its state, by parameter name
                           memory.safetensors     memory kept from row to row, if any
                           state.json             step, budget spent, counters

@@ -85,7 +85,7 @@ class Feed:
         return sum(map(count_tokens, batches))
 
     def ahead(self, step: int, depth: int = DEPTH) -> Generator[list[Batch]]:
-        """Yield the micro-batches of `step`, `step` + 1, ..., made `depth` steps ahead in a thread."""
+        """Yield the micro-batches of `step`, `step` + 1, ..., made ahead in a thread."""
         ready: queue.Queue[list[Batch] | BaseException] = queue.Queue(depth)
         is_over = threading.Event()
 
