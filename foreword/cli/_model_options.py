@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foreword.cli import console
-from foreword.cli._places import stays
+from foreword.cli._places import guard_run
 
 if TYPE_CHECKING:
     from foreword.evaluate.loaded import Loaded
@@ -27,7 +27,7 @@ def open_model(run: Path, device: str) -> Loaded:
     from foreword.evaluate.loaded import load
 
     loaded = load(run, device)
-    stays(loaded.opened.run)
+    guard_run(loaded.opened.run)
     for note in loaded.opened.notes:
         console.say(note)
     return loaded

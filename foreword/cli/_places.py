@@ -15,7 +15,7 @@ _command: ContextVar[ExitStack] = ContextVar("command")
 
 @contextmanager
 def command() -> Iterator[None]:
-    """The time of one command, for `stays`."""
+    """The time of one command, for `guard_run`."""
     with ExitStack() as stack:
         token = _command.set(stack)
         try:
@@ -24,7 +24,7 @@ def command() -> Iterator[None]:
             _command.reset(token)
 
 
-def stays(run: Path) -> None:
+def guard_run(run: Path) -> None:
     """Keeps this command from making a run anew, in part, that is removed meanwhile.
 
     Args:

@@ -148,7 +148,7 @@ def cut_pair(n: int, m: int, room: int) -> tuple[int, int]:
     return (n, room - n) if n <= room - half else (room - half, half)
 
 
-def lacking(recipe: Recipe, vocab: Vocab) -> tuple[str, ...]:
+def missing_special_tokens(recipe: Recipe, vocab: Vocab) -> tuple[str, ...]:
     """Special tokens to add, so that a pair's texts do not run together nor end at any word.
 
     Where pretraining ended its texts by a token, that one serves.

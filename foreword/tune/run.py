@@ -19,7 +19,7 @@ from foreword.tune.answers import Answers
 from foreword.tune.contracts import Labelled, Task
 from foreword.tune.features import count_chunks, fits_in_memory
 from foreword.tune.fine_tuner import CachedFeatures, Data, FineTuner, TuneSettings, count_steps
-from foreword.tune.input_template import InputTemplate, lacking, template_of
+from foreword.tune.input_template import InputTemplate, missing_special_tokens, template_of
 from foreword.tune.result import TuneResult, summarise
 from foreword.tune.rows import Examples
 
@@ -59,7 +59,7 @@ def tune(
     variants = (
         [settings] if isinstance(settings, TuneSettings) else list(settings or [TuneSettings()])
     )
-    opened = with_special(opened, lacking(opened.recipe, opened.vocab))
+    opened = with_special(opened, missing_special_tokens(opened.recipe, opened.vocab))
     template = template_of(opened.recipe, opened.vocab, variants[0].max_length)
     data = _read(opened, task, train, dev, template)
     keeps = fits_in_memory(opened.recipe.model, task, data.train, data.dev)

@@ -10,7 +10,7 @@ from foreword.errors import UserError
 from foreword.tune.contracts import Labelled
 
 
-def asked(example: Labelled, prefix: str) -> Labelled:
+def with_prefix(example: Labelled, prefix: str) -> Labelled:
     """The example with all that is read in its text: prefix, text and second text."""
     pair = example.pair or ""
     if "{text}" in prefix:
@@ -20,7 +20,7 @@ def asked(example: Labelled, prefix: str) -> Labelled:
     return example._replace(text=text, pair=None)
 
 
-def mixed(tasks: Sequence[Sequence[Labelled]], temperature: float = 1.0) -> list[Labelled]:
+def mix_tasks(tasks: Sequence[Sequence[Labelled]], temperature: float = 1.0) -> list[Labelled]:
     """The examples of several tasks, so many of each as its share is of an epoch.
 
     At a temperature of 1 that is all of them; the higher it is, the more alike the shares: a

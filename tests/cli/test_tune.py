@@ -57,7 +57,7 @@ def test_people_get_a_table(words: list[str], capsys: pytest.CaptureFixture[str]
     assert "accuracy" in said.out
     assert "±" in said.out
     assert "majority class" in said.out
-    assert "64 examples to train on, 32 to score; 0 cut to 32 tokens" in said.err
+    assert "64 training examples, 32 dev examples; 0 cut to 32 tokens" in said.err
     assert "2 seeds, scored after 1 epoch;" in said.err
 
 
@@ -114,7 +114,7 @@ def test_numbers_are_learned_and_shown(
         (["--strategy", "fulll"], "no kind 'fulll'; did you mean 'full'?"),
         (["--task", "clasify"], "no kind 'clasify'; did you mean 'classify'?"),
         (["--seeds", "0"], "--seeds: must be a whole number from 1"),
-        (["--compare", "--from-scratch"], "--compare goes without"),
+        (["--compare", "--from-scratch"], "--compare cannot be combined with"),
         (["--name", "a/b"], "a name, not a path"),
         (["--max-length", "100"], "the model has 48 positions"),
         (["--set", "task.poling=mean"], "task.poling: Classify has no such setting; did you mean"),
@@ -174,7 +174,7 @@ def test_several_tasks_are_asked_by_their_prefixes(
     out = printed["out"]
     assert run(["generate", out, "fine film was lovely", "--device", "cpu"]) == 0
     assert run([*words[:-2], "--name", "odd", *fast]) == 2
-    assert "--prefix: one for each --train and each --dev" in capsys.readouterr().err
+    assert "--prefix: requires one for each --train and each --dev" in capsys.readouterr().err
 
 
 def test_a_precision_or_device_that_is_not_there(

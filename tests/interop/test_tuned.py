@@ -93,6 +93,6 @@ def test_from_the_command_line(
     words = ["tune", str(opened.run), "--train", str(file), "--dev", str(file), "--pair", "other"]
     words += ["--seeds", "1", "--epochs", "1", "--device", "cpu", "--out", str(tmp_path / "out")]
     assert command(words) == 0
-    said = "new tokens to frame texts by, of which it has none: [SEP], [CLS], <s>"
+    said = "special tokens added for the input template: [SEP], [CLS], <s>"
     assert said in capsys.readouterr().err
     assert load_classifier(tmp_path / "out", "cpu").tokenizer.vocab.size == theirs.SIZE + 3

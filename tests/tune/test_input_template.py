@@ -7,7 +7,13 @@ import pytest
 
 from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
-from foreword.tune.input_template import Framed, InputTemplate, cut_pair, lacking, template_of
+from foreword.tune.input_template import (
+    Framed,
+    InputTemplate,
+    cut_pair,
+    missing_special_tokens,
+    template_of,
+)
 from tests.tune.runs import make_run
 
 BERT = InputTemplate(
@@ -128,10 +134,10 @@ def test_what_no_text_ended_by_is_lacking(tmp_path: Path, layout: str, wanted: l
     opened = open_run(make_run(tmp_path, layout), "cpu")
     recipe, vocab = opened.recipe, opened.vocab
     bare = replace(vocab, special={"[UNK]": 1})
-    assert lacking(recipe, vocab) == ()
-    assert lacking(recipe, bare) == tuple(wanted)
-    assert lacking(recipe, replace(vocab, special={recipe.wrapping[1]: 5})) == ()
+    assert missing_special_tokens(recipe, vocab) == ()
+    assert missing_special_tokens(recipe, bare) == tuple(wanted)
+    assert missing_special_tokens(recipe, replace(vocab, special={recipe.wrapping[1]: 5})) == ()
     endless = replace(recipe, packing=replace(recipe.packing, eos=""))  # type: ignore[type-var]
-    assert lacking(endless, vocab) == ()
+    assert missing_special_tokens(endless, vocab) == ()
     template = template_of(endless, vocab, None)
     assert template.between == (vocab.id("[SEP]"),)

@@ -120,7 +120,7 @@ def test_the_weights_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert foreword([*words, *more, "--name", "mixed"]) == 0
     said = capsys.readouterr()
     assert "layer_0" not in said.out
-    shown = "shares of the layers, from what enters the first: 0.3"
+    shown = "layer weights, embeddings first: 0.3"
     assert said.err.count(shown) == 3
     written = json.loads((run / "evaluations" / "tune-classify-mixed.json").read_text("utf-8"))
     assert written["settings"]["task"]["mix_layers"] is True

@@ -15,7 +15,7 @@ from foreword.errors import UserError
 from foreword.text.tokenizer import Tokenizer
 from foreword.tune.contracts import EncodedExample, Labelled, Task
 from foreword.tune.input_template import InputTemplate
-from foreword.tune.task_mixture import asked
+from foreword.tune.task_mixture import with_prefix
 from foreword.types import Array, Loss
 
 
@@ -59,7 +59,7 @@ class TextToText(Task):
             UserError: an answer has no token.
         """
         said = dict(word.split("=", 1) for word in self.words)
-        sources = tokenizer.encode_batch([asked(e, self.prefix).text for e in examples])
+        sources = tokenizer.encode_batch([with_prefix(e, self.prefix).text for e in examples])
         answers = tokenizer.encode_batch([said.get(e.label, e.label) for e in examples])
         encoded = []
         for example, source, answer in zip(examples, sources, answers, strict=True):

@@ -22,7 +22,7 @@ from foreword.tune.result import save_network
 from foreword.tune.run import tune
 from foreword.tune.strategies.frozen import Frozen
 from foreword.tune.strategies.full import Full
-from foreword.tune.task_mixture import asked, mixed
+from foreword.tune.task_mixture import mix_tasks, with_prefix
 from foreword.tune.tasks.text_to_text import TextToText
 from tests.train.runs import short_spans
 from tests.tune.runs import PARTS, make_run, reviews
@@ -117,22 +117,22 @@ def test_source_and_answer_fit_the_positions_together(
 
 def test_a_prefix_says_what_is_asked() -> None:
     example = Labelled("a film", "good", "a day")
-    assert asked(example, "sst2 sentence: ").text == "sst2 sentence: a film a day"
+    assert with_prefix(example, "sst2 sentence: ").text == "sst2 sentence: a film a day"
     template = "mnli hypothesis: {pair} premise: {text}"
-    assert asked(example, template).text == "mnli hypothesis: a day premise: a film"
-    assert asked(Labelled("a film"), "") == Labelled("a film")
+    assert with_prefix(example, template).text == "mnli hypothesis: a day premise: a film"
+    assert with_prefix(Labelled("a film"), "") == Labelled("a film")
 
 
 def test_tasks_are_mixed_in_proportion_or_by_temperature() -> None:
     tasks = [
         [Labelled(f"{n}", name) for n in range(count)] for name, count in (("a", 90), ("b", 10))
     ]
-    assert Counter(mixed(tasks)) == Counter(tasks[0] + tasks[1])
-    tempered = Counter(example.label for example in mixed(tasks, 2.0))
+    assert Counter(mix_tasks(tasks)) == Counter(tasks[0] + tasks[1])
+    tempered = Counter(example.label for example in mix_tasks(tasks, 2.0))
     assert tempered == {"a": 75, "b": 25}  # 3 : 1, the roots of 90 : 10
-    assert abs(Counter(e.label for e in mixed(tasks, 1e6))["a"] - 50) <= 1
+    assert abs(Counter(e.label for e in mix_tasks(tasks, 1e6))["a"] - 50) <= 1
     with pytest.raises(UserError, match=r"--temperature 0\.5: must be at least 1"):
-        mixed(tasks, 0.5)
+        mix_tasks(tasks, 0.5)
 
 
 def test_a_model_without_a_source_is_refused(tmp_path: Path) -> None:
