@@ -32,7 +32,7 @@ from foreword.nn.attentions.bigbird import BigBird
 from foreword.nn.attentions.dense import Dense
 from foreword.nn.attentions.linformer import Linformer
 from foreword.nn.attentions.window import Window
-from foreword.nn.masks import Full
+from foreword.nn.masks import FullMask
 from foreword.nn.positions.rotary import Rotary
 from foreword.types import Batch
 
@@ -93,7 +93,7 @@ def attention(point: Point) -> Callable[[], None]:
 
     def run() -> None:
         flex = device.type == "cuda" and not dropout
-        pattern = settings.prepare(Full(), None, (1, length, length), q, flex=flex)
+        pattern = settings.prepare(FullMask(), None, (1, length, length), q, flex=flex)
         out = mechanism.attend(q, k, v, pattern, D_HEAD**-0.5, dropout, None)
         torch.autograd.grad(out, (q, k, v), torch.ones_like(out))
 
@@ -114,7 +114,7 @@ def model(point: Point) -> Callable[[], None]:
     )
     backbone = settings.build(VOCAB).to(device)
     places = torch.arange(length, device=device)[None]
-    batch = Batch(places % VOCAB, places, Full())
+    batch = Batch(places % VOCAB, places, FullMask())
 
     def run() -> None:
         backbone.zero_grad()

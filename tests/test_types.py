@@ -5,31 +5,31 @@ import pytest
 import torch
 
 from foreword.errors import UserError
-from foreword.nn.masks import Causal, SameDocument
+from foreword.nn.masks import CausalMask, DocumentMask
 from foreword.types import Batch, Vocab, to_tensors
 
 
 def test_a_batch_becomes_tensors_all_the_way_down() -> None:
     ids = np.arange(6).reshape(1, 6)
-    source = Batch(ids, ids, SameDocument(ids, ids))
-    batch = Batch(ids, ids, Causal() & SameDocument(ids, ids), source=source).to("cpu")
+    source = Batch(ids, ids, DocumentMask(ids, ids))
+    batch = Batch(ids, ids, CausalMask() & DocumentMask(ids, ids), source=source).to("cpu")
     assert isinstance(batch.ids, torch.Tensor)
     assert isinstance(batch.source.ids, torch.Tensor)
     assert isinstance(batch.source.mask.queries, torch.Tensor)
     assert isinstance(batch.mask.right.keys, torch.Tensor)
-    assert batch.mask.left == Causal()
+    assert batch.mask.left == CausalMask()
     assert batch.targets is None
     assert batch.ids.tolist() == ids.tolist()
 
 
 def test_an_array_that_occurs_twice_becomes_one_tensor() -> None:
     documents = np.zeros((1, 6), np.int64)
-    mask = SameDocument(documents, documents)
+    mask = DocumentMask(documents, documents)
     assert mask.sees_itself
-    batch = Batch(documents + 1, None, Causal() & mask, documents=documents).to("cpu")
+    batch = Batch(documents + 1, None, CausalMask() & mask, documents=documents).to("cpu")
     assert batch.mask.right.queries is batch.mask.right.keys is batch.documents
     assert batch.mask.sees_itself
-    assert not SameDocument(documents, documents.copy()).sees_itself
+    assert not DocumentMask(documents, documents.copy()).sees_itself
 
 
 def test_to_tensors_keeps_types_of_numbers() -> None:

@@ -25,7 +25,7 @@ from foreword.evaluate.decoding import (
 from foreword.evaluate.room import require_room_to_search
 from foreword.evaluate.subject import Subject
 from foreword.nn.cache import select
-from foreword.nn.masks import Causal, Full
+from foreword.nn.masks import CausalMask, FullMask
 from foreword.ranges import Count, LengthPenalty, Ranged
 from foreword.types import Array, Batch
 
@@ -126,7 +126,7 @@ class _Search:
         """What was found after each start, best first."""
         cache: Any = None
         positions = self.batch.positions[:, -1:]
-        cross = None if self.batch.cross_mask is None else Full()
+        cross = None if self.batch.cross_mask is None else FullMask()
         stopped: Stopped = "tokens"
         for n in range(self.beams.tokens):
             hidden = self.subject.read(self.batch, cache)
@@ -141,7 +141,7 @@ class _Search:
             cache = select(hidden.cache, kept)
             new = self.ids[:, :, -1].reshape(-1, 1)
             # The new token stands after all that is remembered, and sees all of it.
-            self.batch = Batch(new, positions, Causal(self.length + n), cross_mask=cross)
+            self.batch = Batch(new, positions, CausalMask(self.length + n), cross_mask=cross)
         for row in range(len(self.going)):
             for beam in torch.isfinite(self.totals[row]).nonzero()[:, 0].tolist():
                 self._end(row, self.ids[row, beam], self.nats[row, beam], stopped)

@@ -16,7 +16,7 @@ from foreword.errors import UserError
 from foreword.evaluate import entropy
 from foreword.evaluate.heldout import ALL, unknown_in
 from foreword.evaluate.subject import Subject
-from foreword.nn.masks import Causal
+from foreword.nn.masks import CausalMask
 from foreword.nn.stack import Stack
 from foreword.train.step import evaluate
 from foreword.types import Array, Batch
@@ -136,7 +136,7 @@ def _windows(text: Array, new: int, again: int) -> Iterator[Batch]:
         weights[:, :before] = 0.0
         positions = np.broadcast_to(np.arange(ids.shape[1]), ids.shape).copy()
         targets = text[:, start - before + 1 : stop + 1]
-        yield Batch(ids.copy(), positions, Causal(), targets.copy(), weights)
+        yield Batch(ids.copy(), positions, CausalMask(), targets.copy(), weights)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from foreword.errors import UserError
 from foreword.evaluate.room import require_room_to_write
 from foreword.evaluate.sampling import Sampling, choose
 from foreword.evaluate.subject import Subject
-from foreword.nn.masks import Causal, Full
+from foreword.nn.masks import CausalMask, FullMask
 from foreword.types import Array, Batch, Example, Tokens
 
 Stopped = Literal["end", "tokens", "places"]
@@ -220,9 +220,9 @@ def _write_group(
         if subject.limit is not None and int(positions.max()) >= subject.limit:
             stopped = "places"
             break
-        cross = None if batch.cross_mask is None else Full()
+        cross = None if batch.cross_mask is None else FullMask()
         # The new token stands after all that is remembered, and sees all of it.
-        batch = Batch(new[:, None], positions, Causal(length + n), cross_mask=cross)
+        batch = Batch(new[:, None], positions, CausalMask(length + n), cross_mask=cross)
     return _cut(torch.stack(ids, 1).cpu().numpy(), torch.stack(log_probs, 1), stops, stopped)
 
 

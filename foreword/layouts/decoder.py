@@ -11,7 +11,7 @@ from foreword.data.rows import positions_within
 from foreword.errors import UserError
 from foreword.layouts._contract import Layout, Summary
 from foreword.layouts.encoder import within
-from foreword.nn.masks import Causal
+from foreword.nn.masks import CausalMask
 from foreword.types import Array, Batch, Example, Mask, Tokens, Vocab
 
 
@@ -30,7 +30,7 @@ class Decoder(Layout):
     def arrange(self, example: Example, vocab: Vocab) -> Batch:
         """The batch: ids, and as targets the ids one place further on."""
         joined, weights, _ = join(example)
-        mask = Causal() & within(joined.documents, joined.documents)
+        mask = CausalMask() & within(joined.documents, joined.documents)
         return next_token(joined, weights, mask, example.next_token)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from foreword.errors import UserError
 from foreword.layouts._contract import Layout
-from foreword.nn.masks import Full, Mask, SameDocument
+from foreword.nn.masks import DocumentMask, FullMask, Mask
 from foreword.types import Array, Batch, Example, Vocab
 
 
@@ -44,4 +44,4 @@ class Encoder(Layout):
 
 def within(queries: Array, keys: Array) -> Mask:
     """The document mask, or none where all rows hold one document and no padding."""
-    return SameDocument(queries, keys) if queries.any() or keys.any() else Full()
+    return DocumentMask(queries, keys) if queries.any() or keys.any() else FullMask()

@@ -10,7 +10,7 @@ import numpy as np
 from foreword.errors import UserError
 from foreword.layouts._contract import Layout, Summary
 from foreword.layouts.encoder import within
-from foreword.nn.masks import Causal
+from foreword.nn.masks import CausalMask
 from foreword.types import Batch, Example, MaxLengths, Vocab
 
 
@@ -57,7 +57,7 @@ class EncoderDecoder(Layout):
         return Batch(
             ids=ids,
             positions=target.positions,
-            mask=Causal() & within(target.documents, target.documents),
+            mask=CausalMask() & within(target.documents, target.documents),
             targets=target.ids,
             weights=example.weights,
             source=Batch(

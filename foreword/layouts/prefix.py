@@ -37,7 +37,7 @@ class Prefix(Layout):
             raise UserError(
                 "layout.kind: 'prefix' needs an objective with a source (span_corruption)"
             )
-        mask = (masks.Causal() | masks.Prefix(is_source)) & within(
+        mask = (masks.CausalMask() | masks.PrefixMask(is_source)) & within(
             joined.documents, joined.documents
         )
         return next_token(joined, weights, mask)

@@ -10,7 +10,7 @@ import numpy as np
 from foreword.errors import UserError
 from foreword.layouts._contract import Layout
 from foreword.layouts.encoder import within
-from foreword.nn.masks import Ordered
+from foreword.nn.masks import PermutationMask
 from foreword.types import Batch, Example, Queries, Vocab
 
 
@@ -51,10 +51,10 @@ class TwoStreams(Layout):
         return Batch(
             ids=source.ids,
             positions=source.positions,
-            mask=Ordered(order) & documents,
+            mask=PermutationMask(order) & documents,
             targets=np.take_along_axis(example.target.ids, at, axis=1),
             weights=np.take_along_axis(example.weights, at, axis=1),
             segments=source.segments,
             labels=example.labels,
-            queries=Queries(at, Ordered(order, itself=False) & documents),
+            queries=Queries(at, PermutationMask(order, includes_self=False) & documents),
         )

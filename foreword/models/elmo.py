@@ -103,10 +103,10 @@ class ElmoBackbone(Backbone):
         self.back = nn.ModuleList(_lstm(settings) for _ in range(settings.layers))
         self.dropout = Dropout(settings.dropout)
 
-    def spell(self, vocab: Vocab) -> None:
+    def set_spellings(self, vocab: Vocab) -> None:
         """Tells the characters of each token, where tokens enter by them."""
         if isinstance(self.embedding.token, Characters):
-            self.embedding.token.spell(vocab)
+            self.embedding.token.set_spellings(vocab)
 
     def forward(self, batch: Batch, cache: Any = None) -> Hidden:
         """States (batch, length, 2 d_model), the forward stack's first.
@@ -133,7 +133,7 @@ class ElmoBackbone(Backbone):
         ]
         return Hidden(self.dropout(layers[-1]), after, layers=tuple(layers))
 
-    def traced(self, batch: Batch) -> Hidden:
+    def with_layer_gradients(self, batch: Batch) -> Hidden:
         """The same, step after step; `layers` are zeros added to the states of the forward stack.
 
         No later place reads the backward stack, and what is predicted from the left does not

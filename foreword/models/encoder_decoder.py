@@ -89,7 +89,7 @@ class EncoderDecoderBackbone(Backbone):
         output = self.decoder(x, batch.mask, cache, source=source, cross_mask=batch.cross_mask)
         return Hidden(output.states, output.cache, layers=layers)
 
-    def traced(self, batch: Batch) -> Hidden:
+    def with_layer_gradients(self, batch: Batch) -> Hidden:
         """The same, for gradients."""
         return self.by_layer(batch)
 

@@ -86,7 +86,7 @@ class FixedWindowBackbone(Backbone):
         states = torch.cat([h, seen], dim=-1) if settings.direct else h
         return Hidden(states, words[:, words.shape[1] - kept :], layers=tuple(layers))
 
-    def traced(self, batch: Batch) -> Hidden:
+    def with_layer_gradients(self, batch: Batch) -> Hidden:
         """The same, for gradients."""
         return self.by_layer(batch)
 

@@ -197,7 +197,7 @@ class NgramHead(VocabularyHead):
         found = self.backbone.table.after(states.cpu().numpy(), targets.cpu().numpy())
         return torch.from_numpy(found).to(states.device)
 
-    def nats(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    def nll(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Return the weighted sum of negative log-probabilities."""
         return -(self.log_probs(states, targets) * weights).sum()
 

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from foreword.kinds import part
 from foreword.nn.cache import select
-from foreword.nn.document_pieces import Pieces
+from foreword.nn.document_spans import DocumentSpans
 from foreword.nn.dropout import Dropout
 from foreword.nn.embedding import Embedding
 from foreword.nn.model import Backbone
@@ -23,7 +23,7 @@ from foreword.nn.source_attention import SourceAttentionKind
 from foreword.nn.unrolled import layers_of, through
 from foreword.types import Batch, Hidden
 
-State = tuple[Tensor, Tensor]  # h and c of all layers, (pieces, layers, d_model) each
+State = tuple[Tensor, Tensor]  # h and c of all layers, (spans, layers, d_model) each
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,14 @@ class Seq2Seq(ModelSettings):
 
 @dataclass(frozen=True)
 class DecoderCache:
-    """The source as the decoder sees it, and how far it has come; one piece a row.
+    """The source as the decoder sees it, and how far it has come; one span a row.
 
     Attributes:
-        source: the encoder's states, (pieces, source length, d_model).
+        source: the encoder's states, (spans, source length, d_model).
         prepared: what the attention makes of them.
-        is_there: which of them are no padding, (pieces, source length) bool.
+        is_there: which of them are no padding, (spans, source length) bool.
         state: of the decoder.
-        fed: what the last word was predicted from, (pieces, d_model).
+        fed: what the last word was predicted from, (spans, d_model).
     """
 
     source: Tensor
@@ -128,7 +128,7 @@ class Seq2seqBackbone(Backbone):
         assert batch.source is not None
         return self._translate(batch, x, self.embedding(batch.source, self.position))
 
-    def traced(self, batch: Batch) -> Hidden:
+    def with_layer_gradients(self, batch: Batch) -> Hidden:
         """The same, for gradients; `layers` is what enters the encoder alone."""
         assert batch.source is not None
         source = self.embedding(batch.source, self.position)
@@ -138,42 +138,42 @@ class Seq2seqBackbone(Backbone):
     def _translate(self, batch: Batch, x: Tensor, source: Tensor) -> Hidden:
         """The decoder's states and memory from the embeddings of both sides."""
         assert batch.source is not None
-        source_pieces = _pieces(batch.source)
-        pieces = _pieces(batch)
-        encoded, state = self._encode(source, source_pieces)
-        which, is_found = pieces.match(source_pieces)
+        source_spans = _document_spans(batch.source)
+        spans = _document_spans(batch)
+        encoded, state = self._encode(source, source_spans)
+        which, is_found = spans.match(source_spans)
         encoded = encoded[which]
         begin = DecoderCache(
             source=encoded,
             prepared=encoded
             if self.source_attention is None
             else self.source_attention.prepare(encoded),
-            is_there=source_pieces.is_there()[which] & is_found[:, None],
+            is_there=source_spans.is_there()[which] & is_found[:, None],
             state=_masked(state, which, is_found),
-            fed=encoded.new_zeros(len(pieces), self.settings.d_model),
+            fed=encoded.new_zeros(len(spans), self.settings.d_model),
         )
-        states, after = self._decode(pieces.cut(x), pieces.lengths, begin)
-        joined = pieces.join(states, (x.shape[0], x.shape[1]))
-        is_one_each = len(pieces) == len(x) and bool((pieces.starts == 0).all())
+        states, after = self._decode(spans.cut(x), spans.lengths, begin)
+        joined = spans.join(states, (x.shape[0], x.shape[1]))
+        is_one_each = len(spans) == len(x) and bool((spans.starts == 0).all())
         return Hidden(self.dropout(joined), after if is_one_each else None)
 
     def encode(self, source: Batch) -> Tensor:
         """The encoder's states of a source, (batch, length, d_model)."""
-        pieces = _pieces(source)
-        states, _ = self._encode(self.embedding(source, self.position), pieces)
-        return pieces.join(states, (source.ids.shape[0], source.ids.shape[1]))
+        spans = _document_spans(source)
+        states, _ = self._encode(self.embedding(source, self.position), spans)
+        return spans.join(states, (source.ids.shape[0], source.ids.shape[1]))
 
-    def _encode(self, source: Tensor, pieces: Pieces) -> tuple[Tensor, State]:
-        """States (pieces, longest, d_model), and the state that each layer ends with."""
-        states, after = _run(self.encoder, pieces.cut(source), pieces.lengths, None)
+    def _encode(self, source: Tensor, spans: DocumentSpans) -> tuple[Tensor, State]:
+        """States (spans, longest, d_model), and the state that each layer ends with."""
+        states, after = _run(self.encoder, spans.cut(source), spans.lengths, None)
         # Layers and directions, one after the other, become layers of both directions side by side.
-        h, c = (part.reshape(len(pieces), self.settings.layers, -1) for part in after)
+        h, c = (part.reshape(len(spans), self.settings.layers, -1) for part in after)
         return states, (h, c)
 
     def _decode(
         self, x: Tensor, lengths: Tensor | None, cache: DecoderCache
     ) -> tuple[Tensor, DecoderCache]:
-        """What words are predicted from, (pieces, length, d_model); and the memory after it."""
+        """What words are predicted from, (spans, length, d_model); and the memory after it."""
         if self.feeds:
             return self._decode_step_by_step(x, lengths, cache)
         states, state = _run(self.decoder, x, lengths, cache.state)
@@ -200,7 +200,7 @@ class Seq2seqBackbone(Backbone):
             merged = self._look(h, select(cache, first))[:, 0]
             state = (_onto(after[0], state[0]), _onto(after[1], state[1]))
             fed = _onto(merged, fed)
-            found.append(fed)  # of pieces that have ended it is not read
+            found.append(fed)  # of spans that have ended it is not read
         back = order.argsort()
         end = DecoderCache(cache.source, cache.prepared, cache.is_there, state, fed)
         return torch.stack(found, 1)[back], select(end, back)
@@ -225,9 +225,9 @@ def _lstm(settings: Seq2Seq, entering: int, width: int, *, both: bool) -> nn.LST
     )
 
 
-def _pieces(batch: Batch) -> Pieces:
+def _document_spans(batch: Batch) -> DocumentSpans:
     documents = batch.documents
-    return Pieces.of(torch.zeros_like(batch.ids) if documents is None else documents)
+    return DocumentSpans.of(torch.zeros_like(batch.ids) if documents is None else documents)
 
 
 def _run(
@@ -237,7 +237,7 @@ def _run(
     state: State | None,
     layers: Sequence[nn.RNNBase] | None = None,
 ) -> tuple[Tensor, State]:
-    """States of the last layer (pieces, longest, width) in x's dtype, and the state at each end.
+    """States of the last layer (spans, longest, width) in x's dtype, and the state at each end.
 
     Products within a recurrence are small, and errors would add up from step to step: so the
     recurrence itself is in float32 at the least.
@@ -258,7 +258,7 @@ def _run(
 
 
 def _masked(state: State, which: Tensor, is_found: Tensor) -> State:
-    """The states of the pieces found, zeros for the others."""
+    """The states of the spans found, zeros for the others."""
     h, c = (part[which] * is_found[:, None, None].to(part.dtype) for part in state)
     return h, c
 

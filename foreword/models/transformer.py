@@ -91,7 +91,7 @@ class TransformerBackbone(Backbone):
         memory = output.memory if self.stack.memory_length else None
         return Hidden(states, output.cache, memory, output.layers)
 
-    def traced(self, batch: Batch) -> Hidden:
+    def with_layer_gradients(self, batch: Batch) -> Hidden:
         """The same, for gradients."""
         return self.by_layer(batch)
 

@@ -99,7 +99,7 @@ class WordVectorsBackbone(Backbone):
         self.counts = np.ones(vocab, dtype=np.int64)
         self._score: Callable[[Tensor, Tensor], Tensor] | None = None
 
-    def spell(self, vocab: Vocab) -> None:
+    def set_spellings(self, vocab: Vocab) -> None:
         """Tells which tokens are no words."""
         self.is_word = ~vocab.is_special
 
@@ -208,7 +208,7 @@ class WordHead(VocabularyHead):
         """Return logits, (..., d_model) -> (..., vocab), float32 at least."""
         return self._score(states)
 
-    def nats(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    def nll(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Return the weighted cross-entropy, computed some states at a time."""
         total = weights.new_zeros(())
         for at in range(0, len(states), _SCORED):

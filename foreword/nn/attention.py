@@ -22,8 +22,8 @@ from torch.nn import functional as F
 from foreword.errors import UserError
 from foreword.nn.attention_kind import AttentionMechanism
 from foreword.nn.dropout import dropout as drop
-from foreword.nn.masks import Causal, Full, Mask
-from foreword.nn.position import Places, PositionScheme
+from foreword.nn.masks import CausalMask, FullMask, Mask
+from foreword.nn.position import AttentionPositions, PositionScheme
 
 SHORT = 512  # keys up to which attention on the CPU is computed by hand
 
@@ -74,7 +74,7 @@ class PreparedMask:
     bias: Tensor | None = None
     empty: Tensor | None = None
 
-    def of(self, queries: Tensor) -> PreparedMask:
+    def select_queries(self, queries: Tensor) -> PreparedMask:
         """The pattern of some queries of each row alone.
 
         Args:
@@ -116,9 +116,9 @@ def prepare_mask(
         heads: for a mask that differs between them.
     """
     batch, queries, keys = shape
-    if bias is None and isinstance(mask, Full):
+    if bias is None and isinstance(mask, FullMask):
         return PreparedMask()
-    if bias is None and isinstance(mask, Causal):
+    if bias is None and isinstance(mask, CausalMask):
         if mask.offset == 0 and queries == keys and (like.is_cuda or keys > SHORT):
             return PreparedMask(is_causal=True)
         if queries == 1 and mask.offset >= keys - 1:
@@ -230,14 +230,14 @@ class AttentionInputs:
         prepared_mask: what is allowed, made ready by the attention's `prepare`.
         mechanism: brings queries and keys together.
         position: rotates the queries and adds to their scores; None across to a source.
-        places: where the queries stand.
+        positions: where the queries stand.
         layer: number of the block in its stack.
     """
 
     prepared_mask: Any
     mechanism: AttentionMechanism
     position: PositionScheme | None
-    places: Places
+    positions: AttentionPositions
     layer: int
 
 
@@ -285,8 +285,8 @@ class Attention(nn.Module):
         q = self.query(x).view(batch, length, self.heads, self.d_head).transpose(1, 2)
         extra = None
         if inputs.position is not None:
-            q = inputs.position.rotate(q, inputs.places.queries)
-            extra = inputs.position.scores(q, kv[0], inputs.places, inputs.layer)
+            q = inputs.position.rotate(q, inputs.positions.queries)
+            extra = inputs.position.scores(q, kv[0], inputs.positions, inputs.layer)
         dropout = self.dropout if self.training else 0.0
         mixed = inputs.mechanism.attend(q, *kv, inputs.prepared_mask, self.scale, dropout, extra)
         mixed = mixed.transpose(1, 2).reshape(batch, length, self.heads * self.d_head)

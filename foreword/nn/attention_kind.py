@@ -59,12 +59,12 @@ class AttentionKind(Ranged, ABC):
         return None
 
     @property
-    def exact(self) -> int | None:
+    def required_length(self) -> int | None:
         """The one length of row that it can be trained on, or None."""
         return None
 
     @property
-    def separates(self) -> bool:
+    def supports_document_masking(self) -> bool:
         """Whether a mask can keep the texts of one row apart."""
         return True
 

@@ -78,7 +78,7 @@ class Block(nn.Module):
         """
         context = x if memory is None else torch.cat([memory.to(x.dtype), x], dim=1)
         # Without memory keys begin at 0; with one, the new keys stand where the queries do.
-        places = inputs.places.queries if cache is not None else from_zero(context)
+        places = inputs.positions.queries if cache is not None else from_zero(context)
         entering = self._enter(context, self.attention_norm)
         k, v = self.attention.keys_values(entering)
         if inputs.position is not None:

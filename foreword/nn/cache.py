@@ -7,25 +7,25 @@ from typing import Any, TypeVar, cast
 
 from torch import Tensor
 
-Remembered = TypeVar("Remembered")
+CacheT = TypeVar("CacheT")
 
 
-def select(cache: Remembered, rows: Tensor | slice) -> Remembered:
+def select(cache: CacheT, rows: Tensor | slice) -> CacheT:
     """The memory of some rows, in any order and any number of times.
 
     Args:
         cache: tensors whose first dimension is the batch; in lists, tuples and frozen records.
         rows: which, (rows,) int64; or a slice of them.
     """
-    return cast(Remembered, _take(cache, rows))
+    return cast(CacheT, _select(cache, rows))
 
 
-def _take(cache: Any, rows: Tensor | slice) -> Any:
+def _select(cache: Any, rows: Tensor | slice) -> Any:
     if isinstance(cache, Tensor):
         return cache[rows]
     if isinstance(cache, list | tuple):
-        return type(cache)(_take(part, rows) for part in cache)
+        return type(cache)(_select(part, rows) for part in cache)
     if is_dataclass(cache) and not isinstance(cache, type):
-        changes = {f.name: _take(getattr(cache, f.name), rows) for f in fields(cache)}
+        changes = {f.name: _select(getattr(cache, f.name), rows) for f in fields(cache)}
         return replace(cache, **changes)
     return cache

@@ -114,7 +114,7 @@ class Characters(nn.Module):
         )
         self._fill((), np.full(vocab, BEGIN))
 
-    def spell(self, vocab: Vocab) -> None:
+    def set_spellings(self, vocab: Vocab) -> None:
         """Takes the spellings of a vocabulary of as many tokens."""
         begins = np.where(vocab.starts_word, BEGIN, WITHIN)
         self._fill(vocab.spellings, np.where(vocab.is_special, SPECIAL, begins))

@@ -43,9 +43,9 @@ class VocabularyHead(nn.Module, ABC):
             tokens (predictions,) int64.
         """
         if uniform_draws is not None:
-            return self.draw(states, uniform_draws)
+            return self.sample_tokens(states, uniform_draws)
         if targets is not None and weights is not None:
-            return self.nats(states, targets, weights)
+            return self.nll(states, targets, weights)
         return self.scores(states)
 
     @abstractmethod
@@ -53,10 +53,10 @@ class VocabularyHead(nn.Module, ABC):
         """Return logits or log-probabilities, (..., d_model) -> (..., vocab)."""
 
     @abstractmethod
-    def nats(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    def nll(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Return the weighted sum of the targets' negative log-probabilities."""
 
-    def draw(self, states: Tensor, uniform_draws: Tensor) -> Tensor:
+    def sample_tokens(self, states: Tensor, uniform_draws: Tensor) -> Tensor:
         """Return a token for each state, drawn by numbers in [0, 1).
 
         Raises:
@@ -71,7 +71,7 @@ class VocabularyHead(nn.Module, ABC):
             hidden: states at the positions that the batch has targets for.
             batch: with targets and weights.
         """
-        where = scored(batch)
+        where = target_indices(batch)
         weights, targets = batch.weights.flatten()[where], batch.targets.flatten()[where]
         total = self(hidden.states.flatten(0, 1)[where], targets, weights)
         return Loss(total, weights.sum(), memory=hidden.memory)
@@ -87,7 +87,7 @@ class VocabularyHead(nn.Module, ABC):
         Returns:
             (predictions,) int64, in the order of rows and positions.
         """
-        where = scored(batch)
+        where = target_indices(batch)
         draws = batch.uniform_draws.flatten()[where]
         drawn: Tensor = self(hidden.states.flatten(0, 1)[where], uniform_draws=draws)
         return drawn
@@ -143,16 +143,16 @@ class TokenHead(VocabularyHead):
         """Return logits, (..., d_model) -> (..., vocab)."""
         return F.linear(self._states(states), self.weight, self.bias)
 
-    def nats(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    def nll(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Return the weighted cross-entropy; all logits never exist at once."""
         return cross_entropy(self._states(states), self.weight, self.bias, targets, weights)
 
-    def draw(self, states: Tensor, uniform_draws: Tensor) -> Tensor:
+    def sample_tokens(self, states: Tensor, uniform_draws: Tensor) -> Tensor:
         """Return tokens drawn from the softmax."""
         return sample_tokens(self._states(states), self.weight, self.bias, uniform_draws)
 
 
-def scored(batch: Batch) -> Tensor:
+def target_indices(batch: Batch) -> Tensor:
     """Which places have weight, in the flattened batch; (predictions,) int64."""
     where: Tensor = batch.weights.flatten().nonzero().squeeze(1)
     return where

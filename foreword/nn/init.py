@@ -38,12 +38,12 @@ def initialise(model: Model, seed: int) -> None:
                 parameter.copy_((2 * drawn - 1) * settings.init_std)
             return
         for module in model.modules():
-            _draw(module, settings, random)
+            _initialise_module(module, settings, random)
         for module in model.modules():
-            _scale(module, settings)
+            _rescale(module, settings)
 
 
-def _draw(module: nn.Module, settings: ModelSettings, random: torch.Generator) -> None:
+def _initialise_module(module: nn.Module, settings: ModelSettings, random: torch.Generator) -> None:
     """The weights that `module` itself holds."""
     is_t5 = settings.init == "t5"
 
@@ -69,7 +69,7 @@ def _draw(module: nn.Module, settings: ModelSettings, random: torch.Generator) -
                 parameter.zero_()
 
 
-def _scale(module: nn.Module, settings: ModelSettings) -> None:
+def _rescale(module: nn.Module, settings: ModelSettings) -> None:
     """What depends on the depth or on the width of heads, and what begins closed."""
     if isinstance(module, Highway):
         module.start()

@@ -28,12 +28,12 @@ class Mask(ABC):
         return False
 
     def __and__(self, other: Mask) -> Mask:
-        if isinstance(self, Full):
+        if isinstance(self, FullMask):
             return other
-        return self if isinstance(other, Full) else And(self, other)
+        return self if isinstance(other, FullMask) else AndMask(self, other)
 
     def __or__(self, other: Mask) -> Mask:
-        return self if isinstance(self, Full) else Or(self, other)
+        return self if isinstance(self, FullMask) else OrMask(self, other)
 
     def dense(
         self, batch: int, queries: int, keys: int, device: torch.device, heads: int = 1
@@ -51,7 +51,7 @@ class Mask(ABC):
 
 
 @dataclass(frozen=True)
-class Full(Mask):
+class FullMask(Mask):
     """Everything sees everything: the encoder."""
 
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
@@ -65,7 +65,7 @@ class Full(Mask):
 
 
 @dataclass(frozen=True)
-class Causal(Mask):
+class CausalMask(Mask):
     """No look into the future: the decoder. `offset` keys stand before the first query."""
 
     offset: int = 0
@@ -81,7 +81,7 @@ class Causal(Mask):
 
 
 @dataclass(frozen=True)
-class SameDocument(Mask):
+class DocumentMask(Mask):
     """Texts packed in one row do not see each other.
 
     Attributes:
@@ -103,7 +103,7 @@ class SameDocument(Mask):
 
 
 @dataclass(frozen=True)
-class Prefix(Mask):
+class PrefixMask(Mask):
     """Keys in the prefix are seen by all: with `Causal() |`, the prefix decoder.
 
     Attributes:
@@ -118,7 +118,7 @@ class Prefix(Mask):
 
 
 @dataclass(frozen=True)
-class Window(Mask):
+class WindowMask(Mask):
     """Only keys at most `radius` positions away (Longformer's and ModernBERT's local attention)."""
 
     radius: int
@@ -135,7 +135,7 @@ class Window(Mask):
 
 
 @dataclass(frozen=True)
-class Global(Mask):
+class GlobalMask(Mask):
     """The first `places` of a row see and are seen by all (Longformer)."""
 
     places: int
@@ -147,7 +147,7 @@ class Global(Mask):
 
 
 @dataclass(frozen=True)
-class Blocks(Mask):
+class BlockSparseMask(Mask):
     """Blocks of queries see whole blocks of keys (BigBird).
 
     Attributes:
@@ -164,30 +164,31 @@ class Blocks(Mask):
 
 
 @dataclass(frozen=True)
-class Ordered(Mask):
+class PermutationMask(Mask):
     """Only what comes earlier in a given order of prediction (XLNet).
 
     Attributes:
         order: of each place, (batch, length) int64; -1 is seen by all.
-        itself: whether a place sees itself: it does where it is read, not where it is predicted.
+        includes_self: whether a position sees itself: true where its token is read (content
+            stream), false where it is predicted (query stream).
     """
 
     order: Any
-    itself: bool = True
+    includes_self: bool = True
 
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
         """Key of an order below the query's, or the same where `itself`."""
         query, key = self.order[b, i], self.order[b, j]
-        return key <= query if self.itself else key < query
+        return key <= query if self.includes_self else key < query
 
     @property
     def sees_itself(self) -> bool:
         """As `itself` says."""
-        return self.itself
+        return self.includes_self
 
 
 @dataclass(frozen=True)
-class WithMemory(Mask):
+class MemoryMask(Mask):
     """`keys` keys of the row before stand before the row's own, and all see them (Transformer-XL).
 
     Attributes:
@@ -205,7 +206,7 @@ class WithMemory(Mask):
 
 
 @dataclass(frozen=True)
-class And(Mask):
+class AndMask(Mask):
     """What both masks allow."""
 
     left: Mask
@@ -222,7 +223,7 @@ class And(Mask):
 
 
 @dataclass(frozen=True)
-class Or(Mask):
+class OrMask(Mask):
     """What one of the masks allows."""
 
     left: Mask

@@ -34,14 +34,14 @@ class Backbone(nn.Module):
         """States of every position of the batch, (batch, length, d_model)."""
         raise TypeError(f"{type(self).__name__} is abstract")
 
-    def spell(self, vocab: Vocab) -> None:
+    def set_spellings(self, vocab: Vocab) -> None:
         """Tells how tokens are spelt to a model that reads characters; all others need not know."""
 
     def by_layer(self, batch: Batch, cache: Any = None) -> Hidden:
         """As `forward`, with the states of each layer (`Hidden.layers`); None if it has none."""
         return self(batch, cache)  # type: ignore[no-any-return]
 
-    def traced(self, batch: Batch) -> Hidden:
+    def with_layer_gradients(self, batch: Batch) -> Hidden:
         """As `by_layer`, with `layers` for gradients alone, not to be read.
 
         The gradient with respect to `layers[n][b, t]` is that with respect to the state of layer n

@@ -13,7 +13,7 @@ from foreword.ranges import Ranged
 
 
 @dataclass(frozen=True)
-class Places:
+class AttentionPositions:
     """Where the queries of an attention stand, and what else is known of where things are.
 
     Keys stand at 0, 1, 2, ... in the row, those that are remembered first.
@@ -30,7 +30,7 @@ class Places:
     segments: Tensor | None = None
 
     @classmethod
-    def next_token(cls, start: int, length: int, device: torch.device) -> Places:
+    def consecutive(cls, start: int, length: int, device: torch.device) -> AttentionPositions:
         """`length` queries after `start` keys that are remembered."""
         return cls(torch.arange(start, start + length, device=device), start + length)
 
@@ -73,7 +73,7 @@ class PositionScheme(nn.Module, ABC):
         """
         return None
 
-    def scores(self, q: Tensor, k: Tensor, places: Places, layer: int) -> Tensor | None:
+    def scores(self, q: Tensor, k: Tensor, places: AttentionPositions, layer: int) -> Tensor | None:
         """What to add to the scores before they are scaled, where it depends on what is there.
 
         Args:
@@ -88,7 +88,7 @@ class PositionScheme(nn.Module, ABC):
         return None
 
 
-class Position(Ranged, ABC):
+class PositionKind(Ranged, ABC):
     """The settings of a position scheme: a kind in `nn/positions/`."""
 
     @property

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from foreword.nn.document_pieces import Pieces
+from foreword.nn.document_spans import DocumentSpans
 from foreword.nn.dropout import Dropout
 from foreword.nn.embedding import Embedding
 from foreword.nn.model import Backbone
@@ -104,7 +104,7 @@ class RecurrentBackbone(Backbone):
         memory = tuple(part.detach() for part in after) if self.settings.has_memory else None
         return Hidden(x, after, memory, tuple(layers))
 
-    def traced(self, batch: Batch) -> Hidden:
+    def with_layer_gradients(self, batch: Batch) -> Hidden:
         """The same, step after step; `layers` are zeros that were added to the states."""
         x = self.embedding(batch, self.position)
         is_new = batch.positions == 0
@@ -132,20 +132,20 @@ def recur(
         given = None if before is None else _inside(before)
         states, after = through(core, x, given)
         return states, _outside(after)
-    pieces = Pieces.of(is_new.cumsum(1))
+    spans = DocumentSpans.of(is_new.cumsum(1))
     padded = pack_padded_sequence(
-        pieces.cut(x), pieces.lengths.cpu(), batch_first=True, enforce_sorted=False
+        spans.cut(x), spans.lengths.cpu(), batch_first=True, enforce_sorted=False
     )
     given = None
     if before is not None:  # only a row's first document goes on
-        begins = pieces.starts == 0
+        begins = spans.starts == 0
         given = _inside(
-            tuple(part[pieces.rows] * begins[:, None, None].to(part.dtype) for part in before)
+            tuple(part[spans.rows] * begins[:, None, None].to(part.dtype) for part in before)
         )
     found, after = through(core, padded, given)
-    states = pieces.join(pad_packed_sequence(found, batch_first=True)[0], (len(x), x.shape[1]))
-    is_last = pieces.starts + pieces.lengths == x.shape[1]
-    order = pieces.rows[is_last].argsort()
+    states = spans.join(pad_packed_sequence(found, batch_first=True)[0], (len(x), x.shape[1]))
+    is_last = spans.starts + spans.lengths == x.shape[1]
+    order = spans.rows[is_last].argsort()
     return states, tuple(part[is_last][order] for part in _outside(after))
 
 

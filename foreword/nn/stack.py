@@ -17,8 +17,8 @@ from foreword.nn.attention_kind import AttentionMechanism
 from foreword.nn.attentions.dense import Dense, DenseAttention
 from foreword.nn.block import Block, LayerCache, from_zero, norm_of
 from foreword.nn.dropout import Dropout
-from foreword.nn.masks import Mask, WithMemory
-from foreword.nn.position import Places, Position, PositionScheme
+from foreword.nn.masks import Mask, MemoryMask
+from foreword.nn.position import AttentionPositions, PositionKind, PositionScheme
 from foreword.nn.stack_settings import StackSettings
 
 
@@ -135,13 +135,13 @@ class Stack(nn.Module):
         start = cache[0][0][0].shape[2] if cache else 0
         if memory is not None:
             start = memory[0].shape[1]
-            mask = WithMemory(mask, start)
+            mask = MemoryMask(mask, start)
         # FlexAttention has no dropout of attention weights; SDPA does.
         drops = self.training and self.drops_attention
         flex = x.is_cuda and length > 1 and not drops and has_triton()
         if segments is not None and start:  # what was carried over is of the first segment
             segments = nn.functional.pad(segments, (start, 0))
-        places = Places(from_zero(x) + start, start + length, segments)
+        places = AttentionPositions(from_zero(x) + start, start + length, segments)
         layer_inputs = self._layer_inputs(mask, places, x, flex=flex)
         cross = None
         if cross_mask is not None:
@@ -155,9 +155,9 @@ class Stack(nn.Module):
         if query_stream is not None:
             g, mask = (
                 query_stream.x,
-                WithMemory(query_stream.mask, start) if start else query_stream.mask,
+                MemoryMask(query_stream.mask, start) if start else query_stream.mask,
             )
-            at = Places(query_stream.at + start, places.keys, segments)
+            at = AttentionPositions(query_stream.at + start, places.keys, segments)
             query_inputs = self._layer_inputs(mask, places, x, flex=False, at=at)
         kept, entered = [], []
         for n, block in enumerate(self.blocks):
@@ -179,7 +179,13 @@ class Stack(nn.Module):
         )
 
     def _layer_inputs(
-        self, mask: Mask, places: Places, x: Tensor, *, flex: bool, at: Places | None = None
+        self,
+        mask: Mask,
+        places: AttentionPositions,
+        x: Tensor,
+        *,
+        flex: bool,
+        at: AttentionPositions | None = None,
     ) -> list[AttentionInputs]:
         """What each layer sees; with `at`, from these places of the row alone."""
         ready: dict[bool, tuple[Any, PositionScheme]] = {}
@@ -192,7 +198,7 @@ class Stack(nn.Module):
             blocks = flex and not position.adds_scores
             prepared_mask = prepared(mask, bias, shape, _scores_like(x), flex=blocks)
             if at is not None:
-                prepared_mask = prepared_mask.of(at.queries - places.queries[0])
+                prepared_mask = prepared_mask.select_queries(at.queries - places.queries[0])
             ready[is_local] = prepared_mask, position
         return [
             AttentionInputs(
@@ -221,7 +227,7 @@ class Stack(nn.Module):
 
 
 def _position(
-    position: Position, settings: StackSettings, layers: int, *, is_causal: bool
+    position: PositionKind, settings: StackSettings, layers: int, *, is_causal: bool
 ) -> PositionScheme:
     return position.build(
         settings.embedding_width,

@@ -7,7 +7,7 @@ from typing import Literal
 
 from foreword.kinds import part
 from foreword.nn.attention_kind import AttentionKind
-from foreword.nn.position import Position
+from foreword.nn.position import PositionKind
 from foreword.nn.settings import ModelSettings
 from foreword.ranges import Count, CountOrZero, ShareBelowOne
 
@@ -43,8 +43,8 @@ class StackSettings(ModelSettings):
     activation: Literal["relu", "gelu", "gelu_tanh", "geglu", "geglu_tanh", "swiglu"] = "gelu"
     norm_position: Literal["pre", "post"] = "pre"
     attention_bias: bool | None = None
-    position: Position = part("nn/positions", "learned")
-    local_position: Position | None = part("nn/positions", is_optional=True)
+    position: PositionKind = part("nn/positions", "learned")
+    local_position: PositionKind | None = part("nn/positions", is_optional=True)
     attention: AttentionKind = part("nn/attentions", "dense")
     dense_every: CountOrZero = 0
     normalise_first: bool = True
@@ -76,14 +76,14 @@ class StackSettings(ModelSettings):
         return min(limits, default=None)
 
     @property
-    def exact(self) -> int | None:
+    def required_length(self) -> int | None:
         """The one length of row that its attention can be trained on, or None."""
-        return self.attention.exact
+        return self.attention.required_length
 
     @property
-    def separates(self) -> bool:
+    def supports_document_masking(self) -> bool:
         """Whether its attention can keep the texts of one row apart."""
-        return self.attention.separates
+        return self.attention.supports_document_masking
 
     @property
     def head_width(self) -> int:

@@ -73,7 +73,7 @@ def traced(reader: Backbone, batch: Batch, layer: int) -> tuple[Hidden, Tensor]:
     Raises:
         UserError: it has no such layer, or shows none.
     """
-    hidden = reader.traced(batch)
+    hidden = reader.with_layer_gradients(batch)
     assert hidden.layers is not None
     if layer >= len(hidden.layers):
         last = len(hidden.layers) - 1

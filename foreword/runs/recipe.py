@@ -58,7 +58,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         self._require_places()
-        length, exact = self.packing.length, self.model.exact
+        length, exact = self.packing.length, self.model.required_length
         if exact not in (None, length):
             raise UserError(
                 f"packing.length: rows of {length} tokens, but model.attention projects rows of "
@@ -136,7 +136,7 @@ class Recipe:
         """Build the model without initialising its weights; on the meta device it is free."""
         try:
             backbone = self.model.build(vocab.size)
-            backbone.spell(vocab)
+            backbone.set_spellings(vocab)
             return Model(backbone, self.objective.heads(backbone, vocab))
         except ValueError as error:
             raise UserError(f"model.{error}") from error

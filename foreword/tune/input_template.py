@@ -199,7 +199,7 @@ def template_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> InputTe
         pooling=pooling,
         start=vocab.id(start) if start else None,
         fresh=tuple(sorted(fresh)),
-        shares_rows=recipe.model.separates,
+        shares_rows=recipe.model.supports_document_masking,
     )
     if template.room < 2:
         raise UserError(f"--max-length {length}: leaves no room for text between special tokens")

@@ -14,7 +14,7 @@ import numpy as np
 from foreword.data.rows import positions_within
 from foreword.layouts.decoder import next_token
 from foreword.layouts.encoder import within
-from foreword.nn.masks import Causal
+from foreword.nn.masks import CausalMask
 from foreword.tune.contracts import EncodedExample
 from foreword.tune.input_template import InputTemplate
 from foreword.types import Array, Batch, Tokens, to_tensors
@@ -132,7 +132,7 @@ class Examples:
         """What the model reads; with `auxiliary`, each token is a target of this weight too."""
         documents = tokens.documents
         seen = within(documents, documents)
-        mask = Causal() & seen if self.template.is_causal else seen
+        mask = CausalMask() & seen if self.template.is_causal else seen
         segments = tokens.segments if self.template.has_segments else None
         if not self.auxiliary:
             return Batch(tokens.ids, tokens.positions, mask, segments=segments)
@@ -151,7 +151,7 @@ def _with_decoder(source: Batch, documents: Array, start: int, width: int) -> Ba
     return Batch(
         ids=np.full(shape, start, np.int64),
         positions=np.zeros(shape, np.int64),
-        mask=Causal() & within(own, own),
+        mask=CausalMask() & within(own, own),
         source=source,
         cross_mask=within(own, documents),
     )

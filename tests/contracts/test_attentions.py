@@ -15,7 +15,7 @@ from foreword.errors import UserError
 from foreword.models.transformer import Transformer
 from foreword.nn.attention_kind import AttentionKind, AttentionMechanism
 from foreword.nn.init import initialise
-from foreword.nn.masks import Causal, Full, Mask, SameDocument
+from foreword.nn.masks import CausalMask, DocumentMask, FullMask, Mask
 from foreword.nn.model import Backbone, Model
 from foreword.nn.positions.learned import Learned
 from foreword.nn.positions.rotary import Rotary
@@ -66,8 +66,8 @@ def documents() -> Tensor:
     return numbers
 
 
-SAME = SameDocument(documents(), documents())
-MASKS = {"full": Full(), "causal": Causal(), "documents": SAME, "both": Causal() & SAME}
+SAME = DocumentMask(documents(), documents())
+MASKS = {"full": FullMask(), "causal": CausalMask(), "documents": SAME, "both": CausalMask() & SAME}
 
 
 def inputs(length: int = LENGTH, batch: int = 2) -> tuple[Tensor, Tensor, Tensor]:
@@ -151,7 +151,7 @@ def test_flex_is_dense_attention_with_its_mask(
     wide = 16  # the narrowest heads of its kernels
     qkv = tuple(x.detach().repeat(1, 1, 1, wide // D_HEAD).to(device) for x in inputs())
     numbers = documents().to(device)
-    both = Full() if mask == "full" else Causal() & SameDocument(numbers, numbers)
+    both = FullMask() if mask == "full" else CausalMask() & DocumentMask(numbers, numbers)
     prepared_mask = attention.prepare(both, None, (2, LENGTH, LENGTH), qkv[0], flex=True)
     for mechanism in attention_mechanisms:
         own = mechanism.mask(LENGTH, LENGTH)
@@ -176,7 +176,7 @@ def test_it_is_the_slow_reference(kind: str, settings: dict[str, Any]) -> None:
     if own is None:
         return
     q, k, v = (x[:1, :, :, :2].detach() for x in inputs())
-    prepared_mask = attention.prepare(Causal(), None, (1, LENGTH, LENGTH), q, flex=False)
+    prepared_mask = attention.prepare(CausalMask(), None, (1, LENGTH, LENGTH), q, flex=False)
     out = attention_mechanisms[0].attend(q, k, v, prepared_mask, 2**-0.5, 0.0, None)
     some = [0, 1, 17, 64, LENGTH - 1]  # queries: the reference is slow
     wanted = dense_rows(q, k, v, own, some)
@@ -184,7 +184,7 @@ def test_it_is_the_slow_reference(kind: str, settings: dict[str, Any]) -> None:
 
 
 def dense_rows(q: Tensor, k: Tensor, v: Tensor, own: Mask, some: list[int]) -> Tensor:
-    mask = Causal() & own
+    mask = CausalMask() & own
 
     class At:
         def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
@@ -224,7 +224,7 @@ def test_a_query_without_keys_gives_zeros(kind: str, settings: dict[str, Any]) -
         return
     nowhere = torch.full((2, LENGTH), -2)
     nowhere[:, ::3] = documents()[:, ::3]
-    mask = SameDocument(nowhere, documents())
+    mask = DocumentMask(nowhere, documents())
     qkv = inputs()
     prepared_mask = attention.prepare(mask, None, (2, LENGTH, LENGTH), qkv[0], flex=False)
     out = attention_mechanisms[0].attend(*qkv, prepared_mask, 0.5, 0.0, None)
@@ -236,7 +236,7 @@ def test_a_query_without_keys_gives_zeros(kind: str, settings: dict[str, Any]) -
 def test_dropout_drops(kind: str, settings: dict[str, Any]) -> None:
     attention, attention_mechanisms = build(kind, settings)
     qkv = inputs()
-    prepared_mask = attention.prepare(Full(), None, (2, LENGTH, LENGTH), qkv[0], flex=False)
+    prepared_mask = attention.prepare(FullMask(), None, (2, LENGTH, LENGTH), qkv[0], flex=False)
     one, other = (
         attention_mechanisms[0].attend(*qkv, prepared_mask, 0.5, rate, None) for rate in (0.0, 0.5)
     )
@@ -283,18 +283,18 @@ def test_documents_do_not_see_each_other(kind: str, settings: dict[str, Any]) ->
 @every_case
 @torch.no_grad()
 def test_a_row_alone_is_the_row_in_a_group(kind: str, settings: dict[str, Any]) -> None:
-    model, both = backbone(kind, settings), batch(Full())
+    model, both = backbone(kind, settings), batch(FullMask())
     together = model(both).states
     for n in range(2):
         row = slice(n, n + 1)
-        alone = Batch(both.ids[row], both.positions[row], Full())
+        alone = Batch(both.ids[row], both.positions[row], FullMask())
         torch.testing.assert_close(model(alone).states, together[row], atol=1e-5, rtol=1e-5)
 
 
 @every_case
 @torch.no_grad()
 def test_bfloat16_is_about_the_same(kind: str, settings: dict[str, Any]) -> None:
-    model, both = backbone(kind, settings, is_rotary=False), batch(Full())
+    model, both = backbone(kind, settings, is_rotary=False), batch(FullMask())
     wanted = model(both).states
     with torch.autocast("cpu", torch.bfloat16):
         found = model(both).states
@@ -308,14 +308,14 @@ def test_bfloat16_is_about_the_same(kind: str, settings: dict[str, Any]) -> None
 def test_short_rows_and_caches_are_read_or_refused(
     kind: str, settings: dict[str, Any], length: int
 ) -> None:
-    model, row = backbone(kind, settings), batch(Causal(), length)
+    model, row = backbone(kind, settings), batch(CausalMask(), length)
     if not selects(build(kind, settings)[1]):
         with pytest.raises(UserError, match="a row, which must be one"):
             model(row)
         return
     wanted, memory, found = model(row).states, None, []
     for n in range(length):
-        one = Batch(row.ids[:, n : n + 1], row.positions[:, n : n + 1], Causal(n))
+        one = Batch(row.ids[:, n : n + 1], row.positions[:, n : n + 1], CausalMask(n))
         hidden = model(one, memory)
         memory = hidden.cache
         found.append(hidden.states)
@@ -336,7 +336,7 @@ def saved_bytes(kind: str, settings: dict[str, Any], length: int) -> int:
         return x
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
-        prepared_mask = attention.prepare(Full(), None, (1, length, length), qkv[0], flex=False)
+        prepared_mask = attention.prepare(FullMask(), None, (1, length, length), qkv[0], flex=False)
         out = attention_mechanisms[0].attend(*qkv, prepared_mask, 0.5, 0.0, None)
     assert out.shape == qkv[0].shape
     return sum(kept.values())
@@ -371,24 +371,24 @@ def test_linformer_is_its_formula(share: str) -> None:
 
 
 PATTERN_OF_ALL = kinds.load("nn/attentions", "linformer")(length=LENGTH).prepare(
-    Full(), None, (2, LENGTH, LENGTH), torch.empty(0), flex=False
+    FullMask(), None, (2, LENGTH, LENGTH), torch.empty(0), flex=False
 )
 
 
 def test_linformer_reads_one_text_a_row_from_both_sides() -> None:
-    for mask in (Causal(), SAME, Causal() & SAME):
+    for mask in (CausalMask(), SAME, CausalMask() & SAME):
         with pytest.raises(UserError, match=r"packing\.document_mask=false"):
             backbone("linformer", {"length": LENGTH})(batch(mask))
     with pytest.raises(UserError, match=f"at most {LENGTH - 1} places, got {LENGTH} queries"):
-        backbone("linformer", {"length": LENGTH - 1}, is_rotary=True)(batch(Full()))
+        backbone("linformer", {"length": LENGTH - 1}, is_rotary=True)(batch(FullMask()))
 
 
 def padded() -> tuple[Tensor, Batch]:
     """A batch of two texts of 70 and 110 tokens; and which places are theirs."""
-    whole = batch(Full())
+    whole = batch(FullMask())
     numbers = torch.zeros_like(whole.ids)
     numbers[0, 70:], numbers[1, 110:] = -1, -1
-    return numbers == 0, replace(whole, mask=SameDocument(numbers, numbers))
+    return numbers == 0, replace(whole, mask=DocumentMask(numbers, numbers))
 
 
 @every_case
@@ -405,7 +405,7 @@ def test_linformer_gives_a_text_the_same_alone_and_padded() -> None:
     together = model(both).states
     for n, length in enumerate((70, 110)):
         row = slice(n, n + 1)
-        alone = Batch(both.ids[row, :length], both.positions[row, :length], Full())
+        alone = Batch(both.ids[row, :length], both.positions[row, :length], FullMask())
         found = together[row, :length]
         torch.testing.assert_close(model(alone).states, found, atol=1e-5, rtol=1e-5)
 
@@ -439,8 +439,8 @@ def test_impossible_settings_are_refused(kind: str, settings: dict[str, Any], me
 @torch.no_grad()
 def test_bigbird_behind_a_long_cache_is_refused() -> None:
     model = backbone("bigbird", {"block": 8, "random": 1})
-    long = batch(Causal())
+    long = batch(CausalMask())
     hidden = model(replace(long, ids=long.ids[:, :40], positions=long.positions[:, :40]))
-    rest = Batch(long.ids[:, 40:], long.positions[:, 40:], Causal(40))
+    rest = Batch(long.ids[:, 40:], long.positions[:, 40:], CausalMask(40))
     with pytest.raises(UserError, match="reads whole rows at once"):
         model(rest, hidden.cache)

@@ -8,7 +8,7 @@ from foreword import kinds
 from foreword.data.packing._contract import Packing
 from foreword.layouts._contract import Layout
 from foreword.nn.attention_kind import AttentionKind
-from foreword.nn.position import Position
+from foreword.nn.position import PositionKind
 from foreword.nn.settings import Architecture
 from foreword.objectives._contract import Objective
 from foreword.tune.contracts import Task
@@ -18,7 +18,7 @@ CONTRACTS = {
     "layouts": Layout,
     "models": Architecture,
     "nn/attentions": AttentionKind,
-    "nn/positions": Position,
+    "nn/positions": PositionKind,
     "objectives": Objective,
     "tune/tasks": Task,
 }

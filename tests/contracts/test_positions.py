@@ -12,7 +12,15 @@ from foreword import kinds
 from foreword.models.transformer import TransformerBackbone
 from foreword.nn.attention import SHORT
 from foreword.nn.init import initialise
-from foreword.nn.masks import And, Causal, Full, Mask, Ordered, Prefix, SameDocument
+from foreword.nn.masks import (
+    AndMask,
+    CausalMask,
+    DocumentMask,
+    FullMask,
+    Mask,
+    PermutationMask,
+    PrefixMask,
+)
 from foreword.nn.model import Backbone, Model
 from foreword.nn.positions.learned import Learned
 from foreword.types import Batch, Queries
@@ -62,11 +70,11 @@ def plain(tokens: Tensor, mask: Mask) -> Batch:
 @torch.no_grad()
 def test_packed_is_each_alone(position: str, is_causal: bool) -> None:
     model = build("transformer", position, is_causal=is_causal)
-    direction = Causal() if is_causal else Full()
+    direction = CausalMask() if is_causal else FullMask()
     lengths, row = [5, 40, 1, 7], ids(1, 53)
     documents = torch.repeat_interleave(torch.arange(4), torch.tensor(lengths))[None]
     positions = torch.cat([torch.arange(n) for n in lengths])[None]
-    packed = model(Batch(row, positions, direction & SameDocument(documents, documents))).states
+    packed = model(Batch(row, positions, direction & DocumentMask(documents, documents))).states
     start = 0
     for length in lengths:
         part = slice(start, start + length)
@@ -91,14 +99,16 @@ def test_packed_pairs_are_each_alone(position: str) -> None:
         Batch(
             target,
             to_places,
-            Causal() & SameDocument(to, to),
-            source=Batch(source, from_places, SameDocument(from_, from_)),
-            cross_mask=SameDocument(to, from_),
+            CausalMask() & DocumentMask(to, to),
+            source=Batch(source, from_places, DocumentMask(from_, from_)),
+            cross_mask=DocumentMask(to, from_),
         )
     ).states
     for n in range(2):
-        one = plain(source[from_ == n][None], Full())
-        batch = replace(plain(target[to == n][None], Causal()), source=one, cross_mask=Full())
+        one = plain(source[from_ == n][None], FullMask())
+        batch = replace(
+            plain(target[to == n][None], CausalMask()), source=one, cross_mask=FullMask()
+        )
         torch.testing.assert_close(packed[to == n][None], model(batch).states, **CLOSE)
 
 
@@ -107,11 +117,11 @@ def test_packed_pairs_are_each_alone(position: str) -> None:
 @torch.no_grad()
 def test_with_a_cache_as_without(position: str, chunks: list[int]) -> None:
     model, row = build("transformer", position), ids(2, 20)
-    wanted = model(plain(row, Causal())).states
+    wanted = model(plain(row, CausalMask())).states
     memory, start, found = None, 0, []
     for length in chunks:
         part = row[:, start : start + length]
-        hidden = model(Batch(part, places(start, length, 2), Causal(start)), memory)
+        hidden = model(Batch(part, places(start, length, 2), CausalMask(start)), memory)
         memory, start = hidden.cache, start + length
         found.append(hidden.states)
     torch.testing.assert_close(torch.cat(found, 1), wanted, **CLOSE)
@@ -122,9 +132,9 @@ def test_with_a_cache_as_without(position: str, chunks: list[int]) -> None:
 def test_rows_that_other_kernels_read_are_the_same(position: str) -> None:
     """Long causal rows go to kernels that know their mask without a tensor."""
     model, row = build("transformer", position), ids(1, LONG)
-    wanted = model(plain(row, Causal())).states
+    wanted = model(plain(row, CausalMask())).states
     everywhere = torch.ones_like(row, dtype=torch.bool)
-    found = model(plain(row, And(Causal(), Prefix(everywhere)))).states
+    found = model(plain(row, AndMask(CausalMask(), PrefixMask(everywhere)))).states
     torch.testing.assert_close(found, wanted, **CLOSE)
 
 
@@ -132,13 +142,13 @@ def test_rows_that_other_kernels_read_are_the_same(position: str) -> None:
 @torch.no_grad()
 def test_with_a_cache_of_the_source_as_without(position: str) -> None:
     model, source, row = build("encoder_decoder", position), ids(2, 13), ids(2, 9, seed=2)
-    read = plain(source, Full())
-    wanted = model(replace(plain(row, Causal()), source=read, cross_mask=Full())).states
-    first = Batch(row[:, :4], places(0, 4, 2), Causal(), source=read, cross_mask=Full())
+    read = plain(source, FullMask())
+    wanted = model(replace(plain(row, CausalMask()), source=read, cross_mask=FullMask())).states
+    first = Batch(row[:, :4], places(0, 4, 2), CausalMask(), source=read, cross_mask=FullMask())
     hidden = model(first)
     found = [hidden.states]
     for n in range(4, 9):
-        batch = Batch(row[:, n : n + 1], places(n, 1, 2), Causal(n), cross_mask=Full())
+        batch = Batch(row[:, n : n + 1], places(n, 1, 2), CausalMask(n), cross_mask=FullMask())
         hidden = model(batch, hidden.cache)
         found.append(hidden.states)
     torch.testing.assert_close(torch.cat(found, 1), wanted, **CLOSE)
@@ -150,8 +160,8 @@ def test_order_tells_unless_there_are_no_positions(position: str) -> None:
     model, row = build("transformer", position, is_causal=False), ids(1, 12)
     # Not backwards: a bias that is the same on both sides (alibi) cannot tell.
     order = torch.randperm(12, generator=torch.Generator().manual_seed(1))
-    there = model(plain(row, Full())).states[:, order]
-    back = model(plain(row[:, order], Full())).states
+    there = model(plain(row, FullMask())).states[:, order]
+    back = model(plain(row[:, order], FullMask())).states
     is_same = torch.allclose(there, back, **CLOSE)
     assert is_same == (position == "none")
 
@@ -180,10 +190,10 @@ def test_rows_that_follow_one_another_are_one_row(position: str, length: int) ->
     model, row = build("transformer", position), ids(2, 20)
     assert isinstance(model, TransformerBackbone)
     model.stack.memory_length = length
-    wanted = model(plain(row, Causal())).states
+    wanted = model(plain(row, CausalMask())).states
     memory, found = None, []
     for part in row.split([5, 5, 1, 9], dim=1):
-        hidden = model(replace(plain(part, Causal()), memory=memory))
+        hidden = model(replace(plain(part, CausalMask()), memory=memory))
         memory = hidden.memory
         assert memory is not None
         assert memory[0].shape[1] <= length
@@ -203,8 +213,8 @@ def test_a_second_stream_stands_where_it_is_told(position: str) -> None:
     first = torch.randn(2, 2, 5, 24, generator=torch.Generator().manual_seed(3)).unbind(1)
 
     def read(at: Tensor) -> Tensor:
-        queries = Queries(at, Ordered(order, itself=False))
-        batch = replace(plain(row, Ordered(order)), queries=queries)
+        queries = Queries(at, PermutationMask(order, includes_self=False))
+        batch = replace(plain(row, PermutationMask(order)), queries=queries)
         return model(replace(batch, memory=None if position in ABSOLUTE else first)).states
 
     every = read(torch.arange(12).expand(2, -1))

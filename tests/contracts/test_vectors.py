@@ -51,7 +51,7 @@ def learn(
     backbone = kind.build(SIZE)
     assert isinstance(backbone, WordVectorsBackbone)
     known = Vocab(SIZE, {}, np.empty(0), ~is_word(), is_word())
-    backbone.spell(known)
+    backbone.set_spellings(known)
     tokens, starts = topics()
     texts = np.split(tokens, starts[1:-1])
     backbone.fit(reading(texts, known, Path(), epochs=5, seed=seed, progress=progress))

@@ -21,7 +21,7 @@ from foreword.evaluate.perplexity import Item, log_probs
 from foreword.evaluate.sampling import GREEDY, Sampling
 from foreword.evaluate.scoring import score
 from foreword.evaluate.subject import Subject
-from foreword.nn.masks import Causal
+from foreword.nn.masks import CausalMask
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Batch
 
@@ -43,7 +43,7 @@ def in_one_pass(subject: Subject, shards: Shards) -> tuple[float, int]:
     stop = (len(text) + 1) // LENGTH * LENGTH  # one document and its </s>, cut to whole rows
     text = torch.cat([text, torch.tensor([subject.vocab.id("</s>")])])[None, :stop]
     places = torch.arange(stop - 1)[None]
-    states = subject.read(Batch(text[:, :-1], places, Causal())).states
+    states = subject.read(Batch(text[:, :-1], places, CausalMask())).states
     return float(F.cross_entropy(subject.logits(states)[0], text[0, 1:])), stop - 1
 
 

@@ -14,7 +14,7 @@ from foreword.evaluate.perplexity import Item, Totals, log_probs, spans
 from foreword.evaluate.scorer import ModelScorer
 from foreword.evaluate.scoring import PSEUDO, score, score_texts
 from foreword.evaluate.subject import Subject
-from foreword.nn.masks import Causal, Full
+from foreword.nn.masks import CausalMask, FullMask
 from foreword.types import Array, Batch
 
 LONG = "The cat sat on the mat. The dog ran to the river, and the sun shone on the bird. " * 3
@@ -53,7 +53,7 @@ def test_causal_scores_are_those_of_the_plain_model(make_subject: Callable[..., 
     found = score(subject, "The cat sat on the mat.")
     text = subject.tokenizer.encode("The cat sat on the mat.")
     ids = np.concatenate([subject.opening, text, subject.eos])
-    table = by_hand(subject, ids, Causal())
+    table = by_hand(subject, ids, CausalMask())
     wanted = table[np.arange(len(ids) - 1), ids[1:]]
     np.testing.assert_allclose(found.log_probs, wanted, atol=1e-5)
     assert found.tokens == ("The", "cat", "sat", "on", "the", "mat", ".", "</s>")
@@ -72,7 +72,7 @@ def test_a_long_text_is_scored_in_windows(make_subject: Callable[..., Subject]) 
     for place in (1, 15, 16, 30, len(ids) - 1):
         start = 0 if place < 16 else min(4 * -(-(place - 15) // 4), len(ids) - 16)
         window = ids[start : start + 16]
-        table = by_hand(subject, window, Causal())
+        table = by_hand(subject, window, CausalMask())
         wanted = table[place - start - 1, ids[place]]
         assert found.log_probs[place - 1] == pytest.approx(wanted, abs=1e-5)
 
@@ -88,7 +88,7 @@ def test_pseudo_log_likelihood_hides_each_token_in_turn(
     for place in range(1, len(ids) - 1):
         hidden = ids.copy()
         hidden[place] = subject.vocab.id("[MASK]")
-        wanted.append(by_hand(subject, hidden, Full())[place, ids[place]])
+        wanted.append(by_hand(subject, hidden, FullMask())[place, ids[place]])
     np.testing.assert_allclose(found.log_probs, wanted, atol=1e-5)
     assert found.totals.measure == PSEUDO
     assert found.totals.tokens == 7
@@ -177,7 +177,7 @@ def test_totals_add_up() -> None:
 def test_scorer_is_the_model_on_plain_ids(make_subject: Callable[..., Subject]) -> None:
     subject = make_subject("decoder")
     ids = subject.tokenizer.encode("The cat sat on the mat")
-    table = by_hand(subject, ids, Causal())
+    table = by_hand(subject, ids, CausalMask())
     found = ModelScorer(subject).log_probs(ids)
     np.testing.assert_allclose(found, table[np.arange(5), ids[1:]], atol=1e-5)
     assert len(ModelScorer(subject).generate(ids)) > 0

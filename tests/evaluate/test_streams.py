@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from foreword.evaluate import heldout
 from foreword.evaluate.subject import Subject
-from foreword.nn.masks import Causal
+from foreword.nn.masks import CausalMask
 from foreword.runs.trained_model import open_run
 from foreword.types import Batch
 from tests.train import runs
@@ -37,7 +37,7 @@ def test_one_lane_is_one_stream(run: Path, tmp_path: Path) -> None:
     ids = torch.from_numpy(stream)[None]
     places = torch.arange(ids.shape[1])[None]
     with torch.inference_mode():
-        hidden = subject.model.backbone(Batch(ids, places, Causal()))
+        hidden = subject.model.backbone(Batch(ids, places, CausalMask()))
         logits = subject.model.token_head(hidden.states)[0, :-1]
         wanted = float(F.cross_entropy(logits, ids[0, 1:]))
     (found,) = heldout.on_texts(subject, [str(file)], streams=1)

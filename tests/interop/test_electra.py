@@ -18,7 +18,7 @@ from foreword.interop import exporting, importing
 from foreword.interop.hf.electra import ELECTRA
 from foreword.interop.hf_config import HFConfig
 from foreword.interop.start_from import open_foundation
-from foreword.nn.masks import Full
+from foreword.nn.masks import FullMask
 from foreword.objectives._generator import shrunk
 from foreword.objectives.replaced_token import ReplacedToken
 from foreword.runs.recipe import Recipe, load_recipe
@@ -40,7 +40,7 @@ def assert_theirs(run: Path, judging: Path, writing: Path) -> None:
     """Our logits are those of their discriminator and of their generator."""
     model = open_run(run, "cpu").model
     ids = torch.arange(105, 129)[None]
-    batch = Batch(ids, torch.arange(24)[None], Full())
+    batch = Batch(ids, torch.arange(24)[None], FullMask())
     discriminator_head = transformers.ElectraForPreTraining.from_pretrained(judging).eval()
     writer = transformers.ElectraForMaskedLM.from_pretrained(writing).eval()
     with torch.no_grad():

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from foreword import kinds
 from foreword.interop import exporting, importing
 from foreword.interop.check_logits import difference
-from foreword.nn.masks import Causal, Full, SameDocument
+from foreword.nn.masks import CausalMask, DocumentMask, FullMask
 from foreword.runs.trained_model import open_run
 from foreword.train import checkpoint
 from foreword.types import Batch
@@ -81,7 +81,7 @@ def both(
     opened.model.train(training)
     ids, attention = tokens(lengths)
     places = torch.arange(ids.shape[1]).expand_as(ids)
-    within = Full() if attention.all() else SameDocument(attention - 1, attention - 1)
+    within = FullMask() if attention.all() else DocumentMask(attention - 1, attention - 1)
     layout = kinds.name_of(opened.recipe.layout)
     second = (places >= 4).long() if segments else None
     call: dict[str, Any] = {"input_ids": ids, "attention_mask": attention}
@@ -93,11 +93,11 @@ def both(
         at = torch.arange(target.shape[1]).expand_as(target)
         source = Batch(ids, places, within)
         whole = torch.ones_like(target)
-        cross = SameDocument(whole - 1, attention - 1)
-        batch = Batch(target, at, Causal(), source=source, cross_mask=cross)
+        cross = DocumentMask(whole - 1, attention - 1)
+        batch = Batch(target, at, CausalMask(), source=source, cross_mask=cross)
         counts = whole
     else:
-        mask = Causal() & within if layout == "decoder" else within
+        mask = CausalMask() & within if layout == "decoder" else within
         batch, counts = Batch(ids, places, mask, segments=second), attention
     with torch.no_grad():
         output = load(folder, training)(**call)

@@ -14,7 +14,7 @@ from foreword.data.rows import positions_within
 from foreword.errors import UserError
 from foreword.models.elmo import ELMo, ElmoBackbone, mirror
 from foreword.nn.init import initialise
-from foreword.nn.masks import Full
+from foreword.nn.masks import FullMask
 from foreword.nn.model import Model
 from foreword.runs.recipe import load_recipe
 from foreword.types import Batch
@@ -36,7 +36,7 @@ def batch(documents: list[list[int]], seed: int = 1) -> Batch:
     numbers = torch.tensor([np.repeat(np.arange(len(row)), row).tolist() for row in documents])
     random = torch.Generator().manual_seed(seed)
     ids = torch.randint(0, VOCAB, numbers.shape, generator=random)
-    return Batch(ids, torch.from_numpy(positions_within(numbers.numpy())), Full())
+    return Batch(ids, torch.from_numpy(positions_within(numbers.numpy())), FullMask())
 
 
 def theirs(backbone: ElmoBackbone, stack: nn.ModuleList) -> nn.LSTM:
@@ -98,7 +98,7 @@ def test_documents_are_read_apart() -> None:
     states = backbone(read).states
     for row, start, stop in ((0, 0, 4), (0, 4, 9), (0, 9, 12), (1, 0, 1), (1, 1, 3), (1, 3, 12)):
         places = torch.arange(stop - start)[None]
-        alone = backbone(Batch(read.ids[row : row + 1, start:stop], places, Full())).states
+        alone = backbone(Batch(read.ids[row : row + 1, start:stop], places, FullMask())).states
         torch.testing.assert_close(states[row, start:stop], alone[0], atol=1e-6, rtol=1e-5)
 
 
@@ -125,7 +125,7 @@ def test_the_forward_stack_goes_on_from_its_memory() -> None:
     whole = backbone(read).states
     memory, found = None, []
     for part in (slice(0, 4), slice(4, 5), slice(5, 9)):
-        hidden = backbone(Batch(read.ids[:, part], read.positions[:, part], Full()), memory)
+        hidden = backbone(Batch(read.ids[:, part], read.positions[:, part], FullMask()), memory)
         memory = hidden.cache
         found.append(hidden.states[..., :8])
     torch.testing.assert_close(torch.cat(found, 1), whole[..., :8])

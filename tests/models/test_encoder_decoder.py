@@ -9,7 +9,7 @@ from torch import nn
 
 from foreword.models.encoder_decoder import EncoderDecoder
 from foreword.nn.init import initialise
-from foreword.nn.masks import Causal, Full
+from foreword.nn.masks import CausalMask, FullMask
 from foreword.nn.model import Model
 from foreword.train import checkpoint
 from foreword.types import Batch
@@ -37,7 +37,13 @@ def test_tied_stacks_are_saved_once_and_read_back(tmp_path: Path) -> None:
     checkpoint.save(tmp_path / "step", one, None, {"step": 1})
     checkpoint.load_weights(tmp_path / "step", other)
     places = torch.arange(7)[None]
-    batch = Batch(places, places, Causal(), source=Batch(places, places, Full()), cross_mask=Full())
+    batch = Batch(
+        places,
+        places,
+        CausalMask(),
+        source=Batch(places, places, FullMask()),
+        cross_mask=FullMask(),
+    )
     with torch.no_grad():
         assert torch.equal(one.backbone(batch).states, other.backbone(batch).states)
 

@@ -11,7 +11,7 @@ import torch
 from foreword import kinds
 from foreword.errors import UserError
 from foreword.models.ngram import NGram, NgramBackbone, NgramHead
-from foreword.nn.masks import Causal as Mask
+from foreword.nn.masks import CausalMask as Mask
 from foreword.nn.model import Model
 from foreword.objectives.causal import Causal
 from foreword.types import Array, Batch, Vocab

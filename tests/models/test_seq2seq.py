@@ -11,9 +11,9 @@ from torch import Tensor
 
 from foreword import kinds
 from foreword.models.seq2seq import Seq2Seq
-from foreword.nn.document_pieces import Pieces
+from foreword.nn.document_spans import DocumentSpans
 from foreword.nn.init import initialise
-from foreword.nn.masks import Causal, Full
+from foreword.nn.masks import CausalMask, FullMask
 from foreword.nn.model import Model
 from foreword.types import Batch
 
@@ -76,8 +76,8 @@ def test_word_by_word_it_says_the_same(name: str, settings: dict[str, Any]) -> N
             part = replace(batch, ids=batch.ids[:, :1], positions=batch.positions[:, :1])
             part = replace(part, documents=batch.documents[:, :1])
         else:
-            part = Batch(batch.ids[:, n, None], batch.positions[:, n, None], Causal(n))
-            part = replace(part, cross_mask=Full())
+            part = Batch(batch.ids[:, n, None], batch.positions[:, n, None], CausalMask(n))
+            part = replace(part, cross_mask=FullMask())
         hidden = model.backbone(part, memory)
         memory = hidden.cache
         found.append(hidden.states)
@@ -160,14 +160,14 @@ def test_settings_that_cannot_be(settings: dict[str, Any], said: str) -> None:
 
 def test_pieces_are_found_cut_and_joined() -> None:
     documents = torch.tensor([[0, 0, 1, -1], [0, 1, 1, 1], [-1, -1, -1, -1], [0, 0, 0, 0]])
-    pieces = Pieces.of(documents)
+    pieces = DocumentSpans.of(documents)
     assert pieces.rows.tolist() == [0, 0, 1, 1, 3]
     assert pieces.starts.tolist() == [0, 2, 0, 1, 0]
     assert pieces.lengths.tolist() == [2, 1, 1, 3, 4]
     x = torch.randn(4, 4, 3)
     back = pieces.join(pieces.cut(x), (4, 4))
     torch.testing.assert_close(back, x * (documents >= 0)[..., None])
-    others = Pieces.of(torch.tensor([[0, 1, 2], [1, 1, -1], [0, 1, 2], [0, -1, -1]]))
+    others = DocumentSpans.of(torch.tensor([[0, 1, 2], [1, 1, -1], [0, 1, 2], [0, -1, -1]]))
     which, is_found = pieces.match(others)
     assert is_found.tolist() == [True, True, False, True, True]
     assert which[is_found].tolist() == [0, 1, 3, 7]

@@ -16,7 +16,7 @@ from foreword.nn.attention import Attention
 from foreword.nn.feedforward import FeedForward
 from foreword.nn.heads import TokenHead
 from foreword.nn.init import initialise
-from foreword.nn.masks import Causal, Full
+from foreword.nn.masks import CausalMask, FullMask
 from foreword.nn.model import Model
 from foreword.nn.positions.learned import Learned
 from foreword.nn.positions.rotary import Rotary
@@ -97,11 +97,11 @@ def test_loss_at_the_start_is_that_of_guessing(name: str) -> None:
     model, random = build(FAMILIES[name], is_bert=name == "bert"), torch.Generator().manual_seed(2)
     ids, targets = torch.randint(0, VOCAB, (2, 16, 32), generator=random)
     places = torch.arange(32).expand(16, -1)
-    mask = Full() if name == "bert" else Causal()
+    mask = FullMask() if name == "bert" else CausalMask()
     batch = Batch(ids, places, mask, targets, torch.ones(16, 32))
     if name == "t5":
-        source = Batch(ids.flip(0), places, Full())
-        batch = replace(batch, source=source, cross_mask=Full())
+        source = Batch(ids.flip(0), places, FullMask())
+        batch = replace(batch, source=source, cross_mask=FullMask())
     with torch.no_grad():
         loss = model.token_head.loss(model.backbone(batch), batch)
     # T5's logits start with variance 1, which costs half a nat.

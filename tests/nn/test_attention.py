@@ -9,44 +9,44 @@ from foreword.nn import attention
 from foreword.nn.attention import Attention, AttentionInputs, attend, prepare_mask
 from foreword.nn.attentions.dense import DenseAttention
 from foreword.nn.masks import (
-    Blocks,
-    Causal,
-    Full,
-    Global,
+    BlockSparseMask,
+    CausalMask,
+    DocumentMask,
+    FullMask,
+    GlobalMask,
     Mask,
-    Ordered,
-    Prefix,
-    SameDocument,
-    Window,
-    WithMemory,
+    MemoryMask,
+    PermutationMask,
+    PrefixMask,
+    WindowMask,
 )
-from foreword.nn.position import Places
+from foreword.nn.position import AttentionPositions
 
 from . import reference
 
 BATCH, HEADS, LENGTH, D_HEAD = 2, 2, 9, 4
 DOCUMENTS = torch.tensor([[0, 0, 0, 1, 1, 1, 1, 2, 2], [0, 0, 0, 0, 0, 1, 1, -1, -1]])
-SAME = SameDocument(DOCUMENTS, DOCUMENTS)
+SAME = DocumentMask(DOCUMENTS, DOCUMENTS)
 ORDER = torch.tensor([[-1, 2, 0, -1, 1, 3, -1, 5, 4], [0, 1, 2, 3, 4, 5, 6, 7, 8]])
-PREFIX = Prefix(torch.tensor([[1, 1, 0, 1, 0, 0, 0, 1, 0], [1, 0, 0, 0, 0, 0, 0, 0, 0]]).bool())
+PREFIX = PrefixMask(torch.tensor([[1, 1, 0, 1, 0, 0, 0, 1, 0], [1, 0, 0, 0, 0, 0, 0, 0, 0]]).bool())
 
 MASKS: dict[str, Mask] = {
-    "full": Full(),
-    "causal": Causal(),
+    "full": FullMask(),
+    "causal": CausalMask(),
     "same document": SAME,
-    "window": Window(2),
-    "one place": Window(0),
-    "causal and same document": Causal() & SAME,
-    "causal or prefix": Causal() | PREFIX,
-    "prefix decoder": (Causal() | PREFIX) & SAME,
-    "encoder of prefixes": PREFIX | Window(0),
-    "window and document": Window(3) & SAME & Full(),
-    "causal window": Full() & Causal() & Window(2),
-    "window and global": (Window(1) | Global(2)) & SAME,
-    "blocks": Blocks(torch.tensor([[[1, 0, 1], [1, 1, 0], [0, 0, 1]]]).bool(), 3) & SAME,
-    "ordered": Ordered(ORDER) & SAME,
-    "ordered, before itself": Ordered(ORDER, itself=False),
-    "carried": WithMemory(Causal(), 3),
+    "window": WindowMask(2),
+    "one place": WindowMask(0),
+    "causal and same document": CausalMask() & SAME,
+    "causal or prefix": CausalMask() | PREFIX,
+    "prefix decoder": (CausalMask() | PREFIX) & SAME,
+    "encoder of prefixes": PREFIX | WindowMask(0),
+    "window and document": WindowMask(3) & SAME & FullMask(),
+    "causal window": FullMask() & CausalMask() & WindowMask(2),
+    "window and global": (WindowMask(1) | GlobalMask(2)) & SAME,
+    "blocks": BlockSparseMask(torch.tensor([[[1, 0, 1], [1, 1, 0], [0, 0, 1]]]).bool(), 3) & SAME,
+    "ordered": PermutationMask(ORDER) & SAME,
+    "ordered, before itself": PermutationMask(ORDER, includes_self=False),
+    "carried": MemoryMask(CausalMask(), 3),
 }
 
 
@@ -120,7 +120,7 @@ def test_a_flex_attention_within_a_compiled_block_is_not_compiled_apart(
 
 def test_a_mask_may_differ_between_heads() -> None:
     random = torch.Generator().manual_seed(4)
-    mask = SAME & Blocks(torch.rand(HEADS, 5, 5, generator=random) < 0.5, 2)
+    mask = SAME & BlockSparseMask(torch.rand(HEADS, 5, 5, generator=random) < 0.5, 2)
     q, k, v = inputs()
     prepared_mask = prepare_mask(mask, None, (BATCH, LENGTH, LENGTH), q, flex=False, heads=HEADS)
     found = attend(q, k, v, prepared_mask, D_HEAD**-0.5, 0.0)
@@ -133,10 +133,10 @@ def test_a_mask_may_differ_between_heads() -> None:
 def test_queries_that_stand_behind_a_cache(kind: str, queries: int) -> None:
     offset = LENGTH - queries
     mask = {
-        "causal": Causal(offset),
-        "window": Window(2, offset),
-        "causal window": Causal(offset) & Window(2, offset),
-        "window and global": Window(2, offset) | Global(3, offset),
+        "causal": CausalMask(offset),
+        "window": WindowMask(2, offset),
+        "causal window": CausalMask(offset) & WindowMask(2, offset),
+        "window and global": WindowMask(2, offset) | GlobalMask(3, offset),
     }[kind]
     q, k, v = inputs(queries)
     prepared_mask = prepare_mask(mask, None, (BATCH, queries, LENGTH), q, flex=False)
@@ -147,15 +147,15 @@ def test_queries_that_stand_behind_a_cache(kind: str, queries: int) -> None:
 
 def test_a_causal_mask_is_not_widened_for_one_query() -> None:
     q, k, v = inputs(1)
-    prepared_mask = prepare_mask(Causal(3), None, (BATCH, 1, LENGTH), q, flex=False)
+    prepared_mask = prepare_mask(CausalMask(3), None, (BATCH, 1, LENGTH), q, flex=False)
     found = attend(q, k, v, prepared_mask, D_HEAD**-0.5, 0.0)
-    wanted = reference.attention(q, k, v, Causal(3), None)
+    wanted = reference.attention(q, k, v, CausalMask(3), None)
     torch.testing.assert_close(found.double(), wanted, atol=1e-5, rtol=1e-5)
 
 
 def test_a_query_without_keys_gives_zeros_and_finite_gradients() -> None:
     queries = torch.full((BATCH, LENGTH), -1)
-    mask = SameDocument(queries, torch.zeros_like(queries))
+    mask = DocumentMask(queries, torch.zeros_like(queries))
     q, k, v = (x.requires_grad_() for x in inputs())
     prepared_mask = prepare_mask(mask, None, (BATCH, LENGTH, LENGTH), q, flex=False)
     out = attend(q, k, v, prepared_mask, D_HEAD**-0.5, 0.0)
@@ -173,21 +173,21 @@ def test_combinations_mean_what_they_say() -> None:
         dense, other = mask.dense(*size), PREFIX.dense(*size)
         assert ((mask & PREFIX).dense(*size) == (dense & other)).all()
         assert ((mask | PREFIX).dense(*size) == (dense | other)).all()
-        assert ((mask & Full()).dense(*size) == dense).all()
-        assert ((Full() & mask).dense(*size) == dense).all()
-        assert (mask | Full()).dense(*size).all()
-        assert (Full() | mask).dense(*size).all()
+        assert ((mask & FullMask()).dense(*size) == dense).all()
+        assert ((FullMask() & mask).dense(*size) == dense).all()
+        assert (mask | FullMask()).dense(*size).all()
+        assert (FullMask() | mask).dense(*size).all()
 
 
 def test_dropout_of_weights_is_for_training_alone() -> None:
     torch.manual_seed(0)
     module = Attention(8, 2, 4, bias=True, is_scaled=True, dropout=0.5)
     x = torch.randn(1, 6, 8)
-    prepared_mask = prepare_mask(Full(), None, (1, 6, 6), x, flex=False)
+    prepared_mask = prepare_mask(FullMask(), None, (1, 6, 6), x, flex=False)
 
     def run() -> Tensor:
         view = AttentionInputs(
-            prepared_mask, DenseAttention(), None, Places.next_token(0, 6, x.device), 0
+            prepared_mask, DenseAttention(), None, AttentionPositions.consecutive(0, 6, x.device), 0
         )
         out: Tensor = module(x, module.keys_values(x), view)
         return out
@@ -205,20 +205,20 @@ def test_flex_is_dense(name: str, has_bias: bool) -> None:
     length = 256  # of whole blocks
     random = torch.Generator().manual_seed(3)
     documents = torch.arange(length).expand(2, -1) // torch.tensor([[100], [77]])
-    prefix = Prefix((torch.rand(2, length, generator=random) < 0.3).cuda())
-    same = SameDocument(documents.cuda(), documents.cuda())
+    prefix = PrefixMask((torch.rand(2, length, generator=random) < 0.3).cuda())
+    same = DocumentMask(documents.cuda(), documents.cuda())
     order = torch.randint(-1, 99, (2, length), generator=random).cuda()
     stretched: dict[str, Mask] = {
         "same document": same,
-        "causal and same document": Causal() & same,
-        "causal or prefix": Causal() | prefix,
-        "prefix decoder": (Causal() | prefix) & same,
-        "encoder of prefixes": prefix | Window(0),
-        "window and document": Window(3) & same,
-        "window and global": (Window(1) | Global(2)) & same,
-        "blocks": Blocks(torch.eye(4, dtype=torch.bool)[None].cuda(), 64) & same,
-        "ordered": Ordered(order) & same,
-        "ordered, before itself": Ordered(order, itself=False) | Window(0),
+        "causal and same document": CausalMask() & same,
+        "causal or prefix": CausalMask() | prefix,
+        "prefix decoder": (CausalMask() | prefix) & same,
+        "encoder of prefixes": prefix | WindowMask(0),
+        "window and document": WindowMask(3) & same,
+        "window and global": (WindowMask(1) | GlobalMask(2)) & same,
+        "blocks": BlockSparseMask(torch.eye(4, dtype=torch.bool)[None].cuda(), 64) & same,
+        "ordered": PermutationMask(order) & same,
+        "ordered, before itself": PermutationMask(order, includes_self=False) | WindowMask(0),
     }
     mask = stretched.get(name, MASKS[name])
     shape = (2, 2, length, 32)

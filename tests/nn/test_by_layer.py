@@ -95,7 +95,7 @@ def test_unrolled_it_computes_the_same(name: str, documents: list[list[int]]) ->
     case = case_of(name)
     model, batch = case.build(), case.batch(rows(documents * 3))
     wanted = model.backbone(batch).states
-    torch.testing.assert_close(model.backbone.traced(batch).states, wanted)
+    torch.testing.assert_close(model.backbone.with_layer_gradients(batch).states, wanted)
 
 
 @pytest.mark.parametrize("name", kinds.names("models"))
@@ -105,7 +105,7 @@ def test_a_gradient_is_the_change_that_a_nudge_makes(name: str) -> None:
     model, batch = case.build("rotary"), case.batch(rows([[10]]))
     if name in WITHOUT_GRADIENTS:
         with pytest.raises(UserError, match=r"are not to be had|no gradients"):
-            model.backbone.traced(batch)
+            model.backbone.with_layer_gradients(batch)
         return
     model = model.double()
     token, place, small = 5, 3, 1e-6
@@ -120,7 +120,7 @@ def test_a_gradient_is_the_change_that_a_nudge_makes(name: str) -> None:
         return (traced().states[0, last] * way).sum()
 
     def traced() -> Hidden:
-        return model.backbone.traced(batch)
+        return model.backbone.with_layer_gradients(batch)
 
     hidden = traced()
     assert hidden.layers is not None

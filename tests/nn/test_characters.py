@@ -35,7 +35,7 @@ def vocab() -> Vocab:
 def spelt() -> Characters:
     torch.manual_seed(1)
     characters = Characters(SMALL, len(WORDS), 7)
-    characters.spell(vocab())
+    characters.set_spellings(vocab())
     return characters
 
 
@@ -95,7 +95,9 @@ def test_untold_each_token_is_spelt_by_its_number() -> None:
 def test_a_larger_vocabulary_than_is_spelt_goes_on_by_numbers() -> None:
     words = vocab()
     grown = Characters(SMALL, len(WORDS), 7)
-    grown.spell(Vocab(6, {}, words.sentinels, words.is_special, words.starts_word, WORDS[:5]))
+    grown.set_spellings(
+        Vocab(6, {}, words.sentinels, words.is_special, words.starts_word, WORDS[:5])
+    )
     assert grown.table[5].tolist()[:3] == [SPECIAL, ord("5"), END]
 
 

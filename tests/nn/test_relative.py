@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from foreword.nn.position import Places
+from foreword.nn.position import AttentionPositions
 from foreword.nn.positions.alibi import ALiBi
 from foreword.nn.positions.shaw import Shaw, ShawPositions
 
@@ -38,7 +38,7 @@ def test_shaw_is_the_formula(start: int, is_causal: bool) -> None:
     assert isinstance(scheme, ShawPositions)
     random = torch.Generator().manual_seed(1)
     q = torch.randn(2, heads, queries, d_head, generator=random)
-    places = Places.next_token(start, queries, q.device)
+    places = AttentionPositions.consecutive(start, queries, q.device)
     for layer in (0, 1):
         added = scheme.scores(q, q, places, layer)
         assert added is not None

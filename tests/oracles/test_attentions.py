@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from foreword.models.transformer import Transformer
-from foreword.nn.attentions.bigbird import BigBird, look_at
+from foreword.nn.attentions.bigbird import BigBird, attended_blocks
 from foreword.nn.attentions.window import Window
-from foreword.nn.masks import Full, Mask, SameDocument
+from foreword.nn.masks import DocumentMask, FullMask, Mask
 from foreword.nn.model import Model
 from foreword.nn.positions.learned import Learned
 from foreword.nn.positions.rotary import Rotary
@@ -58,7 +58,7 @@ def build_bert(attention: Any, **settings: Any) -> Model:
 
 
 def within(attention: Tensor) -> Mask:
-    return Full() if attention.all() else SameDocument(attention - 1, attention - 1)
+    return FullMask() if attention.all() else DocumentMask(attention - 1, attention - 1)
 
 
 def logits(ours: Model, ids: Tensor, attention: Tensor) -> Tensor:
@@ -187,7 +187,7 @@ def test_bigbird_draws_the_released_codes_blocks(
 ) -> None:
     settings, count = BigBird(random_from="start"), length // 64
     wanted = drawn(length, layer, monkeypatch)
-    found = look_at(settings, count, layer, HEADS)[:, 1:-1, settings.window :]
+    found = attended_blocks(settings, count, layer, HEADS)[:, 1:-1, settings.window :]
     if length == 1024:  # the last block may be drawn, which all see anyway
         assert (wanted == count - 1).any()
         wanted = np.where(wanted == count - 1, -1, wanted)

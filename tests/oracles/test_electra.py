@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from foreword import kinds
 from foreword.models.transformer import Transformer
-from foreword.nn.masks import SameDocument
+from foreword.nn.masks import DocumentMask
 from foreword.nn.model import Model
 from foreword.nn.positions.learned import Learned
 from foreword.objectives.replaced_token import ReplacedToken
@@ -114,7 +114,7 @@ def test_both_models_are_theirs() -> None:
     attended[1, 8:] = 0
     documents = attended - 1
     places = torch.arange(PLACES).expand(3, -1)
-    batch = Batch(ids, places, SameDocument(documents, documents), segments=segments)
+    batch = Batch(ids, places, DocumentMask(documents, documents), segments=segments)
     given = {"input_ids": ids, "attention_mask": attended, "token_type_ids": segments}
     with torch.no_grad():
         said = ours.heads["replaced"](ours.backbone(batch).states)[..., 0]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from foreword.models.encoder_decoder import EncoderDecoder
 from foreword.models.transformer import Transformer
 from foreword.nn.heads import TokenHead
-from foreword.nn.masks import Causal, Full, Mask, SameDocument
+from foreword.nn.masks import CausalMask, DocumentMask, FullMask, Mask
 from foreword.nn.model import Model
 from foreword.nn.positions.learned import Learned
 from foreword.nn.positions.rotary import Rotary
@@ -43,7 +43,7 @@ def tokens(lengths: tuple[int, ...], seed: int) -> tuple[Tensor, Tensor]:
 
 def within(queries: Tensor, keys: Tensor) -> Mask:
     """The mask of rows that hold one text each, and padding where the attention mask is 0."""
-    return Full() if keys.all() and queries.all() else SameDocument(queries - 1, keys - 1)
+    return FullMask() if keys.all() and queries.all() else DocumentMask(queries - 1, keys - 1)
 
 
 def places(ids: Tensor) -> Tensor:
@@ -126,7 +126,7 @@ def test_gpt2(lengths: tuple[int, int]) -> None:
     theirs, ours = gpt2()
     ids, attention = tokens(lengths, seed=4)
     wanted = theirs(ids, attention_mask=attention).logits
-    batch = Batch(ids, places(ids), Causal() & within(attention, attention))
+    batch = Batch(ids, places(ids), CausalMask() & within(attention, attention))
     assert_same(ours.token_head(ours.backbone(batch).states), wanted, attention)
 
 
@@ -137,7 +137,7 @@ def test_gpt2_with_padding_before() -> None:
     ids, attention = ids.flip(1), attention.flip(1)
     positions = (attention.cumsum(1) - 1).clamp(min=0)
     wanted = theirs(ids, attention_mask=attention, position_ids=positions).logits
-    batch = Batch(ids, positions, Causal() & within(attention, attention))
+    batch = Batch(ids, positions, CausalMask() & within(attention, attention))
     assert_same(ours.token_head(ours.backbone(batch).states), wanted, attention)
 
 
@@ -186,7 +186,7 @@ def test_t5(lengths: tuple[int, int], version: str) -> None:
     wanted = theirs(source, attention_mask=attention, decoder_input_ids=target).logits
     read = Batch(source, places(source), within(attention, attention))
     batch = Batch(
-        target, places(target), Causal(), source=read, cross_mask=within(counts, attention)
+        target, places(target), CausalMask(), source=read, cross_mask=within(counts, attention)
     )
     assert_same(ours.token_head(ours.backbone(batch).states), wanted, counts)
 
@@ -224,5 +224,5 @@ def test_llama(lengths: tuple[int, int]) -> None:
     weights.load(ours, weights.llama(taken, LAYERS), taken)
     ids, attention = tokens(lengths, seed=10)
     wanted = theirs(ids, attention_mask=attention).logits
-    batch = Batch(ids, places(ids), Causal() & within(attention, attention))
+    batch = Batch(ids, places(ids), CausalMask() & within(attention, attention))
     assert_same(ours.token_head(ours.backbone(batch).states), wanted, attention)

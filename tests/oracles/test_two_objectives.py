@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from foreword.models.transformer import Transformer
-from foreword.nn.masks import SameDocument
+from foreword.nn.masks import DocumentMask
 from foreword.nn.model import Model
 from foreword.nn.positions.learned import Learned
 from foreword.objectives.sum import Sum
@@ -69,7 +69,7 @@ def test_bert_for_pretraining() -> None:
     batch = Batch(
         ids,
         places,
-        SameDocument(documents, documents),
+        DocumentMask(documents, documents),
         targets,
         counts.float(),
         segments=segments,

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from foreword.models.transformer import Transformer, TransformerBackbone
 from foreword.nn.heads import TokenHead
-from foreword.nn.masks import Causal, Full, Mask, Ordered
+from foreword.nn.masks import CausalMask, FullMask, Mask, PermutationMask
 from foreword.nn.model import Model
-from foreword.nn.position import Places
+from foreword.nn.position import AttentionPositions
 from foreword.nn.positions.relative import Relative, RelativePositions
 from foreword.types import Batch, Queries
 
@@ -91,7 +91,7 @@ def test_content_stream(has_segments: bool, is_causal: bool, clamp: int) -> None
     theirs, ours = pair(is_causal=is_causal, clamp=clamp)
     kinds = segments() if has_segments else None
     wanted = theirs(ids(2), token_type_ids=kinds, use_mems=False).logits
-    batch = plain(ids(2), Causal() if is_causal else Full(), segments=kinds)
+    batch = plain(ids(2), CausalMask() if is_causal else FullMask(), segments=kinds)
     assert_same(ours.token_head(ours.backbone(batch).states), wanted)
 
 
@@ -104,7 +104,7 @@ def test_memory(is_causal: bool, memory: int) -> None:
     for n, length in enumerate([LENGTH, 6, LENGTH]):
         tokens = ids(n, length)
         wanted = theirs(tokens, mems=mems, use_mems=True)
-        mask = Causal() if is_causal else Full()
+        mask = CausalMask() if is_causal else FullMask()
         hidden = ours.backbone(plain(tokens, mask, memory=memory))
         assert_same(ours.token_head(hidden.states), wanted.logits)
         mems, memory = wanted.mems, hidden.memory
@@ -121,7 +121,7 @@ def test_two_streams(has_memory: bool, has_segments: bool) -> None:
     mems, memory = None, None
     if has_memory:
         mems = theirs(ids(3), use_mems=True).mems
-        memory = ours.backbone(plain(ids(3), Full())).memory
+        memory = ours.backbone(plain(ids(3), FullMask())).memory
     random = torch.Generator().manual_seed(4)
     draws = torch.rand(BATCH, LENGTH, generator=random)
     at = draws.argsort(1)[:, :5]  # (batch, predictions), each row's in its order of prediction
@@ -140,10 +140,10 @@ def test_two_streams(has_memory: bool, has_segments: bool) -> None:
     )
     batch = plain(
         ids(5),
-        Ordered(order),
+        PermutationMask(order),
         segments=kinds,
         memory=memory,
-        queries=Queries(at, Ordered(order, itself=False)),
+        queries=Queries(at, PermutationMask(order, includes_self=False)),
     )
     found = ours.backbone(batch)
     assert_same(ours.token_head(found.states), wanted.logits)
@@ -168,7 +168,9 @@ def test_scores_are_the_four_terms_of_transformer_xl(shared: bool) -> None:
         for n in (queries, keys)
     )
     for layer in range(layers):
-        added = scheme.scores(q, k, Places.next_token(remembered, queries, q.device), layer)
+        added = scheme.scores(
+            q, k, AttentionPositions.consecutive(remembered, queries, q.device), layer
+        )
         assert added is not None
         u, v = (
             table.weight[0 if shared else layer].view(heads, d_head)
@@ -205,6 +207,6 @@ def test_shared_biases_are_those_of_each_layer_repeated() -> None:
         is_bias = name.endswith(("u.weight", "v.weight"))
         theirs = own.get_parameter(name)
         theirs.copy_(parameter.expand_as(theirs) if is_bias else parameter)
-    batch = plain(ids(9), Causal())
+    batch = plain(ids(9), CausalMask())
     assert isinstance(shared, TransformerBackbone)
     torch.testing.assert_close(shared.eval()(batch).states, own.eval()(batch).states)

@@ -20,7 +20,7 @@ from foreword.models.rnn import RNN
 from foreword.models.transformer import Transformer
 from foreword.nn.heads import TokenHead
 from foreword.nn.init import initialise
-from foreword.nn.masks import Causal, SameDocument
+from foreword.nn.masks import CausalMask, DocumentMask
 from foreword.nn.model import Backbone, Model
 from foreword.nn.settings import ModelSettings
 from foreword.nn.unrolled import unroll
@@ -57,7 +57,7 @@ class LinearBackbone(Backbone):
         self.embedding.token = nn.Embedding(VOCAB, WIDTH, dtype=torch.float64)
         self.core = LinearCore(recurrent)
 
-    def traced(self, batch: Batch) -> Hidden:
+    def with_layer_gradients(self, batch: Batch) -> Hidden:
         cores: Any = [self.core]
         x = self.embedding.token(batch.ids)
         states, nudges = unroll(cores, x, batch.positions == 0, None)
@@ -77,7 +77,7 @@ def batch_of(rows: int = 3, length: int = LENGTH) -> Batch:
     ids, targets = rng.integers(0, VOCAB, (2, rows, length))
     places = np.broadcast_to(np.arange(length), ids.shape).copy()
     weights = np.ones(ids.shape, np.float32)
-    return Batch(ids, places, Causal(), targets, weights).to("cpu")
+    return Batch(ids, places, CausalMask(), targets, weights).to("cpu")
 
 
 def mean(found: Norms, k: int) -> float:
@@ -88,7 +88,7 @@ def test_of_a_linear_network_it_is_the_norm_of_powers_of_the_recurrent_matrix() 
     recurrent = torch.randn(WIDTH, WIDTH, dtype=torch.float64) / math.sqrt(WIDTH)
     model, batch = linear(recurrent), batch_of()
     found = norms(model, batch, layer=1, places=1)
-    states = model.backbone.traced(batch).states[:, -1]
+    states = model.backbone.with_layer_gradients(batch).states[:, -1]
     head = model.token_head
     logits = states @ head.weight.T
     error = torch.softmax(logits, -1) - nn.functional.one_hot(batch.targets[:, -1], VOCAB)
@@ -158,7 +158,7 @@ def test_documents_of_a_row_are_apart() -> None:
     positions = batch.positions.clone()
     positions[:, 12:] -= 12
     documents = (torch.arange(LENGTH) >= 12).long().expand(3, -1)
-    mask = Causal() & SameDocument(documents, documents)
+    mask = CausalMask() & DocumentMask(documents, documents)
     found = norms(built(RNN(d_model=8)), replace(batch, positions=positions, mask=mask), 1, 4)
     assert found.distance.max() <= 11
     assert (found.norm > 0).all()

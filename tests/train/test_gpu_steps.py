@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 import foreword
 from foreword.nn.cross_entropy import cross_entropy
-from foreword.nn.masks import SameDocument
+from foreword.nn.masks import DocumentMask
 from foreword.runs.corpus import corpus
 from foreword.runs.setup import TrainingSetup, compile_blocks, set_up_training
 from foreword.runs.trained_model import open_run
@@ -98,7 +98,7 @@ def test_a_batch_arrives_as_it_was_sent(text: Path, tmp_path: Path) -> None:
         assert sent.ids.device.type == DEVICE
         for name in ("ids", "positions", "targets", "weights", "segments", "labels"):
             assert torch.equal(getattr(sent, name).cpu(), torch.from_numpy(getattr(batch, name)))
-        if isinstance(batch.mask, SameDocument):
+        if isinstance(batch.mask, DocumentMask):
             assert sent.mask.sees_itself
 
 

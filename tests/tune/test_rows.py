@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from foreword.nn.masks import Causal, Full, SameDocument
+from foreword.nn.masks import CausalMask, DocumentMask, FullMask
 from foreword.runs.trained_model import Opened, open_run
 from foreword.tune import rows
 from foreword.tune.contracts import Labelled, Network
@@ -54,15 +54,15 @@ def one_per_row(examples: Examples, width: int) -> Batch:
         segments[n, :length] = torch.from_numpy(example.segments)
         documents[n, :length] = 0
     positions = torch.arange(width).expand(count, width)
-    own = SameDocument(documents, documents)
-    mask = Causal() & own if template.is_causal else own
+    own = DocumentMask(documents, documents)
+    mask = CausalMask() & own if template.is_causal else own
     batch = Batch(ids, positions, mask, segments=segments if template.has_segments else None)
     if template.start is None:
         return batch
     starts = torch.full((count, 1), template.start)
     zeros = torch.zeros_like(starts)
-    cross = SameDocument(zeros, documents)
-    return Batch(starts, zeros, Full(), source=batch, cross_mask=cross)
+    cross = DocumentMask(zeros, documents)
+    return Batch(starts, zeros, FullMask(), source=batch, cross_mask=cross)
 
 
 READINGS = [
@@ -118,7 +118,7 @@ def test_the_language_model_beside_weighs_every_text_alike(tmp_path: Path) -> No
     expected = found = 0.0
     for row, example in zip(one_per_row(examples, 32).ids, examples.encoded, strict=True):
         ids = row[: len(example.ids)][None]
-        batch = Batch(ids, torch.arange(ids.shape[1])[None], Causal())
+        batch = Batch(ids, torch.arange(ids.shape[1])[None], CausalMask())
         logits = network.token_head(network.backbone(batch).states)[0, :-1]
         expected += 0.5 * torch.nn.functional.cross_entropy(logits, ids[0, 1:]).item()
     for packed in examples.batches(np.arange(13), "cpu"):

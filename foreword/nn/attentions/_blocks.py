@@ -1,8 +1,8 @@
-"""Attention that looks at some blocks of keys: time and memory grow with the length alone.
+"""Block-sparse attention: time and memory grow linearly with the length.
 
-A row is cut into blocks of places. Each block of queries gathers the blocks of keys that it looks
-at and asks the mask about these pairs only. Places that all look at, and that look at all, are
-computed apart.
+A row is cut into blocks of positions. Each block of queries gathers the blocks of keys that it
+attends to and evaluates the mask on these pairs only. Global positions, which attend to all and are
+attended to by all, are computed separately.
 """
 
 from __future__ import annotations
@@ -22,121 +22,127 @@ from foreword.nn.masks import Mask
 
 @dataclass(frozen=True)
 class BlockLayout:
-    """Where the queries of a row look.
+    """The blocks and positions that the queries of a row attend to.
 
     Attributes:
-        size: places of a block.
-        blocks: which blocks of keys each block of queries looks at, each at most once, -1 for
-            none; (heads or 1, blocks, looked at) int64.
-        everywhere: places that see all and are seen by all, (everywhere,) int64.
+        size: positions in a block.
+        blocks: blocks of keys that each block of queries attends to, each at most once, -1 for
+            none; (heads or 1, blocks, attended blocks) int64.
+        global_positions: positions that see all and are seen by all, (global positions,) int64.
     """
 
     size: int
     blocks: Tensor
-    everywhere: Tensor
+    global_positions: Tensor
 
 
 @dataclass(frozen=True)
 class BlockMask:
-    """A look with the mask asked about it.
+    """A block layout with the mask evaluated on it.
 
     Attributes:
-        layout: where the queries look.
-        near: added to the scores of the blocks gathered, (batch or 1, heads or 1, blocks, size,
-            looked at * size).
-        seen: added to the scores of the keys seen everywhere, (batch or 1, heads or 1, blocks,
-            size, everywhere).
-        seeing: the pattern of the queries that see everything; None if there are none.
+        layout: the blocks and global positions attended to.
+        local_bias: added to the scores of the gathered blocks, (batch or 1, heads or 1, blocks,
+            size, attended blocks * size).
+        global_key_bias: added to the scores of the global keys, (batch or 1, heads or 1, blocks,
+            size, global positions).
+        global_query_mask: prepared mask of the global queries; None if there are none.
         empty: queries without any key, (batch or 1, heads or 1, length, 1) bool; None if none.
     """
 
     layout: BlockLayout
-    near: Tensor
-    seen: Tensor
-    seeing: PreparedMask | None
+    local_bias: Tensor
+    global_key_bias: Tensor
+    global_query_mask: PreparedMask | None
     empty: Tensor | None
 
-    def of(self, queries: Tensor) -> BlockMask:
-        """A second stream asks for single queries, which stand in no block.
+    def select_queries(self, queries: Tensor) -> BlockMask:
+        """Refuse a query stream, whose single queries belong to no block.
 
         Raises:
             UserError: always.
         """
-        raise UserError("model.attention: a second stream needs attention that is 'dense'")
+        raise UserError("model.attention: a query stream requires attention 'dense'")
 
 
 def prepare_block_mask(
     layout: BlockLayout,
     mask: Mask,
-    everywhere_mask: Mask,
+    global_mask: Mask,
     bias: Tensor | None,
     shape: tuple[int, int],
     like: Tensor,
 ) -> BlockMask:
-    """Asks the mask about the pairs that the look brings together, and no others.
+    """Return the mask evaluated on the pairs of a block layout, and on no others.
 
     Args:
-        layout: where the queries look.
+        layout: the blocks and global positions attended to.
         mask: of the pairs in the blocks.
-        everywhere_mask: of the pairs with a place that all see or that sees all.
+        global_mask: of the pairs with a global query or key.
         bias: added to the scores, (heads, length, length), or None.
         shape: batch, length.
         like: a tensor of the device and dtype of the scores.
     """
     batch, length = shape
     device, size, count = like.device, layout.size, layout.blocks.shape[1]
-    places = torch.arange(count * size, device=device).view(1, 1, count, size, 1)
+    # Indices of row, head, query and key that broadcast to (batch, heads, blocks, size, keys).
+    queries = torch.arange(count * size, device=device).view(1, 1, count, size, 1)
     b = torch.arange(batch, device=device).view(-1, 1, 1, 1, 1)
     h = torch.arange(len(layout.blocks), device=device).view(1, -1, 1, 1, 1)
-    i = places.clamp(max=length - 1)
-    inside = torch.arange(size, device=device)
-    j = (layout.blocks[..., None] * size + inside).flatten(-2)[None, :, :, None]
-    is_there = (j >= 0) & (j < length)
+    i = queries.clamp(max=length - 1)
+    offsets = torch.arange(size, device=device)
+    j = (layout.blocks[..., None] * size + offsets).flatten(-2)[None, :, :, None]
+    is_key = (j >= 0) & (j < length)  # not beyond the edges of the row
     j = j.clamp(0, length - 1)
-    if len(layout.everywhere):
-        apart = torch.zeros(length, dtype=torch.bool, device=device)
-        apart[layout.everywhere] = True
-        is_there &= ~apart[j]
-    allowed = mask.allows(b, h, i, j) & is_there
-    seen = everywhere_mask.allows(b, h, i, layout.everywhere.view(1, 1, 1, 1, -1))
-    empty = ~(allowed.any(-1) | seen.any(-1)).flatten(2)[..., :length, None]
-    seeing = None
-    if len(layout.everywhere):
-        seeing = _of_places(layout.everywhere, everywhere_mask, bias, shape, like)
-        empty = empty.index_fill(2, layout.everywhere, False)  # these are computed apart
-    near, far = _added(allowed, like), _added(seen, like)
+    # Global keys are scored separately, so they are excluded from the blocks.
+    if len(layout.global_positions):
+        is_global = torch.zeros(length, dtype=torch.bool, device=device)
+        is_global[layout.global_positions] = True
+        is_key &= ~is_global[j]
+    allowed = mask.allows(b, h, i, j) & is_key
+    allowed_global = global_mask.allows(b, h, i, layout.global_positions.view(1, 1, 1, 1, -1))
+    empty = ~(allowed.any(-1) | allowed_global.any(-1)).flatten(2)[..., :length, None]
+    # Global queries attend to the whole row.
+    global_query_mask = None
+    if len(layout.global_positions):
+        global_query_mask = _prepare_queries(
+            layout.global_positions, global_mask, bias, shape, like
+        )
+        empty = empty.index_fill(2, layout.global_positions, False)  # computed separately
+    # Masks become what is added to the scores, together with the position scheme's bias.
+    local, far = _additive(allowed, like), _additive(allowed_global, like)
     if bias is not None:
         heads = torch.arange(len(bias), device=device).view(1, -1, 1, 1, 1)
-        near = near + bias[heads, i, j].to(like.dtype)
-        far = far + bias[:, :, layout.everywhere][:, i.flatten()].to(like.dtype).view(
+        local = local + bias[heads, i, j].to(like.dtype)
+        far = far + bias[:, :, layout.global_positions][:, i.flatten()].to(like.dtype).view(
             1, len(bias), count, size, -1
         )
-    return BlockMask(layout, near, far, seeing, empty if empty.any() else None)
+    return BlockMask(layout, local, far, global_query_mask, empty if empty.any() else None)
 
 
-def _of_places(
-    places: Tensor, mask: Mask, bias: Tensor | None, shape: tuple[int, int], like: Tensor
+def _prepare_queries(
+    queries: Tensor, mask: Mask, bias: Tensor | None, shape: tuple[int, int], like: Tensor
 ) -> PreparedMask:
-    """The pattern of these queries over the whole row."""
+    """Return the prepared mask of some queries over the whole row."""
     batch, length = shape
     device = like.device
     allowed = mask.allows(
         torch.arange(batch, device=device).view(-1, 1, 1, 1),
         torch.zeros(1, 1, 1, 1, dtype=torch.long, device=device),
-        places.view(1, 1, -1, 1),
+        queries.view(1, 1, -1, 1),
         torch.arange(length, device=device),
     )
     empty = ~allowed.any(-1, keepdim=True)
-    dense = _added(allowed, like)
+    dense = _additive(allowed, like)
     if bias is not None:
-        dense = dense + bias[:, places].to(like.dtype)
+        dense = dense + bias[:, queries].to(like.dtype)
     return PreparedMask(dense=dense, empty=empty if empty.any() else None)
 
 
-def _added(allowed: Tensor, like: Tensor) -> Tensor:
-    """0 where allowed, else half the least number: as dense attention has it."""
-    added = torch.zeros(allowed.shape, dtype=like.dtype, device=allowed.device)
-    return added.masked_fill_(~allowed, torch.finfo(like.dtype).min / 2)
+def _additive(allowed: Tensor, like: Tensor) -> Tensor:
+    """Return 0 where allowed, else half the least number, as in dense attention."""
+    additive = torch.zeros(allowed.shape, dtype=like.dtype, device=allowed.device)
+    return additive.masked_fill_(~allowed, torch.finfo(like.dtype).min / 2)
 
 
 def attend(
@@ -148,57 +154,61 @@ def attend(
     dropout: float,
     extra: Tensor | None,
 ) -> Tensor:
-    """softmax(scale (q k' + extra) + bias) v over the keys looked at.
+    """Return softmax(scale (q k' + extra) + bias) v over the attended keys.
 
     Args:
         q: (batch, heads, length, d_head).
         k: (batch, heads, length, d_head).
         v: (batch, heads, length, d_head).
-        block_mask: which keys, and what is added.
+        block_mask: which keys, and what is added to their scores.
         scale: of the scores.
         dropout: share of attention weights dropped.
-        extra: of the scores, (batch, heads, length, length); or None.
+        extra: added to the scores, (batch, heads, length, length); or None.
 
     Returns:
         (batch, heads, length, d_head); zeros for a query without keys.
     """
     layout = block_mask.layout
-    length, everywhere = q.shape[2], layout.everywhere
-    where = _where(layout, q.shape[1])
-    near_k, near_v = _gather(k, layout, where), _gather(v, layout, where)
-    blocked = _blocked(
-        q if scale == 1 else q * scale, layout
-    )  # (batch, heads, blocks, size, d_head)
-    scores = (blocked @ near_k.transpose(-2, -1)).add_(block_mask.near)
-    if len(everywhere):
-        far = blocked.flatten(2, 3) @ k[:, :, everywhere].transpose(-2, -1)
-        far = far.view(*scores.shape[:-1], -1).add_(block_mask.seen)
+    length, positions = q.shape[2], layout.global_positions
+    # Each block of queries scores the keys of its blocks, then the global keys.
+    index = _flat_blocks(layout, q.shape[1])
+    local_k, local_v = _gather(k, layout, index), _gather(v, layout, index)
+    scaled = q if scale == 1 else q * scale
+    blocks = _split(scaled, layout)  # (batch, heads, blocks, size, d_head)
+    scores = (blocks @ local_k.transpose(-2, -1)).add_(block_mask.local_bias)
+    if len(positions):
+        far = blocks.flatten(2, 3) @ k[:, :, positions].transpose(-2, -1)
+        far = far.view(*scores.shape[:-1], -1).add_(block_mask.global_key_bias)
         scores = torch.cat([scores, far], -1)
     if extra is not None:
-        scores = scores + _extra(extra, layout) * scale
+        scores = scores + _select_extra(extra, layout) * scale
+    # One softmax over both kinds of keys; then the values of each.
     weights = drop(torch.softmax(scores, -1).to(scores.dtype), dropout)
-    count = near_k.shape[3]
-    mixed = (weights[..., :count] @ near_v).flatten(2, 3)
-    if len(everywhere):
-        mixed = mixed + weights[..., count:].flatten(2, 3) @ v[:, :, everywhere]
-    mixed = mixed[:, :, :length]
+    count = local_k.shape[3]
+    output = (weights[..., :count] @ local_v).flatten(2, 3)
+    if len(positions):
+        output = output + weights[..., count:].flatten(2, 3) @ v[:, :, positions]
+    output = output[:, :, :length]
     if block_mask.empty is not None:
-        mixed = mixed.masked_fill(block_mask.empty, 0.0)
-    if block_mask.seeing is not None:
-        added = None if extra is None else extra[:, :, everywhere]
-        seeing = attend_densely(q[:, :, everywhere], k, v, block_mask.seeing, scale, dropout, added)
-        mixed = mixed.index_copy(2, everywhere, seeing.to(mixed.dtype))
-    return mixed
+        output = output.masked_fill(block_mask.empty, 0.0)
+    # Global queries attend densely to the whole row.
+    if block_mask.global_query_mask is not None:
+        rows = None if extra is None else extra[:, :, positions]
+        dense = attend_densely(
+            q[:, :, positions], k, v, block_mask.global_query_mask, scale, dropout, rows
+        )
+        output = output.index_copy(2, positions, dense.to(output.dtype))
+    return output
 
 
-def _where(layout: BlockLayout, heads: int) -> Tensor:
-    """The blocks looked at among those of all heads, flat; any will do for none."""
+def _flat_blocks(layout: BlockLayout, heads: int) -> Tensor:
+    """Return the attended blocks' indices among those of all heads, flat; any for -1."""
     count = layout.blocks.shape[1]
     first = torch.arange(heads, device=layout.blocks.device)[:, None, None] * count
     return (first + layout.blocks.clamp(min=0)).flatten()
 
 
-def _blocked(x: Tensor, layout: BlockLayout) -> Tensor:
+def _split(x: Tensor, layout: BlockLayout) -> Tensor:
     """(batch, heads, length, d_head) -> (batch, heads, blocks, size, d_head), zeros behind."""
     count = layout.blocks.shape[1]
     missing = count * layout.size - x.shape[2]
@@ -206,26 +216,26 @@ def _blocked(x: Tensor, layout: BlockLayout) -> Tensor:
     return x.reshape(*x.shape[:2], count, layout.size, x.shape[3])
 
 
-def _gather(x: Tensor, layout: BlockLayout, where: Tensor) -> Tensor:
-    """Keys or values (batch, heads, length, d_head) of the blocks looked at.
+def _gather(x: Tensor, layout: BlockLayout, index: Tensor) -> Tensor:
+    """Return the keys or values (batch, heads, length, d_head) of the attended blocks.
 
     Returns:
-        (batch, heads, blocks, looked at * size, d_head).
+        (batch, heads, blocks, attended blocks * size, d_head).
     """
     batch, heads, _, d_head = x.shape
-    count, looked_at = layout.blocks.shape[1:]
-    blocks = _blocked(x, layout).reshape(batch, heads * count, layout.size * d_head)
-    return blocks[:, where].view(batch, heads, count, looked_at * layout.size, d_head)
+    count, attended = layout.blocks.shape[1:]
+    blocks = _split(x, layout).reshape(batch, heads * count, layout.size * d_head)
+    return blocks[:, index].view(batch, heads, count, attended * layout.size, d_head)
 
 
-def _extra(extra: Tensor, layout: BlockLayout) -> Tensor:
-    """What is added to the scores, at the pairs that are looked at."""
+def _select_extra(extra: Tensor, layout: BlockLayout) -> Tensor:
+    """Return what is added to the scores, at the attended pairs."""
     length, (count, _) = extra.shape[2], layout.blocks.shape[1:]
     i = torch.arange(count * layout.size, device=extra.device).clamp(max=length - 1)
     i = i.view(1, count, layout.size, 1)
     j = layout.blocks[..., None] * layout.size + torch.arange(layout.size, device=extra.device)
     j = j.flatten(-2)[:, :, None].clamp(0, length - 1)  # (heads or 1, blocks, 1, keys)
     h = torch.arange(extra.shape[1], device=extra.device).view(-1, 1, 1, 1)
-    near = extra[:, h, i, j]
-    far = extra[:, h, i, layout.everywhere.view(1, 1, 1, -1)]
-    return torch.cat([near, far], -1)
+    local = extra[:, h, i, j]
+    far = extra[:, h, i, layout.global_positions.view(1, 1, 1, -1)]
+    return torch.cat([local, far], -1)

@@ -16,7 +16,7 @@ from foreword.nn.attention import PreparedMask, prepare_mask, uses_flex
 from foreword.nn.attention import attend as attend_densely
 from foreword.nn.attention_kind import AttentionKind, AttentionMechanism
 from foreword.nn.attentions._blocks import BlockLayout, BlockMask, attend, prepare_block_mask
-from foreword.nn.masks import Blocks, Full, Mask
+from foreword.nn.masks import BlockSparseMask, FullMask, Mask
 from foreword.ranges import Count, CountOrZero, Seed
 from foreword.types import Array
 
@@ -77,7 +77,7 @@ class BigBird(AttentionKind):
         like: Tensor,
         *,
         flex: bool,
-    ) -> PreparedMask | Pending:
+    ) -> PreparedMask | DeferredMask:
         """The mask; long rows ask it layer by layer, for each has random blocks of its own.
 
         Raises:
@@ -92,7 +92,7 @@ class BigBird(AttentionKind):
                 f"model.attention: 'bigbird' reads whole rows at once; after a cache or memory it "
                 f"reaches {self.least_blocks * self.block} places, got {keys}"
             )
-        return Pending(mask, bias, batch, keys, like, flex)
+        return DeferredMask(mask, bias, batch, keys, like, flex)
 
     def build(self, heads: int, d_head: int, layers: int) -> list[AttentionMechanism]:
         """A module without parameters for each layer."""
@@ -100,7 +100,7 @@ class BigBird(AttentionKind):
 
 
 @dataclass(frozen=True)
-class Pending:
+class DeferredMask:
     """What a layer needs to ask the mask about its own blocks; see `Bigbird.prepare`."""
 
     mask: Mask
@@ -110,7 +110,7 @@ class Pending:
     like: Tensor
     flex: bool
 
-    def of(self, queries: Tensor) -> Pending:
+    def select_queries(self, queries: Tensor) -> DeferredMask:
         """A second stream asks for single queries, which stand in no block.
 
         Raises:
@@ -136,13 +136,13 @@ class BigBirdAttention(AttentionMechanism):
         """Blocks near, at the ends, and drawn; everything in a short row."""
         s = self.settings
         if keys <= s.least_blocks * s.block:
-            return Full()
+            return FullMask()
         return self._mask(keys, torch.device("cpu"))
 
     def _mask(self, length: int, device: torch.device) -> Mask:
         s = self.settings
         count = -(-length // s.block)
-        block_mask = look_at(s, count, self.layer, self.heads)
+        block_mask = attended_blocks(s, count, self.layer, self.heads)
         table = np.zeros((self.heads, count, count + 1), dtype=bool)
         np.put_along_axis(
             table, block_mask, True, axis=2
@@ -151,12 +151,12 @@ class BigBirdAttention(AttentionMechanism):
         for end in (slice(s.ends), slice(count - s.ends, count)):
             table[:, end] = True
             table[:, :, end] = True
-        return Blocks(torch.from_numpy(table).to(device), s.block)
+        return BlockSparseMask(torch.from_numpy(table).to(device), s.block)
 
-    def _look(self, length: int, device: torch.device) -> BlockLayout:
+    def _block_layout(self, length: int, device: torch.device) -> BlockLayout:
         s = self.settings
         count = -(-length // s.block)
-        blocks = torch.from_numpy(look_at(s, count, self.layer, self.heads)).to(device)
+        blocks = torch.from_numpy(attended_blocks(s, count, self.layer, self.heads)).to(device)
         end = torch.arange(s.ends * s.block, device=device)
         last = torch.arange(min((count - s.ends) * s.block, length), length, device=device)
         return BlockLayout(s.block, blocks, torch.cat([end, last]))
@@ -166,31 +166,35 @@ class BigBirdAttention(AttentionMechanism):
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        prepared_mask: PreparedMask | Pending,
+        prepared_mask: PreparedMask | DeferredMask,
         scale: float,
         dropout: float,
         extra: Tensor | None,
     ) -> Tensor:
         """(batch, heads, queries, d_head), as `_blocks.attend` or dense attention has it."""
-        ready = self._ask(prepared_mask) if isinstance(prepared_mask, Pending) else prepared_mask
+        ready = (
+            self._prepare(prepared_mask)
+            if isinstance(prepared_mask, DeferredMask)
+            else prepared_mask
+        )
         if isinstance(ready, BlockMask):
             return attend(q, k, v, ready, scale, dropout, extra)
         return attend_densely(q, k, v, ready, scale, dropout, extra)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]  # it draws with numpy
-    def _ask(self, pending: Pending) -> PreparedMask | BlockMask:
+    def _prepare(self, pending: DeferredMask) -> PreparedMask | BlockMask:
         """The mask at this layer's blocks, for the engine at hand."""
         mask, bias, like, length = pending.mask, pending.bias, pending.like, pending.length
         if uses_flex(pending.flex):
             whole = mask & self._mask(length, like.device)
             shape = (pending.batch, length, length)
             return prepare_mask(whole, bias, shape, like, flex=True, heads=self.heads)
-        layout = self._look(length, like.device)
+        layout = self._block_layout(length, like.device)
         return prepare_block_mask(layout, mask, mask, bias, (pending.batch, length), like)
 
 
 @functools.lru_cache(maxsize=256)
-def look_at(settings: BigBird, count: int, layer: int, heads: int) -> Array:
+def attended_blocks(settings: BigBird, count: int, layer: int, heads: int) -> Array:
     """The blocks near each block and those drawn for it, without those at the ends.
 
     Returns:
@@ -203,7 +207,7 @@ def look_at(settings: BigBird, count: int, layer: int, heads: int) -> Array:
     for n in range(s.ends, count - s.ends):
         kept = [m for m in _near(s, n) if s.ends <= m < count - s.ends]
         found[:, n, : len(kept)] = kept
-    draw = _draw_as_in_paper if is_of_paper else _draw
+    draw = _sample_blocks_as_in_paper if is_of_paper else _sample_blocks
     for head, n, drawn in draw(s, count, heads, random):
         inside = [m for m in drawn[: s.random] if m < count - s.ends]
         found[head, n, s.window : s.window + len(inside)] = inside
@@ -218,7 +222,7 @@ def _near(settings: BigBird, n: int) -> range:
 # Who draws first matters: these are the released code's draws, from a generator of each layer.
 
 
-def _draw(
+def _sample_blocks(
     settings: BigBird, count: int, heads: int, random: np.random.RandomState
 ) -> Iterator[tuple[int, int, list[int]]]:
     """Head, block, and what is drawn for it, block by block and in each for all heads."""
@@ -233,7 +237,7 @@ def _draw(
             yield head, n, [m for m in random.permutation(reach).tolist() if m not in illegal]
 
 
-def _draw_as_in_paper(
+def _sample_blocks_as_in_paper(
     settings: BigBird, count: int, heads: int, random: np.random.RandomState
 ) -> Iterator[tuple[int, int, list[int]]]:
     """The same head by head, each for all blocks of the longest row of the paper."""

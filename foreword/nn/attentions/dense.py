@@ -8,7 +8,7 @@ from torch import Tensor
 
 from foreword.nn.attention import PreparedMask, attend, prepare_mask
 from foreword.nn.attention_kind import AttentionKind, AttentionMechanism
-from foreword.nn.masks import Full, Mask
+from foreword.nn.masks import FullMask, Mask
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class DenseAttention(AttentionMechanism):
 
     def mask(self, queries: int, keys: int) -> Mask | None:
         """All keys."""
-        return Full()
+        return FullMask()
 
     def attend(
         self,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from foreword.errors import UserError
 from foreword.nn.attention import PreparedMask, attend
 from foreword.nn.attention_kind import AttentionKind, AttentionMechanism
-from foreword.nn.masks import Full, Mask, SameDocument
+from foreword.nn.masks import DocumentMask, FullMask, Mask
 from foreword.ranges import Count
 
 
@@ -44,12 +44,12 @@ class Linformer(AttentionKind):
         return self.length
 
     @property
-    def exact(self) -> int:
+    def required_length(self) -> int:
         """The same: rows that are always shorter would leave columns of E and F untrained."""
         return self.length
 
     @property
-    def separates(self) -> bool:
+    def supports_document_masking(self) -> bool:
         """False: a projection mixes all texts of a row."""
         return False
 
@@ -61,7 +61,7 @@ class Linformer(AttentionKind):
         like: Tensor,
         *,
         flex: bool,
-    ) -> Projected:
+    ) -> ProjectedMask:
         """Return which places of a row are its text; every query sees every projected key.
 
         Raises:
@@ -79,14 +79,14 @@ class Linformer(AttentionKind):
                 f"model.attention.length: 'linformer' projects whole rows of at most {self.length} "
                 f"places, got {queries} queries and {keys} keys"
             )
-        if isinstance(mask, Full):
-            return Projected()
-        if not isinstance(mask, SameDocument) or not _is_one_text(mask.keys):
+        if isinstance(mask, FullMask):
+            return ProjectedMask()
+        if not isinstance(mask, DocumentMask) or not _is_one_text(mask.keys):
             raise UserError(
                 "model.attention: 'linformer' mixes all positions of a row, which must be one "
                 "text, read from both sides; use layout 'encoder' and packing.document_mask=false"
             )
-        return Projected((mask.keys < 0)[:, None, :, None])
+        return ProjectedMask((mask.keys < 0)[:, None, :, None])
 
     def build(self, heads: int, d_head: int, layers: int) -> list[AttentionMechanism]:
         """A module for each layer, or the same for all."""
@@ -96,7 +96,7 @@ class Linformer(AttentionKind):
 
 
 @dataclass(frozen=True)
-class Projected:
+class ProjectedMask:
     """What is projected of each row.
 
     Attributes:
@@ -138,7 +138,7 @@ class LinformerAttention(AttentionMechanism):
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        prepared_mask: Projected,
+        prepared_mask: ProjectedMask,
         scale: float,
         dropout: float,
         extra: Tensor | None,

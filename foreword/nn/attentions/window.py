@@ -51,8 +51,8 @@ class Window(AttentionKind):
     def mask(self, queries: int, keys: int) -> Mask:
         """Near, or seen by all."""
         offset = keys - queries
-        near: Mask = masks.Window(self.radius, offset)
-        return near | masks.Global(self.global_tokens, offset) if self.global_tokens else near
+        near: Mask = masks.WindowMask(self.radius, offset)
+        return near | masks.GlobalMask(self.global_tokens, offset) if self.global_tokens else near
 
     def prepare(
         self,
@@ -67,12 +67,12 @@ class Window(AttentionKind):
         batch, queries, keys = shape
         if uses_flex(flex) or queries != keys or keys <= self.short:
             return prepare_mask(mask & self.mask(queries, keys), bias, shape, like, flex=flex)
-        near = mask & masks.Window(self.radius)
+        near = mask & masks.WindowMask(self.radius)
         return prepare_block_mask(
-            self._look(keys, like.device), near, mask, bias, (batch, keys), like
+            self._block_layout(keys, like.device), near, mask, bias, (batch, keys), like
         )
 
-    def _look(self, length: int, device: torch.device) -> BlockLayout:
+    def _block_layout(self, length: int, device: torch.device) -> BlockLayout:
         size = self.block
         count, reach = -(-length // size), self.reach
         own = torch.arange(count, device=device)[:, None]

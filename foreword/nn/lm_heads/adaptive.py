@@ -99,7 +99,7 @@ class AdaptiveHead(VocabularyHead):
             components.append(first[..., common + n, None] + inside)
         return torch.cat(components, dim=-1)
 
-    def nats(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    def nll(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Return the weighted cross-entropy; each cluster is computed for its own targets alone."""
         x = self._states(states)
         edges = torch.tensor(self.bounds[1:-1], device=targets.device)

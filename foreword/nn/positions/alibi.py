@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from foreword.nn.position import Position, PositionScheme
+from foreword.nn.position import PositionKind, PositionScheme
 
 
 @dataclass(frozen=True)
-class ALiBi(Position):
+class ALiBi(PositionKind):
     """Adds -slope |i - j| to the scaled scores.
 
     The slopes of n heads are 2^(-8/n), 2^(-16/n), ..., 2^-8; where n is no power of two, those of

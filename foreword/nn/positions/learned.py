@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from foreword.nn.position import Position, PositionScheme
+from foreword.nn.position import PositionKind, PositionScheme
 from foreword.ranges import Count
 
 
 @dataclass(frozen=True)
-class Learned(Position):
+class Learned(PositionKind):
     """A learned vector per position.
 
     Attributes:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from foreword.nn.position import Position, PositionScheme
+from foreword.nn.position import PositionKind, PositionScheme
 
 
 @dataclass(frozen=True)
-class None_(Position):  # noqa: N801 - `None` is a keyword
+class None_(PositionKind):  # noqa: N801 - `None` is a keyword
     """No positions (Haviv et al. 2022, for decoders)."""
 
     def build(

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from foreword.nn.bias_table import BiasTable
-from foreword.nn.position import Places, Position, PositionScheme
+from foreword.nn.position import AttentionPositions, PositionKind, PositionScheme
 from foreword.nn.precision import at_least_float32
 from foreword.ranges import CountOrZero, Wavelength
 
 
 @dataclass(frozen=True)
-class Relative(Position):
+class Relative(PositionKind):
     """Each score is a sum of four terms (and of two more where segments are compared).
 
         (a) q_i k_j    content and content: plain attention
@@ -77,7 +77,7 @@ class RelativePositions(PositionScheme):
         # Of each layer: g_same, g_other.
         self.segment = nn.Embedding(2 * layers, inner) if settings.segments else None
 
-    def scores(self, q: Tensor, k: Tensor, places: Places, layer: int) -> Tensor | None:
+    def scores(self, q: Tensor, k: Tensor, places: AttentionPositions, layer: int) -> Tensor | None:
         """(b) + (c) + (d) + (e), (batch, heads, queries, keys)."""
         heads, d_head = q.shape[1], q.shape[3]
         own = 0 if self.settings.shared else layer
@@ -98,7 +98,7 @@ class RelativePositions(PositionScheme):
         is_same = places.compare(places.segments)  # (batch, 1, queries, keys)
         return added + torch.where(is_same, same[..., None], other[..., None])
 
-    def _distances(self, places: Places, device: torch.device) -> Tensor:
+    def _distances(self, places: AttentionPositions, device: torch.device) -> Tensor:
         """The distances that occur, from the greatest down by one, (distances,)."""
         queries, keys = places.queries.shape[-1], places.keys
         if places.queries.ndim == 2:
@@ -107,7 +107,7 @@ class RelativePositions(PositionScheme):
         count = keys + 1 if self.is_causal else max(queries + keys - 1, keys + 1)
         return torch.arange(keys - 1, keys - 1 - count, -1, device=device)
 
-    def _shift(self, x: Tensor, places: Places) -> Tensor:
+    def _shift(self, x: Tensor, places: AttentionPositions) -> Tensor:
         """From scores by distance to scores by key.
 
         Args:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from foreword.nn.position import Position, PositionScheme
+from foreword.nn.position import PositionKind, PositionScheme
 from foreword.nn.precision import at_least_float32
 from foreword.ranges import Wavelength
 
 
 @dataclass(frozen=True)
-class Rotary(Position):
+class Rotary(PositionKind):
     """Rotates the pair (x_i, x_{i + d/2}) of each head by place / base^(2i / d_head).
 
     Attributes:

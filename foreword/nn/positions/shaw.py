@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from foreword.nn.position import Places, Position, PositionScheme
+from foreword.nn.position import AttentionPositions, PositionKind, PositionScheme
 from foreword.ranges import Count
 
 
 @dataclass(frozen=True)
-class Shaw(Position):
+class Shaw(PositionKind):
     """Each score is q_i (k_j + a_d), d = j - i clipped to `distance` on both sides.
 
     Attributes:
@@ -43,7 +43,7 @@ class ShawPositions(PositionScheme):
         self.count = self.most - self.least + 1
         self.table = nn.Embedding(layers * self.count, d_head)
 
-    def scores(self, q: Tensor, k: Tensor, places: Places, layer: int) -> Tensor | None:
+    def scores(self, q: Tensor, k: Tensor, places: AttentionPositions, layer: int) -> Tensor | None:
         """(batch, heads, queries, keys)."""
         mine = self.table.weight[layer * self.count : (layer + 1) * self.count].to(q.dtype)
         by_distance = q @ mine.t()  # (batch, heads, queries, distances)

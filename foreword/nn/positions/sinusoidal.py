@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from foreword.nn.position import Position, PositionScheme
+from foreword.nn.position import PositionKind, PositionScheme
 from foreword.ranges import Wavelength
 
 
 @dataclass(frozen=True)
-class Sinusoidal(Position):
+class Sinusoidal(PositionKind):
     """sin and cos of position / base^(2i / width), added to the embedding.
 
     Attributes:

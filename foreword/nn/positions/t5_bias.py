@@ -11,12 +11,12 @@ from annotated_types import Interval
 from torch import Tensor
 
 from foreword.nn.bias_table import BiasTable
-from foreword.nn.position import Position, PositionScheme
+from foreword.nn.position import PositionKind, PositionScheme
 from foreword.ranges import LARGEST, Count
 
 
 @dataclass(frozen=True)
-class T5Bias(Position):
+class T5Bias(PositionKind):
     """A bias per head and bucket of distance, shared by the layers of a stack.
 
     Near distances have a bucket each; far ones share buckets of logarithmic width, all beyond

@@ -19,10 +19,10 @@ class Additive:
 
     def build(self, d_model: int) -> SourceAttention:
         """The module with W, U and v."""
-        return AdditiveAligner(d_model)
+        return AdditiveAttention(d_model)
 
 
-class AdditiveAligner(SourceAttention):
+class AdditiveAttention(SourceAttention):
     """score(x, s) = v . tanh(W x + U s)."""
 
     def __init__(self, d_model: int) -> None:

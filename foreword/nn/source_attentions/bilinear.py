@@ -18,10 +18,10 @@ class Bilinear:
 
     def build(self, d_model: int) -> SourceAttention:
         """The module with its matrix W."""
-        return BilinearAligner(d_model)
+        return BilinearAttention(d_model)
 
 
-class BilinearAligner(SourceAttention):
+class BilinearAttention(SourceAttention):
     """score(x, s) = x . W s."""
 
     def __init__(self, d_model: int) -> None:

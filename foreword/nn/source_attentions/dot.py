@@ -18,10 +18,10 @@ class Dot:
 
     def build(self, d_model: int) -> SourceAttention:
         """The module, without parameters."""
-        return DotAligner()
+        return DotAttention()
 
 
-class DotAligner(SourceAttention):
+class DotAttention(SourceAttention):
     """score(x, s) = x . s."""
 
     def prepare(self, source: Tensor) -> Tensor:

@@ -15,10 +15,10 @@ class Mean:
 
     def build(self, d_model: int) -> SourceAttention:
         """The module, without parameters."""
-        return MeanAligner()
+        return MeanAttention()
 
 
-class MeanAligner(SourceAttention):
+class MeanAttention(SourceAttention):
     """score(x, s) = 0."""
 
     def prepare(self, source: Tensor) -> Tensor:
