@@ -1,32 +1,34 @@
 """File = kind: the folder is the list of kinds, and only the file asked for is imported.
 
 `objectives/span_corruption.py` holds the one public class `SpanCorruption`, a frozen dataclass
-whose fields are its settings. Adding a kind is adding a file; there is no registry.
+whose fields are its settings. Adding a kind is adding a file; there is no registry. The file may
+also stand in a plug-in, a folder outside the package that is laid out like it (`plugins`).
 """
 
 from __future__ import annotations
 
-import importlib
 import keyword
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from foreword import plugins
 from foreword.errors import UserError, nearest
 
-ROOT = Path(__file__).parent
+ROOT = plugins.SHIPPED.folder
 
 
 @dataclass(frozen=True)
 class Part:
-    """What a dataclass field that holds a kind says of it.
+    """The metadata of a dataclass field that holds a kind.
 
     Attributes:
-        folder: of the kinds.
+        folder: the folder of the kinds.
         default: the kind if the recipe names none.
-        settings: of the default kind, where they differ from its own.
+        settings: settings of the default kind that differ from its own defaults.
     """
 
     folder: str
@@ -40,11 +42,11 @@ def part(
     """Return a dataclass field whose value is a kind of a folder (`"nn/positions"`).
 
     Args:
-        folder: of the kinds.
-        default: the kind if the recipe names none. Without a default it must, unless it is
-            optional.
+        folder: the folder of the kinds.
+        default: the kind if the recipe names none. Without a default the recipe must name one,
+            unless the field is optional.
         is_optional: whether the value may be None, which is then the default.
-        settings: of the default kind, where they differ from the kind's own.
+        settings: settings of the default kind that differ from its own defaults.
     """
     metadata = {"part": Part(folder, default, settings)}
     if is_optional:
@@ -55,13 +57,28 @@ def part(
 
 
 def names(folder: str) -> list[str]:
-    """The kinds in `folder` (`"objectives"`), by name."""
-    files = (ROOT / folder).glob("*.py")
-    return sorted(file.stem.rstrip("_") for file in files if not file.stem.startswith("_"))
+    """Return the names of the kinds in `folder` (`"objectives"`), plug-ins included."""
+    return sorted({name for root in plugins.roots() for name in root.kinds(folder)})
+
+
+def file_of(folder: str, name: str) -> Path:
+    """Return the file of the kind `name`.
+
+    Raises:
+        UserError: there is no such kind; the nearest name is suggested.
+    """
+    return _find(folder, name)[1]
+
+
+def _find(folder: str, name: str) -> tuple[plugins.Root, Path]:
+    for root in plugins.roots():
+        if (file := root.kinds(folder).get(name)) is not None:
+            return root, file
+    raise UserError(f"{folder} has no kind '{name}'{nearest(name, names(folder))}")
 
 
 def folders() -> list[str]:
-    """The folders of kinds: those where each file has the class of its name."""
+    """Return the folders of kinds: those where each file has the class of its name."""
     found = {file.parent for file in ROOT.rglob("__init__.py")}
     named = {folder.relative_to(ROOT).as_posix(): folder for folder in found}
     return sorted(name for name, folder in named.items() if _holds_kinds(folder))
@@ -76,32 +93,47 @@ def _holds_kinds(folder: Path) -> bool:
 
 
 def class_name(name: str) -> str:
-    """`span_corruption` -> `spancorruption`; `none_` -> `none_`, for `None` is Python's.
+    """Return the class name of a kind in lower case: `span_corruption` -> `spancorruption`.
 
-    A class is spelled as the field spells it (`AdamW`, `ELMo`), so capitals do not count.
+    A class is spelled as the field spells it (`AdamW`, `ELMo`), so case is ignored. `none` becomes
+    `none_`, because `None` is reserved in Python.
     """
     plain = name.rstrip("_")
     return plain.replace("_", "") + ("_" if keyword.iskeyword(plain.capitalize()) else "")
 
 
-def load(folder: str, name: str) -> Any:
-    """The class of the kind `name` in `folder`.
+def module_of(folder: str, name: str) -> ModuleType:
+    """Import the file of the kind `name`.
 
     Raises:
-        UserError: there is no such kind; the nearest name is suggested.
+        UserError: there is no such kind, or it is a plug-in's and cannot be imported.
     """
-    known = names(folder)
-    if name not in known:
-        raise UserError(f"{folder} has no kind '{name}'{nearest(name, known)}")
-    module = importlib.import_module(f"foreword.{folder.replace('/', '.')}.{name}")
+    root, file = _find(folder, name)
+    return root.module(file)
+
+
+def load(folder: str, name: str) -> Any:
+    """Return the class of the kind `name` in `folder`.
+
+    Raises:
+        UserError: there is no such kind (the nearest name is suggested), or it is a plug-in's and
+            its file holds no kind.
+    """
+    root, file = _find(folder, name)
+    module = root.module(file)
     wanted = class_name(name)
-    return next(
-        value
-        for key, value in vars(module).items()
-        if key.lower() == wanted and getattr(value, "__module__", "") == module.__name__
+    cls = next(
+        (
+            value
+            for key, value in vars(module).items()
+            if key.lower() == wanted and getattr(value, "__module__", "") == module.__name__
+        ),
+        None,
     )
+    plugins.require_kind(root, file, cls, name)
+    return cls
 
 
 def name_of(value: object) -> str:
-    """The kind's name of a settings object: the file its class stands in."""
+    """Return the name of the kind that a settings object is of: the file its class stands in."""
     return type(value).__module__.rsplit(".", 1)[-1]

@@ -6,19 +6,18 @@ Exit status 0 for done, 2 for a user's mistake (one line that says what and how 
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from foreword import kinds
+from foreword import kinds, plugins
 from foreword.cli._options import flat
 from foreword.cli._places import command
 from foreword.cli._process import settle, terminated
@@ -68,15 +67,47 @@ def assemble(wanted: str | None) -> typer.Typer:
         rich_markup_mode=None,
         cls=_Verbs,
     )
-    app.callback()(lambda: None)
+    app.callback()(_global_options)
     for verb in verbs() if wanted is None else [wanted]:
-        name = f"{verb}_" if verb in ("import",) else verb
-        module = importlib.import_module(f"foreword.cli.{name}")
+        module = kinds.module_of("cli", verb)
         if hasattr(module, "app"):
             app.add_typer(module.app, name=verb)
         else:
+            name = module.__name__.rpartition(".")[2]
             app.command(verb)(flat(getattr(module, name)))
     return app
+
+
+def _global_options(
+    plugins: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DIR", help="A folder of plug-ins; with any command, repeatable."),
+    ] = None,
+) -> None:
+    """List the options that every command has; `_take_plugins` has read them before."""
+
+
+def _take_plugins(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the words without `--plugins DIR`, and the folders.
+
+    Raises:
+        UserError: no folder follows.
+    """
+    rest: list[str] = []
+    folders: list[str] = []
+    words = list(words)
+    while words:
+        word = words.pop(0)
+        name, equals, value = word.partition("=")
+        if word == "--":  # what follows is no option
+            return [*rest, word, *words], folders
+        if name != "--plugins":
+            rest.append(word)
+        elif equals or words:
+            folders.append(value if equals else words.pop(0))
+        else:
+            raise UserError("--plugins: needs a folder")
+    return rest, folders
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -92,18 +123,15 @@ def main(arguments: list[str] | None = None) -> None:
 def run(words: list[str], *, is_debug: bool = False) -> int:
     """Runs one command; returns its exit status."""
     try:
-        first = words[0] if words and not words[0].startswith("-") else None
         if words[:1] == ["--version"]:
             from foreword import __version__
 
             sys.stdout.write(f"foreword {__version__}\n")
             return 0
         _require_utf8(words)
-        if first is not None and first not in verbs():
-            raise UserError(f"no command '{first}'{nearest(first, verbs())}")
-        app = assemble(first)
-        with command(), terminated():
-            result: Any = app(words, prog_name="foreword", standalone_mode=False)
+        words, folders = _take_plugins(words)
+        with plugins.plugins(folders):
+            result = _run_verb(words)
         sys.stdout.flush()  # so that a closed pipe is noticed here
         return result if isinstance(result, int) else 0
     except UserError as error:
@@ -123,6 +151,23 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
             return _fail(text, 2, is_debug=is_debug)
         text = f"a fault of Foreword's own: {type(error).__name__}: {error}; --debug shows where"
         return _fail(text, 1, is_debug=is_debug)
+
+
+def _run_verb(words: list[str]) -> Any:
+    """Run the verb that the words begin with, and tell of a plug-in's faults by file and line."""
+    first = words[0] if words and not words[0].startswith("-") else None
+    if first is not None and first not in verbs():
+        raise UserError(f"no command '{first}'{nearest(first, verbs())}")
+    try:
+        app = assemble(first)
+        with command(), terminated():
+            return app(words, prog_name="foreword", standalone_mode=False)
+    except (UserError, typer.Exit, typer.Abort, BrokenPipeError):
+        raise
+    except Exception as error:
+        if not hasattr(error, "format_message") and (text := plugins.blame(error)) is not None:
+            raise UserError(text) from error
+        raise
 
 
 def _require_utf8(words: list[str]) -> None:

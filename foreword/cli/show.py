@@ -12,6 +12,7 @@ import typer
 from foreword import config, kinds
 from foreword.cli import console
 from foreword.cli._model_options import Json
+from foreword.errors import UserError
 
 if TYPE_CHECKING:
     from foreword.runs.recipe import Recipe
@@ -55,10 +56,13 @@ def _show_kinds(*, as_json: bool) -> None:
 
 def _first_line(folder: str, name: str) -> str:
     """The first line of a kind's docstring, read without importing it."""
-    files = [kinds.ROOT / folder / f"{stem}.py" for stem in (name, f"{name}_")]
-    source = next(file for file in files if file.is_file()).read_text(encoding="utf-8")
+    file = kinds.file_of(folder, name)
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+    except (SyntaxError, UnicodeDecodeError) as error:  # a plug-in's
+        line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise UserError(f"{file}{line}: plug-in: {type(error).__name__}: {error}") from error
     wanted = kinds.class_name(name)
-    tree = ast.parse(source)
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
     texts = [ast.get_docstring(node) for node in classes if node.name.lower() == wanted]
     return next((text.splitlines()[0] for text in [*texts, ast.get_docstring(tree)] if text), "")

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 import foreword
-from foreword import atomic, config, stored
+from foreword import atomic, config, plugins, stored
 from foreword.data.prepared_text import PreparedText
 from foreword.errors import DamagedError, UserError
 from foreword.nn.model import Model
@@ -29,8 +29,9 @@ FILE, RECIPE = "run.json", "recipe.toml"
 FORMAT = 2  # of run folders: the names of settings, files and weights
 
 
-def make_provenance() -> dict[str, Any]:
-    """Return the first fields of `run.json`."""
+def make_provenance(recipe: Recipe | None = None) -> dict[str, Any]:
+    """Return the first fields of `run.json`; with a recipe, also the plug-ins that it uses."""
+    used = plugins.used_by(recipe)
     return {
         "foreword": foreword.__version__,
         "format": FORMAT,
@@ -38,7 +39,18 @@ def make_provenance() -> dict[str, Any]:
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "command": command(),
+        **({"plugins": used} if used else {}),
     }
+
+
+@dataclass(frozen=True)
+class PluginNote:
+    """A plug-in that a run was made with, as `plugins.used_by` notes it."""
+
+    folder: str
+    kinds: tuple[str, ...]
+    checksums: dict[Any, Any]
+    package: str | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +65,7 @@ class _Known:
     data: dict[Any, Any] | None = None
     imported: dict[Any, Any] | None = None
     recipes: tuple[str, ...] = ()
+    plugins: tuple[PluginNote, ...] = ()
 
 
 def read_state(run: Path) -> dict[str, Any]:
@@ -122,6 +135,16 @@ def require_as_written(run: Path) -> None:
             f"{run / RECIPE}: does not match its checksum in {FILE}: damaged, or edited; 'foreword "
             "resume --set' changes what may be changed of a run, and any other change is a new one"
         )
+
+
+def require_plugins(run: Path) -> None:
+    """Make sure that the plug-in kinds a run was made with are there.
+
+    Raises:
+        UserError: one is missing; the message says how to give it.
+    """
+    if (run / FILE).exists():
+        plugins.require_noted(read_state(run).get("plugins", []), run)
 
 
 def command() -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from foreword import atomic
+from foreword import atomic, plugins
 from foreword.data.prepared_text import PreparedText
 from foreword.errors import DamagedError, NotFiniteError, UserError
 from foreword.runs.continued import Foundation, load_start
@@ -105,7 +105,7 @@ def start(
     )
     tokenizer = str(Path(inputs.tokenizer).resolve()) if inputs.tokenizer else None
     require_possible(recipe, Inputs(texts, tokenizer, heldout), foundation, machines)
-    provenance = {**make_provenance(), "texts": list(texts), "tokenizer": tokenizer}
+    provenance = {**make_provenance(recipe), "texts": list(texts), "tokenizer": tokenizer}
     provenance |= {"heldout": list(heldout)} if heldout else {}
     provenance |= foundation.provenance if foundation is not None else {}
     with atomic.alone(run):
@@ -260,6 +260,9 @@ def _carry_on(
     notes = [*describe_text(prepared, tokenizer), describe_run(setup), *setup.feed.packed.notes]
     for note in notes:
         reporter.note(note)
+
+    for line in plugins.changed(read_state(run).get("plugins", [])):
+        reporter.note(line)
 
     # The loop, from the start or from the newest checkpoint.
     bytes_per_token = prepared.bytes_per_token(ends=setup.recipe.ends_texts)

@@ -11,7 +11,7 @@ import torch
 from foreword import config
 from foreword.errors import DamagedError, UserError
 from foreword.nn.model import Model
-from foreword.runs.provenance import require_as_written
+from foreword.runs.provenance import require_as_written, require_plugins
 from foreword.runs.recipe import Recipe
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint
@@ -64,13 +64,14 @@ def read_recipe(run: Path) -> Recipe:
     """The resolved recipe of a run.
 
     Raises:
-        UserError: the folder is no run.
+        UserError: the folder is no run, or a plug-in's kind that it uses is missing.
         DamagedError: its recipe is not as it was written.
     """
     if not (run / "recipe.toml").is_file():
         what = "no such folder" if not run.exists() else "not a run folder (no recipe.toml)"
         raise UserError(f"{run}: {what}")
     require_as_written(run)
+    require_plugins(run)
     return config.load(Recipe, run / "recipe.toml")
 
 

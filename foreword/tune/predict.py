@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from scipy.special import softmax
 
-from foreword import config, kinds, manifest, stored
+from foreword import config, kinds, manifest, plugins, stored
 from foreword.errors import UserError
 from foreword.runs.trained_model import read_recipe
 from foreword.text.tokenizer import Tokenizer
@@ -110,6 +110,7 @@ def load_classifier(
         raise UserError(f"{folder}: answers in text; use 'foreword generate {folder}'")
     manifest.verify(folder, KIND, VERSION, FILES)
     about = stored.read(folder / "labels.json")
+    plugins.require_noted(about.get("plugins", []), folder)
     labels, framing = tuple(about["labels"]), dict(about["template"])
     task: Task = config.build_kind(kinds.Part("tune/tasks"), about["task"], "task")
     recipe = read_recipe(folder)

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from foreword import atomic, manifest, stored
+from foreword import atomic, manifest, plugins, stored
 from foreword.errors import UserError
 from foreword.evaluate.subject import Subject
 from foreword.nn.model import Model
@@ -141,6 +141,7 @@ def save_network(result: TuneResult, folder: Path) -> None:
         "task": result.settings["task"],
         "labels": result.labels,
         "template": asdict(result.template),
+        "plugins": plugins.used_by(result.task, result.recipe),
     }
     with atomic.folder(folder) as part:
         (part / "labels.json").write_text(stored.dumps(about), encoding="utf-8")
@@ -160,7 +161,7 @@ def _save_run(result: TuneResult, folder: Path) -> None:
     heads = nn.ModuleDict({"token": result.network.head.token_head})
     model = Model(result.network.backbone, heads)
     checkpoint.save(folder / "checkpoints" / checkpoint.name_of(0), model, None, {"step": 0})
-    write_state(folder, {"texts": []})
+    write_state(folder, {"texts": [], "plugins": plugins.used_by(result.recipe)})
     write_recipe(folder, replace(result.recipe, objective=_as_tuned(result, model)))
 
 
