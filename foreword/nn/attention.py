@@ -1,9 +1,22 @@
-"""Attention: queries from x, keys and values from a context; pattern x score x engine.
+"""Multi-head attention: softmax((Q K' + E) / sqrt(d) + B + M) V W_O.
 
-Self-attention, cross-attention, a key-value cache, a memory and a second stream are the same code
-with another context.
-The pattern is prepared once per forward pass and shared by the layers: a dense tensor for
-`scaled_dot_product_attention` on the CPU, a FlexAttention block mask on CUDA.
+| letter | meaning | computed by |
+|---|---|---|
+| Q | queries, x W_Q; rotated with rotary positions | `Attention.query`, `PositionScheme.rotate` |
+| K, V | keys and values, context (W_K, W_V); keys rotated too | `Attention.keys_values`, `Block` |
+| d | width of a head; 1 where scores are not scaled (T5) | `Attention.scale` |
+| E | content-dependent position scores (Shaw, Transformer-XL) | `PositionScheme.scores` |
+| B | position bias (ALiBi, T5) | `PositionScheme.bias` |
+| M | 0 where the mask allows the pair, else minus infinity | `masks.Mask`, `prepare_mask` |
+| W_O | output projection | `Attention.output` |
+
+The softmax and its product with V are the attention mechanism's (`AttentionMechanism.attend`):
+`attend` below computes all pairs, the kinds in `nn/attentions/` fewer.
+
+Self-attention, cross-attention, key-value cache, memory and query stream are the same code with
+another context. B and M are prepared once per forward pass and shared by the layers
+(`PreparedMask`): a dense tensor for `scaled_dot_product_attention` on the CPU, a FlexAttention
+block mask on CUDA.
 """
 
 from __future__ import annotations
@@ -35,7 +48,7 @@ _dense_only: ContextVar[bool] = ContextVar("dense_only", default=False)
 
 @contextmanager
 def dense_only() -> Iterator[None]:
-    """Within it, masks are dense tensors on every device: to compare engines, to count FLOPs."""
+    """Make masks dense tensors on every device, to compare engines or count FLOPs."""
     token = _dense_only.set(True)
     try:
         yield
@@ -45,20 +58,20 @@ def dense_only() -> Iterator[None]:
 
 @functools.cache
 def has_triton() -> bool:
-    """Whether kernels can be compiled for the GPU: FlexAttention is nothing without."""
+    """Return whether GPU kernels can be compiled, which FlexAttention requires."""
     from torch.utils._triton import has_triton as can_compile
 
     return bool(can_compile())
 
 
 def uses_flex(flex: bool) -> bool:
-    """Whether FlexAttention is wanted, and not forbidden by `dense_only`."""
+    """Return `flex`, or False within `dense_only`."""
     return flex and not _dense_only.get()
 
 
 @dataclass(frozen=True)
 class PreparedMask:
-    """A mask and a bias made ready for one engine.
+    """A mask and a bias, prepared for one engine.
 
     Attributes:
         dense: added to the scores, (batch or 1, heads or 1, queries, keys) float; or None.
@@ -75,25 +88,25 @@ class PreparedMask:
     empty: Tensor | None = None
 
     def select_queries(self, queries: Tensor) -> PreparedMask:
-        """The pattern of some queries of each row alone.
+        """Return the prepared mask of some queries of each row.
 
         Args:
             queries: (batch, chosen) int64.
 
         Raises:
-            UserError: the engine cannot take queries out.
+            UserError: the engine cannot select queries.
         """
         if self.block is not None or self.is_causal:
-            raise UserError("layout.kind: a second stream needs masks that are dense tensors")
+            raise UserError("layout.kind: a query stream requires masks that are dense tensors")
 
-        def take(table: Tensor | None) -> Tensor | None:
+        def select(table: Tensor | None) -> Tensor | None:
             if table is None:
                 return None
             table = table.expand(len(queries), -1, -1, -1)
             at = queries[:, None, :, None].expand(-1, table.shape[1], -1, table.shape[3])
             return table.gather(2, at)
 
-        return PreparedMask(dense=take(self.dense), empty=take(self.empty))
+        return PreparedMask(dense=select(self.dense), empty=select(self.empty))
 
 
 def prepare_mask(
@@ -105,7 +118,7 @@ def prepare_mask(
     flex: bool,
     heads: int = 1,
 ) -> PreparedMask:
-    """The pattern of `mask` and `bias` for (batch, queries, keys) = `shape`.
+    """Prepare `mask` and `bias` for the engine that will compute attention.
 
     Args:
         mask: which query may look at which key.
@@ -113,9 +126,10 @@ def prepare_mask(
         shape: batch, queries, keys.
         like: a tensor of the device and dtype of the scores.
         flex: use FlexAttention (CUDA).
-        heads: for a mask that differs between them.
+        heads: number of heads, for a mask that differs between them.
     """
     batch, queries, keys = shape
+    # Masks that need no tensor: full, plain causal, one new query after a cache.
     if bias is None and isinstance(mask, FullMask):
         return PreparedMask()
     if bias is None and isinstance(mask, CausalMask):
@@ -123,28 +137,32 @@ def prepare_mask(
             return PreparedMask(is_causal=True)
         if queries == 1 and mask.offset >= keys - 1:
             return PreparedMask()  # one new query sees the whole cache
+    # CUDA: a sparse block mask, with the bias added by a score function.
     if uses_flex(flex):
         from torch.nn.attention.flex_attention import create_block_mask
 
         def allows(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Any:
-            return mask.allows(b, h, i, j)  # of four arguments: torch counts a method's own too
+            return mask.allows(b, h, i, j)  # torch requires four arguments and counts `self`
 
         head = heads if heads > 1 else None
         block = create_block_mask(allows, batch, head, queries, keys, device=like.device)
         return PreparedMask(block=block, bias=bias)
+    # Elsewhere: one dense tensor, added to the scores.
     allowed = mask.dense(batch, queries, keys, like.device, heads)
     dense = torch.zeros(allowed.shape, dtype=like.dtype, device=like.device)
-    # Half the least number rather than -inf: a query without keys must not become NaN on the way.
+    # Half the least number rather than -inf: a query without keys must not become NaN.
     dense = dense.masked_fill_(~allowed, torch.finfo(like.dtype).min / 2)
     empty = None
-    if queries != keys or not mask.sees_itself:  # else there is nothing to ask a GPU and wait for
+    if (
+        queries != keys or not mask.sees_itself
+    ):  # else none is empty, and no GPU has to be waited for
         empty = ~allowed.any(-1, keepdim=True)
         empty = empty if empty.any() else None
     return PreparedMask(dense=dense if bias is None else dense + bias.to(like.dtype), empty=empty)
 
 
 def _flex() -> Callable[..., Any]:
-    """FlexAttention; a compiled block takes it in, elsewhere it is compiled by itself."""
+    """Return FlexAttention, compiled unless it is being compiled as part of a block."""
     from torch.nn.attention.flex_attention import flex_attention
 
     plain: Callable[..., Any] = flex_attention
@@ -155,8 +173,8 @@ def _flex() -> Callable[..., Any]:
 def _compiled_flex() -> Callable[..., Any]:
     from torch.nn.attention.flex_attention import flex_attention
 
-    # A second length or batch size compiles for any: there is a limit to recompilations, and past
-    # it FlexAttention runs uncompiled, with all scores in memory.
+    # Default dynamic shapes: a second length or batch size compiles for all sizes. Past torch's
+    # limit of recompilations FlexAttention would run uncompiled, with all scores in memory.
     return torch.compile(flex_attention)
 
 
@@ -169,20 +187,21 @@ def attend(
     dropout: float,
     extra: Tensor | None = None,
 ) -> Tensor:
-    """softmax(scale (q k' + extra) + bias) v over the allowed keys.
+    """Return softmax(scale (q k' + extra) + bias) v over the allowed keys.
 
     Args:
         q: (batch, heads, queries, d_head).
         k: (batch, heads, keys, d_head).
         v: (batch, heads, keys, d_head).
-        prepared_mask: what is allowed and what is added.
-        scale: of the scores.
+        prepared_mask: mask M and bias B.
+        scale: factor of the scores, 1 / sqrt(d).
         dropout: share of attention weights dropped.
-        extra: of the scores, (batch, heads, queries, keys); or None.
+        extra: E, added before scaling, (batch, heads, queries, keys); or None.
 
     Returns:
         (batch, heads, queries, d_head); zeros for a query without keys.
     """
+    # FlexAttention: a fused kernel that skips masked blocks.
     if prepared_mask.block is not None:
         bias = prepared_mask.bias
 
@@ -192,29 +211,31 @@ def attend(
         score_mod = None if bias is None else add_bias
         out: Tensor = _flex()(q, k, v, score_mod, prepared_mask.block, scale)
         return out
-    if extra is not None or _is_by_hand(q, k, prepared_mask, dropout):
+    # Explicit products: needed for E, and faster than SDPA on short rows on the CPU.
+    if extra is not None or _is_explicit_faster(q, k, prepared_mask, dropout):
         scores = (q if scale == 1 else q * scale) @ k.transpose(-2, -1)
         if extra is not None:
             scores = scores.add_(extra, alpha=scale)
         if prepared_mask.dense is not None:
-            scores = scores.add_(prepared_mask.dense.to(scores.dtype))  # of two dtypes it is slow
+            scores = scores.add_(prepared_mask.dense.to(scores.dtype))  # mixed dtypes are slow
         if prepared_mask.is_causal:
-            ahead = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu_(1)
-            scores = scores.masked_fill_(ahead, float("-inf"))
-        shares = torch.softmax(scores, -1).to(scores.dtype)  # autocast gives float32 on CUDA
-        mixed = drop(shares, dropout) @ v
+            future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu_(1)
+            scores = scores.masked_fill_(future, float("-inf"))
+        weights = torch.softmax(scores, -1).to(scores.dtype)  # autocast gives float32 on CUDA
+        output = drop(weights, dropout) @ v
     else:
-        mixed = F.scaled_dot_product_attention(
+        output = F.scaled_dot_product_attention(
             q, k, v, prepared_mask.dense, dropout, is_causal=prepared_mask.is_causal, scale=scale
         )
-    return mixed if prepared_mask.empty is None else mixed.masked_fill(prepared_mask.empty, 0.0)
+    # A query without keys attends to nothing.
+    return output if prepared_mask.empty is None else output.masked_fill(prepared_mask.empty, 0.0)
 
 
-def _is_by_hand(q: Tensor, k: Tensor, prepared_mask: PreparedMask, dropout: float) -> bool:
-    """Where two matrix products and a softmax beat every kernel of SDPA.
+def _is_explicit_faster(q: Tensor, k: Tensor, prepared_mask: PreparedMask, dropout: float) -> bool:
+    """Return whether two matrix products and a softmax are faster than every kernel of SDPA.
 
-    On the CPU its flash kernel takes up to four times as long on short rows, forward and backward,
-    and with dropout or a bias to be learned it falls back to more passes than these.
+    On the CPU its flash kernel takes up to four times as long on short rows, forward and backward;
+    with dropout or a learned bias SDPA falls back to more passes than these.
     """
     if prepared_mask.is_causal:
         return False
@@ -224,14 +245,14 @@ def _is_by_hand(q: Tensor, k: Tensor, prepared_mask: PreparedMask, dropout: floa
 
 @dataclass(frozen=True)
 class AttentionInputs:
-    """What one layer's attention sees beside queries and keys.
+    """The inputs of one layer's attention besides queries, keys and values.
 
     Attributes:
-        prepared_mask: what is allowed, made ready by the attention's `prepare`.
-        mechanism: brings queries and keys together.
-        position: rotates the queries and adds to their scores; None across to a source.
-        positions: where the queries stand.
-        layer: number of the block in its stack.
+        prepared_mask: mask and bias, prepared by the attention kind's `prepare`.
+        mechanism: computes attention from queries, keys and values.
+        position: rotates the queries and adds to their scores; None in cross-attention.
+        positions: positions of the queries.
+        layer: index of the block in its stack.
     """
 
     prepared_mask: Any
@@ -242,14 +263,14 @@ class AttentionInputs:
 
 
 class Attention(nn.Module):
-    """Multi-head attention (Vaswani et al. 2017, section 3.2.2).
+    """Multi-head attention with its projections (Vaswani et al. 2017, section 3.2.2).
 
     Args:
         d_model: width of x and of the context.
         heads: number of heads.
         d_head: width of a head; heads * d_head need not be d_model.
         bias: whether the linear maps have biases.
-        is_scaled: scores are divided by sqrt(d_head); T5 does not.
+        is_scaled: whether scores are divided by sqrt(d_head); not in T5.
         dropout: share of attention weights dropped in training.
     """
 
@@ -264,31 +285,34 @@ class Attention(nn.Module):
         self.output = nn.Linear(heads * d_head, d_model, bias=bias)
 
     def keys_values(self, context: Tensor) -> Cache:
-        """(batch, keys, d_model) -> two of (batch, heads, keys, d_head)."""
+        """Return K and V, (batch, keys, d_model) -> two of (batch, heads, keys, d_head)."""
         batch, length, _ = context.shape
         both = self.key_value(context).view(batch, length, 2, self.heads, self.d_head)
         k, v = both.unbind(2)
         return k.transpose(1, 2), v.transpose(1, 2)
 
     def forward(self, x: Tensor, kv: Cache, inputs: AttentionInputs) -> Tensor:
-        """Attends from x to keys and values.
+        """Attend from x to keys and values.
 
         Args:
             x: (batch, queries, d_model).
             kv: keys (already rotated) and values, each (batch, heads, keys, d_head).
-            inputs: what is allowed, and how.
+            inputs: mask, mechanism and positions.
 
         Returns:
             (batch, queries, d_model).
         """
         batch, length, _ = x.shape
+        # Q, and the position scheme's part in it: rotation, or scores to add.
         q = self.query(x).view(batch, length, self.heads, self.d_head).transpose(1, 2)
         extra = None
         if inputs.position is not None:
             q = inputs.position.rotate(q, inputs.positions.queries)
             extra = inputs.position.scores(q, kv[0], inputs.positions, inputs.layer)
+        # The softmax over the keys, times V.
         dropout = self.dropout if self.training else 0.0
-        mixed = inputs.mechanism.attend(q, *kv, inputs.prepared_mask, self.scale, dropout, extra)
-        mixed = mixed.transpose(1, 2).reshape(batch, length, self.heads * self.d_head)
-        out: Tensor = self.output(mixed)
+        heads = inputs.mechanism.attend(q, *kv, inputs.prepared_mask, self.scale, dropout, extra)
+        # The heads side by side, through W_O.
+        heads = heads.transpose(1, 2).reshape(batch, length, self.heads * self.d_head)
+        out: Tensor = self.output(heads)
         return out

@@ -1,4 +1,4 @@
-"""One layer of the Transformer: attention, attention to a source if there is one, feed-forward."""
+"""One layer of the Transformer: self-attention, cross-attention to a source, feed-forward."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from foreword.nn.feedforward import FeedForward
 from foreword.nn.norm import build_norm
 from foreword.nn.stack_settings import StackSettings
 
-LayerCache = tuple[Cache, Cache | None]  # of the row itself, and of the source
+LayerCache = tuple[Cache, Cache | None]  # of self-attention and of cross-attention
 
 
 class Block(nn.Module):
-    """Self-attention, cross-attention where there is a source, feed-forward.
+    """Self-attention, cross-attention if there is a source, and a feed-forward layer.
 
     Args:
         settings: widths and choices.
         crosses: whether it attends to a source.
-        like: a block whose attention or feed-forward it shares, as `settings.share` says.
+        like: a block whose attention or feed-forward layer it shares, by `settings.share`.
     """
 
     def __init__(self, settings: StackSettings, *, crosses: bool, like: Block | None) -> None:
@@ -32,6 +32,7 @@ class Block(nn.Module):
         self.cross_norm: nn.Module | None
         self.feedforward: FeedForward
         self.feedforward_norm: nn.Module
+        # Attentions, shared with `like` or new.
         if like is not None and settings.share == "attention":
             self.attention, self.attention_norm = like.attention, like.attention_norm
             self.cross, self.cross_norm = like.cross, like.cross_norm
@@ -39,6 +40,7 @@ class Block(nn.Module):
             self.attention, self.attention_norm = _attention(settings), norm_of(settings)
             self.cross = _attention(settings) if crosses else None
             self.cross_norm = norm_of(settings) if crosses else None
+        # Feed-forward layer, shared or new.
         if like is not None and settings.share == "feedforward":
             self.feedforward, self.feedforward_norm = like.feedforward, like.feedforward_norm
         else:
@@ -62,63 +64,71 @@ class Block(nn.Module):
         cross: AttentionInputs | None = None,
         query_stream: tuple[Tensor, AttentionInputs] | None = None,
     ) -> tuple[Tensor, LayerCache, Tensor | None]:
-        """One layer.
+        """Apply the layer.
 
         Args:
             x: (batch, length, d_model).
-            inputs: of the self-attention.
-            cache: keys and values of places before.
-            memory: states of places before, to make keys and values of; (batch, carried, d_model).
+            inputs: of self-attention.
+            cache: keys and values of earlier positions.
+            memory: states of earlier positions, from which keys and values are computed;
+                (batch, memory length, d_model).
             source: (batch, source length, d_model).
-            cross: of the attention to the source.
-            query_stream: a second stream and its view; its keys and values are the first stream's.
+            cross: inputs of cross-attention.
+            query_stream: states of the query stream and its attention inputs; its keys and values
+                are those of x, the content stream.
 
         Returns:
-            The new states, the keys and values to remember, the new states of the second stream.
+            The new states, the key-value cache, the new states of the query stream.
         """
+        # Keys and values of self-attention, from the memory and x; cached ones stand before them.
         context = x if memory is None else torch.cat([memory.to(x.dtype), x], dim=1)
-        # Without memory keys begin at 0; with one, the new keys stand where the queries do.
-        places = inputs.positions.queries if cache is not None else from_zero(context)
-        entering = self._enter(context, self.attention_norm)
-        k, v = self.attention.keys_values(entering)
+        # Without a cache keys begin at position 0; with one, new keys are where the queries are.
+        positions = inputs.positions.queries if cache is not None else from_zero(context)
+        normalised = self._enter(context, self.attention_norm)
+        k, v = self.attention.keys_values(normalised)
         if inputs.position is not None:
-            k = inputs.position.rotate(k, places)
+            k = inputs.position.rotate(k, positions)
         if cache is not None:
             k, v = torch.cat([cache[0][0], k], dim=2), torch.cat([cache[0][1], v], dim=2)
-        kept = cache[1] if cache is not None else None
-        if self.cross is not None and cross is not None and kept is None:
+        # Keys and values of cross-attention, computed once for a source.
+        source_kv = cache[1] if cache is not None else None
+        if self.cross is not None and cross is not None and source_kv is None:
             assert source is not None
-            kept = self.cross.keys_values(source)
-        if memory is not None:
-            entering = self._enter(x, self.attention_norm)
+            source_kv = self.cross.keys_values(source)
+        # The query stream attends to the same keys through a mask of its own.
         g = None
         if query_stream is not None:
-            g, seen = query_stream
-            asking = self._enter(g, self.attention_norm)
-            g = self._rest(g, self.attention(asking, (k, v), seen), kept, cross)
-        x = self._rest(x, self.attention(entering, (k, v), inputs), kept, cross)
-        remembered: LayerCache = ((k, v), kept)
+            g, query_inputs = query_stream
+            attended = self.attention(self._enter(g, self.attention_norm), (k, v), query_inputs)
+            g = self._finish(g, attended, source_kv, cross)
+        # The content stream: queries from x alone, without the memory.
+        if memory is not None:
+            normalised = self._enter(x, self.attention_norm)
+        x = self._finish(x, self.attention(normalised, (k, v), inputs), source_kv, cross)
+        new_cache: LayerCache = ((k, v), source_kv)
         if self.training:  # a compiled block would fill in gradients of 0 for each of them
-            remembered = _detached((k, v)), None if kept is None else _detached(kept)
-        return x, remembered, g
+            new_cache = _detached((k, v)), None if source_kv is None else _detached(source_kv)
+        return x, new_cache, g
 
-    def _rest(
-        self, x: Tensor, attended: Tensor, source: Cache | None, cross: AttentionInputs | None
+    def _finish(
+        self, x: Tensor, attended: Tensor, source_kv: Cache | None, cross: AttentionInputs | None
     ) -> Tensor:
-        """Adds what attention found, attends to the source, then the feed-forward layer."""
+        """Add self-attention's output, then apply cross-attention and the feed-forward layer."""
         x = self._leave(x, attended, self.attention_norm)
         if self.cross is not None and self.cross_norm is not None and cross is not None:
-            assert source is not None
-            entering = self._enter(x, self.cross_norm)
-            x = self._leave(x, self.cross(entering, source, cross), self.cross_norm)
-        entering = self._enter(x, self.feedforward_norm)
-        return self._leave(x, self.feedforward(entering), self.feedforward_norm)
+            assert source_kv is not None
+            normalised = self._enter(x, self.cross_norm)
+            x = self._leave(x, self.cross(normalised, source_kv, cross), self.cross_norm)
+        normalised = self._enter(x, self.feedforward_norm)
+        return self._leave(x, self.feedforward(normalised), self.feedforward_norm)
 
     def _enter(self, x: Tensor, norm: nn.Module) -> Tensor:
+        """Return the input of a sublayer: normalised with pre-norm."""
         return norm(x) if self.is_pre else x
 
-    def _leave(self, x: Tensor, part: Tensor, norm: nn.Module) -> Tensor:
-        x = x + self.dropout(part)
+    def _leave(self, x: Tensor, output: Tensor, norm: nn.Module) -> Tensor:
+        """Add a sublayer's output to the residual stream; normalise the sum with post-norm."""
+        x = x + self.dropout(output)
         return x if self.is_pre else norm(x)
 
 
@@ -127,7 +137,7 @@ def _detached(cache: Cache) -> Cache:
 
 
 def from_zero(context: Tensor) -> Tensor:
-    """The places of (batch, length, ...), from 0; (length,) int64."""
+    """Return the positions of (batch, length, ...), from 0; (length,) int64."""
     return torch.arange(context.shape[1], device=context.device)
 
 
@@ -144,5 +154,5 @@ def _attention(settings: StackSettings) -> Attention:
 
 
 def norm_of(settings: StackSettings) -> nn.Module:
-    """A norm of the states."""
+    """Return a new norm of the states."""
     return build_norm(settings.norm, settings.d_model, settings.norm_eps, bias=settings.bias)

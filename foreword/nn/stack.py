@@ -1,7 +1,7 @@
-"""The one Transformer: a stack of blocks.
+"""The Transformer: a stack of blocks.
 
-Encoder, decoder, prefix decoder and the two sides of an encoder-decoder are this stack; they
-differ by mask and layout alone.
+Encoder, decoder, prefix decoder and both sides of an encoder-decoder are this stack; they differ
+only by mask and layout.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from foreword.nn.stack_settings import StackSettings
 
 @dataclass(frozen=True)
 class QueryStream:
-    """A second stream: places predicted without being read (XLNet).
+    """The query stream of two-stream attention: positions predicted without being read (XLNet).
 
     Attributes:
-        x: states that know their place and nothing of their token, (batch, predictions, d_model).
-        at: which places these are, (batch, predictions) int64.
-        mask: over (length, length), without what was carried over.
+        x: states that know their position but not their token, (batch, predictions, d_model).
+        at: these positions, (batch, predictions) int64.
+        mask: over (length, length), without the memory.
     """
 
     x: Tensor
@@ -39,15 +39,15 @@ class QueryStream:
 
 @dataclass(frozen=True)
 class StackOutput:
-    """What a stack makes of a row.
+    """The output of a stack.
 
     Attributes:
-        states: (batch, length, d_model), normalised and, if the settings say so, dropped out.
-        cache: per layer, for a next call: the key-value cache.
-        query_stream: of the second stream, (batch, predictions, d_model); or None.
-        memory: what entered each layer, the last places of it, without gradient; each (batch,
-            carried, d_model).
-        layers: what entered each layer, and `states`.
+        states: (batch, length, d_model), normalised and, by `ff_and_output_dropout`, dropped out.
+        cache: key-value cache of each layer, for the next call.
+        query_stream: states of the query stream, (batch, predictions, d_model); or None.
+        memory: the last positions of each layer's input, without gradient; each (batch, memory
+            length, d_model).
+        layers: the input of each layer, then `states`.
     """
 
     states: Tensor
@@ -58,14 +58,14 @@ class StackOutput:
 
 
 class Stack(nn.Module):
-    """Blocks, one after another, with the position scheme that they share.
+    """Blocks in sequence, with the position scheme that they share.
 
     Args:
         settings: widths and choices.
         layers: number of blocks.
-        is_causal: for position schemes whose table depends on it.
+        is_causal: whether the mask is causal, for position schemes whose table depends on it.
         crosses: whether the blocks attend to a source.
-        memory_length: places of a row that are carried over to the next one; 0 for none.
+        memory_length: positions of a row kept as the memory of the next row; 0 for none.
     """
 
     def __init__(
@@ -79,12 +79,14 @@ class Stack(nn.Module):
     ) -> None:
         super().__init__()
         self.memory_length = memory_length
+        # Position schemes: one for all layers, or another for layers of local attention.
         self.position = _position(settings.position, settings, layers, is_causal=is_causal)
         self.local_position = None
         if settings.local_position is not None:
             self.local_position = _position(
                 settings.local_position, settings, layers, is_causal=is_causal
             )
+        # Blocks, whose modules are shared by `settings.share`.
         blocks: list[Block] = []
         for _ in range(layers):
             first = blocks[0] if blocks and settings.share != "none" else None
@@ -96,13 +98,16 @@ class Stack(nn.Module):
         self.final_norm = norm_of(settings) if settings.norm_position == "pre" else nn.Identity()
         self.dropout = Dropout(settings.dropout if settings.ff_and_output_dropout else 0.0)
         self.drops_attention = settings.attention_dropout > 0
+        # Attention mechanism of each layer; every `dense_every`-th is dense.
         self.attention = settings.attention
         self.attention_mechanisms = nn.ModuleList(
             settings.attention.build(settings.heads, settings.head_width, layers)
         )
-        every = settings.dense_every
+        interval = settings.dense_every
         is_dense = isinstance(settings.attention, Dense)
-        self.is_local = [not is_dense and not (every and n % every == 0) for n in range(layers)]
+        self.is_local = [
+            not is_dense and not (interval and n % interval == 0) for n in range(layers)
+        ]
         for n in range(layers):
             if not self.is_local[n]:
                 self.attention_mechanisms[n] = DenseAttention()
@@ -118,38 +123,42 @@ class Stack(nn.Module):
         query_stream: QueryStream | None = None,
         segments: Tensor | None = None,
     ) -> StackOutput:
-        """Runs the blocks.
+        """Run the blocks.
 
         Args:
-            x: (batch, length, d_model), embedded.
-            mask: over (length, remembered + length).
-            cache: per layer, what an earlier call returned: the key-value cache.
-            memory: what an earlier row's call returned: states to look back at. With it the mask
-                is over the row alone, and all that was carried is seen.
-            source: (batch, source length, d_model), for blocks that cross.
+            x: embeddings, (batch, length, d_model).
+            mask: over (length, cached length + length).
+            cache: key-value cache of each layer, from an earlier call.
+            memory: states of the row before, from its call. The mask is then over the row alone,
+                and every query sees the whole memory.
+            source: (batch, source length, d_model), for cross-attention.
             cross_mask: over (length, source length).
-            query_stream: a second stream.
-            segments: of each place, (batch, length), for position schemes that compare them.
+            query_stream: the query stream of two-stream attention.
+            segments: of each position, (batch, length), for position schemes that compare them.
         """
+        # Positions begin after the cache or the memory.
         length = x.shape[1]
         start = cache[0][0][0].shape[2] if cache else 0
         if memory is not None:
             start = memory[0].shape[1]
             mask = MemoryMask(mask, start)
-        # FlexAttention has no dropout of attention weights; SDPA does.
+        # Masks and biases are prepared once for all layers. FlexAttention has no dropout of
+        # attention weights; SDPA does.
         drops = self.training and self.drops_attention
         flex = x.is_cuda and length > 1 and not drops and has_triton()
-        if segments is not None and start:  # what was carried over is of the first segment
+        if segments is not None and start:  # the memory is of the first segment
             segments = nn.functional.pad(segments, (start, 0))
-        places = AttentionPositions(from_zero(x) + start, start + length, segments)
-        layer_inputs = self._layer_inputs(mask, places, x, flex=flex)
+        positions = AttentionPositions(from_zero(x) + start, start + length, segments)
+        layer_inputs = self._layer_inputs(mask, positions, x, flex=flex)
+        # Cross-attention, the same in all layers; its keys may come from the cache.
         cross = None
         if cross_mask is not None:
             keys = cache[0][1][0].shape[2] if cache and cache[0][1] else 0
             keys = source.shape[1] if source is not None else keys
             shape = (len(x), length, keys)
             prepared_mask = prepare_mask(cross_mask, None, shape, _scores_like(x), flex=flex)
-            cross = AttentionInputs(prepared_mask, DenseAttention(), None, places, 0)
+            cross = AttentionInputs(prepared_mask, DenseAttention(), None, positions, 0)
+        # The query stream: the same keys, other queries and another mask.
         query_inputs: list[AttentionInputs] = []
         g = None
         if query_stream is not None:
@@ -157,12 +166,13 @@ class Stack(nn.Module):
                 query_stream.x,
                 MemoryMask(query_stream.mask, start) if start else query_stream.mask,
             )
-            at = AttentionPositions(query_stream.at + start, places.keys, segments)
-            query_inputs = self._layer_inputs(mask, places, x, flex=False, at=at)
-        kept, entered = [], []
+            at = AttentionPositions(query_stream.at + start, positions.keys, segments)
+            query_inputs = self._layer_inputs(mask, positions, x, flex=False, at=at)
+        # The blocks; the input of each is kept for the memory and for `StackOutput.layers`.
+        new_cache, inputs = [], []
         for n, block in enumerate(self.blocks):
-            entered.append(x)
-            x, layer_memory, g = block(
+            inputs.append(x)
+            x, layer_cache, g = block(
                 x,
                 layer_inputs[n],
                 cache[n] if cache else None,
@@ -171,41 +181,41 @@ class Stack(nn.Module):
                 cross,
                 None if g is None else (g, query_inputs[n]),
             )
-            kept.append(layer_memory)
+            new_cache.append(layer_cache)
         g = None if g is None else self.dropout(self.final_norm(g))
         states = self.dropout(self.final_norm(x))
-        return StackOutput(
-            states, kept, g, self._update_memory(entered, memory), (*entered, states)
-        )
+        new_memory = self._update_memory(inputs, memory)
+        return StackOutput(states, new_cache, g, new_memory, (*inputs, states))
 
     def _layer_inputs(
         self,
         mask: Mask,
-        places: AttentionPositions,
+        positions: AttentionPositions,
         x: Tensor,
         *,
         flex: bool,
         at: AttentionPositions | None = None,
     ) -> list[AttentionInputs]:
-        """What each layer sees; with `at`, from these places of the row alone."""
-        ready: dict[bool, tuple[Any, PositionScheme]] = {}
-        keys = torch.arange(places.keys, device=x.device)
-        shape = (len(x), len(places.queries), places.keys)
+        """Return the attention inputs of each layer; with `at`, those of these queries alone."""
+        # One prepared mask for local layers, one for dense ones.
+        prepared: dict[bool, tuple[Any, PositionScheme]] = {}
+        keys = torch.arange(positions.keys, device=x.device)
+        shape = (len(x), len(positions.queries), positions.keys)
         for is_local in set(self.is_local):
             position = (self.local_position if is_local else None) or self.position
-            bias = position.bias(places.queries, keys)
-            prepared = self.attention.prepare if is_local else prepare_mask
-            blocks = flex and not position.adds_scores
-            prepared_mask = prepared(mask, bias, shape, _scores_like(x), flex=blocks)
+            bias = position.bias(positions.queries, keys)
+            prepare = self.attention.prepare if is_local else prepare_mask
+            can_flex = flex and not position.adds_scores
+            prepared_mask = prepare(mask, bias, shape, _scores_like(x), flex=can_flex)
             if at is not None:
-                prepared_mask = prepared_mask.select_queries(at.queries - places.queries[0])
-            ready[is_local] = prepared_mask, position
+                prepared_mask = prepared_mask.select_queries(at.queries - positions.queries[0])
+            prepared[is_local] = prepared_mask, position
         return [
             AttentionInputs(
-                ready[is_local][0],
+                prepared[is_local][0],
                 cast(AttentionMechanism, mechanism),
-                ready[is_local][1],
-                at or places,
+                prepared[is_local][1],
+                at or positions,
                 n,
             )
             for n, (is_local, mechanism) in enumerate(
@@ -214,16 +224,14 @@ class Stack(nn.Module):
         ]
 
     def _update_memory(
-        self, entered: list[Tensor], memory: tuple[Tensor, ...] | None
+        self, inputs: list[Tensor], memory: tuple[Tensor, ...] | None
     ) -> tuple[Tensor, ...]:
-        """The last places of what entered each layer, what was carried before included."""
+        """Return the last positions of each layer's input, the old memory included."""
         if not self.memory_length:
             return ()
         if memory is not None:
-            entered = [
-                torch.cat([a, b.to(a.dtype)], 1) for a, b in zip(memory, entered, strict=True)
-            ]
-        return tuple(states[:, -self.memory_length :].detach() for states in entered)
+            inputs = [torch.cat([a, b.to(a.dtype)], 1) for a, b in zip(memory, inputs, strict=True)]
+        return tuple(states[:, -self.memory_length :].detach() for states in inputs)
 
 
 def _position(
@@ -239,7 +247,7 @@ def _position(
 
 
 def _scores_like(x: Tensor) -> Tensor:
-    """An empty tensor of the dtype that attention will run in, under autocast too."""
+    """Return an empty tensor of the dtype that attention will run in, under autocast too."""
     kind = x.device.type
     if torch.is_autocast_enabled(kind):
         return torch.empty(0, device=x.device, dtype=torch.get_autocast_dtype(kind))

@@ -111,12 +111,12 @@ class DeferredMask:
     flex: bool
 
     def select_queries(self, queries: Tensor) -> DeferredMask:
-        """A second stream asks for single queries, which stand in no block.
+        """Refuse a query stream, whose single queries belong to no block.
 
         Raises:
             UserError: always.
         """
-        raise UserError("model.attention: a second stream needs attention that is 'dense'")
+        raise UserError("model.attention: a query stream requires attention 'dense'")
 
 
 class BigBirdAttention(AttentionMechanism):
