@@ -1,4 +1,4 @@
-"""A mask is a function: `allows(b, h, i, j)` says whether query `i` may look at key `j`.
+"""Attention masks: `allows(b, h, i, j)` returns whether query `i` may attend to key `j`.
 
 Masks combine with `&` and `|`. One description serves three engines: a dense tensor for SDPA
 (`dense`), FlexAttention's block mask (`allows` is its `mask_mod`), and the tests' slow reference,
@@ -16,15 +16,15 @@ from torch import Tensor
 
 
 class Mask(ABC):
-    """Which query may look at which key."""
+    """The pairs of query and key that attention may use."""
 
     @abstractmethod
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
-        """True where query `i` of head `h` in row `b` may look at key `j`; broadcasts."""
+        """Return True where query `i` of head `h` in row `b` may attend to key `j`; broadcasts."""
 
     @property
     def sees_itself(self) -> bool:
-        """Whether every query `i` is known to see key `i`, so that no query is without keys."""
+        """Whether every query `i` surely sees key `i`, so that no query is without keys."""
         return False
 
     def __and__(self, other: Mask) -> Mask:
@@ -38,9 +38,9 @@ class Mask(ABC):
     def dense(
         self, batch: int, queries: int, keys: int, device: torch.device, heads: int = 1
     ) -> Tensor:
-        """The mask as a tensor, (batch or 1, heads or 1, queries, keys) bool.
+        """Return the mask as a tensor, (batch or 1, heads or 1, queries, keys) bool.
 
-        `heads` is for masks that differ between them.
+        `heads` is the number of heads, for masks that differ between them.
         """
         b = torch.arange(batch, device=device)[:, None, None, None]
         h = torch.arange(heads, device=device)[None, :, None, None]
@@ -52,37 +52,37 @@ class Mask(ABC):
 
 @dataclass(frozen=True)
 class FullMask(Mask):
-    """Everything sees everything: the encoder."""
+    """All pairs: the encoder's mask."""
 
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
-        """Always."""
+        """Return True."""
         return (i >= 0) & (j >= 0)
 
     @property
     def sees_itself(self) -> bool:
-        """Always."""
+        """True."""
         return True
 
 
 @dataclass(frozen=True)
 class CausalMask(Mask):
-    """No look into the future: the decoder. `offset` keys stand before the first query."""
+    """No later keys: the decoder's mask. `offset` keys stand before the first query."""
 
     offset: int = 0
 
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
-        """Key at or before the query."""
+        """Return whether the key is at or before the query."""
         return j <= i + self.offset
 
     @property
     def sees_itself(self) -> bool:
-        """Unless keys are missing before the first query."""
+        """True unless keys are missing before the first query."""
         return self.offset >= 0
 
 
 @dataclass(frozen=True)
 class DocumentMask(Mask):
-    """Texts packed in one row do not see each other.
+    """Keys of the query's own document, for several texts packed in one row.
 
     Attributes:
         queries: document of each query, (batch, queries) int64.
@@ -93,18 +93,18 @@ class DocumentMask(Mask):
     keys: Any
 
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
-        """Query and key in the same document; padding (-1) sees padding, so no row is empty."""
+        """Return whether query and key share a document; padding (-1) sees padding."""
         return self.queries[b, i] == self.keys[b, j]
 
     @property
     def sees_itself(self) -> bool:
-        """Where queries and keys are the same row."""
+        """True where queries and keys are the same row."""
         return self.queries is self.keys
 
 
 @dataclass(frozen=True)
 class PrefixMask(Mask):
-    """Keys in the prefix are seen by all: with `Causal() |`, the prefix decoder.
+    """Keys of the prefix, which all queries see: with `CausalMask() |`, the prefix decoder's mask.
 
     Attributes:
         is_prefix: (batch, keys) bool.
@@ -113,62 +113,62 @@ class PrefixMask(Mask):
     is_prefix: Any
 
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
-        """Key in the prefix."""
+        """Return whether the key is in the prefix."""
         return self.is_prefix[b, j] & (i >= 0)
 
 
 @dataclass(frozen=True)
 class WindowMask(Mask):
-    """Only keys at most `radius` positions away (Longformer's and ModernBERT's local attention)."""
+    """Keys at most `radius` positions away (Longformer's and ModernBERT's local attention)."""
 
     radius: int
     offset: int = 0
 
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
-        """Key near the query."""
+        """Return whether the key is within the radius of the query."""
         return (i + self.offset - j <= self.radius) & (j - i - self.offset <= self.radius)
 
     @property
     def sees_itself(self) -> bool:
-        """Unless the queries stand further on than it reaches."""
+        """True unless the offset exceeds the radius."""
         return abs(self.offset) <= self.radius
 
 
 @dataclass(frozen=True)
 class GlobalMask(Mask):
-    """The first `places` of a row see and are seen by all (Longformer)."""
+    """The first `count` positions of a row see and are seen by all (Longformer)."""
 
-    places: int
+    count: int
     offset: int = 0
 
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
-        """Query or key among the first."""
-        return (i + self.offset < self.places) | (j < self.places)
+        """Return whether query or key is global."""
+        return (i + self.offset < self.count) | (j < self.count)
 
 
 @dataclass(frozen=True)
 class BlockSparseMask(Mask):
-    """Blocks of queries see whole blocks of keys (BigBird).
+    """Blocks of keys, for each block of queries (BigBird).
 
     Attributes:
-        table: which block of keys, (heads or 1, query blocks, key blocks) bool.
-        size: places of a block.
+        table: allowed blocks, (heads or 1, query blocks, key blocks) bool.
+        size: positions in a block.
     """
 
     table: Any
     size: int
 
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
-        """Key in a block that the query's block sees."""
+        """Return whether the query's block sees the key's block."""
         return self.table[h % self.table.shape[0], i // self.size, j // self.size]
 
 
 @dataclass(frozen=True)
 class PermutationMask(Mask):
-    """Only what comes earlier in a given order of prediction (XLNet).
+    """Keys that come earlier in a given order of prediction (XLNet).
 
     Attributes:
-        order: of each place, (batch, length) int64; -1 is seen by all.
+        order: of each position, (batch, length) int64; -1 is seen by all.
         includes_self: whether a position sees itself: true where its token is read (content
             stream), false where it is predicted (query stream).
     """
@@ -177,63 +177,63 @@ class PermutationMask(Mask):
     includes_self: bool = True
 
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
-        """Key of an order below the query's, or the same where `itself`."""
+        """Return whether the key's order is below the query's, or equal if `includes_self`."""
         query, key = self.order[b, i], self.order[b, j]
         return key <= query if self.includes_self else key < query
 
     @property
     def sees_itself(self) -> bool:
-        """As `itself` says."""
+        """`includes_self`."""
         return self.includes_self
 
 
 @dataclass(frozen=True)
 class MemoryMask(Mask):
-    """`keys` keys of the row before stand before the row's own, and all see them (Transformer-XL).
+    """A row's own mask, behind `keys` keys of the memory that all queries see (Transformer-XL).
 
     Attributes:
         mask: over the row itself.
-        keys: how many were carried over.
+        keys: length of the memory.
     """
 
     mask: Mask
     keys: int
 
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
-        """A key carried over, or one that the row's own mask allows."""
-        own = (j - self.keys).clamp(min=0)
-        return (j < self.keys) | self.mask.allows(b, h, i, own)
+        """Return whether the key is in the memory or allowed by the row's own mask."""
+        j_in_row = (j - self.keys).clamp(min=0)
+        return (j < self.keys) | self.mask.allows(b, h, i, j_in_row)
 
 
 @dataclass(frozen=True)
 class AndMask(Mask):
-    """What both masks allow."""
+    """The pairs that both masks allow."""
 
     left: Mask
     right: Mask
 
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
-        """Allowed by the left and by the right."""
+        """Return whether both masks allow the pair."""
         return self.left.allows(b, h, i, j) & self.right.allows(b, h, i, j)
 
     @property
     def sees_itself(self) -> bool:
-        """Where both do."""
+        """True if both masks do."""
         return self.left.sees_itself and self.right.sees_itself
 
 
 @dataclass(frozen=True)
 class OrMask(Mask):
-    """What one of the masks allows."""
+    """The pairs that at least one of the masks allows."""
 
     left: Mask
     right: Mask
 
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
-        """Allowed by the left or by the right."""
+        """Return whether one of the masks allows the pair."""
         return self.left.allows(b, h, i, j) | self.right.allows(b, h, i, j)
 
     @property
     def sees_itself(self) -> bool:
-        """Where one does."""
+        """True if one of the masks does."""
         return self.left.sees_itself or self.right.sees_itself

@@ -1,4 +1,4 @@
-"""What a position scheme may do; a kind in `nn/positions/` does one of the four."""
+"""The contract of position schemes: a kind in `nn/positions/` implements one of four methods."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from foreword.ranges import Ranged
 
 @dataclass(frozen=True)
 class AttentionPositions:
-    """Where the queries of an attention stand, and what else is known of where things are.
+    """The positions of queries and keys in one attention.
 
-    Keys stand at 0, 1, 2, ... in the row, those that are remembered first.
+    Keys are at positions 0, 1, 2, ... of the row, those of the cache or memory first.
 
     Attributes:
-        queries: place of each query, (queries,) int64, and then these are the last keys; or
-            (batch, queries), anywhere.
+        queries: position of each query: (queries,) int64 if they are the last keys; else (batch,
+            queries), anywhere.
         keys: number of keys.
         segments: of each key, (batch, keys) int64; or None where all are 0.
     """
@@ -31,56 +31,65 @@ class AttentionPositions:
 
     @classmethod
     def consecutive(cls, start: int, length: int, device: torch.device) -> AttentionPositions:
-        """`length` queries after `start` keys that are remembered."""
+        """Return the positions of `length` queries after `start` keys of a cache or memory."""
         return cls(torch.arange(start, start + length, device=device), start + length)
 
-    def compare(self, of_keys: Tensor) -> Tensor:
-        """Where query and key are alike in what is given of each key (batch, keys).
+    def compare(self, key_values: Tensor) -> Tensor:
+        """Return where query and key have equal values, given those of the keys (batch, keys).
 
         Returns:
             (batch, 1, queries, keys) bool.
         """
-        at = self.queries.expand(len(of_keys), -1)
-        return (of_keys.gather(1, at)[:, :, None] == of_keys[:, None, :])[:, None]
+        at = self.queries.expand(len(key_values), -1)
+        return (key_values.gather(1, at)[:, :, None] == key_values[:, None, :])[:, None]
 
 
 class PositionScheme(nn.Module, ABC):
-    """Where a token stands, told to the model by addition, by rotation, or by what scores get.
+    """The way a token's position enters the model: added embedding, rotation, bias or scores.
 
-    Rotation, bias and scores go by the place in the row. Documents lie in one piece in their row,
-    so within a document differences of places are differences of positions, and one table serves
+    Rotation, bias and scores use the index in the row. Documents are contiguous in their row, so
+    within a document differences of indices are differences of positions, and one table serves
     every row of the batch.
 
     Attributes:
-        adds_scores: whether `scores` gives anything; attention then holds its scores in memory.
+        adds_scores: whether `scores` returns anything; attention then holds all scores in memory.
     """
 
     adds_scores: ClassVar[bool] = False
 
     def embed(self, positions: Tensor) -> Tensor | None:
-        """What to add to the embeddings at `positions` (batch, length): (..., width) or None."""
+        """Return what to add to embeddings at `positions` (batch, length): (..., width) or None."""
         return None
 
-    def rotate(self, x: Tensor, places: Tensor) -> Tensor:
-        """Queries or keys (batch, heads, length, d_head); places (length,) or (batch, length)."""
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Return queries or keys, rotated by their positions.
+
+        Args:
+            x: (batch, heads, length, d_head).
+            positions: (length,) or (batch, length).
+        """
         return x
 
     def bias(self, queries: Tensor, keys: Tensor) -> Tensor | None:
-        """What to add to the scaled scores between places (queries,) and (keys,), in all layers.
+        """Return the bias of the scaled scores between positions (queries,) and (keys,).
+
+        It is the same in all layers.
 
         Returns:
             (heads, queries, keys) float, or None.
         """
         return None
 
-    def scores(self, q: Tensor, k: Tensor, places: AttentionPositions, layer: int) -> Tensor | None:
-        """What to add to the scores before they are scaled, where it depends on what is there.
+    def scores(
+        self, q: Tensor, k: Tensor, positions: AttentionPositions, layer: int
+    ) -> Tensor | None:
+        """Return what to add to the scores before they are scaled, where it depends on content.
 
         Args:
             q: (batch, heads, queries, d_head).
             k: (batch, heads, keys, d_head).
-            places: of the queries.
-            layer: number of the block in its stack.
+            positions: of the queries.
+            layer: index of the block in its stack.
 
         Returns:
             (batch, heads, queries, keys) float, or None.
@@ -93,19 +102,19 @@ class PositionKind(Ranged, ABC):
 
     @property
     def limit(self) -> int | None:
-        """The greatest length it allows, or None."""
+        """The maximum length, or None."""
         return None
 
     @property
     def segments(self) -> bool:
-        """Whether its scores tell one segment from another."""
+        """Whether its scores depend on segments."""
         return False
 
     @abstractmethod
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool
     ) -> PositionScheme:
-        """The module of a stack.
+        """Return the module of a stack.
 
         Args:
             width: of the embeddings.

@@ -191,7 +191,7 @@ def test_texts(name: str, case: Case) -> None:
     [
         (
             ["model.d_model=18", "model.heads=6", "model.position=rotary"],
-            "model.d_head: rotary positions need an even number, got 3; where it is not set, it is",
+            "model.d_head: rotary positions require an even number, got 3; its default is",
         ),
         (["objective=causal"], "layout.kind: 'encoder' predicts in place"),
         (["layout=decoder"], "layout.kind: this objective predicts in place"),

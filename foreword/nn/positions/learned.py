@@ -1,4 +1,4 @@
-"""Learned absolute positions: a vector per place, added to the embedding (BERT, GPT)."""
+"""Learned absolute positions: a vector per position, added to the embedding (BERT, GPT)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Learned(PositionKind):
     """A learned vector per position.
 
     Attributes:
-        length: number of positions; longer texts are refused.
+        length: number of positions, the maximum length of a text.
 
     Reference: Gehring et al. 2017, section 3.1; Devlin et al. 2019, section 3.
     """
@@ -24,24 +24,24 @@ class Learned(PositionKind):
 
     @property
     def limit(self) -> int | None:
-        """The table's length."""
+        """The length of the table."""
         return self.length
 
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool
     ) -> PositionScheme:
-        """The module with its table (length, width)."""
+        """Return the module, with a table (length, width)."""
         return LearnedPositions(self.length, width)
 
 
 class LearnedPositions(PositionScheme):
-    """Adds `table[position]`."""
+    """A table of vectors, added to the embeddings."""
 
     def __init__(self, length: int, width: int) -> None:
         super().__init__()
         self.table = nn.Embedding(length, width)
 
     def embed(self, positions: Tensor) -> Tensor | None:
-        """(batch, length) -> (batch, length, width)."""
+        """Return the vectors, (batch, length) -> (batch, length, width)."""
         vectors: Tensor = self.table(positions)
         return vectors

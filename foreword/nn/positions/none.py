@@ -1,4 +1,4 @@
-"""No positions: a causal model can still count by its mask; an encoder sees a bag of words."""
+"""No positions: a causal model can infer them from its mask; an encoder sees a bag of words."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class None_(PositionKind):  # noqa: N801 - `None` is a keyword
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool
     ) -> PositionScheme:
-        """A scheme that does nothing."""
+        """Return a scheme without effect."""
         return NoPositions()
 
 
 class NoPositions(PositionScheme):
-    """Does nothing."""
+    """A position scheme without effect."""

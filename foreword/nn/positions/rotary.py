@@ -1,4 +1,4 @@
-"""Rotary positions: queries and keys are rotated by their place, so scores see differences."""
+"""Rotary positions: queries and keys are rotated, so scores depend on differences of positions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from foreword.ranges import Wavelength
 
 @dataclass(frozen=True)
 class Rotary(PositionKind):
-    """Rotates the pair (x_i, x_{i + d/2}) of each head by place / base^(2i / d_head).
+    """Rotation of the pair (x_i, x_{i + d/2}) of each head by position / base^(2i / d_head).
 
     Attributes:
         base: the longest wavelength is 2 pi times this.
@@ -30,29 +30,31 @@ class Rotary(PositionKind):
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool
     ) -> PositionScheme:
-        """The module, without parameters."""
+        """Return the module, without parameters."""
         if d_head % 2:
             raise ValueError(
-                f"d_head: rotary positions need an even number, got {d_head}; where it is not set, "
-                "it is d_model / heads"
+                f"d_head: rotary positions require an even number, got {d_head}; its default "
+                "is d_model / heads"
             )
         return RotaryPositions(self.base, d_head)
 
 
 class RotaryPositions(PositionScheme):
-    """Rotates queries and keys."""
+    """Rotation of queries and keys."""
 
     def __init__(self, base: float, d_head: int) -> None:
         super().__init__()
         self.base, self.d_head = base, d_head
 
-    def rotate(self, x: Tensor, places: Tensor) -> Tensor:
-        """(batch, heads, length, d_head) -> the same, rotated; angles are in float32 at least."""
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Return x rotated, (batch, heads, length, d_head); angles are in float32 at least."""
         half, dtype = self.d_head // 2, at_least_float32(x.dtype)
         steps = torch.arange(half, device=x.device, dtype=dtype)
-        waves = torch.exp(-math.log(self.base) / half * steps)
-        angles = places[..., None].to(dtype) * waves  # (length, half) or (batch, length, half)
-        if places.ndim == 2:
+        frequencies = torch.exp(-math.log(self.base) / half * steps)
+        angles = (
+            positions[..., None].to(dtype) * frequencies
+        )  # (length, half) or (batch, length, half)
+        if positions.ndim == 2:
             angles = angles[:, None]
         cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
         left, right = x[..., :half], x[..., half:]

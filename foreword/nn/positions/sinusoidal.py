@@ -1,4 +1,4 @@
-"""Sinusoidal absolute positions: fixed waves of geometric wavelengths (the first Transformer)."""
+"""Sinusoidal absolute positions, of geometric wavelengths (the first Transformer)."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ class Sinusoidal(PositionKind):
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool
     ) -> PositionScheme:
-        """The module, without parameters."""
+        """Return the module, without parameters."""
         if width % 2:
-            raise ValueError(f"d_model: sinusoidal positions need an even number, got {width}")
+            raise ValueError(f"d_model: sinusoidal positions require an even number, got {width}")
         return SinusoidalPositions(self.base, width)
 
 
 class SinusoidalPositions(PositionScheme):
-    """Adds the waves."""
+    """Sines and cosines, added to the embeddings."""
 
     def __init__(self, base: float, width: int) -> None:
         super().__init__()
         self.base, self.width = base, width
 
     def embed(self, positions: Tensor) -> Tensor | None:
-        """(batch, length) -> (batch, length, width)."""
+        """Return sines, then cosines, (batch, length) -> (batch, length, width)."""
         half = self.width // 2
         steps = torch.arange(half, device=positions.device, dtype=torch.float32)
         angles = positions[..., None] * torch.exp(-math.log(self.base) / half * steps)

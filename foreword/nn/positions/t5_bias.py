@@ -1,4 +1,4 @@
-"""T5's relative bias: one learned number per head and bucket of distance, added to scores."""
+"""T5's relative bias: a learned scalar per head and bucket of distance, added to the scores."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from foreword.ranges import LARGEST, Count
 
 @dataclass(frozen=True)
 class T5Bias(PositionKind):
-    """A bias per head and bucket of distance, shared by the layers of a stack.
+    """A learned bias per head and bucket of distance, shared by the layers of a stack.
 
-    Near distances have a bucket each; far ones share buckets of logarithmic width, all beyond
-    `max_distance` the last.
+    Small distances have a bucket each; greater ones share buckets of logarithmic width, and all
+    from `max_distance` on the last.
 
     Attributes:
         buckets: number of buckets; half for each direction where the mask is not causal.
@@ -35,12 +35,12 @@ class T5Bias(PositionKind):
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool
     ) -> PositionScheme:
-        """The module with its table (buckets, heads)."""
+        """Return the module, with a table (buckets, heads)."""
         return T5BiasPositions(self, heads, is_causal=is_causal)
 
 
 def bucket(distance: Tensor, settings: T5Bias, *, is_causal: bool) -> Tensor:
-    """The bucket of each `distance` = key place - query place; any shape, int64."""
+    """Return the bucket of each `distance` = key position - query position; any shape, int64."""
     buckets = settings.buckets
     if is_causal:
         offset, distance = torch.zeros_like(distance), (-distance).clamp(min=0)
@@ -56,7 +56,7 @@ def bucket(distance: Tensor, settings: T5Bias, *, is_causal: bool) -> Tensor:
 
 
 class T5BiasPositions(PositionScheme):
-    """Adds `table[bucket(key - query)]` to the scores."""
+    """A bias `table[bucket(key - query)]`, added to the scores."""
 
     def __init__(self, settings: T5Bias, heads: int, *, is_causal: bool) -> None:
         super().__init__()
@@ -64,8 +64,8 @@ class T5BiasPositions(PositionScheme):
         self.table = BiasTable(settings.buckets, heads)
 
     def bias(self, queries: Tensor, keys: Tensor) -> Tensor | None:
-        """(queries,), (keys,) -> (heads, queries, keys)."""
+        """Return the bias, (queries,), (keys,) -> (heads, queries, keys)."""
         distance = keys[None, :] - queries[:, None]
-        found = bucket(distance, self.settings, is_causal=self.is_causal)
-        # In this order in memory too: it is added to the scores of every layer.
-        return torch.einsum("qkh->hqk", self.table(found)).contiguous()
+        buckets = bucket(distance, self.settings, is_causal=self.is_causal)
+        # Contiguous, since it is added to the scores of every layer.
+        return torch.einsum("qkh->hqk", self.table(buckets)).contiguous()
