@@ -1,4 +1,4 @@
-"""The records that travel down the road, frozen, with their shapes.
+"""The frozen records that pass from text to loss, with their shapes.
 
     text files -> Document -> token shards -> Rows -> Example -> Batch -> Hidden -> Loss
 
@@ -26,7 +26,7 @@ Record = TypeVar("Record")
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One text and where it came from (`wiki.jsonl:17`), for messages."""
+    """A text and its source (`wiki.jsonl:17`), for messages."""
 
     text: str
     source: str
@@ -34,7 +34,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Vocab:
-    """What objectives and packings know of a tokenizer.
+    """The vocabulary of a tokenizer, as objectives and packings use it.
 
     Attributes:
         size: number of ids, special tokens included.
@@ -42,10 +42,10 @@ class Vocab:
         sentinels: ids of `<extra_id_0>`, `<extra_id_1>`, ..., in order; (sentinels,) int64.
         is_special: true for special tokens and sentinels, which are never corrupted; (size,) bool.
         starts_word: true where a token begins a word; (size,) bool.
-        spellings: the text of each token in UTF-8, for models that read characters; of special
-            tokens their names. Empty where it is not known.
-        counts: how often each token stands in the text, for objectives that ask (`wants_counts`),
-            (size,) int64; or None.
+        spellings: the text of each token in UTF-8, for models that read characters; special tokens
+            are spelled by their names. Empty if unknown.
+        counts: the frequency of each token in the text, for objectives that need it
+            (`needs_counts`), (size,) int64; or None.
     """
 
     size: int
@@ -57,7 +57,7 @@ class Vocab:
     counts: Array | None = None
 
     def id(self, name: str) -> int:
-        """The id of the special token `name`.
+        """Return the id of the special token `name`.
 
         Raises:
             UserError: the tokenizer lacks it.
@@ -77,12 +77,12 @@ class Rows:
         ids: (batch, length) int64.
         documents: number of the document within its row, -1 for padding; (batch, length) int64.
         positions: position within the document's piece in this row; (batch, length) int64.
-        numbers: the row's place in the order of training, never used twice; (batch,) int64.
+        numbers: the row's number in the order of training, never used twice; (batch,) int64.
         segments: 0 in the first text of a pair, 1 in the second, (batch, length) int64; or None.
         labels: the class of the pair that begins here, -1 where none does, (batch, length) int64;
             or None.
-        next_token: the token after each row, for the row's last place to predict, -1 where the text
-            ends, (batch,) int64; or None.
+        next_token: the token after each row, predicted at the row's last position, -1 where the
+            text ends, (batch,) int64; or None.
     """
 
     ids: Array
@@ -99,9 +99,9 @@ class Rows:
 
 @dataclass(frozen=True)
 class Tokens:
-    """A side of an example: ids, documents and positions, each (batch, length) int64.
+    """One side of an example: ids, documents and positions, each (batch, length) int64.
 
-    `segments`, of the same shape, is None where all are 0.
+    `segments`, of the same shape, is None if all are 0.
     """
 
     ids: Array
@@ -112,20 +112,21 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Example:
-    """What an objective asks for, apart from any architecture: read `source`, predict `target`.
+    """A training example independent of any architecture: read `source`, predict `target`.
 
     Attributes:
-        source: what is read, or None where the target is all there is (causal).
-        target: what is predicted; with `is_aligned`, at the same positions as the source.
+        source: the tokens to read, or None if there is only a target (causal).
+        target: the tokens to predict; with `is_aligned`, at the same positions as the source.
         weights: 1 where a target counts, else 0; (batch, target length) float32.
         is_aligned: target i is predicted at source position i (masked language models).
-        labels: of texts, as in `Rows`, at the source's positions; or None.
-        uniform_draws: a number in [0, 1) per place, for what the model draws (ELECTRA's fakes), -1
-            on padding, (batch, target length) float32; or None. A draw by row, so that it depends
-            on no micro-batch.
-        order: of prediction, where it is not from left to right: a place sees those of lower
-            order, -1 is seen by all and predicted nowhere, (batch, length) int64; or None.
-        next_token: as in `Rows`, where the row's last place predicts it; or None.
+        labels: classes of texts as in `Rows`, at the source's positions; or None.
+        uniform_draws: a number in [0, 1) per position, by which the model samples (ELECTRA's
+            replacements), -1 on padding, (batch, target length) float32; or None. Drawn by row, so
+            that samples do not depend on micro-batches.
+        order: the order of prediction where it is not left to right: a position attends to those
+            of lower order; -1 is context, visible to all and not predicted, (batch, length) int64;
+            or None.
+        next_token: as in `Rows`, where the row's last position predicts it; or None.
     """
 
     source: Tokens | None
@@ -140,12 +141,12 @@ class Example:
 
 @dataclass(frozen=True)
 class MaxLengths:
-    """The most tokens that what an objective makes of one document can have.
+    """The greatest numbers of tokens in an objective's example of one document.
 
     Attributes:
-        source: of its source.
-        target: of its target.
-        joined: of both as one sequence; where the source is the target, of that.
+        source: the most tokens of its source.
+        target: the most tokens of its target.
+        joined: the most tokens of both as one sequence; of the target where that is the source.
     """
 
     source: int
@@ -154,19 +155,19 @@ class MaxLengths:
 
 
 class Mask(Protocol):
-    """Which query may look at which key: `allows(b, h, i, j)`; see `foreword.nn.masks`."""
+    """An attention mask, `allows(b, h, i, j)`; see `foreword.nn.masks`."""
 
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
-        """True where query `i` of head `h` in row `b` may attend to key `j`; broadcasts."""
+        """Return whether query `i` of head `h` in row `b` may attend to key `j`; broadcasts."""
 
 
 @dataclass(frozen=True)
 class Queries:
-    """Places that are predicted without being read: XLNet's second stream.
+    """The query stream: positions predicted without seeing themselves (XLNet).
 
     Attributes:
-        at: which places of the row, (batch, predictions) int64.
-        mask: which place may look at which to be predicted, over (length, length).
+        at: the predicted positions of the row, (batch, predictions) int64.
+        mask: the mask of the query stream, over (length, length).
     """
 
     at: Any
@@ -175,11 +176,11 @@ class Queries:
 
 @dataclass(frozen=True)
 class Backward:
-    """What is predicted from right to left, beside what is from left to right (ELMo).
+    """The targets of the right-to-left direction (ELMo).
 
     Attributes:
-        targets: of each place, the token before it; (batch, length) int64.
-        weights: 1 where it counts, (batch, length) float32.
+        targets: the token before each position, (batch, length) int64.
+        weights: 1 where the target counts, (batch, length) float32.
     """
 
     targets: Any
@@ -188,29 +189,29 @@ class Backward:
 
 @dataclass(frozen=True)
 class Batch:
-    """What a model reads.
+    """The input of a model, with its targets.
 
     Attributes:
         ids: (batch, length) int64.
         positions: (batch, length) int64.
-        mask: which position may look at which.
-        targets: (batch, length) int64, or (batch, predictions) with `queries`; None where nothing
-            is predicted.
+        mask: which position may attend to which.
+        targets: (batch, length) int64, or (batch, predictions) with `queries`; None if nothing is
+            predicted.
         weights: 1 where the target counts; float32 of the targets' shape.
-        source: what the encoder of an encoder-decoder reads.
-        cross_mask: which target position may look at which source position.
+        source: the input of the encoder, in an encoder-decoder.
+        cross_mask: which target position may attend to which source position.
         segments: number of the segment (0 or 1 in a pair), (batch, length) int64; None is all 0.
         labels: as in `Example`, (batch, length) int64; or None.
         uniform_draws: as in `Example`, float32 of the targets' shape; or None.
-        queries: predicted by a second stream; the states are then theirs, (batch, predictions,
-            d_model).
-        backward: predicted by the states that have read from right to left.
-        memory: what the row before of each lane left for this one (`Hidden.memory`); None for a
-            model that carries nothing, or before the first row.
+        queries: positions predicted by the query stream; the states are then theirs, (batch,
+            predictions, d_model).
+        backward: targets of the right-to-left states.
+        memory: the memory that the previous row of each stream left (`Hidden.memory`); None for a
+            model without memory, or before the first row.
         documents: number of the document within its row, -1 for padding, (batch, length) int64;
-            None where a row is one document. Of an encoder-decoder's two sides, of both.
-        counts: of each term of a sum of objectives, its predictions in all micro-batches of the
-            step, (terms,) float32; None where there is one term, or the batch is the whole step.
+            None if each row is one document. In an encoder-decoder both sides have their own.
+        counts: the predictions of each term of a sum of objectives in all micro-batches of the
+            step, (terms,) float32; None for a single term, or if the batch is the whole step.
     """
 
     ids: Any
@@ -230,21 +231,21 @@ class Batch:
     counts: Any = None
 
     def to(self, device: Any) -> Batch:
-        """The same batch as tensors on `device`."""
+        """Return the batch as tensors on `device`."""
         return to_tensors(self, device)
 
 
 @dataclass(frozen=True)
 class Hidden:
-    """What a backbone gives back.
+    """The output of a backbone.
 
     Attributes:
         states: (batch, length, d_model).
         cache: the key-value cache or recurrent state to pass to the next call, or None.
-        memory: what training hands on to the lane's next row, without gradient: tensors whose
-            first dimension is the batch; or None.
-        layers: where asked for (`Backbone.by_layer`): what enters the first layer and what leaves
-            each, (batch, length, width); of the encoder, where there is one. Else None.
+        memory: the state that training passes to the stream's next row, without gradient: tensors
+            whose first dimension is the batch; or None.
+        layers: on request (`Backbone.by_layer`): the input of the first layer and the output of
+            each, (batch, length, width), of the encoder if there is one; else None.
     """
 
     states: Tensor
@@ -255,13 +256,13 @@ class Hidden:
 
 @dataclass(frozen=True)
 class Loss:
-    """A sum and a count, so that parts of a batch add up exactly.
+    """A loss as a sum and a count, so that parts of a batch add up exactly.
 
     Attributes:
         total: sum over predictions, in nats; a scalar tensor.
         weight: number of predictions; a scalar tensor.
-        components: the same two for each term of a sum of objectives, and other counts to report.
-        memory: the backbone's, for the lane's next row; or None.
+        components: total and weight of each term of a sum of objectives, and other reported counts.
+        memory: the backbone's memory, for the stream's next row; or None.
     """
 
     total: Tensor
@@ -271,33 +272,33 @@ class Loss:
 
 
 def to_tensors(record: Record, device: Any) -> Record:
-    """`record` (a frozen dataclass, nested) with its numpy arrays as tensors on `device`.
+    """Return `record` (a frozen dataclass, nested) with its arrays as tensors on `device`.
 
     An array that occurs twice becomes one tensor.
     """
     import torch
 
-    moved: dict[int, Any] = {}
+    converted: dict[int, Any] = {}
 
-    def place(array: Array) -> Any:
+    def to_tensor(array: Array) -> Any:
         tensor = torch.from_numpy(array)
         if getattr(device, "type", device) == "cuda":
             return tensor.pin_memory().to(device, non_blocking=True)
         return tensor.to(device)
 
-    def move(value: Any) -> Any:
+    def convert(value: Any) -> Any:
         if isinstance(value, np.ndarray):
-            if id(value) not in moved:
-                moved[id(value)] = place(value)
-            return moved[id(value)]
+            if id(value) not in converted:
+                converted[id(value)] = to_tensor(value)
+            return converted[id(value)]
         if isinstance(value, torch.Tensor):
             return value.to(device)
         if isinstance(value, tuple):
-            return tuple(map(move, value))
-        return within(value) if is_dataclass(value) else value
+            return tuple(map(convert, value))
+        return convert_fields(value) if is_dataclass(value) else value
 
-    def within(value: Any) -> Any:
-        return replace(value, **{f.name: move(getattr(value, f.name)) for f in fields(value)})
+    def convert_fields(value: Any) -> Any:
+        return replace(value, **{f.name: convert(getattr(value, f.name)) for f in fields(value)})
 
-    found: Record = within(record)
-    return found
+    result: Record = convert_fields(record)
+    return result

@@ -49,7 +49,7 @@ def test_the_probe_of_gradients_reads_every_model(name: str, norm: str) -> None:
     recipe = load_recipe(name)
     recipe = replace(recipe, model=replace(recipe.model, norm=norm))
     model = build(recipe).eval().double()
-    reader = recipe.objective.reader(model)
+    reader = recipe.objective.token_backbone(model)
     found = norms(model, batch(recipe, 2), reader.first_state, places=2, reader=reader)
     assert len(found.norm) and found.broken == 0
     assert np.isfinite(found.norm).all() and found.norm.max() > 0

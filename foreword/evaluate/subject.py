@@ -243,7 +243,7 @@ class Subject:
             batch: of numpy arrays or tensors.
             cache: what an earlier call returned.
         """
-        return self._run(self.recipe.objective.reader(self.model), batch, cache)
+        return self._run(self.recipe.objective.token_backbone(self.model), batch, cache)
 
     def _run(self, reader: Backbone, batch: Batch, cache: Any = None) -> Hidden:
         with torch.no_grad(), autocast(self.device, self.dtype):

@@ -1,4 +1,4 @@
-"""What a layout is, and what the rest may ask of one."""
+"""The interface of a layout."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ Summary = Literal["text", "extract", "last", "start"]
 
 
 class Layout(ABC):
-    """How an example meets an architecture: a kind in `layouts/`.
+    """The arrangement of an example for an architecture: a kind in `layouts/`.
 
     Attributes:
-        is_causal: no place sees later ones.
-        predicts_both_directions: each place predicts in both directions.
-        is_two_streams: a second stream predicts.
+        is_causal: no position attends to later ones.
+        predicts_both_directions: each position predicts in both directions.
+        is_two_streams: a query stream predicts.
         has_source: an encoder reads the source.
-        summary: where a text's states stand for all of it: at the `text` itself; at a token behind
-            it that `extract`s; at its `last` token; at the decoder's `start`.
+        summary: where to pool a text's states: over the `text` itself; at a token after it that
+            `extract`s; at its `last` token; at the decoder's `start`.
     """
 
     is_causal: ClassVar[bool] = False
@@ -30,17 +30,17 @@ class Layout(ABC):
 
     @property
     def start(self) -> str:
-        """The special token that the decoder starts from, "" without one."""
+        """The special token that the decoder starts from, "" for none."""
         return ""
 
     def max_length(self, lengths: MaxLengths) -> int:
-        """Return how long a sequence of the model can become: source and target are one."""
+        """Return the greatest length of a sequence of the model: source and target joined."""
         return lengths.joined
 
     @abstractmethod
     def arrange(self, example: Example, vocab: Vocab) -> Batch:
-        """Ids, targets, weights, positions, mask.
+        """Return the batch of an example: ids, positions, mask, targets and weights.
 
         Raises:
-            UserError: the objective's examples are not of this layout's form.
+            UserError: the layout does not fit the objective's examples.
         """

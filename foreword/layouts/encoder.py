@@ -1,4 +1,4 @@
-"""Everything sees everything of its document; targets stand at the positions of the source."""
+"""One bidirectional sequence with targets at the positions of the source."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from foreword.types import Array, Batch, Example, Vocab
 
 @dataclass(frozen=True)
 class Encoder(Layout):
-    """For objectives that predict in place (masked language models).
+    """The layout of objectives that predict in place (masked language models).
 
-    source [ 7  3  9 | 4  3]  targets [ .  8  . | .  5]: `|` parts documents, which the mask
-    keeps apart.
+    source [ 7  3  9 | 4  3]  targets [ .  8  . | .  5]: `|` separates documents, which do not
+    attend to each other.
     """
 
     def arrange(self, example: Example, vocab: Vocab) -> Batch:
-        """The batch, with the document mask where a row has several.
+        """Return the batch, with a document mask where a row has several documents.
 
         Raises:
-            UserError: the objective's target does not stand at the source's positions.
+            UserError: the objective's targets are not at the source's positions.
         """
         source = example.source
         if source is None or not example.is_aligned or example.order is not None:
             raise UserError(
-                "layout.kind: 'encoder' predicts in place and all at once, and this objective does "
-                "not; use another layout"
+                "layout.kind: 'encoder' requires an objective that predicts in place, all tokens "
+                "at once; use another layout"
             )
         return Batch(
             ids=source.ids,
             positions=source.positions,
-            mask=within(source.documents, source.documents),
+            mask=document_mask(source.documents, source.documents),
             targets=example.target.ids,
             weights=example.weights,
             segments=source.segments,
@@ -42,6 +42,6 @@ class Encoder(Layout):
         )
 
 
-def within(queries: Array, keys: Array) -> Mask:
-    """The document mask, or none where all rows hold one document and no padding."""
+def document_mask(queries: Array, keys: Array) -> Mask:
+    """Return the document mask, or the full one where all rows are one document, unpadded."""
     return DocumentMask(queries, keys) if queries.any() or keys.any() else FullMask()

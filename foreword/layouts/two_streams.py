@@ -1,4 +1,4 @@
-"""One sequence read in a random order of prediction, and a second stream that predicts: XLNet."""
+"""One sequence with an order of prediction, and a query stream that predicts: XLNet."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.layouts._contract import Layout
-from foreword.layouts.encoder import within
+from foreword.layouts.encoder import document_mask
 from foreword.nn.masks import PermutationMask
 from foreword.types import Batch, Example, Queries, Vocab
 
 
 @dataclass(frozen=True)
 class TwoStreams(Layout):
-    """For objectives with an order of prediction; the model needs `two_streams`.
+    """The layout of objectives with an order of prediction; the model needs `two_streams`.
 
     source [ 7  3  9 | 4  6]  order [ .  1  0 | .  0]
-    ids     [ 7  3  9 | 4  6]      read where they stand, 3 sees 9 and not the other way round
-    targets [ 3  9 | 6]            predicted by the second stream, each without seeing itself
+    ids     [ 7  3  9 | 4  6]      in place: 3 attends to 9, but 9 not to 3
+    targets [ 3  9 | 6]            predicted by the query stream, each without seeing itself
 
-    The content stream lets a place see the context, itself and the targets before it in the order;
-    the second stream does not let it see itself. A document sees itself alone.
+    In the content stream a position attends to the context, itself and the targets before it in
+    the order; in the query stream not to itself. Documents do not attend to each other.
 
     Reference: Yang et al. 2019, section 2.3.
     """
@@ -31,9 +31,9 @@ class TwoStreams(Layout):
     is_two_streams: ClassVar[bool] = True
 
     def arrange(self, example: Example, vocab: Vocab) -> Batch:
-        """The batch, its targets (batch, predictions) by their places in the row.
+        """Return the batch, with targets (batch, predictions) in the order of their positions.
 
-        Rows with fewer targets than others are filled up with places of weight 0.
+        Rows with fewer targets than others are padded with positions of weight 0.
 
         Raises:
             UserError: the objective has no order of prediction.
@@ -41,13 +41,13 @@ class TwoStreams(Layout):
         source, order = example.source, example.order
         if source is None or order is None or not example.is_aligned:
             raise UserError(
-                "layout.kind: 'two_streams' needs an objective with an order of prediction "
+                "layout.kind: 'two_streams' requires an objective with an order of prediction "
                 "(permutation)"
             )
         is_target = example.weights > 0
         most = int(is_target.sum(1).max())
         at = np.argsort(~is_target, axis=1, kind="stable")[:, :most]  # (batch, predictions)
-        documents = within(source.documents, source.documents)
+        documents = document_mask(source.documents, source.documents)
         return Batch(
             ids=source.ids,
             positions=source.positions,

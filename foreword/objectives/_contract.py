@@ -1,4 +1,4 @@
-"""What an objective is, and what the rest may ask of one."""
+"""The interface of an objective."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Prediction = Literal["in_place", "next", "target"]
 
 @dataclass(frozen=True)
 class SourceForm:
-    """What some of an objective's sources look like.
+    """The form of some of an objective's sources.
 
     Attributes:
         mode: the special token before the text that names the objective (UL2), "" for none.
-        has_sentinels: whether sentinels stand for what is missing.
+        has_sentinels: whether sentinels stand for the masked spans.
     """
 
     mode: str = ""
@@ -49,10 +49,10 @@ def mode_id(name: str, vocab: Vocab) -> int | None:
 
 
 class Objective(Ranged, ABC):
-    """What to predict: a kind in `objectives/`; its fields are its hyper-parameters.
+    """A training objective: a kind in `objectives/`; its fields are its hyper-parameters.
 
     Attributes:
-        predicts_both_directions: each token is predicted from both sides.
+        predicts_both_directions: each token is predicted once from each side.
     """
 
     predicts_both_directions: ClassVar[bool] = False
@@ -64,81 +64,82 @@ class Objective(Ranged, ABC):
 
     @property
     def predicts_in_order(self) -> bool:
-        """Whether examples say in which order tokens are predicted (XLNet)."""
+        """Whether examples carry an order of prediction (XLNet)."""
         return False
 
     @property
     def predicts_tokens(self) -> bool:
-        """Whether there is a head `token` that predicts tokens."""
+        """Whether a head `token` predicts tokens."""
         return True
 
     @property
     def source_forms(self) -> tuple[SourceForm, ...]:
-        """What its sources look like, if it predicts a target; the likeliest way to ask first."""
+        """The forms of its sources if it predicts a target, the best one for prompts first."""
         return ()
 
-    def reader(self, model: Model) -> Backbone:
+    def token_backbone(self, model: Model) -> Backbone:
         """Return the backbone whose states the head `token` reads."""
         return model.backbone
 
     @abstractmethod
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
-        """Pure and vectorised: the example of these rows."""
+        """Return the example made of these rows; pure and vectorised."""
 
     @abstractmethod
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
-        """The parameters that it owns beside the backbone's."""
+        """Return the modules that the objective adds to the backbone."""
 
     @abstractmethod
     def loss(self, model: Model, batch: Batch) -> Loss:
-        """A sum in nats and a count."""
+        """Return the loss of a batch: a sum in nats and a count."""
 
     @property
     def end(self) -> str:
-        """The special token that closes its sources and targets, "" without one."""
+        """The special token that ends its sources and targets, "" for none."""
         return ""
 
     @property
-    def wants_counts(self) -> bool:
-        """Whether it finds how often each token stands in the text in `vocab.counts`."""
+    def needs_counts(self) -> bool:
+        """Whether it requires the tokens' frequencies in the text, `vocab.counts`."""
         return False
 
     def chance_loss(self, vocab: int) -> float:
-        """The loss in nats of one who guesses among `vocab` tokens."""
+        """Return the loss of uniform predictions over `vocab` tokens, in nats."""
         return math.log(vocab)
 
     def require_room(self, length: int) -> None:
-        """Asks whether rows of `length` tokens have room for what the settings say.
+        """Check that the settings fit rows of `length` tokens.
 
         Raises:
-            ValueError: they have not; the setting is named.
+            ValueError: they do not; the message begins with the setting's name.
         """
 
     def max_lengths(self, length: int, text: int) -> MaxLengths:
-        """Return how long source and target can become; as long as the text where tokens stay put.
+        """Return the greatest lengths of source and target; the text's where tokens stay in place.
 
         Args:
             length: tokens of a row.
-            text: the most tokens of one document in it.
+            text: the most tokens of one document in a row.
         """
         return MaxLengths(text, text, text)
 
     def count_terms(self, batch: Batch) -> Array | None:
-        """The predictions of each term, (terms,) float32, or None where there is but one loss.
+        """Return the number of predictions of each term, (terms,) float32; None for a single loss.
 
-        For terms that are divided by their own numbers: those of a step's batches are added up
-        before the model reads any of them, and stand in each (`Batch.counts`).
+        Each term is divided by its own number of predictions in the whole step: these counts are
+        summed over the step's batches before the first forward pass and stored in each batch
+        (`Batch.counts`).
         """
         return None
 
 
 class Term(Objective):
-    """An objective that reads the backbone's states as they are, so that several can share them."""
+    """An objective computed from the backbone's states alone, so that several can share them."""
 
     @abstractmethod
     def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
-        """The loss from the backbone's states."""
+        """Return the loss, given the backbone's states."""
 
     def loss(self, model: Model, batch: Batch) -> Loss:
-        """See `Objective`: `loss_from_states` of the backbone's states."""
+        """Run the backbone and return the loss."""
         return self.loss_from_states(model, batch, model.backbone(batch))

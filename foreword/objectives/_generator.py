@@ -1,4 +1,4 @@
-"""A smaller model beside the one that is trained, on the same embeddings: ELECTRA's generator."""
+"""ELECTRA's generator: a smaller model that shares the trained model's embeddings."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from foreword.nn.positions.learned import LearnedPositions
 from foreword.nn.settings import ModelSettings
 
 
-def shrunk(settings: ModelSettings, share: float) -> Transformer:
-    """The settings of a generator: as many layers, each a share as wide, with a share of the heads.
+def generator_settings(settings: ModelSettings, share: float) -> Transformer:
+    """Return a generator's settings: the same depth, widths and heads scaled by `share`.
 
-    Widths are rounded to an even number per head. Its embeddings are as wide as `settings` has
-    them, with a linear map behind them.
+    Widths are rounded to an even number per head. Embeddings keep the width of `settings`; a
+    linear map projects them to the generator's width.
 
     Raises:
-        UserError: the model is no Transformer.
+        UserError: the model is not a Transformer.
     """
     if not isinstance(settings, Transformer):
         raise UserError("model.kind: the generator of 'replaced_token' needs a 'transformer'")
@@ -35,15 +35,15 @@ def shrunk(settings: ModelSettings, share: float) -> Transformer:
 
 
 def build_generator(backbone: Backbone, share: float, vocab: int) -> Backbone:
-    """A generator for `backbone`, of a share of its size, that has its embeddings.
+    """Build a generator for `backbone`, scaled by `share`, with shared embeddings.
 
-    Token, segment and learned position embeddings and their norm are the backbone's own; the map
-    to the generator's width is the generator's.
+    Token, segment and learned position embeddings and their norm are the backbone's own modules;
+    the map to the generator's width is new.
 
     Raises:
-        UserError: the backbone is no Transformer.
+        UserError: the backbone is not a Transformer.
     """
-    generator = shrunk(backbone.settings, share).build(vocab)
+    generator = generator_settings(backbone.settings, share).build(vocab)
     for name in ("token", "segment", "norm"):
         setattr(generator.embedding, name, getattr(backbone.embedding, name))
     assert isinstance(backbone, TransformerBackbone)

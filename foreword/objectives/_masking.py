@@ -1,4 +1,4 @@
-"""Hiding tokens where they stand, as every cloze does: which may be hidden, and behind what."""
+"""Masking tokens in place: which tokens may be masked, how many, and what replaces them."""
 
 from __future__ import annotations
 
@@ -9,73 +9,75 @@ from foreword.types import Array, Example, Rows, Tokens, Vocab
 
 
 def require_shares(mask: float, random: float) -> None:
-    """Make sure that two shares of what is chosen leave no less than none of it.
+    """Check that the shares of chosen tokens sum to at most 1.
 
     Raises:
-        ValueError: they are more than all of it.
+        ValueError: they sum to more than 1.
     """
     if mask + random > 1 + 1e-9:
         raise ValueError(
-            f"mask: mask and random are shares of what is chosen and at most 1 together, "
+            f"mask: mask and random are shares of the chosen tokens and must sum to at most 1, "
             f"got {mask} and {random}"
         )
 
 
 def candidates_of(rows: Rows, vocab: Vocab) -> Array:
-    """What may be hidden: all but special tokens and padding, (batch, length) bool."""
+    """Return which tokens may be masked: all but special tokens and padding; (batch, length)."""
     return np.asarray(~vocab.is_special[rows.ids] & (rows.documents >= 0))
 
 
-def quota(candidates: Array, rate: float) -> Array:
-    """How many tokens of each row are hidden: its share, at least one if it has any; (batch,)."""
-    there_are = candidates.sum(1)
-    wanted = np.rint(rate * there_are).astype(np.int64)
-    return np.asarray(np.minimum(np.maximum(wanted, 1), there_are))
+def number_to_mask(candidates: Array, rate: float) -> Array:
+    """Return how many tokens of each row to mask: `rate` of its candidates, at least 1."""
+    available = candidates.sum(1)
+    number = np.rint(rate * available).astype(np.int64)
+    return np.asarray(np.minimum(np.maximum(number, 1), available))
 
 
 def word_starts(rows: Rows, candidates: Array, vocab: Vocab) -> Array:
-    """Where words begin, (batch, length) bool; what is no candidate is a word of its own."""
+    """Return where words begin, (batch, length) bool; each non-candidate is its own word."""
     first = vocab.starts_word[rows.ids] | ~candidates | (rows.positions == 0)
     first[:, 0] = True
-    first[:, 1:] |= ~candidates[:, :-1]  # what follows [CLS] or [UNK] begins anew
+    first[:, 1:] |= ~candidates[:, :-1]  # a word begins after [CLS] or [UNK]
     return np.asarray(first)
 
 
 def random_ordinary(rng: RowRng, length: int, vocab: Vocab) -> Array:
-    """A random ordinary token for each place, all equally likely; (batch, length) int64."""
+    """Sample an ordinary token for each position, uniformly; (batch, length) int64."""
     ordinary = np.flatnonzero(~vocab.is_special)
     return np.asarray(ordinary[rng.integers(len(ordinary), length)])
 
 
 def random_by_count(rng: RowRng, length: int, vocab: Vocab) -> Array:
-    """A random ordinary token for each place, as likely as frequent; (batch, length) int64.
+    """Sample an ordinary token for each position from the unigram distribution; (batch, length).
 
-    All are equally likely where the text's counts are not known.
+    Uniform where `vocab.counts` is None.
     """
     if vocab.counts is None:
         return random_ordinary(rng, length, vocab)
     sums = np.cumsum(np.where(vocab.is_special, 0, vocab.counts))
-    place = (rng.uniform(length) * sums[-1]).astype(np.int64)  # among all ordinary tokens there are
-    return np.asarray(np.searchsorted(sums, place, side="right"))
+    occurrence = (rng.uniform(length) * sums[-1]).astype(np.int64)  # of an ordinary token
+    return np.asarray(np.searchsorted(sums, occurrence, side="right"))
 
 
-def mask_tokens(ids: Array, hidden: Array, behind: Array, others: Array, vocab: Vocab) -> Array:
-    """What is shown of `ids`, (batch, length) int64.
+def mask_tokens(
+    ids: Array, is_masked: Array, is_random: Array, random_ids: Array, vocab: Vocab
+) -> Array:
+    """Return the corrupted inputs, (batch, length) int64.
 
     Args:
         ids: the tokens.
-        hidden: those that become [MASK], (batch, length) bool.
-        behind: those that become another token, (batch, length) bool.
-        others: these tokens.
-        vocab: knows [MASK].
+        is_masked: which become [MASK], (batch, length) bool.
+        is_random: which become a random token, (batch, length) bool.
+        random_ids: the random tokens, (batch, length) int64.
+        vocab: to look up [MASK].
     """
-    return np.asarray(np.where(hidden, vocab.id("[MASK]"), np.where(behind, others, ids)))
+    return np.asarray(np.where(is_masked, vocab.id("[MASK]"), np.where(is_random, random_ids, ids)))
 
 
 def in_place(
     rows: Rows, inputs: Array, chosen: Array, uniform_draws: Array | None = None
 ) -> Example:
-    """The example that shows `inputs` and asks for the chosen tokens, where they stand."""
+    """Return the example whose source is `inputs` and whose targets are the chosen tokens."""
     return Example(
         source=Tokens(inputs, rows.documents, rows.positions, rows.segments),
         target=Tokens(rows.ids, rows.documents, rows.positions),

@@ -10,7 +10,7 @@ from foreword.types import Batch, Loss
 
 
 class ModelWithLoss(nn.Module):
-    """What a training step calls, and what DDP and FSDP wrap: `forward(batch) -> Loss`.
+    """The module that a training step calls and DDP and FSDP wrap: `forward(batch) -> Loss`.
 
     Args:
         model: backbone and heads.

@@ -1,4 +1,4 @@
-"""What objectives that ask about pairs of texts have in common."""
+"""The base of objectives that classify pairs of texts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Tokens, Vo
 
 
 class PairObjective(Term):
-    """Asks one thing about each pair of texts, of the state of its first token."""
+    """A classifier of pairs of texts, from the state of each pair's first token."""
 
     @abstractmethod
     def relabel(self, rows: Rows, rng: RowRng) -> Rows:
-        """The rows as this objective wants them read, with the classes that it asks for."""
+        """Return the rows rearranged for this objective, with its classes as labels."""
 
     @property
     def predicts(self) -> Prediction:
@@ -32,11 +32,11 @@ class PairObjective(Term):
 
     @property
     def predicts_tokens(self) -> bool:
-        """Whether there is a head that predicts tokens: there is none."""
+        """Whether a head predicts tokens: no."""
         return False
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
-        """The rows with their labels; no token is predicted.
+        """Return the rows with their labels; no token is predicted.
 
         Raises:
             UserError: the packing makes no pairs.
@@ -51,31 +51,31 @@ class PairObjective(Term):
         )
 
     def pairs(self, rows: Rows) -> tuple[Array, Array]:
-        """Segments and labels of the rows, (batch, length) int64 each.
+        """Return segments and labels of the rows, (batch, length) int64 each.
 
         Raises:
             UserError: the packing makes no pairs.
         """
         if rows.segments is None or rows.labels is None:
             raise UserError(
-                f"objective: {kinds.name_of(self)} asks about pairs of texts, and this packing "
+                f"objective: {kinds.name_of(self)} classifies pairs of texts, and this packing "
                 "makes none; use packing.kind = 'pairs'"
             )
         return rows.segments, rows.labels
 
     def count(self, batch: Batch) -> float:
-        """How many pairs of a batch are asked about."""
+        """Return the number of labelled pairs in a batch."""
         return float((batch.labels >= 0).sum())
 
     def chance_loss(self, vocab: int) -> float:
-        """The loss of one who guesses, in nats."""
+        """Return the loss of uniform predictions, in nats."""
         del vocab  # there are two classes
         return math.log(2)
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
-        """BERT's pooler and two classes."""
+        """Return BERT's pooler with two classes."""
         return nn.ModuleDict({"pair": PairHead(backbone.settings.d_model)})
 
     def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
-        """Cross-entropy of the pairs' classes, in nats."""
+        """Return the cross-entropy of the pairs' classes, in nats."""
         return cast(PairHead, model.heads["pair"]).loss(hidden, batch)

@@ -1,4 +1,4 @@
-"""Objectives made of others: whether rows have room for each, and how long their texts become."""
+"""Row lengths of objectives made of others: whether each fits, and the greatest lengths."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from foreword.types import MaxLengths
 
 
 def require_room(name: str, components: Sequence[Objective], length: int) -> None:
-    """Asks each part.
+    """Check that each component fits rows of `length` tokens.
 
     Raises:
-        ValueError: a part has no room in rows of `length` tokens; it is named `name[n]`.
+        ValueError: one does not; the message calls it `name[n]`.
     """
-    for n, part in enumerate(components):
+    for n, component in enumerate(components):
         try:
-            part.require_room(length)
+            component.require_room(length)
         except ValueError as error:
             raise ValueError(f"{name}[{n}].{error}") from error
 
 
 def longest(components: Sequence[Objective], length: int, text: int) -> MaxLengths:
     """Return the greatest of each length over `components`; see `Objective.max_lengths`."""
-    found = [part.max_lengths(length, text) for part in components]
+    lengths = [component.max_lengths(length, text) for component in components]
     return MaxLengths(
-        source=max(each.source for each in found),
-        target=max(each.target for each in found),
-        joined=max(each.joined for each in found),
+        source=max(each.source for each in lengths),
+        target=max(each.target for each in lengths),
+        joined=max(each.joined for each in lengths),
     )

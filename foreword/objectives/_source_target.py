@@ -1,4 +1,4 @@
-"""What objectives with a source and a target of its own have in common."""
+"""The base of objectives with a source and a separate target."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Tokens, Vo
 
 
 class SourceTarget(Term):
-    """Reads a source and writes a target, token by token."""
+    """An objective that reads a source and predicts a target, token by token."""
 
     @property
     def predicts(self) -> Prediction:
-        """A text from a source."""
+        """A target text, given a source."""
         return "target"
 
     @abstractmethod
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
-        """The example of these rows: a source and a target, document by document."""
+        """Return the example of these rows: a source and a target for each document."""
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
-        """The model's output layer."""
+        """Return the model's output layer."""
         return nn.ModuleDict({"token": backbone.build_token_head()})
 
     def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
-        """Cross-entropy of the target, in nats."""
+        """Return the cross-entropy of the target, in nats."""
         return model.token_head.loss(hidden, batch)
 
 
 def example_of(source: Tokens, target: Tokens) -> Example:
-    """The example in which all of the target counts."""
+    """Return the example in which every target token counts."""
     return Example(source, target, (target.documents >= 0).astype(np.float32))
 
 
 def first_and_last(documents: Array) -> tuple[Array, Array]:
-    """Whether a token begins, and whether it ends, its document's piece; (batch, length) bool."""
+    """Return which tokens begin and which end their document's piece; (batch, length) bool."""
     changes = documents[:, 1:] != documents[:, :-1]
     edge = np.ones((len(documents), 1), dtype=bool)
     is_there = documents >= 0
@@ -49,8 +49,8 @@ def first_and_last(documents: Array) -> tuple[Array, Array]:
     return is_first, np.concatenate([changes, edge], axis=1) & is_there
 
 
-def begins(is_first: Array) -> Array:
-    """The place where each token's piece begins, (batch, length) int64."""
+def piece_starts(is_first: Array) -> Array:
+    """Return the index at which each token's piece begins, (batch, length) int64."""
     column = np.arange(is_first.shape[1])
     return np.maximum.accumulate(np.where(is_first, column, 0), axis=1)
 
@@ -58,27 +58,29 @@ def begins(is_first: Array) -> Array:
 def compact(
     documents: Array, *components: tuple[Array | int, Array], end: int | None = None
 ) -> Tokens:
-    """The wanted ids of each row moved together, padding (documents -1) behind.
+    """Gather the selected ids of each row, left-aligned, with padding (documents -1) on the right.
 
-    Padding of the row is dropped; where all rows want as many, nothing is padded.
+    The rows' own padding is dropped; rows with equal numbers of selected ids get no padding.
 
     Args:
-        documents: of each place, (batch, length) int64.
-        components: ids and whether each is wanted, (batch, length); a place gives those of each
-            part in turn.
-        end: put after each document's last place, or None.
+        documents: the document of each position, (batch, length) int64.
+        components: pairs of ids and which to select, (batch, length) each; a position contributes
+            its id of each component in turn.
+        end: a token to add after each document's last position, or None.
     """
+    # The end token is one more component, selected at each document's last position.
     if end is not None:
         components = (*components, (end, first_and_last(documents)[1]))
     shape = (*documents.shape, len(components))
     ids = np.stack([np.broadcast_to(ids, documents.shape) for ids, _ in components], axis=2)
     is_there = documents[:, :, None] >= 0
-    wanted = np.stack([wanted for _, wanted in components], axis=2) & is_there
-    counts = wanted.sum((1, 2))
-    row, place, _ = np.nonzero(wanted)
+    is_selected = np.stack([selected for _, selected in components], axis=2) & is_there
+    counts = is_selected.sum((1, 2))
+    # In row-major order the selected ids are numbered from 0 in each row.
+    row, position, _ = np.nonzero(is_selected)
     column = np.arange(len(row)) - (np.cumsum(counts) - counts)[row]
     out = np.zeros((len(documents), int(counts.max())), dtype=np.int64)
     out_documents = np.full_like(out, -1)
-    out[row, column] = ids.reshape(shape)[wanted]
-    out_documents[row, column] = documents[row, place]
+    out[row, column] = ids.reshape(shape)[is_selected]
+    out_documents[row, column] = documents[row, position]
     return Tokens(out, out_documents, positions_within(out_documents))

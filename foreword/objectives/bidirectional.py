@@ -1,4 +1,4 @@
-"""Two language models on one text, one of each direction: what ELMo is pretrained by."""
+"""Two language models of one text, left to right and right to left: ELMo's pretraining."""
 
 from __future__ import annotations
 
@@ -17,50 +17,50 @@ from foreword.types import Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
 
 @dataclass(frozen=True)
 class Bidirectional(Term):
-    """Each token is predicted from those before it and, apart from that, from those behind it.
+    """Each token is predicted from those before it and, separately, from those after it.
 
         ids       [ 7  8  9  4  2]
         inputs    [ 7  8  9  4  2]
         targets   [ 8  9  4  2  .]          . is not scored
         backward  [ .  7  8  9  4]
 
-    With layout `bidirectional` and model `elmo`, whose states are those of the left-to-right
-    reading, and behind them as many of the other. Both predict by one output layer. The sum and
-    the count are of both, so the loss is the mean of the two directions', as the published code
-    has it; `Loss.components` has them apart. A batch without `backward` asks for the one direction.
+    With layout `bidirectional` and model `elmo`, whose states concatenate those of the
+    left-to-right and the right-to-left stack, of equal width. Both share one output layer. Sum and
+    count cover both directions, so the loss is their mean, as in the published code;
+    `Loss.components` holds each. For a batch without `backward` only the forward loss is computed.
 
     Reference: Peters et al. 2018, section 3.1.
-    Differs from the paper: a full softmax, where theirs was sampled.
+    Differs from the paper: a full softmax instead of a sampled one.
     """
 
     predicts_both_directions: ClassVar[bool] = True
 
     @property
     def predicts(self) -> Prediction:
-        """The next token, and the one before."""
+        """The next token and the previous one."""
         return "next"
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
-        """Nothing is hidden: the target is the row; all but padding counts."""
+        """Return the row as the target; nothing is masked, and all but padding counts."""
         weights = (rows.documents >= 0).astype(np.float32)
         tokens = Tokens(rows.ids, rows.documents, rows.positions)
         return Example(None, tokens, weights, next_token=rows.next_token)
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
-        """The output layer of both directions; a full one has a bias per token."""
+        """Return the output layer of both directions; a full softmax has a bias per token."""
         settings = backbone.settings
         if not settings.output.is_full_softmax:
             return nn.ModuleDict({"token": backbone.build_token_head()})
         return nn.ModuleDict({"token": TokenHead(settings, backbone.embedding, bias=True)})
 
     def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
-        """Cross-entropy of the next token and of the one before, in nats."""
+        """Return the cross-entropy of the next token and of the previous one, in nats."""
         forward = model.token_head.loss(hidden, batch)
         if batch.backward is None:
             return forward
-        behind = hidden.states[..., model.backbone.settings.token_width :]
-        asked = replace(batch, targets=batch.backward.targets, weights=batch.backward.weights)
-        backward = model.token_head.loss(Hidden(behind), asked)
+        states = hidden.states[..., model.backbone.settings.token_width :]
+        reverse = replace(batch, targets=batch.backward.targets, weights=batch.backward.weights)
+        backward = model.token_head.loss(Hidden(states), reverse)
         return Loss(
             forward.total + backward.total,
             forward.weight + backward.weight,

@@ -15,15 +15,15 @@ from foreword.types import Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
 
 @dataclass(frozen=True)
 class Causal(Term):
-    """The whole row is the target; the layout makes each token see only what stands before it.
+    """The whole row is the target; the layout lets each token attend to earlier ones only.
 
         ids      [ 7  8  9  4  2]
         inputs   [ 7  8  9  4  2]
         targets  [ 8  9  4  2  .]          . is not scored
 
     With layout `decoder`. The first token of a document is not predicted unless the packing puts
-    a token `before` it. The last place of a row predicts something where the packing says what
-    follows (`stream`).
+    a `bos` token before it. The last position of a row predicts a token where the packing supplies
+    the next one (`Rows.next_token`).
 
     Reference: Radford et al. 2018, section 3.1.
     """
@@ -34,15 +34,15 @@ class Causal(Term):
         return "next"
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
-        """Nothing is hidden: the target is the row; all but padding counts."""
+        """Return the row as the target; nothing is masked, and all but padding counts."""
         weights = (rows.documents >= 0).astype(np.float32)
         tokens = Tokens(rows.ids, rows.documents, rows.positions)
         return Example(None, tokens, weights, next_token=rows.next_token)
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
-        """The model's output layer."""
+        """Return the model's output layer."""
         return nn.ModuleDict({"token": backbone.build_token_head()})
 
     def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
-        """Cross-entropy of the next token, in nats."""
+        """Return the cross-entropy of the next token, in nats."""
         return model.token_head.loss(hidden, batch)

@@ -1,4 +1,4 @@
-"""Hide some tokens and predict them from both sides: BERT's cloze."""
+"""Masked language modelling: mask some tokens and predict them from both sides (BERT)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from foreword.objectives._masking import (
     candidates_of,
     in_place,
     mask_tokens,
-    quota,
+    number_to_mask,
     random_ordinary,
     require_shares,
     word_starts,
@@ -26,24 +26,24 @@ from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Vocab
 
 @dataclass(frozen=True)
 class Masked(Term):
-    """A share of the tokens is chosen; most become [MASK], some a random token, some stay.
+    """A share of the tokens is predicted; most become [MASK], some a random token, some stay.
 
         ids      [ 7  8  9  4  2]          [MASK] is 3
         inputs   [ 7  3  9  4  2]
         targets  [ .  8  .  .  .]          . is not scored
 
-    With layout `encoder`. Special tokens are never chosen. Choices depend on the row's place in
-    the order of training, so each epoch has fresh ones (RoBERTa's dynamic masking).
+    With layout `encoder`. Special tokens are never chosen. The choice depends on the row's number
+    in the order of training, so it is fresh in each epoch (RoBERTa's dynamic masking).
 
     Attributes:
         rate: share of each row's ordinary tokens that is predicted, at least one.
         mask: share of these that becomes [MASK].
-        random: share of these that becomes a random ordinary token; the rest stays as it is.
+        random: share of these that becomes a random ordinary token; the rest stays unchanged.
         whole_words: choose words, all their pieces at once.
         transform: BERT's dense layer, GELU and LayerNorm before the output layer.
 
     Reference: Devlin et al. 2019, section 3.1; Liu et al. 2019, section 4.1.
-    Differs from the paper: with whole words, a row's last chosen word may pass the share.
+    Differs from the paper: with whole words, a row's last chosen word may exceed the share.
     """
 
     rate: PositiveShare = 0.15
@@ -58,28 +58,29 @@ class Masked(Term):
 
     @property
     def predicts(self) -> Prediction:
-        """Masked tokens, where they stand."""
+        """Masked tokens, in place."""
         return "in_place"
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
-        """Inputs with tokens hidden, targets at the same positions."""
+        """Return the masked inputs and the targets at the same positions."""
         length = rows.ids.shape[1]
         chosen = self._choose(rows, rng.uniform(length), vocab)
         fate = rng.uniform(length)
-        others = random_ordinary(rng, length, vocab)
-        hidden = chosen & (fate < self.mask)
-        is_random = chosen & ~hidden & (fate < self.mask + self.random)
-        return in_place(rows, mask_tokens(rows.ids, hidden, is_random, others, vocab), chosen)
+        random_ids = random_ordinary(rng, length, vocab)
+        is_masked = chosen & (fate < self.mask)
+        is_random = chosen & ~is_masked & (fate < self.mask + self.random)
+        inputs = mask_tokens(rows.ids, is_masked, is_random, random_ids, vocab)
+        return in_place(rows, inputs, chosen)
 
     def _choose(self, rows: Rows, draws: Array, vocab: Vocab) -> Array:
-        """Which tokens are predicted, (batch, length) bool: exactly the share of each row."""
+        """Choose the tokens to predict, exactly `rate` of each row; (batch, length) bool."""
         candidates = candidates_of(rows, vocab)
-        wanted = quota(candidates, self.rate)[:, None]
+        number = number_to_mask(candidates, self.rate)[:, None]
         if not self.whole_words:
             draws = np.where(candidates, draws, 2.0)
             ordered = np.sort(draws, axis=1)
-            last = np.take_along_axis(ordered, np.maximum(wanted - 1, 0), axis=1)
-            return np.asarray(candidates & (draws <= last) & (wanted > 0))
+            last = np.take_along_axis(ordered, np.maximum(number - 1, 0), axis=1)
+            return np.asarray(candidates & (draws <= last) & (number > 0))
         # A word's pieces share the draw of its first piece, so sorting keeps them together.
         first = word_starts(rows, candidates, vocab)
         column = np.arange(rows.ids.shape[1])
@@ -88,13 +89,13 @@ class Masked(Term):
         order = np.argsort(draws, axis=1, kind="stable")
         rank = np.empty_like(order)
         np.put_along_axis(rank, order, np.broadcast_to(column, order.shape), axis=1)
-        return np.asarray(candidates & (np.take_along_axis(rank, start, axis=1) < wanted))
+        return np.asarray(candidates & (np.take_along_axis(rank, start, axis=1) < number))
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
-        """The output layer with a bias per token, after BERT's transform."""
+        """Return the output layer with a bias per token, after BERT's transform."""
         head = TokenHead(backbone.settings, backbone.embedding, transform=self.transform, bias=True)
         return nn.ModuleDict({"token": head})
 
     def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
-        """Cross-entropy of the chosen tokens, in nats."""
+        """Return the cross-entropy of the chosen tokens, in nats."""
         return model.token_head.loss(hidden, batch)

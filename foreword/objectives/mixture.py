@@ -1,4 +1,4 @@
-"""Each row gets one of several objectives: UL2's mixture of denoisers."""
+"""A mixture of objectives, one sampled for each row: UL2's mixture of denoisers."""
 
 from __future__ import annotations
 
@@ -32,28 +32,29 @@ DENOISERS = (
 
 @dataclass(frozen=True)
 class Mixture(SourceTarget):
-    """One of several objectives is drawn for each row, and a mode token says to the model which.
+    """One of several objectives is sampled for each row; a mode token tells the model which.
 
         ids      [ 7  8  9  4  5  6]       <extra_id_0> is 50, </s> is 1
         inputs   [61  7  8  9 50  1]       <extra_id_99> is 60, <extra_id_98> is 61
         targets  [50  4  5  6  1]          <extra_id_97> is 62
 
-    With layouts `encoder_decoder`, `prefix` and `decoder`. Unsaid, these are UL2's seven denoisers,
-    each as likely: R, short spans and few hidden; X, long spans or many hidden; S, a text to go on
-    with. Above it is X, for half of the text is hidden.
+    With layouts `encoder_decoder`, `prefix` and `decoder`. The default is UL2's seven denoisers,
+    equally likely: R, short spans at a low rate; X, long spans or a high rate; S, a text to
+    continue. The example is X, since half of the text is masked.
 
-    The rows of a group are as wide as its widest: of UL2's, 32 of 512 tokens at once, padding is
-    20 % of the source and 43 % of the target in an `encoder_decoder`, 18 % joined in one row.
+    The rows of a group are padded to its widest: with UL2's denoisers and 32 rows of 512 tokens,
+    padding is 20 % of the source and 43 % of the target in an `encoder_decoder`, 18 % when joined
+    in one row.
 
     Attributes:
-        objectives: what is drawn from; each with a source and a target.
-        shares: how often each is drawn, in proportion; all as often if empty.
-        modes: the special token put before each document's source, for each objective, "" for
-            none; no modes if empty. A sentinel so used marks no span.
+        objectives: the objectives to sample from; each has a source and a target.
+        shares: the relative frequency of each objective; uniform if empty.
+        modes: for each objective, the special token before each document's source, "" for none; no
+            modes if empty. A sentinel used as a mode marks no span.
 
     Reference: Tay et al. 2022 ("UL2"), section 3.1 and table 2.
-    Differs from the paper: modes are single tokens, in the released model the words "[NLU]",
-    "[NLG]" and "[S2S]".
+    Differs from the paper: modes are single tokens; in the released model they are the words
+    "[NLU]", "[NLG]" and "[S2S]".
     """
 
     objectives: tuple[SourceTarget, ...] = field(
@@ -68,15 +69,15 @@ class Mixture(SourceTarget):
             raise ValueError("objectives: must name at least one")
         wrong = [type(o).__name__ for o in self.objectives if not isinstance(o, SourceTarget)]
         if wrong:
-            raise ValueError(f"objectives: must read a source and write a target, got {wrong[0]}")
+            raise ValueError(f"objectives: each must have a source and a target, got {wrong[0]}")
         for name in ("shares", "modes"):
-            given, wanted = len(getattr(self, name)), len(self.objectives)
-            if given not in (0, wanted):
-                raise ValueError(f"{name}: must be {wanted}, one for each objective, got {given}")
+            actual, expected = len(getattr(self, name)), len(self.objectives)
+            if actual not in (0, expected):
+                raise ValueError(f"{name}: must be {expected}, one per objective, got {actual}")
 
     @property
     def end(self) -> str:
-        """What closes inputs and targets, by the first objective."""
+        """The token that ends sources and targets, that of the first objective."""
         return self.objectives[0].end
 
     @property
@@ -91,63 +92,61 @@ class Mixture(SourceTarget):
         return tuple(dict.fromkeys(forms))
 
     def require_room(self, length: int) -> None:
-        """Makes sure that each objective has room in a row.
+        """Check that each objective fits rows of `length` tokens.
 
         Raises:
-            ValueError: one has none in rows of `length` tokens.
+            ValueError: one does not.
         """
         require_room("objectives", self.objectives, length)
 
     def max_lengths(self, length: int, text: int) -> MaxLengths:
-        """Return the greatest lengths of its objectives, a mode token before each source."""
+        """Return the greatest lengths of its objectives, mode tokens included."""
         most = longest(self.objectives, length, text)
         mode = 1 if any(self.modes) else 0
         return MaxLengths(most.source + mode, most.target, most.joined + mode)
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
-        """Each row as its objective makes it.
+        """Return the examples of all rows, each made by its sampled objective.
 
         Raises:
-            UserError: the tokenizer lacks a mode token, or what an objective needs.
+            UserError: the tokenizer lacks a mode token or a token that an objective needs.
         """
+        # Sentinels that serve as modes are not available to mark spans.
         modes = [mode_id(name, vocab) for name in self.modes or ("",) * len(self.objectives)]
         used = [mode for mode in modes if mode is not None]
         free = replace(vocab, sentinels=vocab.sentinels[~np.isin(vocab.sentinels, used)])
+        # One uniform draw selects the objective of each row.
         shares = np.asarray(self.shares or np.ones(len(self.objectives)))
         edges = np.cumsum(shares)[:-1] / shares.sum()
         chosen = np.searchsorted(edges, rng.uniform(1)[:, 0], side="right")  # (batch,)
-        components: list[tuple[Array, Example]] = []
+        sources: list[tuple[Array, Tokens]] = []
+        targets: list[tuple[Array, Tokens]] = []
         for n in np.unique(chosen):
-            where = np.flatnonzero(chosen == n)
-            example = self.objectives[n].corrupt(_take(rows, where), rng.of(where), free)
+            indices = np.flatnonzero(chosen == n)
+            example = self.objectives[n].corrupt(_select(rows, indices), rng.of(indices), free)
             assert example.source is not None
-            source = _with_mode(example.source, modes[n])
-            components.append((where, replace(example, source=source)))
-        source = _gather(
-            [(where, example.source) for where, example in components if example.source]
-        )
-        return example_of(
-            source, _gather([(where, example.target) for where, example in components])
-        )
+            sources.append((indices, _with_mode(example.source, modes[n])))
+            targets.append((indices, example.target))
+        return example_of(_merge(sources), _merge(targets))
 
 
-def _take(rows: Rows, which: Array) -> Rows:
+def _select(rows: Rows, which: Array) -> Rows:
     return Rows(rows.ids[which], rows.documents[which], rows.positions[which], rows.numbers[which])
 
 
 def _with_mode(source: Tokens, mode: int | None) -> Tokens:
-    """The source with the mode token before each document."""
+    """Return the source with the mode token before each document."""
     if mode is None:
         return source
     is_first, _ = first_and_last(source.documents)
     return compact(source.documents, (mode, is_first), (source.ids, source.documents >= 0))
 
 
-def _gather(components: list[tuple[Array, Tokens]]) -> Tokens:
-    """The rows of all parts, each where it belongs, as wide as the widest."""
-    shape = (sum(len(where) for where, _ in components), max(t.ids.shape[1] for _, t in components))
+def _merge(groups: list[tuple[Array, Tokens]]) -> Tokens:
+    """Return the rows of all groups at their indices, padded to the widest."""
+    shape = (sum(len(indices) for indices, _ in groups), max(t.ids.shape[1] for _, t in groups))
     ids, documents = np.zeros(shape, dtype=np.int64), np.full(shape, -1, dtype=np.int64)
-    for where, tokens in components:
-        ids[where, : tokens.ids.shape[1]] = tokens.ids
-        documents[where, : tokens.ids.shape[1]] = tokens.documents
+    for indices, tokens in groups:
+        ids[indices, : tokens.ids.shape[1]] = tokens.ids
+        documents[indices, : tokens.ids.shape[1]] = tokens.documents
     return Tokens(ids, documents, positions_within(documents))

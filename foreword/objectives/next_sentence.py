@@ -1,4 +1,4 @@
-"""Tell whether one text follows the other: BERT's second objective."""
+"""Next-sentence prediction: does text B follow text A (BERT's second objective)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class NextSentence(PairObjective):
         labels    [ 0  .  .  .  .  .]       0 is next, 1 is random
 
     With layout `encoder` and packing `pairs`, whose `random` is the share of label 1. It predicts
-    no tokens, so it is mostly a term of a `sum` with `masked`.
+    no tokens, so it is usually a term of a `sum` with `masked`.
 
     Reference: Devlin et al. 2019, section 3.1, task 2.
     Differs from the paper: nothing; labels are those of the released code and of `transformers`.
     """
 
     def relabel(self, rows: Rows, rng: RowRng) -> Rows:
-        """The rows as they are.
+        """Return the rows unchanged.
 
         Raises:
             UserError: the packing makes no pairs.

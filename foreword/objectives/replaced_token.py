@@ -1,4 +1,4 @@
-"""Say of each token whether it is the text's own or a generator's: ELECTRA."""
+"""Replaced-token detection: classify each token as original or replaced (ELECTRA)."""
 
 from __future__ import annotations
 
@@ -27,34 +27,33 @@ BELOW_ONE = np.float32(1 - 2**-24)
 
 @dataclass(frozen=True)
 class ReplacedToken(Objective):
-    """A small generator fills the blanks of a cloze; the model says which tokens are replaced.
+    """A small generator fills in masked tokens; the model detects which tokens were replaced.
 
         ids      [ 7  8  9  4  2]          [MASK] is 3
         inputs   [ 7  3  9  4  2]
         targets  [ .  8  .  .  .]          . is not scored
 
-    With layout `encoder`. This is what the generator reads and predicts, as with `masked`. What it
-    draws for each chosen token stands in the row that the model (the discriminator) reads, say
-    [7 6 9 4 2], and the model says of every token but padding whether it is a replacement: no, yes,
-    no, no, no. Where the generator draws the text's own token, nothing is replaced. The generator
-    learns from its own loss alone, and the embeddings, which both have, from both.
+    With layout `encoder`. These are the generator's inputs and targets, as with `masked`. The
+    tokens that it samples at the chosen positions replace the originals in the discriminator's
+    input, say [7 6 9 4 2], and the model (the discriminator) classifies every token but padding as
+    replaced or not: no, yes, no, no, no. A sampled token that equals the original is not a
+    replacement. The generator learns from its own loss alone, the shared embeddings from both.
 
     The loss is the mean over the chosen tokens plus `weight` times the mean over all tokens, each
-    over the whole step (`Batch.counts`). Fine-tuning goes on from the discriminator; what fills
-    blanks is the generator.
+    over the whole step (`Batch.counts`). Fine-tuning starts from the discriminator; filling in
+    [MASK] uses the generator.
 
     Attributes:
         rate: share of each row's ordinary tokens that is chosen.
-        mask: share of these that becomes [MASK]; the rest stays as it is.
+        mask: share of these that becomes [MASK]; the rest stays unchanged.
         generator: width, feed-forward width and heads of the generator, as a share of the model's.
-        weight: of the discriminator's loss.
-        replacements: what is put in place of the chosen tokens: draws from the `generator`; or
-            without any generator, `unigram` (ordinary tokens as frequent as in the text) or
-            `uniform` (any ordinary token).
+        weight: weight of the discriminator's loss.
+        replacements: the source of the replacements: samples of the `generator`; or, without any
+            generator, of the `unigram` distribution of the text's ordinary tokens or of the
+            `uniform` one.
 
     Reference: Clark et al. 2020, sections 2 and 3.2; `mask` as in their code.
-    Differs from the paper: nothing that is known. The ablations `unigram` and `uniform` are not
-    in it.
+    Differs from the paper: nothing known. The ablations `unigram` and `uniform` are not in it.
     """
 
     rate: PositiveShare = 0.15
@@ -64,13 +63,13 @@ class ReplacedToken(Objective):
     replacements: Literal["generator", "unigram", "uniform"] = "generator"
 
     @property
-    def wants_counts(self) -> bool:
-        """Whether it draws tokens by their frequency in the text."""
+    def needs_counts(self) -> bool:
+        """Whether replacements are sampled by their frequency in the text."""
         return self.replacements == "unigram"
 
     @property
     def predicts(self) -> Prediction:
-        """Masked tokens, and of every token whether it was replaced."""
+        """Masked tokens, and for every token whether it was replaced."""
         return "in_place"
 
     @property
@@ -78,14 +77,14 @@ class ReplacedToken(Objective):
         """Whether there is a generator."""
         return self.replacements == "generator"
 
-    def reader(self, model: Model) -> Backbone:
-        """Return the generator, which fills blanks; without one the model itself."""
+    def token_backbone(self, model: Model) -> Backbone:
+        """Return the generator, which predicts masked tokens; without one the backbone."""
         return cast(Backbone, model.heads["generator"]) if self.predicts_tokens else model.backbone
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
-        """What the generator reads, or without one the row with its fakes.
+        """Return the generator's input, or without a generator the row with its replacements.
 
-        `uniform_draws` is what the generator's draws are made by, and -1 on padding.
+        The generator samples by `uniform_draws`, which are -1 on padding.
         """
         length = rows.ids.shape[1]
         cloze = Masked(rate=self.rate, mask=self.mask, random=0.0).corrupt(rows, rng, vocab)
@@ -101,11 +100,11 @@ class ReplacedToken(Objective):
         return in_place(rows, inputs, chosen, uniform_draws)
 
     def count_terms(self, batch: Batch) -> Array:
-        """Tokens that the generator predicts, and that the discriminator judges; (2,) float32."""
+        """Return the numbers of the generator's and the discriminator's predictions; (2,)."""
         return np.array([batch.weights.sum(), (batch.uniform_draws >= 0).sum()], dtype=np.float32)
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
-        """The discriminator's head `replaced`; the `generator` and its output layer `token`."""
+        """Return the discriminator's head `replaced`, the `generator` and its head `token`."""
         d_model = backbone.settings.d_model
         discriminator_head = nn.Sequential(
             nn.Linear(d_model, d_model), nn.GELU(), nn.Linear(d_model, 1)
@@ -119,33 +118,36 @@ class ReplacedToken(Objective):
         )
 
     def chance_loss(self, vocab: int) -> float:
-        """The loss of one who guesses, in nats: a token, and of each whether it is replaced."""
-        judging = math.log(2)
-        return (
-            judging if self.replacements != "generator" else math.log(vocab) + self.weight * judging
-        )
+        """Return the loss of uniform predictions, in nats, of the generator and discriminator."""
+        detection = math.log(2)
+        if self.replacements != "generator":
+            return detection
+        return math.log(vocab) + self.weight * detection
 
     def loss(self, model: Model, batch: Batch) -> Loss:
-        """The generator's nats, and the discriminator's weighed against them; see the class."""
+        """Return the weighted sum of the generator's and the discriminator's losses, in nats."""
+        # The original row: the chosen positions hold their targets.
         is_chosen = batch.weights > 0
         original = torch.where(is_chosen, batch.targets, batch.ids)
         if self.replacements != "generator":
             return _discriminate(model, batch, original)
-        hidden = self.reader(model)(batch)
+        # The generator's loss, and its samples in place of the chosen tokens.
+        hidden = self.token_backbone(model)(batch)
         generated = model.token_head.loss(hidden, batch)
         replacements = original.masked_scatter(is_chosen, model.token_head.sample(hidden, batch))
-        judged = _discriminate(model, replace(batch, ids=replacements), original)
+        detected = _discriminate(model, replace(batch, ids=replacements), original)
+        # Each mean is over the whole step, so the second sum is rescaled to the first's count.
         counts = batch.counts
         if counts is None:  # the batch is the whole step
-            counts = torch.stack([generated.weight, judged.weight])
+            counts = torch.stack([generated.weight, detected.weight])
         share = self.weight * counts[0] / counts[1].clamp(min=1)
-        components = {"generator": (generated.total, generated.weight), **judged.components}
-        total = generated.total + share * judged.total
-        return Loss(total, generated.weight, components, judged.memory)
+        components = {"generator": (generated.total, generated.weight), **detected.components}
+        total = generated.total + share * detected.total
+        return Loss(total, generated.weight, components, detected.memory)
 
 
 def _discriminate(model: Model, batch: Batch, original: Tensor) -> Loss:
-    """What the discriminator makes of a row with fakes: nats over all tokens but padding."""
+    """Return the discriminator's loss on rows with replacements, over all tokens but padding."""
     hidden = model.backbone(batch)
     is_text, is_replaced = batch.uniform_draws >= 0, batch.ids != original
     logits = upcast(model.heads["replaced"](hidden.states).squeeze(-1))  # (batch, length)
@@ -153,10 +155,10 @@ def _discriminate(model: Model, batch: Batch, original: Tensor) -> Loss:
         logits, is_replaced.to(logits.dtype), reduction="none"
     )
     total, count = (nats * is_text).sum(), is_text.sum()
-    said = logits > 0
+    predicted = logits > 0
     components = {
         "discriminator": (total, count),
-        "accuracy": (((said == is_replaced) & is_text).sum(), count),
-        "recall": ((said & is_replaced).sum(), is_replaced.sum()),
+        "accuracy": (((predicted == is_replaced) & is_text).sum(), count),
+        "recall": ((predicted & is_replaced).sum(), is_replaced.sum()),
     }
     return Loss(total, count, components, hidden.memory)

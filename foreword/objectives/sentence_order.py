@@ -1,4 +1,4 @@
-"""Tell which of two texts came first: ALBERT's second objective."""
+"""Sentence-order prediction: which of two texts comes first (ALBERT's second objective)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ class SentenceOrder(PairObjective):
         targets   [ .  .  .  .  .  .]       . is not scored
         labels    [ 1  .  .  .  .  .]       0 is in order, 1 is swapped
 
-    With layout `encoder` and packing `pairs`, its `random` 0; a pair that the packing labels 1,
-    for its texts are of two documents, has no order and is not asked about. After a swap the first
-    text is segment 0 again. It predicts no tokens, so it is mostly a term of a `sum` with `masked`.
+    With layout `encoder` and packing `pairs` with `random` 0; a pair that the packing labels 1,
+    since its texts are of two documents, has no order and gets no label. After a swap the first
+    text is segment 0 again. It predicts no tokens, so it is usually a term of a `sum` with
+    `masked`.
 
     Attributes:
         swapped: share of the pairs that is swapped.
@@ -36,7 +37,7 @@ class SentenceOrder(PairObjective):
     swapped: OpenShare = 0.5
 
     def relabel(self, rows: Rows, rng: RowRng) -> Rows:
-        """The rows with some pairs swapped, of the same lengths.
+        """Return the rows with some pairs swapped; lengths do not change.
 
         Raises:
             UserError: the packing makes no pairs.
@@ -44,7 +45,7 @@ class SentenceOrder(PairObjective):
         segments, labels = self.pairs(rows)
         is_swapped = rng.uniform(rows.ids.shape[1]) < self.swapped
         labels = np.where(labels == 0, is_swapped.astype(np.int64), -1)
-        # What holds for a pair's first token holds for all of it.
+        # A pair's label stands at its first token and applies to all of it.
         first = np.arange(rows.ids.shape[1]) - rows.positions
         moves = (np.take_along_axis(labels, first, axis=1) == 1) & (rows.positions > 0)
         # The first token stays, the second text comes before the first: 0, 1, 2 within a pair.

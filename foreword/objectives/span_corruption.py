@@ -1,4 +1,4 @@
-"""Replace spans by sentinels and write out what they stood for: T5's denoising."""
+"""Span corruption: replace spans by sentinels and predict the spans (T5)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from foreword.errors import UserError
 from foreword.objectives._contract import SourceForm
 from foreword.objectives._source_target import (
     SourceTarget,
-    begins,
     compact,
     example_of,
     first_and_last,
+    piece_starts,
 )
 from foreword.ranges import LARGEST, OpenShare
 from foreword.types import Array, Example, MaxLengths, Rows, Vocab
@@ -24,26 +24,26 @@ from foreword.types import Array, Example, MaxLengths, Rows, Vocab
 
 @dataclass(frozen=True)
 class SpanCorruption(SourceTarget):
-    """Spans of the row become one sentinel each; the target lists sentinels and their spans.
+    """Each masked span becomes one sentinel; the target lists the sentinels and their spans.
 
         ids      [ 7  8  9  4  5  6]       <extra_id_0> is 50, <extra_id_1> is 51, </s> is 1
         inputs   [ 7 50  4 51  1]
         targets  [50  8  9 51  5  6  1]
 
     as with `rate = 0.6` and `mean_span = 2`. With layouts `encoder_decoder`, `prefix` and
-    `decoder`. Each document of a row has a source and a target of its own, its sentinels counted
-    from the first. The number of hidden tokens and of spans is the same in every row of one
-    length, so rows of one document are not padded; a span that would reach over the end of a
-    document is cut in two there, which adds a sentinel.
+    `decoder`. Each document of a row has its own source and target, with sentinels from the first
+    on. Rows of equal length have equal numbers of masked tokens and of spans, so rows of one
+    document are not padded; a span across the end of a document is cut in two there, which adds a
+    sentinel.
 
     Attributes:
-        rate: share of the tokens that is hidden.
+        rate: share of the tokens that is masked.
         mean_span: mean length of a span, in tokens.
-        end: put after each document's input and target; "" for none.
+        end: the token after each document's source and target; "" for none.
 
     Reference: Raffel et al. 2020, section 3.1.4, and appendix figure 2.
-    Differs from the paper: as in their code, no closing sentinel; a row begins with kept text and
-    ends with a span.
+    Differs from the paper: as in their code, no closing sentinel; a row begins with unmasked text
+    and ends with a span.
     """
 
     rate: OpenShare = 0.15
@@ -51,38 +51,38 @@ class SpanCorruption(SourceTarget):
     end: str = "</s>"
 
     def counts(self, length: int) -> tuple[int, int]:
-        """How many tokens are hidden, and in how many spans, in a row of `length` tokens."""
-        hidden = min(max(round(length * self.rate), 1), length - 1)
-        spans = min(max(round(hidden / self.mean_span), 1), hidden, length - hidden)
-        return hidden, spans
+        """Return the numbers of masked tokens and of spans in a row of `length` tokens."""
+        masked = min(max(round(length * self.rate), 1), length - 1)
+        spans = min(max(round(masked / self.mean_span), 1), masked, length - masked)
+        return masked, spans
 
     def require_room(self, length: int) -> None:
-        """Makes sure that what is hidden of a row rounds to at least one span.
+        """Check that the masked tokens of a row round to at least one span.
 
         Raises:
             ValueError: spans are too long for rows of `length` tokens.
         """
-        hidden, _ = self.counts(length)
-        if round(hidden / self.mean_span) < 1:
+        masked, _ = self.counts(length)
+        if round(masked / self.mean_span) < 1:
             raise ValueError(
-                f"mean_span: spans of {self.mean_span:g} tokens, but of a row of {length} only "
-                f"{hidden} are hidden; longer rows or a smaller value mend it"
+                f"mean_span: spans of {self.mean_span:g} tokens, but only {masked} of a row of "
+                f"{length} are masked; use longer rows or a smaller value"
             )
 
     @property
     def source_forms(self) -> tuple[SourceForm, ...]:
-        """What its sources look like."""
+        """One form, with sentinels."""
         return (SourceForm(has_sentinels=True),)
 
     def max_lengths(self, length: int, text: int) -> MaxLengths:
-        """Return the lengths of a document that has all the spans of its row."""
-        hidden, spans = self.counts(length)
+        """Return the lengths for a document that has all the spans of its row."""
+        masked, spans = self.counts(length)
         end = 1 if self.end else 0
-        source, target = min(text, length - hidden), min(text, hidden)
+        source, target = min(text, length - masked), min(text, masked)
         return MaxLengths(source + spans + end, target + spans + end, text + 2 * (spans + end))
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
-        """Inputs with sentinels, and the target that puts the text back.
+        """Return the source with sentinels and the target with the masked spans.
 
         Raises:
             UserError: the row needs more sentinels than the tokenizer has, or is too short.
@@ -90,38 +90,40 @@ class SpanCorruption(SourceTarget):
         length = rows.ids.shape[1]
         if length < 2:
             raise UserError("objective: span_corruption needs rows of at least 2 tokens")
-        hidden = self._hidden(rng, length)
+        # Where spans start: at masked tokens after an unmasked one or another document's.
+        masked = self._masked(rng, length)
         documents = np.asarray(rows.documents)
         is_first, _ = first_and_last(documents)
-        is_new = is_first.copy()  # a span starts where the token before is kept or foreign
-        is_new[:, 1:] |= ~hidden[:, :-1]
-        starts = hidden & is_new & (documents >= 0)
+        is_new = is_first.copy()
+        is_new[:, 1:] |= ~masked[:, :-1]
+        starts = masked & is_new & (documents >= 0)
+        # The sentinel of each span, numbered within its document.
         number = _number_within(starts, is_first)
         if number.max() >= len(vocab.sentinels):
             raise UserError(
                 f"objective: {number.max() + 1} spans in a row of {length}, but the tokenizer has "
-                f"{len(vocab.sentinels)} sentinels; shorter rows or a longer mean_span mend it"
+                f"{len(vocab.sentinels)} sentinels; use shorter rows or a longer mean_span"
             )
         sentinel = vocab.sentinels[np.maximum(number, 0)]
         end = vocab.id(self.end) if self.end else None
-        # Each hidden token takes a place in the target, each start one more before it.
-        source = compact(documents, (sentinel, starts), (rows.ids, ~hidden), end=end)
-        target = compact(documents, (sentinel, starts), (rows.ids, hidden), end=end)
+        # Both sides have the sentinels; the source has the unmasked tokens, the target the masked.
+        source = compact(documents, (sentinel, starts), (rows.ids, ~masked), end=end)
+        target = compact(documents, (sentinel, starts), (rows.ids, masked), end=end)
         return example_of(source, target)
 
-    def _hidden(self, rng: RowRng, length: int) -> Array:
-        """Which tokens are hidden, (batch, length) bool: kept, hidden, kept, ..., hidden."""
-        hidden, spans = self.counts(length)
-        kept_lengths = _partition(rng.uniform(length - hidden), spans)
-        hidden_lengths = _partition(rng.uniform(hidden), spans)
-        both = np.stack([kept_lengths, hidden_lengths], axis=2).reshape(len(kept_lengths), -1)
-        ends = np.cumsum(both, axis=1)  # (batch, 2 spans)
-        turns = np.zeros((len(both), length + 1), dtype=np.int64)
-        np.put_along_axis(turns, ends, 1, axis=1)
-        return np.asarray(np.cumsum(turns, axis=1)[:, :length] % 2 == 1)
+    def _masked(self, rng: RowRng, length: int) -> Array:
+        """Choose the tokens to mask, (batch, length) bool; gaps and spans alternate, gap first."""
+        masked, spans = self.counts(length)
+        gap_lengths = _partition(rng.uniform(length - masked), spans)
+        span_lengths = _partition(rng.uniform(masked), spans)
+        lengths = np.stack([gap_lengths, span_lengths], axis=2).reshape(len(gap_lengths), -1)
+        ends = np.cumsum(lengths, axis=1)  # (batch, 2 spans)
+        is_edge = np.zeros((len(lengths), length + 1), dtype=np.int64)
+        np.put_along_axis(is_edge, ends, 1, axis=1)
+        return np.asarray(np.cumsum(is_edge, axis=1)[:, :length] % 2 == 1)
 
     def restore(self, source: Array, target: Array, vocab: Vocab) -> Array:
-        """The text that one document's input and target came from: the exact inverse, (length,)."""
+        """Return the text of one document's source and target, (length,); inverse of `corrupt`."""
         end = vocab.id(self.end) if self.end else -1
         spans: dict[int, list[int]] = {}
         current: list[int] = []
@@ -141,25 +143,25 @@ class SpanCorruption(SourceTarget):
 
 
 def _number_within(starts: Array, is_first: Array) -> Array:
-    """How many spans of its document began before or at each place, less one; (batch, length)."""
+    """Return the number of each position's latest span in its document, from 0; (batch, length)."""
     count = np.cumsum(starts, axis=1)
-    before = np.take_along_axis(count - starts, begins(is_first), axis=1)
+    before = np.take_along_axis(count - starts, piece_starts(is_first), axis=1)
     return np.asarray(count - before - 1)
 
 
-def _partition(draws: Array, components: int) -> Array:
-    """Random lengths of `components` non-empty pieces of a whole, all cuts equally likely.
+def _partition(draws: Array, parts: int) -> Array:
+    """Return random lengths of `parts` non-empty parts of a whole, all cuts equally likely.
 
     Args:
         draws: uniform, (batch, whole).
-        components: number of pieces.
+        parts: number of parts.
 
     Returns:
         (batch, parts) int64, each row summing to the whole.
     """
     batch, whole = draws.shape
-    # The parts - 1 smallest of whole - 1 draws say after which item to cut.
-    cuts = np.sort(np.argsort(draws[:, : whole - 1], axis=1)[:, : components - 1] + 1, axis=1)
+    # The parts - 1 smallest of whole - 1 draws give the items to cut after.
+    cuts = np.sort(np.argsort(draws[:, : whole - 1], axis=1)[:, : parts - 1] + 1, axis=1)
     edges = np.concatenate(
         [np.zeros((batch, 1), np.int64), cuts, np.full((batch, 1), whole)], axis=1
     )

@@ -1,4 +1,4 @@
-"""Hide spans of words, and predict them also from nothing but their edges: SpanBERT."""
+"""Masked spans of words, predicted in place and from the spans' boundaries: SpanBERT."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from foreword.objectives._masking import (
     candidates_of,
     in_place,
     mask_tokens,
-    quota,
+    number_to_mask,
     random_ordinary,
     require_shares,
     word_starts,
@@ -29,7 +29,7 @@ from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Vocab
 
 @dataclass(frozen=True)
 class SpanMasked(Term):
-    """Spans of whole words are chosen; most become [MASK]s, some random tokens, some stay.
+    """Spans of whole words are predicted; most become [MASK]s, some random tokens, some stay.
 
         ids      [ 7  8  9  4  5  6]       [MASK] is 3
         inputs   [ 7  8  3  3  5  6]
@@ -37,23 +37,23 @@ class SpanMasked(Term):
 
     as with `rate = 0.34` and `longest = 2`. With layout `encoder`. Each token of a span is
     predicted twice: from its own state, and (the span-boundary objective) from the states just
-    before and just after the span and an embedding of the token's place in it. The loss is the sum
-    of both. Special tokens are never in a span, and a token stands between two spans.
+    before and just after the span and an embedding of the token's position in it. The loss is the
+    sum of both. Special tokens are never in a span, and spans do not touch.
 
     Attributes:
         rate: share of each row's ordinary tokens that is predicted.
         stop: probability that a span ends after a word: lengths are geometric.
-        longest: words of the longest span; longer ones are drawn again.
+        longest: words of the longest span; lengths are sampled given this maximum.
         mask: share of the spans that become [MASK]s.
-        random: share of the spans that become random ordinary tokens; the rest stay as they are.
+        random: share of the spans that become random ordinary tokens; the rest stay unchanged.
         transform: BERT's dense layer, GELU and LayerNorm before the output layer.
-        boundary: whether tokens are predicted from the edges of their span too.
-        places: places in a span that have an embedding; those beyond share the last one.
+        boundary: whether tokens are also predicted from their span's boundaries.
+        places: positions in a span that have an embedding; later ones share the last.
         d_place: width of these embeddings.
 
     Reference: Joshi et al. 2020, sections 3.1 and 3.2; widths as in their code.
-    Differs from the paper: a span starts at any place where it fits, all equally likely, instead of
-    growing over others; it has a token of its document on either side. The last one of a row is
+    Differs from the paper: a span starts at any position where it fits, all equally likely, and
+    never overlaps others; it has a token of its document on either side. The last span of a row is
     cut to the words that are still needed.
     """
 
@@ -72,71 +72,75 @@ class SpanMasked(Term):
         require_shares(self.mask, self.random)
 
     def require_room(self, length: int) -> None:
-        """Makes sure that the longest span fits in a row.
+        """Check that the longest span fits in a row.
 
         Raises:
-            ValueError: it does not, in rows of `length` tokens.
+            ValueError: it does not fit in rows of `length` tokens.
         """
         if self.longest > length - 2:
             raise ValueError(
                 f"longest: a span of {self.longest} words and a token on either side do not fit in "
-                f"rows of {length} tokens; longer rows or a smaller value mend it"
+                f"rows of {length} tokens; use longer rows or a smaller value"
             )
 
     @property
     def predicts(self) -> Prediction:
-        """Masked tokens, where they stand."""
+        """Masked tokens, in place."""
         return "in_place"
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
-        """Inputs with spans hidden, targets at the same positions."""
+        """Return the masked inputs and the targets at the same positions."""
         length = rows.ids.shape[1]
-        # All draws of a fixed number come first: how many the spans want differs by group of rows.
-        fates, others = rng.uniform(length), random_ordinary(rng, length, vocab)
+        # Fixed numbers of draws come first: the number that spans need differs by group of rows.
+        fates, random_ids = rng.uniform(length), random_ordinary(rng, length, vocab)
         start = self._spans(rows, rng, vocab)
         chosen = start >= 0
         fate = np.take_along_axis(fates, np.maximum(start, 0), axis=1)  # one for a whole span
-        hidden = chosen & (fate < self.mask)
-        is_random = chosen & ~hidden & (fate < self.mask + self.random)
-        return in_place(rows, mask_tokens(rows.ids, hidden, is_random, others, vocab), chosen)
+        is_masked = chosen & (fate < self.mask)
+        is_random = chosen & ~is_masked & (fate < self.mask + self.random)
+        inputs = mask_tokens(rows.ids, is_masked, is_random, random_ids, vocab)
+        return in_place(rows, inputs, chosen)
 
     def lengths(self, draws: Array, most: Array | int) -> Array:
-        """Lengths in words from uniform draws: geometric, given that they are at most `most`."""
+        """Return lengths in words from uniform draws: geometric, truncated at `most`."""
         if self.stop == 1:
             return np.ones(draws.shape, dtype=np.int64)
-        # The inverse of 1 - (1 - stop)^length, of which the share above `most` is cut off.
-        kept = -np.expm1(np.log1p(-self.stop) * most)
-        found = np.ceil(np.log1p(-draws * kept) / np.log1p(-self.stop)).astype(np.int64)
-        return np.asarray(np.clip(found, 1, most))
+        # The inverse of the distribution function 1 - (1 - stop)^length, rescaled to end at `most`.
+        mass = -np.expm1(np.log1p(-self.stop) * most)
+        lengths = np.ceil(np.log1p(-draws * mass) / np.log1p(-self.stop)).astype(np.int64)
+        return np.asarray(np.clip(lengths, 1, most))
 
     def _spans(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Array:
-        """Where the span of each token starts, -1 outside of spans; (batch, length) int64.
+        """Return where the span of each token starts, -1 outside of spans; (batch, length) int64.
 
-        One span after another, in all rows at once.
+        Places one span after another, in all rows at once.
         """
-        text = _Text.of(rows, vocab)
+        text = _WordBoundaries.of(rows, vocab)
         start = np.full(rows.ids.shape, -1, dtype=np.int64)
         column = np.arange(rows.ids.shape[1])
-        left = quota(text.candidates, self.rate)  # (batch,): tokens still wanted
-        most = np.full(len(left), self.longest, dtype=np.int64)  # longer ones have no room
+        left = number_to_mask(text.candidates, self.rate)  # (batch,): tokens still to choose
+        most = np.full(len(left), self.longest, dtype=np.int64)  # longer spans no longer fit
         while (left > 0).any():
+            # Sample a length, then one of the positions where such a span fits.
             draws = rng.uniform(2)
             words = self.lengths(draws[:, 0], np.maximum(most, 1))
             ends = text.ends(words)
             fits = text.fits(start >= 0, ends)
-            room = fits.sum(1)
-            number = np.minimum((draws[:, 1] * room).astype(np.int64), room - 1)
-            at = np.asarray((fits.cumsum(1) > number[:, None]).argmax(1))
-            most = np.where((left > 0) & (room == 0), words - 1, most)
-            end = text.cut(at, np.take_along_axis(ends, at[:, None], axis=1)[:, 0], left)
-            takes = (left > 0) & (room > 0)
-            inside = takes[:, None] & (column >= at[:, None]) & (column < end[:, None])
-            start = np.where(inside, at[:, None], start)
-            left = np.where(most < 1, 0, left - np.where(takes, end - at, 0))
+            options = fits.sum(1)
+            number = np.minimum((draws[:, 1] * options).astype(np.int64), options - 1)
+            first = np.asarray((fits.cumsum(1) > number[:, None]).argmax(1))
+            # Where it fits nowhere, the row gets shorter spans from now on.
+            most = np.where((left > 0) & (options == 0), words - 1, most)
+            # Place the span, cut to what the row still needs.
+            end = text.cut(first, np.take_along_axis(ends, first[:, None], axis=1)[:, 0], left)
+            is_placed = (left > 0) & (options > 0)
+            is_inside = is_placed[:, None] & (column >= first[:, None]) & (column < end[:, None])
+            start = np.where(is_inside, first[:, None], start)
+            left = np.where(most < 1, 0, left - np.where(is_placed, end - first, 0))
         return start
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
-        """BERT's head, and with `boundary` the one that reads the edges of spans."""
+        """Return BERT's head, and with `boundary` the head that reads the spans' boundaries."""
         settings, embedding = backbone.settings, backbone.embedding
         token = TokenHead(settings, embedding, transform=self.transform, bias=True)
         heads = nn.ModuleDict({"token": token})
@@ -146,11 +150,11 @@ class SpanMasked(Term):
         return heads
 
     def chance_loss(self, vocab: int) -> float:
-        """The loss of one who guesses, in nats: twice that of guessing a token."""
+        """Return the loss of uniform predictions, in nats: twice a token's with `boundary`."""
         return (1 + self.boundary) * math.log(vocab)
 
     def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
-        """Cross-entropy of the tokens of spans, in nats; both predictions summed."""
+        """Return the cross-entropy of the spans' tokens, in nats; both predictions summed."""
         masked = model.token_head.loss(hidden, batch)
         if not self.boundary:
             return masked
@@ -164,15 +168,15 @@ class SpanMasked(Term):
 
 
 @dataclass(frozen=True)
-class _Text:
-    """Words of rows.
+class _WordBoundaries:
+    """The words of a group of rows.
 
     Attributes:
-        documents: of each token, (batch, length) int64.
+        documents: the document of each token, (batch, length) int64.
         candidates: which tokens may be in spans, (batch, length) bool.
         first: which tokens begin a word, (batch, length) bool.
         word: number of each token's word in its row, (batch, length) int64.
-        starts: where each word begins, `length` behind the last; (batch, length + 1) int64.
+        starts: where each word begins, then `length`; (batch, length + 1) int64.
     """
 
     documents: Array
@@ -182,7 +186,7 @@ class _Text:
     starts: Array
 
     @classmethod
-    def of(cls, rows: Rows, vocab: Vocab) -> _Text:
+    def of(cls, rows: Rows, vocab: Vocab) -> _WordBoundaries:
         candidates = candidates_of(rows, vocab)
         first = word_starts(rows, candidates, vocab)
         word = np.cumsum(first, axis=1) - 1
@@ -193,12 +197,13 @@ class _Text:
         return cls(rows.documents, candidates, first, word, starts)
 
     def ends(self, words: Array) -> Array:
-        """Where so many words (batch,) end that begin at or within each token's word."""
+        """Return where `words` words (batch,) from each token's word on end, (batch, length)."""
         last = np.minimum(self.word + words[:, None], self.starts.shape[1] - 1)
         return np.take_along_axis(self.starts, last, axis=1)
 
     def fits(self, taken: Array, ends: Array) -> Array:
-        """Where a new span may start that ends before `ends`, (batch, length) bool."""
+        """Return where a new span that ends before `ends` may start, (batch, length) bool."""
+        # No token of it is blocked: a non-candidate, in another span, or beside one.
         length = taken.shape[1]
         blocked = ~self.candidates | taken
         blocked[:, 1:] |= taken[:, :-1]
@@ -206,6 +211,7 @@ class _Text:
         before = np.zeros((len(taken), length + 1), dtype=np.int64)
         np.cumsum(blocked, axis=1, out=before[:, 1:])
         is_free = np.take_along_axis(before, ends, axis=1) == before[:, :-1]
+        # A token of the same document stands on either side.
         after = np.take_along_axis(self.documents, np.minimum(ends, length - 1), axis=1)
         has_edges = ends < length
         has_edges[:, 0] = False
@@ -213,7 +219,7 @@ class _Text:
         return np.asarray(self.first & is_free & has_edges)
 
     def cut(self, at: Array, ends: Array, most: Array) -> Array:
-        """The ends (batch,) of spans from `at`, cut to the words that reach `most` tokens."""
-        every = np.arange(len(at))
+        """Return the ends (batch,) of spans from `at`, cut to the words that fill `most` tokens."""
+        row = np.arange(len(at))
         last = np.minimum(at + np.maximum(most, 1), ends) - 1
-        return np.asarray(self.starts[every, self.word[every, last] + 1])
+        return np.asarray(self.starts[row, self.word[row, last] + 1])

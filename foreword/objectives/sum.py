@@ -26,7 +26,7 @@ from foreword.types import Array, Batch, Example, Hidden, Loss, MaxLengths, Rows
 
 @dataclass(frozen=True)
 class Sum(Term):
-    """The weighted sum of the means of several terms, over one reading of the row.
+    """The weighted sum of the means of several terms, computed from one forward pass.
 
         ids       [ 1  7  8  2  9  2]       [CLS] is 1, [SEP] is 2, [MASK] is 3
         segments  [ 0  0  0  0  1  1]
@@ -34,17 +34,18 @@ class Sum(Term):
         targets   [ .  .  8  .  .  .]       . is not scored
         labels    [ 0  .  .  .  .  .]       0 is next, 1 is random
 
-    With layout `encoder` and packing `pairs`. Unsaid, the terms are BERT's, `masked` and
-    `next_sentence`. The term about pairs, where there is one, arranges the row first, and the other
-    hides tokens of what it arranged.
+    With layout `encoder` and packing `pairs`. The default terms are BERT's, `masked` and
+    `next_sentence`. A term that classifies pairs rearranges the row first; the other then masks
+    tokens of the result.
 
-    Each term is divided by its own number of predictions in the whole step, however the step is cut
-    into micro-batches: `Batch.counts` holds these numbers, which are known before the model reads
-    anything. `Loss.weight` is the first term's; `Loss.components` has every term apart.
+    Each term is divided by its own number of predictions in the whole step, however the step is
+    split into micro-batches: `Batch.counts` holds these numbers, computed before the first forward
+    pass. `Loss.weight` is the first term's; `Loss.components` holds each term's loss.
 
     Attributes:
-        terms: what is added up: one about pairs at most, and one that predicts tokens.
-        weights: of each term; all 1 if empty.
+        terms: the objectives to sum: at most one that classifies pairs and one that predicts
+            tokens.
+        weights: the weight of each term; all 1 if empty.
 
     Reference: Devlin et al. 2019, appendix A.2: "the sum of the mean masked LM likelihood and the
     mean next sentence prediction likelihood"; Lan et al. 2020, section 3.1.
@@ -67,26 +68,29 @@ class Sum(Term):
         about_pairs = sum(isinstance(term, PairObjective) for term in self.terms)
         if about_pairs > 1 or len(names) - about_pairs > 1:
             raise ValueError(
-                f"terms: at most one about pairs and one that predicts tokens, got {names}"
+                "terms: at most one that classifies pairs and one that predicts tokens, "
+                f"got {names}"
             )
         if len(self.weights) not in (0, len(names)):
-            raise ValueError(f"weights: must be {len(names)}, one a term, got {len(self.weights)}")
+            raise ValueError(
+                f"weights: must be {len(names)}, one per term, got {len(self.weights)}"
+            )
 
     @property
     def predicts(self) -> Prediction:
-        """What the term that predicts tokens predicts; with none, classes in place."""
+        """The prediction of the term that predicts tokens; without one, classes in place."""
         return next((term.predicts for term in self.terms if term.predicts_tokens), "in_place")
 
     @property
     def predicts_tokens(self) -> bool:
-        """Whether a term does."""
+        """Whether a term predicts tokens."""
         return any(term.predicts_tokens for term in self.terms)
 
     def require_room(self, length: int) -> None:
-        """Makes sure that each term has room in a row.
+        """Check that each term fits rows of `length` tokens.
 
         Raises:
-            ValueError: one has none in rows of `length` tokens.
+            ValueError: one does not.
         """
         require_room("terms", self.terms, length)
 
@@ -95,10 +99,10 @@ class Sum(Term):
         return longest(self.terms, length, text)
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
-        """The rows as the term about pairs arranges them, with the other's tokens hidden.
+        """Return the example of both terms: pairs rearranged first, then tokens masked.
 
         Raises:
-            UserError: the packing makes no pairs, or the terms do not go together.
+            UserError: the packing makes no pairs, or the terms cannot be combined.
         """
         pair = next((term for term in self.terms if isinstance(term, PairObjective)), None)
         other = next((term for term in self.terms if not isinstance(term, PairObjective)), None)
@@ -109,31 +113,31 @@ class Sum(Term):
         if pair is not None and example.labels is None:
             raise UserError(
                 f"objective.terms: '{kinds.name_of(other)}' does not predict in place, so "
-                f"'{kinds.name_of(pair)}' finds no pair in what it makes; use 'masked'"
+                f"'{kinds.name_of(pair)}' finds no pairs in its examples; use 'masked'"
             )
         return example
 
     def count_terms(self, batch: Batch) -> Array:
-        """The number of predictions of each term, (terms,) float32; added up over a step."""
+        """Return the number of predictions of each term, (terms,) float32; summed over a step."""
         counts = [_count(term, batch) for term in self.terms]
         return np.asarray(counts, dtype=np.float32)
 
     def chance_loss(self, vocab: int) -> float:
-        """The loss of one who guesses, in nats."""
+        """Return the loss of uniform predictions, in nats."""
         each = [term.chance_loss(vocab) for term in self.terms]
         return math.fsum(map(operator.mul, self.weights or (1.0,) * len(each), each))
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
-        """The heads of all terms."""
+        """Return the heads of all terms."""
         heads = nn.ModuleDict()
         for term in self.terms:
             heads.update(dict(term.heads(backbone, vocab).items()))
         return heads
 
     def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
-        """The weighted sum of the terms' means, times the number of the first term's predictions.
+        """Return the weighted sum of the terms' means, times the first term's prediction count.
 
-        Where the batch has no `counts`, it is taken for the whole step.
+        A batch without `counts` is the whole step.
         """
         losses = [term.loss_from_states(model, batch, hidden) for term in self.terms]
         counts = batch.counts
@@ -152,5 +156,5 @@ class Sum(Term):
 
 
 def _count(term: Term, batch: Batch) -> float:
-    """How many predictions a term makes of a batch."""
+    """Return the number of predictions that a term makes on a batch."""
     return term.count(batch) if isinstance(term, PairObjective) else float(batch.weights.sum())

@@ -1,4 +1,4 @@
-"""Read one side of a pair and write the other: translation."""
+"""Translation: read one side of a pair and predict the other."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Translate(SourceTarget):
         targets   [ 4  5  1]
 
     With layouts `encoder_decoder`, `prefix` and `decoder`; with packing `parallel`. In an
-    `encoder_decoder` sources and targets are each as wide as the widest row of the group.
+    `encoder_decoder` sources and targets are each padded to the widest row of the group.
 
     Attributes:
-        end: put after each source and target; "" for none.
+        end: the token after each source and target; "" for none.
 
     Reference: Sutskever et al. 2014, section 2.
     """
@@ -35,24 +35,24 @@ class Translate(SourceTarget):
 
     @property
     def source_forms(self) -> tuple[SourceForm, ...]:
-        """What its sources look like."""
+        """One form: no mode, no sentinels."""
         return (SourceForm(),)
 
     def max_lengths(self, length: int, text: int) -> MaxLengths:
-        """Return the lengths of a pair of which one side is a single token."""
+        """Return the lengths for a pair with a single token on one side."""
         del length
         end = 1 if self.end else 0
         return MaxLengths(text - 1 + end, text - 1 + end, text + 2 * end)
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
-        """The two sides of each pair, apart.
+        """Return the first texts as sources and the second ones as targets.
 
         Raises:
             UserError: the rows hold no pairs.
         """
         if rows.segments is None:
             raise UserError(
-                "objective.kind: 'translate' wants pairs of texts; use packing.kind = 'parallel'"
+                "objective.kind: 'translate' requires pairs of texts; use packing.kind = 'parallel'"
             )
         is_target = np.asarray(rows.segments) == 1
         end = vocab.id(self.end) if self.end else None

@@ -106,7 +106,7 @@ class GradientReach(Ranged):
         """
         subject = specimen.subject
         subject.require_token_head()
-        reader = subject.recipe.objective.reader(subject.model)
+        reader = subject.recipe.objective.token_backbone(subject.model)
         layer = reader.first_state if self.layer is None else self.layer
         with specimen.shards() as shards:
             recipe = self._recipe(subject)
@@ -137,7 +137,7 @@ def _look(subject: Subject, batch: Batch, layer: int, places: int) -> Norms:
     # Not on a device that knows none.
     device = torch.device("cpu") if subject.device.type == "mps" else subject.device
     model = copy.deepcopy(subject.model).eval().to(device, torch.float64)
-    reader = subject.recipe.objective.reader(model)
+    reader = subject.recipe.objective.token_backbone(model)
     return norms(model, batch.to(device), layer, places, reader)
 
 

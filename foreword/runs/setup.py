@@ -126,7 +126,7 @@ def _feed(
     recipe: Recipe, shards: Shards, vocab: Vocab, rows: int, micro_batch: int, *, once: bool
 ) -> Feed:
     train = recipe.train
-    if recipe.objective.wants_counts:
+    if recipe.objective.needs_counts:
         vocab = replace(vocab, counts=shards.counts(vocab.size))
     return Feed(
         packed=recipe.packing.open(shards, vocab, train.seed, rows, once=once),

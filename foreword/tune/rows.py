@@ -13,7 +13,7 @@ import numpy as np
 
 from foreword.data.rows import positions_within
 from foreword.layouts.decoder import next_token
-from foreword.layouts.encoder import within
+from foreword.layouts.encoder import document_mask
 from foreword.nn.masks import CausalMask
 from foreword.tune.contracts import EncodedExample
 from foreword.tune.input_template import InputTemplate
@@ -131,7 +131,7 @@ class Examples:
     def _batch(self, tokens: Tokens, weights: Array) -> Batch:
         """What the model reads; with `auxiliary`, each token is a target of this weight too."""
         documents = tokens.documents
-        seen = within(documents, documents)
+        seen = document_mask(documents, documents)
         mask = CausalMask() & seen if self.template.is_causal else seen
         segments = tokens.segments if self.template.has_segments else None
         if not self.auxiliary:
@@ -151,9 +151,9 @@ def _with_decoder(source: Batch, documents: Array, start: int, width: int) -> Ba
     return Batch(
         ids=np.full(shape, start, np.int64),
         positions=np.zeros(shape, np.int64),
-        mask=CausalMask() & within(own, own),
+        mask=CausalMask() & document_mask(own, own),
         source=source,
-        cross_mask=within(own, documents),
+        cross_mask=document_mask(own, documents),
     )
 
 

@@ -65,7 +65,7 @@ def test_every_layout_has_an_objective_and_a_model(name: str) -> None:
 
 @every_layout
 @pytest.mark.parametrize("position", POSITIONS)
-def test_documents_in_one_row_are_each_alone(name: str, position: str) -> None:
+def test_documents_of_a_row_do_not_see_each_other(name: str, position: str) -> None:
     case = next(c for c in CASES if c.layout == name)
     source, target = random_ids([9, 4, 15], 1), random_ids([3, 5, 2], 2)
     packed, wanted = scores(case, position, example_for(name, source, target))
@@ -116,7 +116,7 @@ def test_an_objective_that_does_not_fit_is_refused(name: str) -> None:
             arrange(name, example)
 
 
-def test_a_causal_row_predicts_what_follows() -> None:
+def test_a_causal_row_predicts_the_next_tokens() -> None:
     target = tokens([[7, 8, 9], [4, 5]])
     batch = arrange("decoder", Example(None, target, np.ones((1, 5), np.float32)))
     assert batch.ids.tolist() == [[7, 8, 9, 4, 5]]
@@ -124,7 +124,7 @@ def test_a_causal_row_predicts_what_follows() -> None:
     assert batch.positions.tolist() == [[0, 1, 2, 0, 1]]
 
 
-def test_who_sees_whom_in_a_prefix() -> None:
+def test_a_prefix_is_bidirectional_and_its_target_causal() -> None:
     batch = arrange("prefix", example_for("prefix", [[7, 8], [9]], [[4, 5], [6]]))
     assert batch.ids.tolist() == [[7, 8, 4, 5, 9, 6]]
     dense = batch.mask.dense(1, 6, 6, torch.device("cpu"))[0, 0].int()
@@ -145,7 +145,7 @@ def cells(text: str) -> list[list[int]]:
 
 
 @every_layout
-def test_the_docstring_shows_what_happens(name: str) -> None:
+def test_the_docstring_example_is_exact(name: str) -> None:
     text = kinds.load("layouts", name).__doc__
     given = {key: cells(inside) for key, inside in re.findall(r"(\w+) +\[(.*?)\]", text)}
     given.setdefault("source", given.get("ids", []))
@@ -169,7 +169,7 @@ def test_the_docstring_shows_what_happens(name: str) -> None:
     assert read[0, : len(flat(given["source"]))].tolist() == flat(given["source"])
 
 
-def test_who_sees_whom_in_two_streams() -> None:
+def test_content_and_query_streams_have_their_masks() -> None:
     source, order = tokens([[7, 3, 9], [4, 6]]), np.array([[-1, 1, 0, -1, 0]])
     weights = (order >= 0).astype(np.float32)
     example = Example(source, source, weights, is_aligned=True, order=order)

@@ -77,7 +77,7 @@ def test_a_row_alone_is_the_row_in_a_group(name: str) -> None:
 
 
 @every_objective
-def test_rows_are_left_as_they_were(name: str) -> None:
+def test_corrupt_does_not_change_the_rows(name: str) -> None:
     given, kept = rows(MIXED), rows(MIXED)
     corrupt(name, given)
     for field in ("ids", "documents", "positions", "numbers", "segments", "labels"):
@@ -106,7 +106,7 @@ def test_ids_are_in_range_and_padding_is_not_scored(name: str) -> None:
 
 
 @every_objective
-def test_special_tokens_stay_where_targets_stand_in_place(name: str) -> None:
+def test_special_tokens_are_never_corrupted_in_place(name: str) -> None:
     given = rows([[5] * 40] * 4)
     example = corrupt(name, given)
     is_in_place = example.is_aligned and example.source is not None
@@ -125,17 +125,17 @@ def test_special_tokens_stay_where_targets_stand_in_place(name: str) -> None:
     assert (example.weights[is_special] == 0).all()
 
 
-def hide_all(name: str) -> dict[str, Any]:
+def mask_all(name: str) -> dict[str, Any]:
     """Settings under which what is predicted is never shown, where the objective can show it."""
     cls = kinds.load("objectives", name)
     known = {field.name for field in fields(cls)}
     if "terms" in known:
-        return {"terms": tuple(replace(t, **hide_all(kinds.name_of(t))) for t in cls().terms)}
+        return {"terms": tuple(replace(t, **mask_all(kinds.name_of(t))) for t in cls().terms)}
     return {key: value for key, value in (("mask", 1.0), ("random", 0.0)) if key in known}
 
 
-def places_in_order(case: Case, of: Rows, batch: Batch) -> Array:
-    """Of each prediction of a second stream, its place in the order; (batch, predictions)."""
+def ranks_in_order(case: Case, of: Rows, batch: Batch) -> Array:
+    """Return each query-stream prediction's rank in the order; (batch, predictions)."""
     order = corrupt(case.objective, of).order
     assert order is not None
     assert batch.queries is not None
@@ -147,7 +147,7 @@ def places_in_order(case: Case, of: Rows, batch: Batch) -> Array:
 )
 def test_no_prediction_sees_its_target(case: Case) -> None:
     given = rows([[20, 20], [40]])
-    model, settings = case.build(), hide_all(case.objective)
+    model, settings = case.build(), mask_all(case.objective)
     batch = case.batch(given, **settings)
     before = logits(model, batch)
     seen = 0
@@ -169,7 +169,7 @@ def test_no_prediction_sees_its_target(case: Case) -> None:
         is_aligned = case.layout == "encoder"
         blind = moved if is_aligned else np.arange(moved[0] + 1)
         if batch.queries is not None:
-            order = places_in_order(case, given, batch)[row]
+            order = ranks_in_order(case, given, batch)[row]
             blind = np.flatnonzero(order <= order[moved[0]])
         blind = blind[is_scored(batch)[row, blind]]
         torch.testing.assert_close(after[row, blind], before[row, blind], atol=1e-5, rtol=1e-5)
@@ -177,7 +177,7 @@ def test_no_prediction_sees_its_target(case: Case) -> None:
 
 
 @every_case
-def test_predictions_do_depend_on_what_they_may_see(case: Case) -> None:
+def test_predictions_depend_on_visible_tokens(case: Case) -> None:
     given = rows([[24], [24]])
     other = replace(given, ids=rows([[24], [24]], seed=2).ids)
     model = case.build()
@@ -198,7 +198,7 @@ def test_documents_of_a_row_do_not_see_each_other(case: Case) -> None:
     further = 2 * np.random.default_rng(3).integers(0, (SIZE - half) // 2, ids.shape)
     fresh = half + (ids - half + further) % (SIZE - half)
     changed = np.where(ordinary & in_second, fresh, ids)
-    model, settings = case.build("rotary"), hide_all(case.objective)
+    model, settings = case.build("rotary"), mask_all(case.objective)
     one = case.batch(replace(given, ids=ids), **settings)
     two = case.batch(replace(given, ids=changed), **settings)
     targets = np.asarray(one.targets)
@@ -270,7 +270,7 @@ def read_table(text: str) -> tuple[dict[str, list[int | None]], dict[str, int], 
 
 
 @every_objective
-def test_the_docstring_shows_what_happens(name: str) -> None:
+def test_the_docstring_example_is_exact(name: str) -> None:
     cls = kinds.load("objectives", name)
     lines, named, settings = read_table(cls.__doc__)
     about_pairs = {"segments", "labels"} & set(lines)
@@ -318,7 +318,7 @@ def test_the_docstring_shows_what_happens(name: str) -> None:
 
 
 @pytest.mark.parametrize("recipe", [n for n in config.recipe_names() if n.endswith("_tiny")])
-def test_an_objective_says_what_its_examples_show(recipe: str) -> None:
+def test_properties_of_an_objective_match_its_examples(recipe: str) -> None:
     """What is predicted, in what order, the forms of sources and what closes them."""
     made = load_recipe(recipe)
     vocab, objective = dummy_vocab(made.tokenizer), made.objective

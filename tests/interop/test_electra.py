@@ -19,7 +19,7 @@ from foreword.interop.hf.electra import ELECTRA
 from foreword.interop.hf_config import HFConfig
 from foreword.interop.start_from import open_foundation
 from foreword.nn.masks import FullMask
-from foreword.objectives._generator import shrunk
+from foreword.objectives._generator import generator_settings
 from foreword.objectives.replaced_token import ReplacedToken
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.runs.same_model import resolved
@@ -177,6 +177,6 @@ def test_published_pairs_fit(
     objective = family.join({"kind": "replaced_token", "replacements": "unigram"}, tables)
     own = {"model": tables[""], "objective": objective}
     joined: Any = config.build(Recipe, config.to_table(load_recipe(recipe)) | own)
-    asked = shrunk(joined.model, joined.objective.generator)
+    asked = generator_settings(joined.model, joined.objective.generator)
     built = config.build_kind(kinds.Part("models"), tables["generator"], "model")
     assert resolved(asked) == resolved(built)

@@ -23,12 +23,12 @@ every_case = pytest.mark.parametrize("case", TWO_WAYS, ids=str)
 
 @torch.no_grad()
 def scores(model: Model, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Logits of the token behind each place and of the one before it."""
+    """Return the logits of the token after each position and of the one before it."""
     ahead, back = model.backbone(batch).states.chunk(2, -1)
     return model.token_head(ahead), model.token_head(back)
 
 
-def test_there_is_one() -> None:
+def test_elmo_is_the_only_model_of_the_objective() -> None:
     assert [str(case) for case in TWO_WAYS] == ["bidirectional-bidirectional-elmo"]
 
 
@@ -50,7 +50,7 @@ def test_no_prediction_sees_its_target(case: Case) -> None:
 
 
 @every_case
-def test_every_token_is_predicted_from_either_side(case: Case) -> None:
+def test_every_token_is_predicted_from_both_sides(case: Case) -> None:
     given = rows([[10, 14], [20]])
     batch = case.batch(given)
     assert batch.backward is not None
@@ -68,17 +68,17 @@ def test_every_token_is_predicted_from_either_side(case: Case) -> None:
 
 
 @every_case
-def test_the_loss_is_the_sum_of_both(case: Case) -> None:
+def test_the_loss_is_the_sum_of_both_directions(case: Case) -> None:
     model, batch = case.build(), case.batch(rows([[10, 14], [20]]))
     loss = case.loss(model, batch)
     assert batch.backward is not None
     asked = [(batch.targets, batch.weights), (batch.backward.targets, batch.backward.weights)]
-    wanted = [
+    expected = [
         -(logits.log_softmax(-1).gather(-1, targets[..., None])[..., 0] * weights).sum()
         for logits, (targets, weights) in zip(scores(model, batch), asked, strict=True)
     ]
-    torch.testing.assert_close(loss.total, sum(wanted))
-    for name, total, (_, weights) in zip(("forward", "backward"), wanted, asked, strict=True):
+    torch.testing.assert_close(loss.total, sum(expected))
+    for name, total, (_, weights) in zip(("forward", "backward"), expected, asked, strict=True):
         torch.testing.assert_close(loss.components[name][0], total)
         assert loss.components[name][1] == weights.sum()
     assert loss.weight == sum(weights.sum() for _, weights in asked)
@@ -93,7 +93,7 @@ def test_a_batch_may_ask_for_one_direction(case: Case) -> None:
     assert not one.components
 
 
-def test_rare_tokens_may_stand_in_clusters() -> None:
+def test_both_directions_work_with_an_adaptive_softmax() -> None:
     case = TWO_WAYS[0]
     settings = replace(case.settings(), output=Adaptive(cutoffs=(110, 130), factor=2.0))
     backbone = settings.build(SIZE)
@@ -103,11 +103,11 @@ def test_rare_tokens_may_stand_in_clusters() -> None:
     loss = case.loss(model, batch)
     assert batch.backward is not None
     asked = [(batch.targets, batch.weights), (batch.backward.targets, batch.backward.weights)]
-    wanted = [
+    expected = [
         -(nats.gather(-1, targets[..., None])[..., 0] * weights).sum()
         for nats, (targets, weights) in zip(scores(model, batch), asked, strict=True)
     ]
-    torch.testing.assert_close(loss.total, sum(wanted))
+    torch.testing.assert_close(loss.total, sum(expected))
 
 
 @every_case

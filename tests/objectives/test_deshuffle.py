@@ -39,7 +39,7 @@ def test_the_source_holds_the_same_tokens_of_each_document() -> None:
     assert moved > 200
 
 
-def test_every_order_is_as_likely() -> None:
+def test_orders_are_equally_likely() -> None:
     given = rows([[4]] * 4800)
     given = replace(given, ids=np.tile(np.arange(107, 111), (4800, 1)))
     source = corrupt(given).source
@@ -51,7 +51,7 @@ def test_every_order_is_as_likely() -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.objective == "deshuffle"], ids=str)
-def test_no_prediction_sees_the_order_to_come(case: Case) -> None:
+def test_no_prediction_sees_later_targets(case: Case) -> None:
     """The source kept as it is, the last tokens of the target changed."""
     example = corrupt(rows([[20]]))
     ids = example.target.ids.copy()

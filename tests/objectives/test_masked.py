@@ -25,8 +25,8 @@ def inputs(example: Example) -> Array:
 def test_each_row_has_exactly_its_share(rate: float) -> None:
     given = rows([[100], [61], [40, 20], [2], [7]])
     ordinary = ((given.ids >= FIRST) & (given.documents >= 0)).sum(1)
-    wanted = np.clip(np.rint(rate * ordinary), 1, ordinary)
-    assert corrupt(given, rate=rate).weights.sum(1).tolist() == wanted.tolist()
+    expected = np.clip(np.rint(rate * ordinary), 1, ordinary)
+    assert corrupt(given, rate=rate).weights.sum(1).tolist() == expected.tolist()
 
 
 def test_a_row_of_special_tokens_alone_has_nothing_to_predict() -> None:
@@ -35,7 +35,7 @@ def test_a_row_of_special_tokens_alone_has_nothing_to_predict() -> None:
     assert example.weights[1].sum() == 1
 
 
-def test_four_fifths_hidden_a_tenth_random_a_tenth_kept() -> None:
+def test_four_fifths_are_masked_a_tenth_random_a_tenth_unchanged() -> None:
     given = rows([[128]] * 400)
     example = corrupt(given)
     chosen = example.weights > 0
@@ -55,7 +55,7 @@ def test_four_fifths_hidden_a_tenth_random_a_tenth_kept() -> None:
     assert (inputs(example)[~chosen] == given.ids[~chosen]).all()
 
 
-def test_every_place_is_chosen_as_often() -> None:
+def test_every_position_is_chosen_equally_often() -> None:
     given = rows([[41]] * 3000)
     counts = corrupt(given).weights.sum(0)[:-1]  # the last is </s>
     expected = counts.sum() / len(counts)
@@ -63,7 +63,7 @@ def test_every_place_is_chosen_as_often() -> None:
     assert chi_square < 39 + 4 * np.sqrt(2 * 39)
 
 
-def test_whole_words_are_hidden_whole() -> None:
+def test_whole_words_are_masked_whole() -> None:
     given = rows([[50, 50], [100], [64]] * 20)
     example = corrupt(given, whole_words=True)
     chosen, starts = example.weights > 0, vocab().starts_word[given.ids]
@@ -72,13 +72,13 @@ def test_whole_words_are_hidden_whole() -> None:
     joins &= given.positions[:, 1:] > 0
     assert joins.sum() > 1000
     assert (chosen[:, 1:] == chosen[:, :-1])[joins].all()
-    wanted = np.rint(0.15 * is_ordinary.sum(1))
-    surplus = chosen.sum(1) - wanted
+    expected = np.rint(0.15 * is_ordinary.sum(1))
+    surplus = chosen.sum(1) - expected
     assert surplus.min() >= 0
     assert surplus.mean() < 2
 
 
-def test_pieces_after_a_special_token_can_be_hidden_too() -> None:
+def test_pieces_after_a_special_token_can_be_masked() -> None:
     ids = np.full((200, 6), FIRST)  # a piece that begins no word
     assert not vocab().starts_word[FIRST]
     ids[:, 2] = vocab().id("[UNK]")
@@ -90,7 +90,7 @@ def test_pieces_after_a_special_token_can_be_hidden_too() -> None:
     assert chosen[2] == 0
 
 
-def test_another_epoch_hides_other_tokens() -> None:
+def test_another_epoch_masks_other_tokens() -> None:
     first, second = rows([[64]] * 4), rows([[64]] * 4, first_number=500)
     assert not np.array_equal(corrupt(first).weights, corrupt(second).weights)
 

@@ -39,14 +39,14 @@ def test_modes_are_drawn_as_often_as_their_objectives() -> None:
         assert counts[mode] == pytest.approx(1000 * share, abs=150)
 
 
-def test_shares_are_proportions() -> None:
+def test_shares_are_relative_frequencies() -> None:
     mixture = Mixture((Prefix(), Deshuffle()), (3.0, 1.0), ("[CLS]", "[SEP]"))
     counts = Counter(firsts(corrupt(rows([[9]] * 4000), mixture)).tolist())
     assert counts[vocab().id("[CLS]")] == pytest.approx(3000, abs=120)
     assert counts[vocab().id("[SEP]")] == pytest.approx(1000, abs=120)
 
 
-def test_each_row_is_as_its_objective_makes_it() -> None:
+def test_each_row_is_corrupted_by_its_objective() -> None:
     given = rows([[40, 25], [65], [10, 20, 35], [65]] * 8)
     mixed = corrupt(given, Mixture((Deshuffle(), Prefix(end="")), (), ()))
     assert mixed.source is not None
@@ -73,7 +73,7 @@ def test_every_document_has_its_mode_and_no_span_is_marked_by_one() -> None:
     assert (source.ids[is_mode].reshape(60, 3) == source.ids[:, :1]).all()
 
 
-def test_it_is_read_from_a_recipe_and_written_back() -> None:
+def test_a_mixture_survives_a_round_trip_through_a_recipe() -> None:
     table = {
         "kind": "mixture",
         "objectives": [{"kind": "prefix", "rate": 0.25}, "deshuffle"],
@@ -102,7 +102,7 @@ def test_a_tokenizer_without_the_mode_token_is_refused() -> None:
     [
         ({"objectives": ()}, "objectives: must name at least one"),
         ({"objectives": (Causal(),), "modes": ()}, "objectives: .* got Causal"),
-        ({"objectives": (SpanCorruption(),)}, "modes: must be 1, one for each objective, got 7"),
+        ({"objectives": (SpanCorruption(),)}, "modes: must be 1, one per objective, got 7"),
         ({"shares": (1.0,)}, "shares: must be 7"),
         ({"shares": (1.0,) * 6 + (0.0,)}, r"shares\[6\]: must be a number above 0"),
     ],

@@ -38,7 +38,7 @@ def test_full_rows_have_the_same_number_of_targets(rate: float, max_span: int) -
     assert ordinary == pytest.approx((rate, rate), rel=0.1)
 
 
-def test_orders_are_permutations_and_each_is_as_likely() -> None:
+def test_orders_are_equally_likely_permutations() -> None:
     example = corrupt()
     assert example.order is not None
     is_target = example.weights > 0
@@ -51,7 +51,7 @@ def test_orders_are_permutations_and_each_is_as_likely() -> None:
     assert is_earlier == pytest.approx(0.5, abs=0.05)
 
 
-def test_spans_are_as_long_as_their_chances_say() -> None:
+def test_span_lengths_follow_their_distribution() -> None:
     found = np.bincount(spans(corrupt().weights > 0), minlength=6)[:6] / 2000
     assert found[2] > found[3] > found[4] > found[5] > 0.3
     assert found[2] / found[4] == pytest.approx(4 / 2, rel=0.25)
@@ -59,7 +59,7 @@ def test_spans_are_as_long_as_their_chances_say() -> None:
     assert single[2:].sum() < 0.2 * single[1]
 
 
-def test_a_prediction_sees_context_and_earlier_targets_and_no_more() -> None:
+def test_a_prediction_sees_only_context_and_earlier_targets() -> None:
     """A changed token moves just those predictions that may see it, whatever the depth."""
     case = cases.Case("permutation", "two_streams", "transformer")
     model = case.build("relative")
@@ -83,7 +83,7 @@ def test_a_prediction_sees_context_and_earlier_targets_and_no_more() -> None:
         assert (moved == (of_queries > order[place])).all()
 
 
-def test_the_order_matters() -> None:
+def test_predictions_depend_on_the_order() -> None:
     """Same tokens, same targets, the order turned round: other predictions."""
     case = cases.Case("permutation", "two_streams", "transformer")
     backbone = case.settings("relative").build(cases.SIZE)

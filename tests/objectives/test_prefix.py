@@ -40,7 +40,7 @@ def test_source_and_target_are_the_text(rate: float, end: tuple[int, ...]) -> No
             assert bool(read) == (len(text) > 1)
 
 
-def test_each_cut_is_as_likely() -> None:
+def test_splits_are_equally_likely() -> None:
     example = corrupt(rows([[6]] * 5000), Prefix(end=""))
     assert example.source is not None
     counts = Counter((example.source.documents >= 0).sum(1).tolist())

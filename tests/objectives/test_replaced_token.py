@@ -20,7 +20,7 @@ from foreword.models.transformer import Transformer
 from foreword.nn.init import initialise
 from foreword.nn.model import Model
 from foreword.nn.positions.learned import Learned
-from foreword.objectives._generator import shrunk
+from foreword.objectives._generator import generator_settings
 from foreword.objectives.masked import Masked
 from foreword.objectives.replaced_token import ReplacedToken
 from foreword.runs.recipe import load_recipe
@@ -66,16 +66,16 @@ def own(model: Model) -> list[str]:
 def test_the_generator_reads_a_cloze() -> None:
     given = rows([[60, 40], [100]] * 20)
     example, cloze = corrupt(given), Masked(mask=0.85, random=0.0)
-    wanted = cloze.corrupt(given, RowRng(SEED, given.numbers), vocab())
+    expected = cloze.corrupt(given, RowRng(SEED, given.numbers), vocab())
     assert example.source is not None
-    assert wanted.source is not None
-    assert np.array_equal(example.source.ids, wanted.source.ids)
-    assert np.array_equal(example.weights, wanted.weights)
+    assert expected.source is not None
+    assert np.array_equal(example.source.ids, expected.source.ids)
+    assert np.array_equal(example.weights, expected.weights)
     share = (example.source.ids == MASK).sum() / example.weights.sum()
     assert share == pytest.approx(0.85, abs=0.05)
 
 
-def test_noise_is_uniform_and_marks_padding() -> None:
+def test_uniform_draws_are_uniform_and_mark_padding() -> None:
     given = rows([[200], [100]] * 20)
     uniform_draws = corrupt(given).uniform_draws
     assert uniform_draws is not None
@@ -93,7 +93,7 @@ def skewed(given: Rows) -> Rows:
 
 
 @pytest.mark.parametrize("replacements", ["unigram", "uniform"])
-def test_fakes_without_a_generator(replacements: str) -> None:
+def test_replacements_without_a_generator_follow_their_distribution(replacements: str) -> None:
     given = skewed(rows([[100]] * 300))
     words = replace(vocab(), counts=np.bincount(given.ids.ravel(), minlength=SIZE))
     objective = ReplacedToken(replacements=replacements)  # type: ignore[arg-type]
@@ -104,10 +104,10 @@ def test_fakes_without_a_generator(replacements: str) -> None:
     found = np.bincount(example.source.ids[chosen] - FIRST, minlength=SIZE - FIRST)
     ordinary = given.ids[given.ids >= FIRST] - FIRST
     frequency = np.bincount(ordinary, minlength=SIZE - FIRST) / len(ordinary)
-    wanted = frequency if replacements == "unigram" else np.full(SIZE - FIRST, 1 / (SIZE - FIRST))
-    assert found[wanted == 0].sum() == 0
-    seen = wanted > 0
-    assert stats.chisquare(found[seen], found.sum() * wanted[seen]).pvalue > 0.01
+    expected = frequency if replacements == "unigram" else np.full(SIZE - FIRST, 1 / (SIZE - FIRST))
+    assert found[expected == 0].sum() == 0
+    seen = expected > 0
+    assert stats.chisquare(found[seen], found.sum() * expected[seen]).pvalue > 0.01
     # They say nothing of the row: of ten alphabets one is the row's own.
     mine = (example.source.ids - FIRST) // 4 == given.numbers[:, None] % 10
     assert mine[chosen].mean() == pytest.approx(0.1, abs=0.02)
@@ -138,18 +138,18 @@ def test_the_frequencies_are_those_of_the_text_trained_on(tmp_path: Path) -> Non
 @pytest.mark.parametrize(("share", "width", "heads"), [(0.25, 64, 1), (0.5, 128, 2), (1.0, 256, 4)])
 def test_a_generator_is_a_share_of_the_model(share: float, width: int, heads: int) -> None:
     settings = Transformer(d_model=256, heads=4, layers=3, d_ff=1000)
-    small = shrunk(settings, share)
+    small = generator_settings(settings, share)
     assert (small.d_model, small.heads, small.layers) == (width, heads, 3)
     assert small.d_ff == 1000 * share
     assert small.embedding_width == 256
 
 
-def test_a_third_of_base_is_what_the_paper_has() -> None:
-    small = shrunk(Transformer(d_model=768, heads=12), 0.3333)
+def test_a_third_of_base_gives_the_paper_s_widths() -> None:
+    small = generator_settings(Transformer(d_model=768, heads=12), 0.3333)
     assert (small.d_model, small.heads, small.ff_width) == (256, 4, 1024)
 
 
-def test_the_embeddings_are_one() -> None:
+def test_generator_and_discriminator_share_embeddings() -> None:
     model = build()
     ours, theirs = model.backbone, model.heads["generator"]
     assert theirs is not ours
@@ -160,16 +160,16 @@ def test_the_embeddings_are_one() -> None:
     assert not any(".embedding.token" in n or "position" in n for n in own(model))
 
 
-def test_no_other_model_has_a_generator() -> None:
+def test_a_generator_needs_a_transformer() -> None:
     backbone = EncoderDecoder(d_model=24, heads=2, layers=1, position=Learned(8)).build(SIZE)
     with pytest.raises(UserError, match=r"model\.kind: .* 'transformer'"):
         ReplacedToken().heads(backbone, vocab())
 
 
-def test_without_a_generator_there_is_none() -> None:
+def test_uniform_replacements_need_no_generator() -> None:
     model = build(replacements="uniform")
     assert set(model.heads) == {"replaced"}
-    assert ReplacedToken(replacements="uniform").reader(model) is model.backbone
+    assert ReplacedToken(replacements="uniform").token_backbone(model) is model.backbone
 
 
 # -- the loss --------------------------------------------------------------------------------------
@@ -182,27 +182,27 @@ def test_the_loss_is_that_of_the_paper() -> None:
     logits = model.token_head(model.heads["generator"](batch).states)
     shown, nats = batch.ids.clone(), torch.zeros(())
     original = torch.where(batch.weights > 0, batch.targets, batch.ids)
-    for row, place in batch.weights.nonzero().tolist():
-        p = logits[row, place].softmax(-1)
-        nats = nats - p[batch.targets[row, place]].log()
-        shown[row, place] = int((p.cumsum(0) <= batch.uniform_draws[row, place]).sum())
+    for row, position in batch.weights.nonzero().tolist():
+        p = logits[row, position].softmax(-1)
+        nats = nats - p[batch.targets[row, position]].log()
+        shown[row, position] = int((p.cumsum(0) <= batch.uniform_draws[row, position]).sum())
     states = model.backbone(replace(batch, ids=shown)).states
-    said = model.heads["replaced"](states)[..., 0]
+    predicted = model.heads["replaced"](states)[..., 0]
     is_replaced, is_text = (
         shown != original,
         torch.from_numpy(rows([[20, 12], [25]]).documents >= 0),
     )
-    judged = F.binary_cross_entropy_with_logits(said[is_text], is_replaced[is_text].float())
-    torch.testing.assert_close(loss.total / loss.weight, nats / batch.weights.sum() + 50 * judged)
+    detected = F.binary_cross_entropy_with_logits(predicted[is_text], is_replaced[is_text].float())
+    torch.testing.assert_close(loss.total / loss.weight, nats / batch.weights.sum() + 50 * detected)
     components = {name: (a / b).item() for name, (a, b) in loss.components.items()}
-    right = ((said > 0) == is_replaced)[is_text].float().mean()
+    right = ((predicted > 0) == is_replaced)[is_text].float().mean()
     assert components["accuracy"] == pytest.approx(right.item())
-    assert components["recall"] == pytest.approx((said > 0)[is_replaced].float().mean().item())
-    assert components["discriminator"] == pytest.approx(judged.item(), rel=1e-5)
+    assert components["recall"] == pytest.approx((predicted > 0)[is_replaced].float().mean().item())
+    assert components["discriminator"] == pytest.approx(detected.item(), rel=1e-5)
     assert components["generator"] == pytest.approx((nats / batch.weights.sum()).item(), rel=1e-5)
 
 
-def test_what_the_generator_gets_right_is_no_replacement() -> None:
+def test_a_sampled_original_is_not_a_replacement() -> None:
     model, batch = build(), CASE.batch(rows([[30]] * 2))
     with torch.no_grad():  # sure of one token, which is the right one everywhere
         model.token_head.bias[FIRST] = 1e4
@@ -218,13 +218,13 @@ def test_the_generator_learns_nothing_from_the_discriminator() -> None:
     model = build()
     found = gradients(model, ReplacedToken(weight=50.0).loss(model, batch).total)
     alone = model.token_head.loss(model.heads["generator"](batch), batch).total
-    wanted = gradients(model, alone)
+    expected = gradients(model, alone)
     assert len(own(model)) > 20
     for name in own(model):
-        torch.testing.assert_close(found[name], wanted[name])
+        torch.testing.assert_close(found[name], expected[name])
 
 
-def test_the_embeddings_learn_from_both() -> None:
+def test_the_embeddings_learn_from_both_losses() -> None:
     batch = CASE.batch(rows([[30]] * 4))
     model = build()
     both = gradients(model, ReplacedToken().loss(model, batch).total)
@@ -238,7 +238,7 @@ def test_the_embeddings_learn_from_both() -> None:
         assert (both[name] - one[name]).any()
 
 
-def test_each_part_is_divided_by_its_own_count() -> None:
+def test_each_term_is_divided_by_its_own_count() -> None:
     """Rows of unequal text and unequal shares: neither count is a multiple of the other."""
     model, objective = build(), ReplacedToken()
     given = rows([[30], [9, 2, 2], [12], [3, 3, 3, 3]])
@@ -267,7 +267,7 @@ def test_impossible_settings_are_refused(settings: dict[str, Any], message: str)
         ReplacedToken(**settings)
 
 
-def test_it_is_no_term_of_a_sum() -> None:
+def test_it_cannot_be_a_term_of_a_sum() -> None:
     cls = kinds.load("objectives", "sum")
     with pytest.raises(ValueError, match="cannot be a term"):
         cls(terms=(ReplacedToken(),))

@@ -36,7 +36,7 @@ def piece(tokens: Tokens | None, row: int, document: int) -> Array:
 @pytest.mark.parametrize("end", ["</s>", ""])
 @pytest.mark.parametrize("rate", [0.15, 0.5, 0.9])
 @pytest.mark.parametrize("mean_span", [1.0, 3.0, 8.0])
-def test_restores_the_text_exactly(rate: float, mean_span: float, end: str) -> None:
+def test_restore_inverts_corrupt(rate: float, mean_span: float, end: str) -> None:
     objective = SpanCorruption(rate, mean_span, end)
     given = rows([[60, 30, 10], [100], [2], [3, 4], [50, 50], [1, 1, 1, 1, 40], [99, 1]])
     example = corrupt(given, objective)
@@ -50,15 +50,15 @@ def test_restores_the_text_exactly(rate: float, mean_span: float, end: str) -> N
 
 
 @pytest.mark.parametrize("length", [2, 3, 10, 64, 141, 568])
-def test_counts_are_those_asked_for(length: int) -> None:
+def test_rows_of_one_length_have_equal_counts(length: int) -> None:
     objective = SpanCorruption()
-    hidden, spans = objective.counts(length)
-    assert abs(hidden - 0.15 * length) <= 1
-    assert spans == max(1, round(hidden / 3))
+    masked, spans = objective.counts(length)
+    assert abs(masked - 0.15 * length) <= 1
+    assert spans == max(1, round(masked / 3))
     example = corrupt(rows([[length]] * 20))
     assert example.source is not None
-    assert example.source.ids.shape == (20, length - hidden + spans + 1)
-    assert example.target.ids.shape == (20, hidden + spans + 1)
+    assert example.source.ids.shape == (20, length - masked + spans + 1)
+    assert example.target.ids.shape == (20, masked + spans + 1)
     assert (example.weights == 1).all()
 
 
@@ -95,8 +95,8 @@ def test_a_span_over_the_end_of_a_document_is_cut_there() -> None:
             assert objective.restore(read, told, vocab()).tolist() == text.tolist()
 
 
-def test_each_cut_is_as_likely() -> None:
-    # 10 tokens, 4 hidden in 2 spans: kept 6 in 2 parts (5 ways), hidden 4 in 2 parts (3 ways).
+def test_cuts_are_equally_likely() -> None:
+    # 10 tokens, 4 masked in 2 spans: 6 unmasked in 2 parts (5 ways), 4 masked in 2 parts (3 ways).
     objective = SpanCorruption(0.4, 2.0)
     assert objective.counts(10) == (4, 2)
     example = corrupt(rows([[10]] * 6000), objective)
@@ -110,7 +110,7 @@ def test_each_cut_is_as_likely() -> None:
         assert chi_square < ways - 1 + 4 * np.sqrt(2 * (ways - 1))
 
 
-def test_too_few_sentinels_are_named() -> None:
+def test_too_few_sentinels_are_refused() -> None:
     few = replace(vocab(), sentinels=SENTINELS[:2])
     given = rows([[300]])
     with pytest.raises(UserError, match=r"15 spans in a row of 300, .* 2 sentinels"):

@@ -59,7 +59,7 @@ def test_lengths_are_geometric(stop: float, most: int) -> None:
     assert found.max() == most
 
 
-def test_lengths_stay_so_where_spans_are_placed() -> None:
+def test_placed_spans_have_geometric_lengths() -> None:
     found = spans(corrupt(words_alone(2000, 20)).weights > 0)
     lengths = np.array([end - start for _, start, end in found])
     counts = np.bincount(lengths, minlength=11)[1:]
@@ -69,13 +69,13 @@ def test_lengths_stay_so_where_spans_are_placed() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.15, 0.3])
-def test_each_row_has_its_share(rate: float) -> None:
+def test_each_row_has_its_share_masked(rate: float) -> None:
     given = words_alone(200, 30)
     found = corrupt(given, rate=rate).weights.sum(1)
     assert found.tolist() == [np.rint(rate * 199)] * 30  # all but </s>
 
 
-def test_a_row_without_room_has_fewer() -> None:
+def test_a_row_without_room_has_fewer_targets() -> None:
     given = rows([[4, 4, 4], [12], [12]])
     found = corrupt(given, rate=1.0, longest=10).weights.sum(1)
     assert 1 <= found[0] <= 6
@@ -110,19 +110,19 @@ def test_a_span_has_one_fate() -> None:
     assert (shown[example.weights == 0] == given.ids[example.weights == 0]).all()
 
 
-def test_every_place_is_chosen_about_as_often() -> None:
+def test_every_position_is_chosen_about_equally_often() -> None:
     counts = corrupt(words_alone(41, 3000), longest=3).weights.sum(0)[2:-3]
     assert counts.std() / counts.mean() < 0.1
 
 
-def test_the_places_outside_of_a_run() -> None:
+def test_boundaries_are_the_positions_outside_of_a_span() -> None:
     runs = torch.tensor([[0, 1, 1, 0, 1, 0], [0, 0, 1, 1, 1, 0]]).bool()
     before, after = outside(runs)
     assert before[runs].tolist() == [0, 0, 3, 1, 1, 1]
     assert after[runs].tolist() == [3, 3, 5, 5, 5, 5]
 
 
-def test_the_boundary_head_reads_edges_and_place_alone() -> None:
+def test_the_boundary_head_reads_boundaries_and_position_alone() -> None:
     """Against the formula of section 3.2, one token at a time."""
     model, batch = CASE.build(), CASE.batch(rows([[30, 20], [50]]))
     hidden = model.backbone(batch)
@@ -154,12 +154,12 @@ def test_the_loss_is_the_sum_of_both_predictions() -> None:
     assert {part[1].item() for part in loss.components.values()} == {n.item()}
 
 
-def test_without_the_boundary_objective_it_has_bert_s_head_alone() -> None:
+def test_without_the_boundary_objective_only_berts_head_remains() -> None:
     backbone = CASE.build().backbone
     assert set(SpanMasked(boundary=False).heads(backbone, vocab())) == {"token"}
 
 
-def test_places_beyond_the_last_share_its_embedding() -> None:
+def test_positions_beyond_the_last_share_its_embedding() -> None:
     head = SpanMasked(places=2).heads(CASE.build().backbone, vocab())["boundary"]
     state = torch.randn(3, 24)
     found = head(state[:1].expand(3, -1), state[1:2].expand(3, -1), torch.arange(3))

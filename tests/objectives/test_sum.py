@@ -81,7 +81,7 @@ def test_any_split_of_a_step_is_the_sum_of_the_means(ready: TrainingSetup) -> No
     assert (runs.gradient(ready, alone) - at_once).norm() > 0.01 * at_once.norm()
 
 
-def test_held_out_text_is_the_sum_of_the_means_too(ready: TrainingSetup) -> None:
+def test_the_held_out_loss_is_the_sum_of_the_means(ready: TrainingSetup) -> None:
     assert ready.heldout is not None
 
     def measure(feed: Feed) -> Any:
@@ -97,7 +97,7 @@ def test_held_out_text_is_the_sum_of_the_means_too(ready: TrainingSetup) -> None
 
 
 @pytest.mark.parametrize("weights", [(), (2.0, 0.5)])
-def test_weights_are_of_means(weights: tuple[float, ...]) -> None:
+def test_weights_multiply_the_means(weights: tuple[float, ...]) -> None:
     case = Case("sum", "encoder", "transformer")
     model, batch = case.build(), case.batch(rows([[20, 9], [30], [8, 8]]), weights=weights)
     loss = Sum(weights=weights).loss(model, batch)
@@ -160,13 +160,16 @@ def test_terms_that_do_not_predict_in_place_are_refused() -> None:
     [
         ({"terms": ()}, "terms: must name at least one"),
         ({"terms": (Sum(), NextSentence())}, "'sum' cannot be a term"),
-        ({"terms": (Masked(), Causal())}, "at most one about pairs and one that predicts"),
-        ({"terms": (NextSentence(), SentenceOrder())}, "at most one about pairs"),
+        (
+            {"terms": (Masked(), Causal())},
+            "at most one that classifies pairs and one that predicts",
+        ),
+        ({"terms": (NextSentence(), SentenceOrder())}, "at most one that classifies pairs"),
         ({"weights": (1.0,)}, "weights: must be 2"),
         ({"weights": (1.0, 0.0)}, r"weights\[1\]: must be a number above 0"),
     ],
 )
-def test_settings(settings: dict[str, Any], message: str) -> None:
+def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Sum(**settings)
     with pytest.raises(ValueError, match="swapped"):
@@ -174,7 +177,7 @@ def test_settings(settings: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize("second", ["next_sentence", "sentence_order"])
-def test_a_run_reports_both_and_fills(second: str, tmp_path: Path) -> None:
+def test_a_run_reports_both_terms_and_fills_in_masks(second: str, tmp_path: Path) -> None:
     made = table(second)
     made["train"]["steps"] = 4
     run = runs.begin(runs.build(made), write_text(tmp_path / "text"), tmp_path / "run")
