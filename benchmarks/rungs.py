@@ -128,12 +128,12 @@ def measure(recipe: Recipe, texts: list[str], tokenizer: Path, folder: Path, tok
     shards = PreparedText.load(folder / "shards", verify=False).train
     trains_offline = recipe.model.trains_offline
     return Rung(
-        loaded.opened.model.count_parameters(),
+        loaded.trained.model.count_parameters(),
         _rate(lambda: _fit(recipe, shards, loaded.tokenizer.vocab))
         if trains_offline
         else clock.rate,
         row_steps(recipe, shards),
-        _rate(lambda: _write(loaded.subject, tokens)),
+        _rate(lambda: _write(loaded.trained, tokens)),
         getattr(recipe.model, "layers", 1),
     )
 
@@ -157,10 +157,10 @@ def _fit(recipe: Recipe, shards: Shards, vocab: Vocab) -> int:
         return recipe.build(vocab).backbone.fit(reading).tokens
 
 
-def _write(subject: Any, tokens: int) -> int:
+def _write(prompted: Any, tokens: int) -> int:
     """One text, one token after the other; returns how many."""
-    start = decoding.starts_of(subject, [PROMPT])
-    (written,) = decoding.write(subject, start, Sampling(tokens=tokens), np.empty(0, np.int64))
+    start = decoding.starts_of(prompted, [PROMPT])
+    (written,) = decoding.write(prompted, start, Sampling(tokens=tokens), np.empty(0, np.int64))
     return len(written.ids)
 
 

@@ -29,11 +29,11 @@ import torch
 from foreword.data.read_documents import read_documents
 from foreword.data.shards import Shards
 from foreword.data.write_shards import PrepareSettings, prepare
-from foreword.evaluate.subject import Subject
+from foreword.evaluate.prompting import PromptedModel
 from foreword.models.word_vectors import WordVectorsBackbone
 from foreword.nn.model import Model
 from foreword.nn.offline_training import OfflineInputs
-from foreword.probes._contract import Specimen
+from foreword.probes._contract import ProbedModel
 from foreword.probes.analogies import Analogies
 from foreword.probes.similarity import Similarity
 from foreword.runs.offline import reading_of
@@ -167,10 +167,10 @@ def measured(
     given: argparse.Namespace,
 ) -> Measured:
     """What came of it."""
-    subject = Subject(model.eval(), recipe, tokenizer, torch.device("cpu"))
-    specimens = [Specimen("it", subject, Path())]
-    near = Similarity(given.similarity).measure(specimens).rows[0]["spearman"]
-    rows = Analogies(given.analogies).measure(specimens).rows
+    prompted = PromptedModel(model.eval(), recipe, tokenizer, torch.device("cpu"))
+    models = [ProbedModel("it", prompted)]
+    near = Similarity(given.similarity).measure(models).rows[0]["spearman"]
+    rows = Analogies(given.analogies).measure(models).rows
     accuracy = {row["section"]: row["accuracy"] for row in rows}
     return Measured(*took, near, accuracy["semantic"], accuracy["syntactic"])
 

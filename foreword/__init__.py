@@ -6,12 +6,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
 
-    from foreword.evaluate.loaded import Loaded
+    from foreword.evaluate.loaded import LoadedModel
 
 __version__ = "0.1.0"
 
 
-def load(path: "str | os.PathLike[str]", device: str = "auto", precision: str = "fp32") -> "Loaded":
+def load(
+    path: "str | os.PathLike[str]", device: str = "auto", precision: str = "fp32"
+) -> "LoadedModel":
     """Opens a trained model: `foreword.load("runs/x").fill("The [MASK] sat.")`.
 
     Args:
@@ -26,5 +28,5 @@ def load(path: "str | os.PathLike[str]", device: str = "auto", precision: str = 
     import importlib
 
     loading = importlib.import_module("foreword.evaluate.loaded")
-    loaded: Loaded = loading.load(path, device, precision)
+    loaded: LoadedModel = loading.load(path, device, precision)
     return loaded

@@ -11,14 +11,14 @@ from foreword.cli import console
 from foreword.cli._places import guard_run
 
 if TYPE_CHECKING:
-    from foreword.evaluate.loaded import Loaded
+    from foreword.evaluate.loaded import LoadedModel
 
 Run = Annotated[Path, typer.Argument(help="A run folder, or one of its checkpoints/step-*.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
-def open_model(run: Path, device: str) -> Loaded:
+def open_model(run: Path, device: str) -> LoadedModel:
     """Opens a run and says what was passed over.
 
     Raises:
@@ -27,7 +27,7 @@ def open_model(run: Path, device: str) -> Loaded:
     from foreword.evaluate.loaded import load
 
     loaded = load(run, device)
-    guard_run(loaded.opened.run)
-    for note in loaded.opened.notes:
+    guard_run(loaded.trained.run)
+    for note in loaded.trained.notes:
         console.say(note)
     return loaded

@@ -12,7 +12,7 @@ from foreword.errors import UserError
 
 if TYPE_CHECKING:
     from foreword.data.text_files import ReadSettings
-    from foreword.evaluate.subject import Subject
+    from foreword.evaluate.prompting import PromptedModel
 
 Errors = Annotated[
     str | None,
@@ -63,11 +63,11 @@ class Reading(Options):
         except ValueError as error:
             raise UserError(f"--{error}") from None
 
-    def of(self, subject: Subject) -> Subject:
+    def of(self, prompted: PromptedModel) -> PromptedModel:
         """A model that reads text so.
 
         Raises:
             UserError: it is no choice.
         """
-        recipe = subject.recipe
-        return replace(subject, recipe=replace(recipe, read=self.on(recipe.read)))
+        recipe = prompted.recipe
+        return replace(prompted, recipe=replace(recipe, read=self.on(recipe.read)))

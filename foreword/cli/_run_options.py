@@ -15,7 +15,7 @@ from foreword.ranges import Count, CountOrZero, EpochsOfText, Flops, Hours, Toke
 
 if TYPE_CHECKING:
     from foreword.cli._reading import Reading
-    from foreword.runs.continued import Foundation
+    from foreword.runs.continued import StartingModel
     from foreword.runs.recipe import Recipe
     from foreword.runs.run import Inputs
 
@@ -25,15 +25,15 @@ class RunRequest:
     """A run that was asked for.
 
     Attributes:
-        recipe: with the model of the foundation, where there is one.
+        recipe: with the model of the starting_model, where there is one.
         inputs: what the run reads.
-        foundation: a trained model to go on from.
+        starting_model: a trained model to go on from.
         new_tokens: that its vocabulary is to be extended by.
     """
 
     recipe: Recipe
     inputs: Inputs
-    foundation: Foundation | None = None
+    starting_model: StartingModel | None = None
     new_tokens: int = 0
 
     def extended(self) -> RunRequest:
@@ -44,12 +44,12 @@ class RunRequest:
         """
         from foreword.runs import continued
 
-        if self.foundation is None or not self.new_tokens:
+        if self.starting_model is None or not self.new_tokens:
             return self
         console.say(f"learning {self.new_tokens:,} new tokens")
         texts, read = self.inputs.texts, self.recipe.read
-        foundation = continued.extend(self.foundation, texts, read, self.new_tokens)
-        return replace(self, foundation=foundation, new_tokens=0)
+        starting_model = continued.extend(self.starting_model, texts, read, self.new_tokens)
+        return replace(self, starting_model=starting_model, new_tokens=0)
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,10 @@ class RunOptions(Options):
                 raise UserError(
                     "--tokenizer goes without --from: the tokenizer comes with the weights"
                 )
-            foundation = self._foundation(self.from_, recipe)
-            return RunRequest(foundation.recipe, wanted.inputs, foundation, self.extend_vocabulary)
+            starting_model = self._starting_model(self.from_, recipe)
+            return RunRequest(
+                starting_model.recipe, wanted.inputs, starting_model, self.extend_vocabulary
+            )
         if self.extend_vocabulary:
             raise UserError("--extend-vocabulary: needs --from, a model whose vocabulary to extend")
         return wanted
@@ -123,11 +125,11 @@ class RunOptions(Options):
         recipe = load_recipe(self.recipe, self.assign or [])
         return with_budget(recipe, self.hours, self.tokens, self.steps, self.flops, self.epochs)
 
-    def _foundation(self, path: str, recipe: Recipe) -> Foundation:
+    def _starting_model(self, path: str, recipe: Recipe) -> StartingModel:
         """What --from names, laid under the recipe."""
-        from foreword.interop.start_from import open_foundation
+        from foreword.interop.start_from import open_starting_model
 
-        foundation = open_foundation(path).lay_under(recipe, self.assign or [])
-        for note in foundation.notes:
+        starting_model = open_starting_model(path).lay_under(recipe, self.assign or [])
+        for note in starting_model.notes:
             console.say(note)
-        return foundation
+        return starting_model

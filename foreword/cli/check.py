@@ -97,7 +97,7 @@ def _check(wanted: RunRequest, folder: Path, stage: Stage, shown: tuple[int, int
     from foreword.runs.sizes import MACHINES
 
     texts = wanted.inputs.texts
-    running.require_possible(wanted.recipe, wanted.inputs, wanted.foundation, MACHINES)
+    running.require_possible(wanted.recipe, wanted.inputs, wanted.starting_model, MACHINES)
     shares: Shares = (1.0, 1.0)
     counts = None
     if not is_prepared(texts):
@@ -107,7 +107,7 @@ def _check(wanted: RunRequest, folder: Path, stage: Stage, shown: tuple[int, int
     try:
         with of_text(run, texts):
             wanted = wanted.extended()
-            running.start(wanted.recipe, wanted.inputs, run, wanted.foundation, MACHINES)
+            running.start(wanted.recipe, wanted.inputs, run, wanted.starting_model, MACHINES)
             made, prepared = corpus(wanted.recipe, run, stage)
             ready = set_up_training(wanted.recipe, made, prepared, or_shape=True)
     except UserError as error:

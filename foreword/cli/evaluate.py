@@ -17,7 +17,7 @@ from foreword.ranges import Count, CountOrZero
 if TYPE_CHECKING:
     from foreword.evaluate.context import ByMemory
     from foreword.evaluate.heldout import HeldOut
-    from foreword.evaluate.subject import Subject
+    from foreword.evaluate.prompting import PromptedModel
     from foreword.runs.corpus import Stage
 
 
@@ -49,23 +49,23 @@ def evaluate(
     if not file:
         reading.refuse("goes with --data")
     loaded = open_model(run, device)
-    subject = reading.of(loaded.subject)
-    folder, most = loaded.opened.run, rows or heldout.ALL
+    prompted = reading.of(loaded.trained)
+    folder, most = loaded.trained.run, rows or heldout.ALL
     with console.progress() as bar:
         found: Sequence[HeldOut | ByMemory]
         if memory is not None:
-            found = _by_memory(subject, folder, file, (_numbers(memory), most), bar.stage)
+            found = _by_memory(prompted, folder, file, (_numbers(memory), most), bar.stage)
         elif file:
-            found = heldout.on_texts(subject, file, most, streams, console.say, bar.stage)
+            found = heldout.on_texts(prompted, file, most, streams, console.say, bar.stage)
         else:
-            found = heldout.on_run(subject, folder, most, streams, bar.stage)
+            found = heldout.on_run(prompted, folder, most, streams, bar.stage)
     name = f"evaluate-{Path(file[0]).name if file else 'heldout'}"
     if memory is not None:
         name += "-memory"
     result: dict[str, Any] = {
         "name": name,
         "task": "held-out loss" if memory is None else "held-out loss by memory",
-        "checkpoint": loaded.opened.checkpoint.name,
+        "checkpoint": loaded.trained.folder.name,
         "rows": [one.as_row() for one in found],
         "command": command(),
     }
@@ -74,10 +74,10 @@ def evaluate(
         result["components"] = components
     result["notes"] = _notes(found)
     results = [_keep(folder, result)]
-    if subject.is_count_based and memory is None:
+    if prompted.is_count_based and memory is None:
         with console.progress() as bar:
             bar.stage("counting n-grams")
-            orders = _by_order(subject, folder, file)
+            orders = _by_order(prompted, folder, file)
         what = {"name": f"{name}-by-order", "task": "n-grams seen and never seen", "rows": orders}
         results.append(_keep(folder, {**result, **what, "notes": []}))
     if json:
@@ -123,20 +123,20 @@ def _keep(run: Path, result: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _by_order(subject: Subject, run: Path, file: list[str] | None) -> list[dict[str, Any]]:
+def _by_order(prompted: PromptedModel, run: Path, file: list[str] | None) -> list[dict[str, Any]]:
     """What of the run's held-out text, or another, a model of counts has seen."""
     from foreword.evaluate import heldout, sparsity
 
     if file:
-        with heldout.shards_of_texts(subject, file) as (shards, _):
-            found = sparsity.by_order(subject, shards)
+        with heldout.shards_of_texts(prompted, file) as (shards, _):
+            found = sparsity.by_order(prompted, shards)
     else:
-        found = sparsity.by_order(subject, heldout.shards_of(subject, run).heldout)
+        found = sparsity.by_order(prompted, heldout.shards_of(prompted, run).heldout)
     return [one.as_row() for one in found]
 
 
 def _by_memory(
-    subject: Subject,
+    prompted: PromptedModel,
     run: Path,
     file: list[str] | None,
     asked: tuple[list[int], int],
@@ -147,13 +147,13 @@ def _by_memory(
 
     memories, rows = asked
     if file:
-        with heldout.shards_of_texts(subject, file, console.say, stage) as (shards, per_token):
+        with heldout.shards_of_texts(prompted, file, console.say, stage) as (shards, per_token):
             stage("measuring the loss")
-            return context.by_memory(subject, shards, memories, per_token, rows)
+            return context.by_memory(prompted, shards, memories, per_token, rows)
     stage("measuring the loss")
-    prepared = heldout.shards_of(subject, run)
-    per_token = prepared.bytes_per_token(ends=subject.recipe.ends_texts)
-    return context.by_memory(subject, prepared.heldout, memories, per_token, rows)
+    prepared = heldout.shards_of(prompted, run)
+    per_token = prepared.bytes_per_token(ends=prompted.recipe.ends_texts)
+    return context.by_memory(prompted, prepared.heldout, memories, per_token, rows)
 
 
 def _numbers(text: str) -> list[int]:

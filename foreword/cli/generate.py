@@ -55,18 +55,18 @@ def generate(
     from foreword.evaluate import beam, decoding
     from foreword.evaluate.sampling import Sampling
 
-    subject = open_model(run, device).subject
+    prompted = open_model(run, device).trained
     if beams:
         how = beam.Beams(beams, length_penalty, tokens)
-        found = beam.generate(subject, [prompt], how, samples)
+        found = beam.generate(prompted, [prompt], how, samples)
     else:
         sampling = Sampling(tokens, temperature, top_k, top_p, seed)
-        found = decoding.generate(subject, [prompt], sampling, samples)
+        found = decoding.generate(prompted, [prompt], sampling, samples)
     if json:
         console.emit([asdict(generation) for generation in found])
         return
     for n, generation in enumerate(found, 1):
-        begun = generation.prompt if subject.continues else ""
+        begun = generation.prompt if prompted.continues else ""
         console.out.print(begun + generation.text, markup=False)
         number = f"{n} of {len(found)}: " if len(found) > 1 else ""
         console.say(f"({number}{generation.tokens} tokens; {WHY[generation.stopped]})")

@@ -32,7 +32,7 @@ def pretrain(
     running.require_free(out)
     wanted = asked.resolve(reading).extended()
     try:
-        running.start(wanted.recipe, wanted.inputs, out, wanted.foundation)
+        running.start(wanted.recipe, wanted.inputs, out, wanted.starting_model)
         return carry_on(out, as_json=json)
     except UserError:
         running.take_back(out, before)

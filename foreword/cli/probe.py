@@ -15,7 +15,7 @@ from foreword.cli._model_options import Device, Json, open_model
 from foreword.cli._reading import Reading
 
 if TYPE_CHECKING:
-    from foreword.probes._contract import Finding, Specimen
+    from foreword.probes._contract import Finding, ProbedModel
 
 
 def probe(
@@ -51,12 +51,14 @@ def probe(
         raise UserError(f"--data: '{kind}' brings its own sentences; see its settings")
     if not data:
         reading.refuse("goes with --data")
-    specimens = _specimens(runs, reading, tuple(data or ()), device, untrained=untrained)
+    models = _open_models(runs, reading, tuple(data or ()), device, untrained=untrained)
     with console.progress() as bar:
-        bar.stage(f"looking into {', '.join(s.name for s in specimens)}")
-        found = asked.measure(specimens)
-    result = _result(kind, found, specimens)
-    folders = [out] if out else list(dict.fromkeys(s.run / "evaluations" for s in specimens))
+        bar.stage(f"looking into {', '.join(one.label for one in models)}")
+        found = asked.measure(models)
+    result = _result(kind, found, models)
+    folders = (
+        [out] if out else list(dict.fromkeys(one.trained.run / "evaluations" for one in models))
+    )
     for folder in folders:
         _keep(folder, result, found)
     if json:
@@ -69,41 +71,40 @@ def probe(
         console.say(f"kept in {folder / result['name']}.json and .png")
 
 
-def _specimens(
+def _open_models(
     runs: Sequence[Path], reading: Reading, texts: tuple[str, ...], device: str, *, untrained: bool
-) -> list[Specimen]:
+) -> list[ProbedModel]:
     """The models, each with a name of its own."""
     from foreword.errors import UserError
     from foreword.nn.init import initialise
-    from foreword.probes._contract import Specimen
+    from foreword.probes._contract import ProbedModel
 
     runs = list(dict.fromkeys(runs))
     names = [run.absolute().name for run in runs]
-    specimens = []
+    models = []
     for run, name in zip(runs, names, strict=True):
-        loaded = open_model(run, device)
-        opened, subject = loaded.opened, reading.of(loaded.subject)
+        trained = reading.of(open_model(run, device).trained)
         name = name if names.count(name) == 1 else str(run)
-        specimens.append(Specimen(name, subject, opened.run, texts))
+        models.append(ProbedModel(name, trained, texts))
         if untrained:
-            if subject.is_count_based:
+            if trained.is_count_based:
                 raise UserError(
                     f"--untrained: {run} is counts of a text and has no weights to draw"
                 )
-            model = opened.recipe.build(opened.vocab)
-            initialise(model, opened.recipe.train.seed)
-            fresh = replace(subject, model=model.to(opened.device).eval())
-            specimens.append(Specimen(f"{name}, untrained", fresh, opened.run, texts))
-    return specimens
+            model = trained.recipe.build(trained.vocab)
+            initialise(model, trained.recipe.train.seed)
+            fresh = replace(trained, model=model.to(trained.device).eval())
+            models.append(ProbedModel(f"{name}, untrained", fresh, texts))
+    return models
 
 
-def _result(kind: str, found: Finding, specimens: Sequence[Specimen]) -> dict[str, Any]:
+def _result(kind: str, found: Finding, models: Sequence[ProbedModel]) -> dict[str, Any]:
     from foreword.runs.provenance import command
 
     return {
         "name": f"probe-{kind}",
         "task": found.title,
-        "runs": {s.name: str(s.run) for s in specimens},
+        "runs": {one.label: str(one.trained.run) for one in models},
         "rows": list(found.rows),
         "details": list(found.details),
         "notes": list(found.notes),

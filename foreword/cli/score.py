@@ -17,8 +17,8 @@ from foreword.ranges import Count
 if TYPE_CHECKING:
     from foreword.data.text_files import ReadCounts
     from foreword.evaluate.perplexity import Totals
+    from foreword.evaluate.prompting import PromptedModel
     from foreword.evaluate.scoring import Score
-    from foreword.evaluate.subject import Subject
 
 SHOWN = 60  # tokens listed for people; --json has all
 
@@ -52,16 +52,16 @@ def score(
         raise UserError("--source goes with one text; score a file's texts one by one")
     if file is None:
         reading.refuse("goes with --file")
-    subject = open_model(run, device).subject
+    prompted = open_model(run, device).trained
     if file is not None:
-        totals, counts = _score_file(reading.of(subject), file, stride)
+        totals, counts = _score_file(reading.of(prompted), file, stride)
         if json:
             console.emit({**totals.as_row(), "read": asdict(counts)})
             return
         _say_totals(totals)
         console.facts({"files read": counts.files, **data_warnings(asdict(counts))})
         return
-    found = scoring.score(subject, text or "", source, stride)
+    found = scoring.score(prompted, text or "", source, stride)
     if json:
         tokens = [
             {"token": token, "nats": -value}
@@ -73,7 +73,9 @@ def score(
     _say_totals(found.totals)
 
 
-def _score_file(subject: Subject, file: Path, stride: int | None) -> tuple[Totals, ReadCounts]:
+def _score_file(
+    prompted: PromptedModel, file: Path, stride: int | None
+) -> tuple[Totals, ReadCounts]:
     """The sums over a file or folder, and what was read of it."""
     from foreword.data.read_documents import find_files, read_documents
     from foreword.data.text_files import ReadCounts
@@ -82,12 +84,12 @@ def _score_file(subject: Subject, file: Path, stride: int | None) -> tuple[Total
     from foreword.evaluate.scoring import measure_of, score_texts
 
     counts = ReadCounts()
-    total = sum(path.stat().st_size for path in find_files([file], None, subject.recipe.read))
-    documents = read_documents([file], subject.recipe.read, counts)
-    sums = Totals(measure_of(subject))
+    total = sum(path.stat().st_size for path in find_files([file], None, prompted.recipe.read))
+    documents = read_documents([file], prompted.recipe.read, counts)
+    sums = Totals(measure_of(prompted))
     with console.progress() as bar:
         advance = bar.stage("scoring")
-        for found in score_texts(subject, (document.text for document in documents), stride):
+        for found in score_texts(prompted, (document.text for document in documents), stride):
             sums += found
             advance(counts.bytes_read, total, f"{sums.tokens:,} tokens")
     if not sums.tokens:

@@ -15,7 +15,7 @@ from foreword.cli._reading import Errors, Reading
 from foreword.ranges import Count, CountOrZero, LengthPenalty
 
 if TYPE_CHECKING:
-    from foreword.evaluate.loaded import Loaded
+    from foreword.evaluate.loaded import LoadedModel
 
 
 def translate(
@@ -68,12 +68,12 @@ def translate(
         raise UserError("--layer: goes with --alignment")
     loaded = open_model(run, device)
     if alignment:
-        layer = layer_of(loaded.subject, layer)
+        layer = layer_of(loaded.trained, layer)
     found = []
     with console.progress() as bar:
         advance = bar.stage("translating")
         advance(0, len(texts))
-        for one in translation.translate(loaded.subject, texts, how):
+        for one in translation.translate(loaded.trained, texts, how):
             found.append(one)
             advance(len(found), len(texts), f"{len(found):,} of {len(texts):,}")
     result = _result(loaded, _plain_name(source), asdict(how))
@@ -104,32 +104,32 @@ def _plain_name(file: Path) -> str:
     return file.stem if file.suffix.lower() in COMPRESSIONS else file.name
 
 
-def _result(loaded: Loaded, source: str, beams: dict[str, Any]) -> dict[str, Any]:
+def _result(loaded: LoadedModel, source: str, beams: dict[str, Any]) -> dict[str, Any]:
     """What is kept beside the translations, without the scores."""
     from foreword.runs.provenance import command
 
     return {
         "name": f"translate-{source}",
         "task": "translation",
-        "checkpoint": loaded.opened.checkpoint.name,
+        "checkpoint": loaded.trained.folder.name,
         "beams": beams,
         "command": command(),
     }
 
 
-def _keep(loaded: Loaded, result: dict[str, Any], found: list[str]) -> list[Path]:
+def _keep(loaded: LoadedModel, result: dict[str, Any], found: list[str]) -> list[Path]:
     """Writes the translations and the scores."""
     from foreword import atomic
 
     text = jsons.dumps(result, indent=1, ensure_ascii=False) + "\n"
-    path = loaded.opened.run / "evaluations" / f"{result['name']}.txt"
+    path = loaded.trained.run / "evaluations" / f"{result['name']}.txt"
     atomic.write_text(path, "\n".join(found) + "\n")
     atomic.write_text(path.with_suffix(".json"), text)
     return [path]
 
 
 def _draw(
-    stem: Path, loaded: Loaded, number: int, pair: tuple[str, str], layer: int | None
+    stem: Path, loaded: LoadedModel, number: int, pair: tuple[str, str], layer: int | None
 ) -> Path:
     """Draws where the model looked while it wrote one line."""
     from foreword import atomic
@@ -137,7 +137,7 @@ def _draw(
     from foreword.report.alignment import draw
 
     path = stem.with_name(f"{stem.name}-line-{number}.png")
-    atomic.write_bytes(path, draw(align(loaded.subject, *pair, layer)))
+    atomic.write_bytes(path, draw(align(loaded.trained, *pair, layer)))
     return path
 
 

@@ -43,26 +43,26 @@ def tune(
     from foreword.tune.input_template import missing_special_tokens
     from foreword.tune.run import tune as fine_tune
 
-    # Check every option and read the text before the model is opened.
+    # Check every option and read the text before the model is trained.
     task, variants = fine_tuning.resolve()
     if "/" in name:
         raise UserError(f"--name {name}: must be a name, not a path; --out takes a path")
     train, dev, skipped = labelled_text.read()
 
     # Open the model, and make sure before the work that no result will be overwritten.
-    opened = open_run(run, device)
-    guard_run(opened.run)
+    trained = open_run(run, device)
+    guard_run(trained.run)
     name = name or _name_of(labelled_text.train[0])
-    evaluation = opened.run / "evaluations" / f"tune-{fine_tuning.task}-{name}.json"
-    out = out or opened.run / "tuned" / name
+    evaluation = trained.run / "evaluations" / f"tune-{fine_tuning.task}-{name}.json"
+    out = out or trained.run / "tuned" / name
     results.check_free(evaluation, out)
-    for note in opened.notes:
+    for note in trained.notes:
         console.say(note)
-    if added := missing_special_tokens(opened.recipe, opened.vocab):
+    if added := missing_special_tokens(trained.recipe, trained.vocab):
         console.say(f"special tokens added for the input template: {', '.join(added)}")
 
     with console.progress() as bar:
-        result = fine_tune(opened, task, train, dev, variants, bar.stage("tuning"))
+        result = fine_tune(trained, task, train, dev, variants, bar.stage("tuning"))
 
     # Record where the examples came from, and write the model and its scores.
     result = replace(

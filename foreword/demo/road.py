@@ -148,7 +148,7 @@ class Demo:
         file = self.run / "evaluations" / "evaluate-heldout.json"
         if not file.is_file():
             loaded = load(self.run)
-            rows = [one.as_row() for one in heldout.on_run(loaded.subject, self.run, stage=stage)]
+            rows = [one.as_row() for one in heldout.on_run(loaded.trained, self.run, stage=stage)]
             result = {"name": "held-out text", "task": "held-out loss", "rows": rows}
             command = {"command": f"foreword evaluate {self.run}"}
             atomic.write_text(file, json.dumps(result | command, indent=1) + "\n")

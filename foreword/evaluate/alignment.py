@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from foreword.errors import UserError
 from foreword.evaluate.decoding import starts_of
 from foreword.evaluate.perplexity import side_by_side
-from foreword.evaluate.subject import Subject
+from foreword.evaluate.prompting import PromptedModel
 from foreword.nn.attention import Attention
 from foreword.nn.block import Block
 from foreword.nn.source_attention import SourceAttention
@@ -38,14 +38,14 @@ class Aligned:
     what: str
 
 
-def align(subject: Subject, source: str, target: str, layer: int | None = None) -> Aligned:
+def align(prompted: PromptedModel, source: str, target: str, layer: int | None = None) -> Aligned:
     """The attention to `source` while `target` is written.
 
     Of a Transformer it is that of one layer's cross-attention, the mean of its heads. The weights
     of a word's tokens are added up on the source's side; on the target's their mean is taken.
 
     Args:
-        subject: a model with an encoder and a decoder.
+        prompted: a model with an encoder and a decoder.
         source: that is read.
         target: that is written; what the model writes itself, or another text.
         layer: of the decoder, from 1 on; the last if unsaid.
@@ -53,41 +53,41 @@ def align(subject: Subject, source: str, target: str, layer: int | None = None) 
     Raises:
         UserError: the model has no such attention, or no such layer.
     """
-    number = layer_of(subject, layer)
-    read = starts_of(subject, [source])[0].source
+    number = layer_of(prompted, layer)
+    read = starts_of(prompted, [source])[0].source
     assert read is not None
-    written = np.concatenate([subject.tokenizer.encode(target), subject.end])
+    written = np.concatenate([prompted.tokenizer.encode(target), prompted.end])
     example = Example(
         side_by_side([read]), side_by_side([written]), np.ones((1, len(written)), np.float32)
     )
-    batch = subject.recipe.layout.arrange(example, subject.vocab)
-    with _watched(subject.model.backbone) as seen:
-        subject.read(batch)
+    batch = prompted.recipe.layout.arrange(example, prompted.vocab)
+    with _watched(prompted.model.backbone) as seen:
+        prompted.read(batch)
     module, parts = list(seen.items())[number - 1]
     weights = torch.cat(parts).double().cpu().numpy()
     what = "attention"
     if isinstance(module, Attention):
         what = f"cross-attention of layer {number} of {len(seen)}, mean of its heads"
-    rows, columns = (_words(subject, ids) for ids in (written, read))
+    rows, columns = (_words(prompted, ids) for ids in (written, read))
     by_word = _summed(_summed(weights, columns[1]).T, rows[1]).T
     counts = np.bincount(rows[1])[:, None]
     return Aligned(columns[0], rows[0], by_word / counts, what)
 
 
-def layer_of(subject: Subject, layer: int | None = None) -> int:
+def layer_of(prompted: PromptedModel, layer: int | None = None) -> int:
     """The number of the layer whose attention `align` shows, from 1 on; the last if unsaid.
 
     Raises:
         UserError: the model has no such attention, or no such layer.
     """
-    if not subject.recipe.model.reads_source:
+    if not prompted.recipe.model.reads_source:
         raise UserError(
-            f"{subject.name}: this {subject.family} has no attention to a source of its own; an "
+            f"{prompted.name}: this {prompted.family} has no attention to a source of its own; an "
             "alignment wants a model with an encoder and a decoder"
         )
-    count = len(_lookers(subject.model.backbone))
+    count = len(_lookers(prompted.model.backbone))
     if not count:
-        raise UserError(f"{subject.name}: this model has no attention; there is no alignment")
+        raise UserError(f"{prompted.name}: this model has no attention; there is no alignment")
     number = count if layer is None else layer
     if not 1 <= number <= count:
         raise UserError(f"--layer {number}: layers 1 to {count} look at the source")
@@ -135,9 +135,9 @@ def _watched(backbone: nn.Module) -> Iterator[dict[nn.Module, list[Tensor]]]:
             hook.remove()
 
 
-def _words(subject: Subject, ids: Array) -> tuple[tuple[str, ...], Array]:
+def _words(prompted: PromptedModel, ids: Array) -> tuple[tuple[str, ...], Array]:
     """The words of a text, and which of them each token is of, (tokens,) int64."""
-    vocab = subject.vocab
+    vocab = prompted.vocab
     begins = vocab.starts_word[ids] | vocab.is_special[ids]
     begins[:1] = True
     begins[1:] |= vocab.is_special[ids[:-1]]
@@ -146,8 +146,8 @@ def _words(subject: Subject, ids: Array) -> tuple[tuple[str, ...], Array]:
     for n in range(int(number[-1]) + 1):
         inside = ids[number == n]
         special = vocab.is_special[inside[0]]
-        text = subject.tokenizer.decode(inside, skip_special=False).strip()
-        words.append(subject.tokenizer.token(int(inside[0])) if special else text)
+        text = prompted.tokenizer.decode(inside, skip_special=False).strip()
+        words.append(prompted.tokenizer.token(int(inside[0])) if special else text)
     return tuple(words), number
 
 

@@ -22,8 +22,8 @@ from foreword.evaluate.decoding import (
     starts_of,
     stops_of,
 )
+from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.room import require_room_to_search
-from foreword.evaluate.subject import Subject
 from foreword.nn.cache import select
 from foreword.nn.masks import CausalMask, FullMask
 from foreword.ranges import Count, LengthPenalty, Ranged
@@ -56,7 +56,7 @@ class Beams(Ranged):
 
 
 def generate(
-    subject: Subject, prompts: Sequence[str], beams: Beams, samples: int = 1
+    prompted: PromptedModel, prompts: Sequence[str], beams: Beams, samples: int = 1
 ) -> list[Generation]:
     """The likeliest texts that begin with, or answer, each prompt; `samples` of each, best first.
 
@@ -65,18 +65,18 @@ def generate(
     """
     if not 1 <= samples <= beams.size:
         raise UserError(f"--samples: {beams.size} beams give 1 to {beams.size}, got {samples}")
-    starts = starts_of(subject, prompts)
-    require_room_to_search(subject, beams.size, beams.tokens, "--beams")
-    found = search(subject, starts, beams, stops_of(subject))
+    starts = starts_of(prompted, prompts)
+    require_room_to_search(prompted, beams.size, beams.tokens, "--beams")
+    found = search(prompted, starts, beams, stops_of(prompted))
     return [
-        generation(subject, prompt, start, written)
+        generation(prompted, prompt, start, written)
         for prompt, start, best in zip(prompts, starts, found, strict=True)
         for written in best[:samples]
     ]
 
 
 def search(
-    subject: Subject, starts: Sequence[Start], beams: Beams, stops: Array, least: int = 0
+    prompted: PromptedModel, starts: Sequence[Start], beams: Beams, stops: Array, least: int = 0
 ) -> list[list[Written]]:
     """The likeliest texts found after each start, best first; at most as many as beams.
 
@@ -84,7 +84,7 @@ def search(
     computed together, so nothing is padded.
 
     Args:
-        subject: the model.
+        prompted: the model.
         starts: where the texts begin.
         beams: how to search.
         stops: tokens that end a text.
@@ -95,7 +95,7 @@ def search(
     """
     found: dict[int, list[Written]] = {}
     for chunk in alike(starts, max(1, ROWS // beams.size)):
-        group = _Search(subject, [starts[n] for n in chunk], beams, stops, least)
+        group = _Search(prompted, [starts[n] for n in chunk], beams, stops, least)
         found.update(zip(chunk, group.run(), strict=True))
     return [found[n] for n in range(len(starts))]
 
@@ -107,14 +107,19 @@ class _Search:
     """
 
     def __init__(
-        self, subject: Subject, starts: Sequence[Start], beams: Beams, stops: Array, least: int
+        self,
+        prompted: PromptedModel,
+        starts: Sequence[Start],
+        beams: Beams,
+        stops: Array,
+        least: int,
     ) -> None:
-        self.subject, self.beams, self.least = subject, beams, least
-        self.batch = next_token_batch(subject, starts).to(subject.device)
+        self.prompted, self.beams, self.least = prompted, beams, least
+        self.batch = next_token_batch(prompted, starts).to(prompted.device)
         device = self.batch.ids.device
         self.length = self.batch.ids.shape[1]
         self.stops = torch.from_numpy(stops).to(device)
-        self.forbidden = never_written(subject, starts, stops)
+        self.forbidden = never_written(prompted, starts, stops)
         self.ended: list[list[Written]] = [[] for _ in starts]
         # Which starts go on; and of their beginnings the log-probability, tokens, and that of each.
         self.going = torch.arange(len(starts), device=device)
@@ -129,12 +134,12 @@ class _Search:
         cross = None if self.batch.cross_mask is None else FullMask()
         stopped: Stopped = "tokens"
         for n in range(self.beams.tokens):
-            hidden = self.subject.read(self.batch, cache)
-            kept = self._extend(self.subject.logits(hidden.states[:, -1]))
+            hidden = self.prompted.read(self.batch, cache)
+            kept = self._extend(self.prompted.logits(hidden.states[:, -1]))
             if not len(self.going):
                 break
             positions = positions[kept] + 1
-            limit = self.subject.limit
+            limit = self.prompted.limit
             if limit is not None and int(positions.max()) >= limit:
                 stopped = "places"
                 break

@@ -15,7 +15,7 @@ from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.evaluate import entropy
 from foreword.evaluate.heldout import ALL, unknown_in
-from foreword.evaluate.subject import Subject
+from foreword.evaluate.prompting import PromptedModel
 from foreword.nn.masks import CausalMask
 from foreword.nn.stack import Stack
 from foreword.train.step import evaluate
@@ -55,7 +55,7 @@ class ByMemory:
 
 
 def by_memory(
-    subject: Subject,
+    prompted: PromptedModel,
     shards: Shards,
     memories: Sequence[int],
     bytes_per_token: float,
@@ -71,7 +71,7 @@ def by_memory(
     Each prediction so sees at least `memory` tokens and at most a row more.
 
     Args:
-        subject: a causal model.
+        prompted: a causal model.
         shards: held-out text.
         memories: in tokens.
         bytes_per_token: of the text.
@@ -80,47 +80,47 @@ def by_memory(
     Raises:
         UserError: it is no causal model, keeps documents apart, or has no room for such a memory.
     """
-    recipe, model = subject.recipe, subject.model
-    if not subject.continues or recipe.packing.document_mask:
+    recipe, model = prompted.recipe, prompted.model
+    if not prompted.continues or recipe.packing.document_mask:
         raise UserError(
-            f"{subject.name}: a memory is measured of causal models that read one text after "
+            f"{prompted.name}: a memory is measured of causal models that read one text after "
             "another; this one does not"
         )
-    if recipe.model.has_memory and not _stacks(subject):
+    if recipe.model.has_memory and not _stacks(prompted):
         raise UserError(
-            f"{subject.name}: --memory: what this model hands on is a state and has no length"
+            f"{prompted.name}: --memory: what this model hands on is a state and has no length"
         )
     length = recipe.packing.length
     for memory in memories:
         if memory < 0 or (memory >= length and not recipe.model.has_memory):
             room = "must not be negative" if memory < 0 else f"can have at most {length - 1}"
             raise UserError(f"--memory {memory}: {room}; a row has {length} tokens")
-    text = _lanes(subject, shards, length + max(memories), rows)
+    text = _lanes(prompted, shards, length + max(memories), rows)
 
     loss_fn = partial(recipe.objective.loss, model)
-    found, unknown = [], unknown_in(shards, subject.vocab)
+    found, unknown = [], unknown_in(shards, prompted.vocab)
     for memory in memories:
         if recipe.model.has_memory:
             batches = _windows(text, length, 0)
         else:
             batches = _windows(text, length - memory, memory)
-        with _remembering(subject, memory):
-            measured = evaluate(model, batches, loss_fn, subject.dtype)
+        with _remembering(prompted, memory):
+            measured = evaluate(model, batches, loss_fn, prompted.dtype)
         bits = entropy.bits_per_byte(measured.loss, bytes_per_token)
         found.append(ByMemory(memory, measured.loss, int(measured.weight), bits, unknown))
     return found
 
 
-def _lanes(subject: Subject, shards: Shards, seen: int, rows: int) -> Array:
+def _lanes(prompted: PromptedModel, shards: Shards, seen: int, rows: int) -> Array:
     """The text in lanes that are long beside what is `seen` at once, (lanes, tokens) int64."""
-    length = subject.recipe.packing.length
+    length = prompted.recipe.packing.length
     if shards.tokens_total < seen:
         raise UserError(
             f"{shards.tokens_total} tokens of held-out text are too few for a memory of "
             f"{seen - length} and rows of {length}; name a longer text with --file"
         )
     streams = max(1, min(LANES, rows, shards.tokens_total // (STEPS * seen)))
-    packed = Stream(length, subject.recipe.packing.eos).open(shards, subject.vocab, 0, streams)
+    packed = Stream(length, prompted.recipe.packing.eos).open(shards, prompted.vocab, 0, streams)
     steps = min(packed.tokens_per_epoch // streams // length, max(1, rows // streams))
     ids = packed.rows(np.arange(steps * streams)).ids.reshape(steps, streams, length)
     return np.asarray(ids.transpose(1, 0, 2).reshape(streams, steps * length))
@@ -140,9 +140,9 @@ def _windows(text: Array, new: int, again: int) -> Iterator[Batch]:
 
 
 @contextmanager
-def _remembering(subject: Subject, memory: int) -> Iterator[None]:
+def _remembering(prompted: PromptedModel, memory: int) -> Iterator[None]:
     """Within it, a model with a memory has one of this length."""
-    stacks = _stacks(subject)
+    stacks = _stacks(prompted)
     kept = [stack.memory_length for stack in stacks]
     for stack in stacks:
         stack.memory_length = memory
@@ -153,6 +153,6 @@ def _remembering(subject: Subject, memory: int) -> Iterator[None]:
             stack.memory_length = places
 
 
-def _stacks(subject: Subject) -> list[Stack]:
+def _stacks(prompted: PromptedModel) -> list[Stack]:
     """The parts of the model that have a memory."""
-    return [m for m in subject.model.modules() if isinstance(m, Stack) and m.memory_length]
+    return [m for m in prompted.model.modules() if isinstance(m, Stack) and m.memory_length]

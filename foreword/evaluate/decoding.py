@@ -12,9 +12,9 @@ from torch import Tensor
 
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
+from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.room import require_room_to_write
 from foreword.evaluate.sampling import Sampling, choose
-from foreword.evaluate.subject import Subject
 from foreword.nn.masks import CausalMask, FullMask
 from foreword.types import Array, Batch, Example, Tokens
 
@@ -71,7 +71,7 @@ class Generation:
 
 
 def generate(
-    subject: Subject, prompts: Sequence[str], sampling: Sampling, samples: int = 1
+    prompted: PromptedModel, prompts: Sequence[str], sampling: Sampling, samples: int = 1
 ) -> list[Generation]:
     """Texts that begin with, or answer, each prompt; `samples` for each, prompt by prompt.
 
@@ -84,66 +84,66 @@ def generate(
         UserError: the model fills blanks, a prompt is empty or too long, or more is asked for than
             fits into memory.
     """
-    starts = starts_of(subject, prompts)
-    require_room_to_write(subject, len(starts) * samples, sampling.tokens)
+    starts = starts_of(prompted, prompts)
+    require_room_to_write(prompted, len(starts) * samples, sampling.tokens)
     wanted = [replace(start, number=n) for start in starts for n in range(samples)]
-    written = write(subject, wanted, sampling, stops_of(subject))
+    written = write(prompted, wanted, sampling, stops_of(prompted))
     return [
-        generation(subject, prompts[n // samples], start, new)
+        generation(prompted, prompts[n // samples], start, new)
         for n, (start, new) in enumerate(zip(wanted, written, strict=True))
     ]
 
 
-def generation(subject: Subject, prompt: str, start: Start, new: Written) -> Generation:
+def generation(prompted: PromptedModel, prompt: str, start: Start, new: Written) -> Generation:
     """What was written after a prompt, as text."""
-    return Generation(prompt, text_of(subject, start, new.ids), len(new.ids), new.stopped)
+    return Generation(prompt, text_of(prompted, start, new.ids), len(new.ids), new.stopped)
 
 
-def starts_of(subject: Subject, prompts: Sequence[str]) -> list[Start]:
+def starts_of(prompted: PromptedModel, prompts: Sequence[str]) -> list[Start]:
     """Where the text for each prompt begins, see `generate`.
 
     Raises:
         UserError: the model fills blanks, or a prompt is empty.
     """
-    subject.require_token_head()
-    if subject.fills_in_place:
+    prompted.require_token_head()
+    if prompted.fills_in_place:
         raise UserError(
-            f"{subject.name}: this {subject.family} does not write; it fills blanks: "
+            f"{prompted.name}: this {prompted.family} does not write; it fills blanks: "
             'foreword fill RUN "The [MASK] sat on the mat."'
         )
-    return [start_of(subject, prompt) for prompt in prompts]
+    return [start_of(prompted, prompt) for prompt in prompts]
 
 
-def start_of(subject: Subject, prompt: str) -> Start:
+def start_of(prompted: PromptedModel, prompt: str) -> Start:
     """Where the text for a prompt begins, see `generate`.
 
     Raises:
         UserError: the prompt is empty, and the model reads a source.
     """
-    ids = subject.tokenizer.encode(prompt, special=True)
-    if subject.continues:
-        target = np.concatenate([subject.opening, ids])
+    ids = prompted.tokenizer.encode(prompt, special=True)
+    if prompted.continues:
+        target = np.concatenate([prompted.opening, ids])
         # A model whose documents begin with nothing still needs something to begin from.
-        return Start(None, target if len(target) else subject.eos)
+        return Start(None, target if len(target) else prompted.eos)
     if not len(ids):
         raise UserError("the prompt is empty, and this model answers a source; give some text")
-    if subject.reads_plain or np.isin(ids, subject.vocab.sentinels).any():
-        return Start(subject.source_of(ids), ids[:0])
-    sentinel = subject.vocab.sentinels[:1]
-    return Start(subject.source_of(np.concatenate([ids, sentinel])), sentinel)
+    if prompted.reads_plain or np.isin(ids, prompted.vocab.sentinels).any():
+        return Start(prompted.source_of(ids), ids[:0])
+    sentinel = prompted.vocab.sentinels[:1]
+    return Start(prompted.source_of(np.concatenate([ids, sentinel])), sentinel)
 
 
-def stops_of(subject: Subject) -> Array:
+def stops_of(prompted: PromptedModel) -> Array:
     """The tokens that end a text."""
-    known = [subject.vocab.special[n] for n in ("</s>",) if n in subject.vocab.special]
-    return np.unique([*known, *subject.eos, *subject.end]).astype(np.int64)
+    known = [prompted.vocab.special[n] for n in ("</s>",) if n in prompted.vocab.special]
+    return np.unique([*known, *prompted.eos, *prompted.end]).astype(np.int64)
 
 
-def text_of(subject: Subject, start: Start, ids: Array) -> str:
+def text_of(prompted: PromptedModel, start: Start, ids: Array) -> str:
     """New tokens as the text that stands after the start's."""
-    decode = subject.tokenizer.decode
+    decode = prompted.tokenizer.decode
     if start.source is not None and not len(start.target):
-        has_sentinels = np.isin(ids, subject.vocab.sentinels).any()
+        has_sentinels = np.isin(ids, prompted.vocab.sentinels).any()
         return decode(ids, skip_special=not has_sentinels)
     # A space before the first new token shows only when it is read with what stands before.
     before, whole = decode(start.target), decode(np.concatenate([start.target, ids]))
@@ -151,14 +151,18 @@ def text_of(subject: Subject, start: Start, ids: Array) -> str:
 
 
 def write(
-    subject: Subject, starts: Sequence[Start], sampling: Sampling, stops: Array, least: int = 0
+    prompted: PromptedModel,
+    starts: Sequence[Start],
+    sampling: Sampling,
+    stops: Array,
+    least: int = 0,
 ) -> list[Written]:
     """Goes on from each start.
 
     Starts of equal length are computed together, so nothing is padded.
 
     Args:
-        subject: the model.
+        prompted: the model.
         starts: where the texts begin.
         sampling: how tokens are drawn.
         stops: tokens that end a text.
@@ -169,7 +173,7 @@ def write(
     """
     written: dict[int, Written] = {}
     for chunk in alike(starts, 64):
-        rows = _write_group(subject, [starts[n] for n in chunk], sampling, stops, least)
+        rows = _write_group(prompted, [starts[n] for n in chunk], sampling, stops, least)
         written.update(zip(chunk, rows, strict=True))
     return [written[n] for n in range(len(starts))]
 
@@ -186,30 +190,30 @@ def alike(starts: Sequence[Start], most: int) -> Iterator[list[int]]:
 
 
 def _write_group(
-    subject: Subject, starts: Sequence[Start], sampling: Sampling, stops: Array, least: int
+    prompted: PromptedModel, starts: Sequence[Start], sampling: Sampling, stops: Array, least: int
 ) -> list[Written]:
     """The same for starts of one length."""
-    batch = next_token_batch(subject, starts).to(subject.device)
+    batch = next_token_batch(prompted, starts).to(prompted.device)
     rows, length = batch.ids.shape
-    forbidden = never_written(subject, starts, stops)
-    stop_ids = torch.from_numpy(stops).to(subject.device)
+    forbidden = never_written(prompted, starts, stops)
+    stop_ids = torch.from_numpy(stops).to(prompted.device)
     rng = RowRng(sampling.seed, np.array([start.number for start in starts], dtype=np.int64))
     positions = batch.positions[:, -1:]
-    is_open = torch.ones(rows, dtype=torch.bool, device=subject.device)
+    is_open = torch.ones(rows, dtype=torch.bool, device=prompted.device)
     ids: list[Tensor] = []
     log_probs: list[Tensor] = []
     cache: Any = None
     stopped: Stopped = "tokens"
     for n in range(sampling.tokens):
-        hidden = subject.read(batch, cache)
+        hidden = prompted.read(batch, cache)
         cache = hidden.cache
-        logits = subject.logits(hidden.states[:, -1])  # (rows, vocab)
+        logits = prompted.logits(hidden.states[:, -1])  # (rows, vocab)
         allowed = logits.masked_fill(forbidden, float("-inf"))
         if n < least:
             allowed[:, stop_ids] = float("-inf")
-        if subject.is_count_based and allowed.isneginf().all(-1).any():
-            raise UserError(f"{subject.name}: nothing but unknown words can follow by its counts")
-        draws = torch.from_numpy(rng.uniform(1)[:, 0]).to(subject.device)
+        if prompted.is_count_based and allowed.isneginf().all(-1).any():
+            raise UserError(f"{prompted.name}: nothing but unknown words can follow by its counts")
+        draws = torch.from_numpy(rng.uniform(1)[:, 0]).to(prompted.device)
         new = choose(allowed, sampling, draws)
         ids.append(new)
         log_probs.append(logits.log_softmax(-1).gather(1, new[:, None])[:, 0])
@@ -217,7 +221,7 @@ def _write_group(
         if not is_open.any() or n + 1 == sampling.tokens:
             break
         positions = positions + 1
-        if subject.limit is not None and int(positions.max()) >= subject.limit:
+        if prompted.limit is not None and int(positions.max()) >= prompted.limit:
             stopped = "places"
             break
         cross = None if batch.cross_mask is None else FullMask()
@@ -226,22 +230,22 @@ def _write_group(
     return _cut(torch.stack(ids, 1).cpu().numpy(), torch.stack(log_probs, 1), stops, stopped)
 
 
-def never_written(subject: Subject, starts: Sequence[Start], stops: Array) -> Tensor:
+def never_written(prompted: PromptedModel, starts: Sequence[Start], stops: Array) -> Tensor:
     """Special tokens but stops, and but sentinels that name blanks, (starts, vocab) bool."""
-    forbidden = np.tile(subject.vocab.is_special, (len(starts), 1))
+    forbidden = np.tile(prompted.vocab.is_special, (len(starts), 1))
     forbidden[:, stops] = False
     for row, start in zip(forbidden, starts, strict=True):
-        if _names_blanks(subject, start):
-            row[subject.vocab.sentinels] = False
-    return torch.from_numpy(forbidden).to(subject.device)
+        if _names_blanks(prompted, start):
+            row[prompted.vocab.sentinels] = False
+    return torch.from_numpy(forbidden).to(prompted.device)
 
 
-def _names_blanks(subject: Subject, start: Start) -> bool:
+def _names_blanks(prompted: PromptedModel, start: Start) -> bool:
     """Whether what is written may name the sentinels of a source, which need not stand in it."""
-    if start.source is None or len(start.target) or not subject.uses_sentinels:
+    if start.source is None or len(start.target) or not prompted.uses_sentinels:
         return False
     text = start.source[1:]  # a mode token may be a sentinel too
-    return not subject.reads_plain or bool(np.isin(text, subject.vocab.sentinels).any())
+    return not prompted.reads_plain or bool(np.isin(text, prompted.vocab.sentinels).any())
 
 
 def _cut(ids: Array, log_probs: Tensor, stops: Array, stopped: Stopped) -> list[Written]:
@@ -255,14 +259,14 @@ def _cut(ids: Array, log_probs: Tensor, stops: Array, stopped: Stopped) -> list[
     return written
 
 
-def next_token_batch(subject: Subject, starts: Sequence[Start]) -> Batch:
+def next_token_batch(prompted: PromptedModel, starts: Sequence[Start]) -> Batch:
     """The batch whose last place predicts the token after each start.
 
     The layout arranges the target with one place more, which alone counts; where it says that
     this place is predicted, the batch ends.
 
     Args:
-        subject: the model.
+        prompted: the model.
         starts: of one length.
 
     Raises:
@@ -274,12 +278,12 @@ def next_token_batch(subject: Subject, starts: Sequence[Start]) -> Batch:
     sources = [start.source for start in starts if start.source is not None]
     source = _tokens(np.stack(sources)) if sources else None
     example = Example(source, _tokens(target), weights)
-    batch = subject.recipe.layout.arrange(example, subject.vocab)
+    batch = prompted.recipe.layout.arrange(example, prompted.vocab)
     where = np.flatnonzero(batch.weights[0])
     if not len(where):
         raise UserError("the prompt is empty, and this model needs a token to begin from")
     end = int(where[0]) + 1
-    subject.check_length(max(end, 0 if batch.source is None else batch.source.ids.shape[1]))
+    prompted.check_length(max(end, 0 if batch.source is None else batch.source.ids.shape[1]))
     return replace(
         batch,
         ids=batch.ids[:, :end],

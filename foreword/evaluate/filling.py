@@ -10,8 +10,8 @@ from foreword.errors import UserError
 from foreword.evaluate.beam import Beams, search
 from foreword.evaluate.decoding import Start, stops_of
 from foreword.evaluate.perplexity import side_by_side
+from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.room import require_room_to_search
-from foreword.evaluate.subject import Subject
 from foreword.types import Array
 
 LONGEST = 20  # tokens in one blank, where the model decides how many
@@ -39,7 +39,7 @@ class FilledText:
     blanks: tuple[tuple[Candidate, ...], ...]
 
 
-def fill(subject: Subject, text: str, top: int = 5) -> FilledText:
+def fill(prompted: PromptedModel, text: str, top: int = 5) -> FilledText:
     """Fills each blank of `text`: [MASK], or a sentinel as T5 has them (`<extra_id_0>`).
 
     A model that predicts in place gives the `top` likeliest tokens of each blank, all blanks read
@@ -50,57 +50,57 @@ def fill(subject: Subject, text: str, top: int = 5) -> FilledText:
     Raises:
         UserError: the model only writes, the text has no blank or too many, or it is too long.
     """
-    ids = subject.tokenizer.encode(text, special=True)
-    return marked(subject, ids, candidates(subject, ids, top))
+    ids = prompted.tokenizer.encode(text, special=True)
+    return marked(prompted, ids, candidates(prompted, ids, top))
 
 
-def candidates(subject: Subject, ids: Array, top: int) -> tuple[tuple[Candidate, ...], ...]:
+def candidates(prompted: PromptedModel, ids: Array, top: int) -> tuple[tuple[Candidate, ...], ...]:
     """The candidates for each blank in `ids` (length,), likeliest first.
 
     Raises:
         UserError: as `fill` does.
     """
-    subject.require_token_head()
-    if not subject.fills_in_place and not subject.uses_sentinels:
-        can = "writes how a text goes on" if subject.continues else "answers a source"
+    prompted.require_token_head()
+    if not prompted.fills_in_place and not prompted.uses_sentinels:
+        can = "writes how a text goes on" if prompted.continues else "answers a source"
         raise UserError(
-            f"{subject.name}: this {subject.family} has no blanks to fill; it {can}: "
+            f"{prompted.name}: this {prompted.family} has no blanks to fill; it {can}: "
             "use 'foreword generate'"
         )
     if top < 1:
         raise UserError(f"top: must be at least 1, got {top}")
-    where = blanks_in(subject, ids)
+    where = blanks_in(prompted, ids)
     if not len(where):
-        tokenizer = subject.tokenizer
-        name = tokenizer.name_of("[MASK]") or tokenizer.token(int(subject.vocab.sentinels[0]))
+        tokenizer = prompted.tokenizer
+        name = tokenizer.name_of("[MASK]") or tokenizer.token(int(prompted.vocab.sentinels[0]))
         raise UserError(f"the text has no {name}; put one where a word is to be filled in")
-    if subject.fills_in_place:
-        return _in_place(subject, ids, where, top)
-    return _by_sentinels(subject, ids, where, top)
+    if prompted.fills_in_place:
+        return _in_place(prompted, ids, where, top)
+    return _by_sentinels(prompted, ids, where, top)
 
 
-def blanks_in(subject: Subject, ids: Array) -> Array:
+def blanks_in(prompted: PromptedModel, ids: Array) -> Array:
     """Where the blanks of `ids` stand, (blanks,) int64: [MASK]s, and sentinels but a mode's."""
-    names = [subject.vocab.special.get("[MASK]", -1), *subject.vocab.sentinels]
-    mode = subject.modes(ids)
+    names = [prompted.vocab.special.get("[MASK]", -1), *prompted.vocab.sentinels]
+    mode = prompted.modes(ids)
     return mode + np.flatnonzero(np.isin(ids[mode:], names))
 
 
 def _in_place(
-    subject: Subject, ids: Array, where: Array, top: int
+    prompted: PromptedModel, ids: Array, where: Array, top: int
 ) -> tuple[tuple[Candidate, ...], ...]:
     hidden = ids.copy()
-    hidden[where] = subject.vocab.id("[MASK]")
-    tokens = side_by_side([subject.wrap(hidden)])
+    hidden[where] = prompted.vocab.id("[MASK]")
+    tokens = side_by_side([prompted.wrap(hidden)])
     weights = np.zeros(tokens.ids.shape, dtype=np.float32)
-    weights[0, where + len(subject.bos)] = 1.0
-    batch = subject.recipe.layout.arrange(subject.hidden(tokens, tokens, weights), subject.vocab)
-    states = subject.read(batch).states[0, np.flatnonzero(batch.weights)]
-    p = subject.logits(states).softmax(-1)  # (blanks, vocab)
+    weights[0, where + len(prompted.bos)] = 1.0
+    batch = prompted.recipe.layout.arrange(prompted.hidden(tokens, tokens, weights), prompted.vocab)
+    states = prompted.read(batch).states[0, np.flatnonzero(batch.weights)]
+    p = prompted.logits(states).softmax(-1)  # (blanks, vocab)
     best = p.topk(min(top, p.shape[1]), dim=-1)
     return tuple(
         tuple(
-            Candidate((i,), _readable(subject, (i,)), value)
+            Candidate((i,), _readable(prompted, (i,)), value)
             for i, value in zip(row_ids, row_values, strict=True)
         )
         for row_ids, row_values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
@@ -108,42 +108,44 @@ def _in_place(
 
 
 def _by_sentinels(
-    subject: Subject, ids: Array, where: Array, top: int
+    prompted: PromptedModel, ids: Array, where: Array, top: int
 ) -> tuple[tuple[Candidate, ...], ...]:
-    sentinels = subject.vocab.sentinels
+    sentinels = prompted.vocab.sentinels
     if len(where) > len(sentinels):
         raise UserError(f"the text has {len(where)} blanks; at most {len(sentinels)} can be filled")
     source = ids.copy()
     source[where] = sentinels[: len(where)]
-    source = subject.source_of(source)
+    source = prompted.source_of(source)
     # A filling ends where the next blank's sentinel or the end of the text would stand.
-    stops = np.concatenate([stops_of(subject), sentinels])
+    stops = np.concatenate([stops_of(prompted), sentinels])
     # Twice as many as are asked for: some are the same but for what ended them.
-    require_room_to_search(subject, 2 * top, LONGEST, "--top")
+    require_room_to_search(prompted, 2 * top, LONGEST, "--top")
     beams = Beams(2 * top, length_penalty=0.0, tokens=LONGEST)
     target, found = ids[:0], []
     for sentinel in sentinels[: len(where)]:
         start = Start(source, np.append(target, sentinel))
         fillings: dict[tuple[int, ...], float] = {}
-        for new in search(subject, [start], beams, stops, least=1)[0]:
+        for new in search(prompted, [start], beams, stops, least=1)[0]:
             filling = tuple(new.ids.tolist())
             fillings[filling] = fillings.get(filling, 0.0) + float(np.exp(new.log_probs.sum()))
         best = sorted(fillings, key=lambda filling: -fillings[filling])[:top]
-        found.append(tuple(Candidate(f, _readable(subject, f), fillings[f]) for f in best))
+        found.append(tuple(Candidate(f, _readable(prompted, f), fillings[f]) for f in best))
         target = np.concatenate([start.target, best[0]])
     return tuple(found)
 
 
-def _readable(subject: Subject, ids: tuple[int, ...]) -> str:
+def _readable(prompted: PromptedModel, ids: tuple[int, ...]) -> str:
     """A filling for people: as text, or where it has none ([UNK]) by its name."""
-    text = subject.tokenizer.decode(ids).strip()
-    return text or " ".join(subject.tokenizer.token(i) for i in ids)
+    text = prompted.tokenizer.decode(ids).strip()
+    return text or " ".join(prompted.tokenizer.token(i) for i in ids)
 
 
-def marked(subject: Subject, ids: Array, blanks: tuple[tuple[Candidate, ...], ...]) -> FilledText:
+def marked(
+    prompted: PromptedModel, ids: Array, blanks: tuple[tuple[Candidate, ...], ...]
+) -> FilledText:
     """The text of `ids` with the first candidate in each blank, as `«word»`."""
-    parts = np.split(ids, blanks_in(subject, ids))
-    decode = subject.tokenizer.decode
+    parts = np.split(ids, blanks_in(prompted, ids))
+    decode = prompted.tokenizer.decode
     text = decode(parts[0], skip_special=False)
     for part, blank in zip(parts[1:], blanks, strict=True):
         # Decoded with the blank before it, a part keeps the space that parts it from the blank.

@@ -14,7 +14,7 @@ from foreword.data.shards import Shards
 from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.errors import UserError
 from foreword.evaluate import entropy
-from foreword.evaluate.subject import Subject
+from foreword.evaluate.prompting import PromptedModel
 from foreword.runs.corpus import Stage, unwatched
 from foreword.runs.measure import measure, perplexity_of
 from foreword.runs.provenance import read_state
@@ -85,27 +85,27 @@ def run_shards(run: Path, option: str = "--file") -> PreparedText:
     return PreparedText.load(folder)
 
 
-def shards_of(subject: Subject, run: Path, option: str = "--file") -> PreparedText:
+def shards_of(prompted: PromptedModel, run: Path, option: str = "--file") -> PreparedText:
     """The same, of the tokenizer that the model has.
 
     Raises:
         UserError: they are gone, or of another.
     """
     prepared = run_shards(run, option)
-    if prepared.manifest["tokenizer"]["fingerprint"] != subject.tokenizer.fingerprint:
+    if prepared.manifest["tokenizer"]["fingerprint"] != prompted.tokenizer.fingerprint:
         raise UserError(f"{prepared.folder}: these shards were made with another tokenizer")
     return prepared
 
 
 def on_run(
-    subject: Subject, run: Path, rows: int = ALL, streams: int = 0, stage: Stage = unwatched
+    prompted: PromptedModel, run: Path, rows: int = ALL, streams: int = 0, stage: Stage = unwatched
 ) -> list[HeldOut]:
     """The loss on a run's held-out text, and that of counts of its training text.
 
     The rows and what is hidden in them are those that training measures itself by.
 
     Args:
-        subject: the run's model.
+        prompted: the run's model.
         run: its folder.
         rows: at most so many.
         streams: parts that the text of a model with a memory is read in, side by side: 1 reads it
@@ -115,13 +115,13 @@ def on_run(
     Raises:
         UserError: the shards are gone, or hold out too little.
     """
-    prepared = shards_of(subject, run)
-    per_token = prepared.bytes_per_token(ends=subject.recipe.ends_texts)
+    prepared = shards_of(prompted, run)
+    per_token = prepared.bytes_per_token(ends=prompted.recipe.ends_texts)
     watch = stage("measuring the loss")
-    found = [_measure(subject, prepared.heldout, per_token, rows, streams, watch)]
+    found = [_measure(prompted, prepared.heldout, per_token, rows, streams, watch)]
     if prepared.heldout.tokens_total and prepared.train.tokens_total:
         stage("counting words to compare with")
-        counts = entropy.baselines(prepared.train, prepared.heldout, subject.vocab.size)
+        counts = entropy.baselines(prepared.train, prepared.heldout, prompted.vocab.size)
         levels = [("unigram counts", counts.unigram)]
         if found[0].bits_per_byte is not None:  # a model that sees both sides is no bigram's rival
             levels.insert(0, ("bigram counts", counts.bigram))
@@ -132,7 +132,7 @@ def on_run(
 
 
 def on_texts(
-    subject: Subject,
+    prompted: PromptedModel,
     texts: Sequence[str],
     rows: int = ALL,
     streams: int = 0,
@@ -142,7 +142,7 @@ def on_texts(
     """The same loss on other text.
 
     Args:
-        subject: the model.
+        prompted: the model.
         texts: files, folders, globs.
         rows: at most so many.
         streams: as in `on_run`.
@@ -152,14 +152,14 @@ def on_texts(
     Raises:
         UserError: the text cannot be read, or is shorter than a row.
     """
-    with shards_of_texts(subject, texts, note, stage) as (shards, per_token):
+    with shards_of_texts(prompted, texts, note, stage) as (shards, per_token):
         watch = stage("measuring the loss")
-        return [_measure(subject, shards, per_token, rows, streams, watch)]
+        return [_measure(prompted, shards, per_token, rows, streams, watch)]
 
 
 @contextmanager
 def shards_of_texts(
-    subject: Subject,
+    prompted: PromptedModel,
     texts: Sequence[str],
     note: Callable[[str], None] | None = None,
     stage: Stage = unwatched,
@@ -167,7 +167,7 @@ def shards_of_texts(
     """Texts as shards, while they are needed, and their bytes per token that is predicted.
 
     Args:
-        subject: the model.
+        prompted: the model.
         texts: files, folders, globs.
         note: told what of the text was not as it should be.
         stage: told what is going on, and how far it is.
@@ -177,26 +177,26 @@ def shards_of_texts(
     """
     with tempfile.TemporaryDirectory() as folder:
         settings = PrepareSettings(heldout=0.0)
-        read = subject.recipe.read
+        read = prompted.recipe.read
         progress = stage("cutting text into tokens")
-        prepared = prepare(texts, subject.tokenizer, Path(folder), settings, read, progress)
+        prepared = prepare(texts, prompted.tokenizer, Path(folder), settings, read, progress)
         odd = data_warnings(prepared.manifest["read"]["counts"], prepared.counts["train"].unknown)
         if note is not None and odd:
             note("; ".join(f"{count:,} {what}" for what, count in odd.items()))
-        yield prepared.train, prepared.bytes_per_token("train", ends=subject.recipe.ends_texts)
+        yield prepared.train, prepared.bytes_per_token("train", ends=prompted.recipe.ends_texts)
 
 
 def _measure(
-    subject: Subject,
+    prompted: PromptedModel,
     shards: Shards,
     bytes_per_token: float,
     rows: int,
     streams: int,
     watch: Callable[[float, float], None],
 ) -> HeldOut:
-    recipe, vocab, dtype = subject.recipe, subject.vocab, subject.dtype
+    recipe, vocab, dtype = prompted.recipe, prompted.vocab, prompted.dtype
     found = measure(
-        recipe, subject.model, shards, vocab, rows=rows, streams=streams, dtype=dtype, watch=watch
+        recipe, prompted.model, shards, vocab, rows=rows, streams=streams, dtype=dtype, watch=watch
     )
     if found is None:
         least = recipe.packing.length
@@ -207,7 +207,7 @@ def _measure(
             else "there is no held-out text; name a text with --file"
         )
     return HeldOut(
-        subject.family,
+        prompted.family,
         found.loss,
         found.predictions,
         found.bits_per_byte(bytes_per_token),

@@ -1,4 +1,4 @@
-"""A trained model in one's hands: what `foreword.load` gives back."""
+"""What `foreword.load` returns: a trained model with one method per task."""
 
 from __future__ import annotations
 
@@ -10,46 +10,45 @@ from typing import overload
 from foreword import config
 from foreword.evaluate import decoding, filling, scoring
 from foreword.evaluate.perplexity import side_by_side
+from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.sampling import Sampling
-from foreword.evaluate.subject import Subject
 from foreword.nn.model import Model
 from foreword.runs.recipe import Recipe
-from foreword.runs.trained_model import Opened, open_run
+from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array
 
 
-class Loaded:
+class LoadedModel:
     """A trained model, ready to fill, write, score and encode.
 
         run = foreword.load("runs/bert")
         run.fill("The [MASK] sat on the mat.").blanks[0]
 
     Args:
-        opened: a run or a checkpoint.
+        trained: the model to use.
     """
 
-    def __init__(self, opened: Opened) -> None:
-        self.opened = opened
-        self.subject = Subject.of(opened)
+    def __init__(self, trained: TrainedModel) -> None:
+        self.trained = PromptedModel.of(trained)
 
     def __repr__(self) -> str:
-        return f"<{self.subject.family}, {self.opened.checkpoint}>"
+        return f"<{self.trained.family}, {self.trained.folder}>"
 
     @property
     def module(self) -> Model:
         """The torch module, in evaluation mode."""
-        return self.opened.model
+        return self.trained.model
 
     @property
     def recipe(self) -> Recipe:
-        """What it was trained by."""
-        return self.opened.recipe
+        """The recipe it was trained with."""
+        return self.trained.recipe
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """What it was trained with."""
-        return self.opened.tokenizer
+        """The tokenizer it was trained with."""
+        return self.trained.tokenizer
 
     def fill(self, text: str, top: int = 5) -> filling.FilledText:
         """Fills each blank of `text`; see `foreword.evaluate.filling.fill`.
@@ -57,7 +56,7 @@ class Loaded:
         Raises:
             UserError: the model only writes, or the text has no blank.
         """
-        return filling.fill(self.subject, text, top)
+        return filling.fill(self.trained, text, top)
 
     @overload
     def generate(self, prompt: str, sampling: Sampling | None = None, **settings: float) -> str: ...
@@ -83,7 +82,7 @@ class Loaded:
         """
         how = config.build(Sampling, {**asdict(sampling or Sampling()), **settings})
         prompts = [prompt] if isinstance(prompt, str) else prompt
-        found = decoding.generate(self.subject, prompts, how)
+        found = decoding.generate(self.trained, prompts, how)
         texts = [generation.text for generation in found]
         return texts[0] if isinstance(prompt, str) else texts
 
@@ -93,7 +92,7 @@ class Loaded:
         Raises:
             UserError: nothing to score, or a missing source.
         """
-        return scoring.score(self.subject, text, source)
+        return scoring.score(self.trained, text, source)
 
     @overload
     def encode(self, text: str) -> Array: ...
@@ -118,13 +117,13 @@ class Loaded:
         return [row for at in range(0, len(text), 32) for row in self._states(text[at : at + 32])]
 
     def _states(self, texts: Sequence[str]) -> list[Array]:
-        encode, framed = self.tokenizer.encode, self.subject.framed
+        encode, framed = self.tokenizer.encode, self.trained.framed
         wrapped = [framed(encode(text, special=True)) for text in texts]
-        states = self.subject.encode(side_by_side(wrapped))
+        states = self.trained.encode(side_by_side(wrapped))
         return [row[: len(ids)] for row, ids in zip(states, wrapped, strict=True)]
 
 
-def load(path: str | Path, device: str = "auto", precision: str = "fp32") -> Loaded:
+def load(path: str | Path, device: str = "auto", precision: str = "fp32") -> LoadedModel:
     """Opens a run folder, or one of its checkpoints.
 
     Args:
@@ -135,4 +134,4 @@ def load(path: str | Path, device: str = "auto", precision: str = "fp32") -> Loa
     Raises:
         UserError: no such folder, no whole checkpoint, or no such device.
     """
-    return Loaded(open_run(path, device, precision))
+    return LoadedModel(open_run(path, device, precision))

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from foreword.errors import UserError
-from foreword.evaluate.subject import Subject
+from foreword.evaluate.prompting import PromptedModel
 from foreword.models.ngram import table_of
 from foreword.types import Array, Batch, Example, Tokens
 
@@ -78,7 +78,7 @@ class Item:
     source: Array | None = None
 
 
-def log_probs(subject: Subject, items: Iterable[Item]) -> Iterator[Array]:
+def log_probs(prompted: PromptedModel, items: Iterable[Item]) -> Iterator[Array]:
     """The log-probability of every scored token, in nats; (scored,) float64 for each item.
 
     Items of like length are computed together; what an item gets does not depend on the others.
@@ -86,17 +86,17 @@ def log_probs(subject: Subject, items: Iterable[Item]) -> Iterator[Array]:
     iterator = iter(items)
     while chunk := list(islice(iterator, CHUNK)):
         found: dict[int, Array] = {}
-        if subject.is_count_based:  # no batch: one look-up for all of them
-            yield from _look_up(subject, chunk)
+        if prompted.is_count_based:  # no batch: one look-up for all of them
+            yield from _look_up(prompted, chunk)
             continue
-        for members in _batches(chunk, TOKENS_AT_ONCE.get(subject.device.type, 1 << 12)):
+        for members in _batches(chunk, TOKENS_AT_ONCE.get(prompted.device.type, 1 << 12)):
             group = [chunk[n] for n in members]
             counts = np.cumsum([int(item.is_scored.sum()) for item in group])[:-1]
-            found.update(zip(members, np.split(_score(subject, group), counts), strict=True))
+            found.update(zip(members, np.split(_score(prompted, group), counts), strict=True))
         yield from (found[n] for n in range(len(chunk)))
 
 
-def _look_up(subject: Subject, items: Sequence[Item]) -> list[Array]:
+def _look_up(prompted: PromptedModel, items: Sequence[Item]) -> list[Array]:
     """The same by a table of counts."""
     stream = np.concatenate([item.target for item in items])
     is_scored = np.concatenate([item.is_scored for item in items])
@@ -104,7 +104,7 @@ def _look_up(subject: Subject, items: Sequence[Item]) -> list[Array]:
     ends = np.cumsum(lengths)
     is_first = np.zeros(len(stream), dtype=bool)
     is_first[(ends - lengths)[lengths > 0]] = True
-    found = table_of(subject.model).log_probs_of(stream, is_first=is_first)[is_scored]
+    found = table_of(prompted.model).log_probs_of(stream, is_first=is_first)[is_scored]
     return np.split(found, np.cumsum(is_scored)[ends[:-1] - 1])
 
 
@@ -126,19 +126,19 @@ def _batches(items: Sequence[Item], tokens: int) -> Iterator[list[int]]:
         yield members
 
 
-def _score(subject: Subject, items: Sequence[Item]) -> Array:
+def _score(prompted: PromptedModel, items: Sequence[Item]) -> Array:
     """Log-probabilities of the scored tokens, item after item."""
     target = side_by_side([item.target for item in items])
     weights = side_by_side([item.is_scored for item in items]).ids.astype(np.float32)
     sources = [item.source for item in items if item.source is not None]
     source = side_by_side(sources) if sources else None
-    if subject.fills_in_place:
+    if prompted.fills_in_place:
         assert source is not None
-        example = subject.hidden(source, target, weights)
+        example = prompted.hidden(source, target, weights)
     else:
         example = Example(source, target, weights)
-    batch = subject.recipe.layout.arrange(example, subject.vocab)
-    scored = token_log_probs(subject, batch)
+    batch = prompted.recipe.layout.arrange(example, prompted.vocab)
+    scored = token_log_probs(prompted, batch)
     assert len(scored) == int(weights.sum()), "a token to be scored is not predicted"
     return scored
 
@@ -155,21 +155,21 @@ def side_by_side(rows: Sequence[Array]) -> Tokens:
     return Tokens(ids, documents, places)
 
 
-def token_log_probs(subject: Subject, batch: Batch) -> Array:
+def token_log_probs(prompted: PromptedModel, batch: Batch) -> Array:
     """The log-probability of each target that counts, in nats, in the order of the batch.
 
     Returns:
         (predictions,) float64.
     """
-    batch = batch.to(subject.device)
-    states = subject.read(batch).states.flatten(0, 1)
+    batch = batch.to(prompted.device)
+    states = prompted.read(batch).states.flatten(0, 1)
     where = batch.weights.flatten().nonzero()[:, 0]
     targets = batch.targets.flatten()[where]
-    rows = max(1, LOGITS_AT_ONCE // subject.vocab.size)
+    rows = max(1, LOGITS_AT_ONCE // prompted.vocab.size)
     parts = []
     for start in range(0, len(where), rows):
         part = slice(start, start + rows)
-        nats = subject.logits(states[where[part]]).log_softmax(-1)
+        nats = prompted.logits(states[where[part]]).log_softmax(-1)
         parts.append(nats.gather(1, targets[part, None])[:, 0])
     found: Array = torch.cat(parts).cpu().double().numpy() if parts else np.empty(0)
     return found

@@ -8,8 +8,8 @@ import torch
 from foreword.data.rng import RowRng
 from foreword.evaluate.decoding import Start, stops_of, text_of, write
 from foreword.evaluate.filling import candidates, marked
+from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.sampling import Sampling
-from foreword.evaluate.subject import Subject
 from foreword.nn.model import Model
 from foreword.runs.recipe import Recipe
 from foreword.text.tokenizer import Tokenizer
@@ -44,8 +44,8 @@ def samples(
     """
     if not recipe.objective.predicts_tokens:
         return []
-    subject = Subject(model, recipe, tokenizer, device)
-    show = _filled if subject.fills_in_place else _continued if subject.continues else _answered
+    prompted = PromptedModel(model, recipe, tokenizer, device)
+    show = _filled if prompted.fills_in_place else _continued if prompted.continues else _answered
     was_training = model.training
     model.eval()
     try:
@@ -54,7 +54,7 @@ def samples(
             return [
                 shown
                 for n in range(min(SHOWN, len(rows)))
-                if (shown := show(subject, _row(rows, n))) is not None
+                if (shown := show(prompted, _row(rows, n))) is not None
             ]
     finally:
         model.train(was_training)
@@ -71,42 +71,42 @@ def _row(rows: Rows, n: int) -> Rows:
     return Rows(ids, np.zeros_like(ids), places, rows.numbers[n : n + 1], segments)
 
 
-def _plain(subject: Subject, rows: Rows) -> Array:
+def _plain(prompted: PromptedModel, rows: Rows) -> Array:
     """The ids of the row without special tokens, from where its first word begins."""
     ids = rows.ids[0]
-    ids = ids[~subject.vocab.is_special[ids]]
-    begins = subject.vocab.starts_word[ids]
+    ids = ids[~prompted.vocab.is_special[ids]]
+    begins = prompted.vocab.starts_word[ids]
     return np.asarray(ids[begins.argmax() :] if begins.any() else ids)
 
 
-def _filled(subject: Subject, rows: Rows) -> dict[str, str] | None:
-    ids = _plain(subject, rows)[: min(PIECE, subject.recipe.packing.length - 2)]
+def _filled(prompted: PromptedModel, rows: Rows) -> dict[str, str] | None:
+    ids = _plain(prompted, rows)[: min(PIECE, prompted.recipe.packing.length - 2)]
     if not len(ids):
         return None
     draws = RowRng(SEED, rows.numbers).uniform(len(ids))[0]
     hidden = ids.copy()
-    hidden[np.argsort(draws)[: min(BLANKS, len(ids))]] = subject.vocab.id("[MASK]")
-    filled = marked(subject, hidden, candidates(subject, hidden, 1))
-    return {"prompt": subject.tokenizer.decode(hidden, skip_special=False), "text": filled.text}
+    hidden[np.argsort(draws)[: min(BLANKS, len(ids))]] = prompted.vocab.id("[MASK]")
+    filled = marked(prompted, hidden, candidates(prompted, hidden, 1))
+    return {"prompt": prompted.tokenizer.decode(hidden, skip_special=False), "text": filled.text}
 
 
-def _continued(subject: Subject, rows: Rows) -> dict[str, str] | None:
-    ids = _plain(subject, rows)
+def _continued(prompted: PromptedModel, rows: Rows) -> dict[str, str] | None:
+    ids = _plain(prompted, rows)
     # Of a short document half, or there would be nothing to go on with.
-    ids = ids[: min(PROMPT, subject.recipe.packing.length // 2, -(-len(ids) // 2))]
+    ids = ids[: min(PROMPT, prompted.recipe.packing.length // 2, -(-len(ids) // 2))]
     if not len(ids):
         return None
-    start = Start(None, np.concatenate([subject.opening, ids]))
+    start = Start(None, np.concatenate([prompted.opening, ids]))
     sampling = Sampling(tokens=CONTINUATION, seed=SEED)
-    written = write(subject, [start], sampling, stops_of(subject))[0]
+    written = write(prompted, [start], sampling, stops_of(prompted))[0]
     return {
-        "prompt": subject.tokenizer.decode(ids).lstrip(),
-        "text": text_of(subject, start, written.ids),
+        "prompt": prompted.tokenizer.decode(ids).lstrip(),
+        "text": text_of(prompted, start, written.ids),
     }
 
 
-def _answered(subject: Subject, rows: Rows) -> dict[str, str] | None:
-    ids = _plain(subject, rows)[None, : min(PIECE, subject.recipe.packing.length)]
+def _answered(prompted: PromptedModel, rows: Rows) -> dict[str, str] | None:
+    ids = _plain(prompted, rows)[None, : min(PIECE, prompted.recipe.packing.length)]
     if ids.shape[1] < 2:
         return None
     places = np.arange(ids.shape[1])[None]
@@ -114,14 +114,14 @@ def _answered(subject: Subject, rows: Rows) -> dict[str, str] | None:
     if rows.segments is not None:  # a pair, of which all is shown
         piece = rows
     rng = RowRng(SEED, rows.numbers)
-    example = subject.recipe.objective.corrupt(piece, rng, subject.vocab)
+    example = prompted.recipe.objective.corrupt(piece, rng, prompted.vocab)
     assert example.source is not None
     source = example.source.ids[0]
     start = Start(source, source[:0])
     greedy = Sampling(tokens=CONTINUATION, temperature=0.0)
-    written = write(subject, [start], greedy, stops_of(subject))[0]
-    shown = source[~np.isin(source, subject.end)]
+    written = write(prompted, [start], greedy, stops_of(prompted))[0]
+    shown = source[~np.isin(source, prompted.end)]
     return {
-        "prompt": subject.tokenizer.decode(shown, skip_special=False),
-        "text": text_of(subject, start, written.ids),
+        "prompt": prompted.tokenizer.decode(shown, skip_special=False),
+        "text": text_of(prompted, start, written.ids),
     }

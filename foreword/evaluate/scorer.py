@@ -10,8 +10,8 @@ import numpy as np
 from foreword.errors import UserError
 from foreword.evaluate.decoding import Start, stops_of, write
 from foreword.evaluate.perplexity import Item, log_probs
+from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.sampling import GREEDY, Sampling
-from foreword.evaluate.subject import Subject
 from foreword.types import Array
 
 
@@ -37,16 +37,16 @@ class ModelScorer:
     """A causal model as a `Scorer`.
 
     Args:
-        subject: the model.
+        prompted: the model.
     """
 
-    subject: Subject
+    prompted: PromptedModel
 
     def __post_init__(self) -> None:
-        self.subject.require_token_head()
-        if not self.subject.continues:
+        self.prompted.require_token_head()
+        if not self.prompted.continues:
             raise UserError(
-                f"{self.subject.name}: this {self.subject.family} gives a text no probability "
+                f"{self.prompted.name}: this {self.prompted.family} gives a text no probability "
                 "from left to right; a causal model is needed"
             )
 
@@ -56,13 +56,13 @@ class ModelScorer:
         Raises:
             UserError: more tokens than the model has places.
         """
-        self.subject.check_length(len(ids))
+        self.prompted.check_length(len(ids))
         if len(ids) < 2:
             return np.empty(0)
         item = Item(ids, np.arange(len(ids)) > 0)
-        return next(log_probs(self.subject, [item]))
+        return next(log_probs(self.prompted, [item]))
 
     def generate(self, ids: Array, sampling: Sampling = GREEDY) -> Array:
         """See `Scorer`; ends before a stop token."""
         start = Start(None, ids)
-        return write(self.subject, [start], sampling, stops_of(self.subject))[0].ids
+        return write(self.prompted, [start], sampling, stops_of(self.prompted))[0].ids

@@ -10,7 +10,7 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.evaluate.perplexity import Item, Span, Totals, log_probs, spans
-from foreword.evaluate.subject import Subject
+from foreword.evaluate.prompting import PromptedModel
 from foreword.types import Array
 
 LIKELIHOOD, PSEUDO = "log-likelihood", "pseudo-log-likelihood"
@@ -62,7 +62,7 @@ class Plan:
 
 
 def score(
-    subject: Subject, text: str, source: str | None = None, stride: int | None = None
+    prompted: PromptedModel, text: str, source: str | None = None, stride: int | None = None
 ) -> Score:
     """The log-probability of each token of `text`.
 
@@ -77,7 +77,7 @@ def score(
     `spans`.
 
     Args:
-        subject: the model.
+        prompted: the model.
         text: to score.
         source: that it answers.
         stride: from window to window, in tokens; half a window if unsaid.
@@ -85,16 +85,16 @@ def score(
     Raises:
         UserError: nothing to score, a missing source, one too many, or a text too long to answer.
     """
-    plan = _plan(subject, text, source, stride)
-    found = np.concatenate([np.empty(0), *log_probs(subject, plan.items)])
+    plan = _plan(prompted, text, source, stride)
+    found = np.concatenate([np.empty(0), *log_probs(prompted, plan.items)])
     if not len(found):
         raise UserError("the text has no token that can be scored; give a longer one")
-    tokens = tuple(subject.tokenizer.token(int(i)) for i in plan.scored)
-    return Score(tokens, found, _totals(subject, plan, float(-found.sum())))
+    tokens = tuple(prompted.tokenizer.token(int(i)) for i in plan.scored)
+    return Score(tokens, found, _totals(prompted, plan, float(-found.sum())))
 
 
 def score_texts(
-    subject: Subject, texts: Iterable[str], stride: int | None = None
+    prompted: PromptedModel, texts: Iterable[str], stride: int | None = None
 ) -> Iterator[Totals]:
     """The sums of each text, computed many texts at once.
 
@@ -104,38 +104,38 @@ def score_texts(
         UserError: as `score` does.
     """
     waiting: deque[Plan] = deque()
-    is_pair = subject.answers and bool(subject.recipe.read.target)
+    is_pair = prompted.answers and bool(prompted.recipe.read.target)
 
     def items() -> Iterator[Item]:
         for text in texts:
             source, text = text.split("\n") if is_pair else (None, text)
-            plan = _plan(subject, text, source, stride)
+            plan = _plan(prompted, text, source, stride)
             waiting.append(plan)
             yield from plan.items
 
     left, nats = 0, 0.0
-    for found in log_probs(subject, items()):
+    for found in log_probs(prompted, items()):
         while not left:  # texts without any item give empty sums
             left = waiting[0].count
             if not left:
-                yield _totals(subject, waiting.popleft(), 0.0)
+                yield _totals(prompted, waiting.popleft(), 0.0)
         nats -= float(found.sum())
         left -= 1
         if not left:
-            yield _totals(subject, waiting.popleft(), nats)
+            yield _totals(prompted, waiting.popleft(), nats)
             nats = 0.0
-    yield from (_totals(subject, plan, 0.0) for plan in waiting)
+    yield from (_totals(prompted, plan, 0.0) for plan in waiting)
 
 
-def measure_of(subject: Subject) -> str:
+def measure_of(prompted: PromptedModel) -> str:
     """What the sums of its scores are called."""
-    return PSEUDO if subject.fills_in_place else LIKELIHOOD
+    return PSEUDO if prompted.fills_in_place else LIKELIHOOD
 
 
-def _totals(subject: Subject, plan: Plan, nats: float) -> Totals:
-    unknown = subject.vocab.special.get("[UNK]", -1)
+def _totals(prompted: PromptedModel, plan: Plan, nats: float) -> Totals:
+    unknown = prompted.vocab.special.get("[UNK]", -1)
     return Totals(
-        measure=measure_of(subject),
+        measure=measure_of(prompted),
         nats=nats,
         tokens=len(plan.scored),
         bytes=plan.bytes,
@@ -146,35 +146,35 @@ def _totals(subject: Subject, plan: Plan, nats: float) -> Totals:
     )
 
 
-def _plan(subject: Subject, text: str, source: str | None, stride: int | None) -> Plan:
-    subject.require_token_head()
-    ids = subject.tokenizer.encode(text)
-    if subject.answers:
-        return _plan_answer(subject, text, ids, source)
+def _plan(prompted: PromptedModel, text: str, source: str | None, stride: int | None) -> Plan:
+    prompted.require_token_head()
+    ids = prompted.tokenizer.encode(text)
+    if prompted.answers:
+        return _plan_answer(prompted, text, ids, source)
     if source is not None:
-        raise UserError(f"{subject.name}: this {subject.family} reads no source; leave it out")
-    stride = max(1, subject.reach // 2) if stride is None else stride
-    if subject.fills_in_place:
-        return _plan_hidden(subject, text, ids, stride)
-    return _plan_causal(subject, text, ids, stride)
+        raise UserError(f"{prompted.name}: this {prompted.family} reads no source; leave it out")
+    stride = max(1, prompted.reach // 2) if stride is None else stride
+    if prompted.fills_in_place:
+        return _plan_hidden(prompted, text, ids, stride)
+    return _plan_causal(prompted, text, ids, stride)
 
 
-def _plan_causal(subject: Subject, text: str, ids: Array, stride: int) -> Plan:
-    whole = np.concatenate([subject.opening, ids, subject.eos])
+def _plan_causal(prompted: PromptedModel, text: str, ids: Array, stride: int) -> Plan:
+    whole = np.concatenate([prompted.opening, ids, prompted.eos])
     head = min(1, len(whole))
-    unscored = min(len(ids), head - len(subject.opening)) if len(whole) else 0
+    unscored = min(len(ids), head - len(prompted.opening)) if len(whole) else 0
     # Only the bytes of scored tokens count, else a text would seem cheaper than it is.
-    left_out = len(subject.tokenizer.decode(ids[:unscored]).strip().encode()) if unscored else 0
-    cut = spans(len(whole), subject.reach, stride, both_sides=False)
+    left_out = len(prompted.tokenizer.decode(ids[:unscored]).strip().encode()) if unscored else 0
+    cut = spans(len(whole), prompted.reach, stride, both_sides=False)
     cut = [span for span in cut if span.stop > max(span.first, head)]
 
     def items() -> Iterator[Item]:
         for span in cut:
-            window = whole[span.start : span.start + subject.reach]
+            window = whole[span.start : span.start + prompted.reach]
             yield Item(window, _is_scored(span, len(window), head))
 
     size = len(text.encode()) - left_out
-    ends = min(len(subject.eos), len(whole) - head)
+    ends = min(len(prompted.eos), len(whole) - head)
     return Plan(whole, head, 0, unscored, size, items(), len(cut), ends)
 
 
@@ -184,10 +184,10 @@ def _is_scored(span: Span, length: int, head: int) -> Array:
     return scored
 
 
-def _plan_hidden(subject: Subject, text: str, ids: Array, stride: int) -> Plan:
-    head, tail = len(subject.bos), len(subject.eos)
-    whole = np.concatenate([subject.bos, ids, subject.eos])
-    width, mask = subject.reach, subject.vocab.id("[MASK]")
+def _plan_hidden(prompted: PromptedModel, text: str, ids: Array, stride: int) -> Plan:
+    head, tail = len(prompted.bos), len(prompted.eos)
+    whole = np.concatenate([prompted.bos, ids, prompted.eos])
+    width, mask = prompted.reach, prompted.vocab.id("[MASK]")
     cut = spans(len(whole), width, stride, both_sides=True)
 
     def items() -> Iterator[Item]:
@@ -200,18 +200,18 @@ def _plan_hidden(subject: Subject, text: str, ids: Array, stride: int) -> Plan:
     return Plan(whole, head, tail, 0, len(text.encode()), items(), len(ids))
 
 
-def _plan_answer(subject: Subject, text: str, ids: Array, source: str | None) -> Plan:
+def _plan_answer(prompted: PromptedModel, text: str, ids: Array, source: str | None) -> Plan:
     if source is None:
         raise UserError(
-            f"{subject.name}: this {subject.family} scores a text as the answer to a source; "
+            f"{prompted.name}: this {prompted.family} scores a text as the answer to a source; "
             "give one with --source"
         )
-    read = subject.source_of(subject.tokenizer.encode(source, special=True))
+    read = prompted.source_of(prompted.tokenizer.encode(source, special=True))
     # The answer to a text with sentinels names them.
-    answer = subject.tokenizer.encode(text, special=True) if subject.uses_sentinels else ids
-    whole = np.concatenate([answer, subject.end])
-    subject.check_length(len(read))
-    subject.check_length(len(whole))
+    answer = prompted.tokenizer.encode(text, special=True) if prompted.uses_sentinels else ids
+    whole = np.concatenate([answer, prompted.end])
+    prompted.check_length(len(read))
+    prompted.check_length(len(whole))
     item = Item(whole, np.ones(len(whole), dtype=bool), read)
     items = [item] if len(whole) else []
-    return Plan(whole, 0, 0, 0, len(text.encode()), items, len(items), len(subject.end))
+    return Plan(whole, 0, 0, 0, len(text.encode()), items, len(items), len(prompted.end))

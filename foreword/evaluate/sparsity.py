@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from foreword.data.shards import Shards
-from foreword.evaluate.subject import Subject
+from foreword.evaluate.prompting import PromptedModel
 from foreword.models.ngram import table_of
 from foreword.ngrams.texts import Texts, measure
 
@@ -39,15 +39,15 @@ class Order:
         }
 
 
-def by_order(subject: Subject, shards: Shards) -> list[Order]:
+def by_order(prompted: PromptedModel, shards: Shards) -> list[Order]:
     """How much of a text a model of counts has seen, and how large it is, by order.
 
     Args:
-        subject: a model of counts.
+        prompted: a model of counts.
         shards: the text.
     """
-    table = table_of(subject.model)
-    found = measure(table, Texts.of(shards, subject.vocab, *subject.recipe.wrapping))
+    table = table_of(prompted.model)
+    found = measure(table, Texts.of(shards, prompted.vocab, *prompted.recipe.wrapping))
     pairs = zip(found.ngrams.tolist(), found.unseen.tolist(), strict=True)
     return [
         Order(n, table.size_of(n), table.bytes_of(n), tested, unseen / max(1, tested))

@@ -10,7 +10,7 @@ import torch
 
 from foreword.errors import UserError
 from foreword.evaluate.perplexity import side_by_side
-from foreword.evaluate.subject import Subject
+from foreword.evaluate.prompting import PromptedModel
 from foreword.train.device import autocast
 from foreword.types import Array
 
@@ -53,41 +53,41 @@ class Vectors:
     layers: tuple[Array, ...]
 
 
-def vectors(subject: Subject, words: Sequence[Placed]) -> Iterator[Vectors | None]:
+def vectors(prompted: PromptedModel, words: Sequence[Placed]) -> Iterator[Vectors | None]:
     """The vectors of each word; None where a piece of it is unknown to the tokenizer.
 
     Raises:
         UserError: a sentence is longer than the model can read, or the model embeds no tokens.
     """
     try:
-        table = subject.model.backbone.embedding.token
+        table = prompted.model.backbone.embedding.token
     except (AttributeError, UserError) as error:  # a model of counts, of characters
         raise UserError(
-            f"{subject.name}: this {subject.family} has no vectors for tokens"
+            f"{prompted.name}: this {prompted.family} has no vectors for tokens"
         ) from error
-    unknown = subject.vocab.special.get("[UNK]", -1)
+    unknown = prompted.vocab.special.get("[UNK]", -1)
     for first in range(0, len(words), AT_ONCE):
         rows, spots = [], []
         for placed in words[first : first + AT_ONCE]:
-            ids, places = subject.tokenizer.located(placed.text)
+            ids, places = prompted.tokenizer.located(placed.text)
             is_piece = (places[:, 0] < placed.stop) & (places[:, 1] > placed.start)
-            rows.append(subject.framed(ids))
-            spots.append(len(subject.head) + np.flatnonzero(is_piece))
-        layers = _by_layer(subject, rows)
+            rows.append(prompted.framed(ids))
+            spots.append(len(prompted.head) + np.flatnonzero(is_piece))
+        layers = _by_layer(prompted, rows)
         for n, (row, where) in enumerate(zip(rows, spots, strict=True)):
             pieces = row[where]
             if not len(pieces) or (pieces == unknown).any():
                 yield None
                 continue
             with torch.no_grad():
-                alone = table(torch.from_numpy(pieces).to(subject.device)).float().mean(0)
+                alone = table(torch.from_numpy(pieces).to(prompted.device)).float().mean(0)
             means = tuple(layer[n, where].mean(0) for layer in layers)
             yield Vectors(pieces, alone.cpu().numpy(), means)
 
 
-def _by_layer(subject: Subject, rows: Sequence[Array]) -> list[Array]:
+def _by_layer(prompted: PromptedModel, rows: Sequence[Array]) -> list[Array]:
     """The states of texts by layer, (texts, length, width) float32 each."""
-    batch = subject.reading(side_by_side(rows)).to(subject.device)
-    with torch.no_grad(), autocast(subject.device, subject.dtype):
-        hidden = subject.model.backbone.by_layer(batch)
+    batch = prompted.reading(side_by_side(rows)).to(prompted.device)
+    with torch.no_grad(), autocast(prompted.device, prompted.dtype):
+        hidden = prompted.model.backbone.by_layer(batch)
     return [layer.float().cpu().numpy() for layer in hidden.layers or ()]

@@ -10,7 +10,7 @@ from foreword.data.text_files import ReadCounts, ReadSettings, TextFile
 from foreword.errors import UserError
 from foreword.evaluate import beam
 from foreword.evaluate.beam import Beams
-from foreword.evaluate.subject import Subject
+from foreword.evaluate.prompting import PromptedModel
 
 AT_ONCE = 128  # sentences between two words on how far it is
 
@@ -76,21 +76,21 @@ def require_as_many(sources: Sequence[str], references: Sequence[str], names: li
         )
 
 
-def translate(subject: Subject, texts: Sequence[str], beams: Beams) -> Iterator[str]:
+def translate(prompted: PromptedModel, texts: Sequence[str], beams: Beams) -> Iterator[str]:
     """The likeliest translation of each text; of an empty one it is empty.
 
     Raises:
         UserError: the model reads no source, or a text is too long for it.
     """
-    if not subject.answers:
+    if not prompted.answers:
         raise UserError(
-            f"{subject.name}: this {subject.family} does not translate; train one with "
+            f"{prompted.name}: this {prompted.family} does not translate; train one with "
             "'foreword pretrain seq2seq_mini --data NAME.en'"
         )
     for at in range(0, len(texts), AT_ONCE):
         some = texts[at : at + AT_ONCE]
         asked = [n for n, text in enumerate(some) if text]
-        found = beam.generate(subject, [some[n] for n in asked], beams)
+        found = beam.generate(prompted, [some[n] for n in asked], beams)
         written = {n: _one_line(one.text) for n, one in zip(asked, found, strict=True)}
         yield from (written.get(n, "") for n in range(len(some)))
 

@@ -22,17 +22,17 @@ from foreword.objectives.masked import Masked
 from foreword.runs.provenance import read_state
 from foreword.runs.recipe import Recipe
 from foreword.runs.same_model import differences, resolved
-from foreword.runs.trained_model import Opened
+from foreword.runs.trained_model import TrainedModel
 from foreword.text.special import ROLES
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Vocab
 
 
-def export(opened: Opened, out: Path, wanted: str = "") -> Family:
+def export(trained: TrainedModel, out: Path, wanted: str = "") -> Family:
     """Writes the folder `out`.
 
     Args:
-        opened: the run.
+        trained: the run.
         out: must not be there yet.
         wanted: the family to be of; the one that fits if unsaid.
 
@@ -45,27 +45,27 @@ def export(opened: Opened, out: Path, wanted: str = "") -> Family:
     atomic.require_no_device(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out}: is not empty; choose another --out")
-    family = find_family(opened, wanted)
+    family = find_family(trained, wanted)
     with atomic.folder(out) as made:
-        for name, (model, design) in family.parts(opened.model, opened.recipe).items():
+        for name, (model, design) in family.parts(trained.model, trained.recipe).items():
             (made / name).mkdir(exist_ok=True)
-            _export_part(family, model, design, opened.tokenizer, made / name)
-        (made / RECIPE).write_text(opened.recipe.dumps(), encoding="utf-8")
+            _export_part(family, model, design, trained.tokenizer, made / name)
+        (made / RECIPE).write_text(trained.recipe.dumps(), encoding="utf-8")
     return family
 
 
-def plain(opened: Opened) -> tuple[Opened, tuple[str, ...]]:
+def plain(trained: TrainedModel) -> tuple[TrainedModel, tuple[str, ...]]:
     """The run without the head that serves SpanBERT's training alone, and what there is to say."""
-    heads = dict(opened.model.heads.items())
+    heads = dict(trained.model.heads.items())
     if heads.pop("boundary", None) is None:
-        return opened, ()
-    recipe = replace(opened.recipe, objective=Masked())
-    model = Model(opened.model.backbone, nn.ModuleDict(heads))
+        return trained, ()
+    recipe = replace(trained.recipe, objective=Masked())
+    model = Model(trained.model.backbone, nn.ModuleDict(heads))
     note = (
         "the head that tells a span from its edges is not written: transformers has no place for "
         "it; import the folder again and it is a model of masked tokens alone"
     )
-    return replace(opened, recipe=recipe, model=model.eval()), (note,)
+    return replace(trained, recipe=recipe, model=model.eval()), (note,)
 
 
 def _export_part(
@@ -85,7 +85,7 @@ def _export_part(
         _write(out / GENERATION, ids)
 
 
-def find_family(opened: Opened, wanted: str = "") -> Family:
+def find_family(trained: TrainedModel, wanted: str = "") -> Family:
     """The family that a model is of: the one asked for, the one it came from, or one that fits.
 
     Raises:
@@ -94,17 +94,17 @@ def find_family(opened: Opened, wanted: str = "") -> Family:
     known = kinds.names(FAMILIES)
     if wanted and wanted not in known:
         raise UserError(f"--family: no family '{wanted}'{nearest(wanted, known)}")
-    came_from = (read_state(opened.run).get("imported") or {}).get("family")
+    came_from = (read_state(trained.run).get("imported") or {}).get("family")
     names = [wanted] if wanted else sorted(known, key=lambda name: name != came_from)
     reasons: dict[str, list[str]] = {}
     for name in names:
         family: Family = kinds.load(FAMILIES, name)()
-        reasons[name] = _misfits(opened, family)
+        reasons[name] = _misfits(trained, family)
         if not reasons[name]:
             return family
     nearest_name = min(reasons, key=lambda name: _distance(reasons[name]))
     raise UserError(
-        f"{opened.run}: no model of transformers is like this one; nearest is {nearest_name}, but "
+        f"{trained.run}: no model of transformers is like this one; nearest is {nearest_name}, but "
         f"{'; '.join(reasons[nearest_name])}"
     )
 
@@ -114,17 +114,17 @@ def _distance(misfits: list[str]) -> tuple[int, int]:
     return sum(text.startswith(("layout is", "model is")) for text in misfits), len(misfits)
 
 
-def _misfits(opened: Opened, family: Family) -> list[str]:
+def _misfits(trained: TrainedModel, family: Family) -> list[str]:
     """Why a model is not of a family, a phrase each: what it would be, read back, tells."""
-    recipe = opened.recipe
+    recipe = trained.recipe
     found = []
     layout = kinds.name_of(recipe.layout)
     if layout != family.layout:
         found.append(f"layout is {layout}, not {family.layout}")
     if kinds.name_of(recipe.model) != family.kind:
         return [*found, f"model is {kinds.name_of(recipe.model)}, not {family.kind}"]
-    vocab = opened.vocab
-    model, design = family.parts(opened.model, recipe)[""]
+    vocab = trained.vocab
+    model, design = family.parts(trained.model, recipe)[""]
     lacking = tensors.unplaced(model, design, vocab, family)
     weights = {} if lacking else tensors.take_out(model, design, vocab, family)
     try:
@@ -156,16 +156,16 @@ def _write(file: Path, table: Table) -> None:
     file.write_text(json.dumps(table, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def check(opened: Opened, out: Path, family: Family) -> dict[str, float | None]:
+def check(trained: TrainedModel, out: Path, family: Family) -> dict[str, float | None]:
     """How far the logits are from those of `transformers`; None where it is not installed.
 
     Raises:
         UserError: by more than rounding; or its tokenizer cuts a text into other tokens.
     """
-    parts = family.parts(opened.model, opened.recipe)
-    found = check_logits.check(parts, opened.vocab, family, out)
+    parts = family.parts(trained.model, trained.recipe)
+    found = check_logits.check(parts, trained.vocab, family, out)
     for name in parts if check_logits.is_checkable() else ():
-        if apart := texts.compare(opened.tokenizer, out / name).apart:
+        if apart := texts.compare(trained.tokenizer, out / name).apart:
             raise UserError(
                 f"{out / name}: transformers cuts {apart[0]!r} into other tokens than Foreword; "
                 "this is a fault of Foreword"

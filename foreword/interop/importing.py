@@ -20,6 +20,7 @@ from foreword.nn.model import Model
 from foreword.runs.provenance import make_provenance, write_recipe, write_state
 from foreword.runs.recipe import Recipe
 from foreword.runs.same_model import differences, resolved
+from foreword.runs.trained_model import TrainedModel
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint
 from foreword.train.loop import TrainingState
@@ -30,30 +31,15 @@ GENERATION = "generation_config.json"
 RECIPE = "foreword.toml"  # what an exported folder says of how it was trained
 
 
-@dataclass(frozen=True)
-class Imported:
-    """A model made elsewhere, in our words.
+@dataclass(frozen=True, kw_only=True)
+class ImportedModel(TrainedModel):
+    """A trained model read from a Hugging Face folder.
 
     Attributes:
-        folder: where it came from.
-        family: which it is of.
-        recipe: whose `build` gives this model.
-        tokenizer: its own.
-        model: filled.
-        notes: what is worth knowing, a line each.
+        family: the family of `transformers` it belongs to.
     """
 
-    folder: Path
     family: Family
-    recipe: Recipe
-    tokenizer: Tokenizer
-    model: Model
-    notes: tuple[str, ...]
-
-    @property
-    def vocab(self) -> Vocab:
-        """Of the tokenizer."""
-        return self.tokenizer.vocab
 
 
 def is_foreign(folder: Path) -> bool:
@@ -61,7 +47,7 @@ def is_foreign(folder: Path) -> bool:
     return (folder / CONFIG).is_file() and not (folder / "recipe.toml").exists()
 
 
-def read(folder: Path) -> Imported:
+def read(folder: Path) -> ImportedModel:
     """Reads a model folder of Hugging Face, strictly.
 
     Raises:
@@ -84,7 +70,14 @@ def read(folder: Path) -> Imported:
         if others := files.unread(stored.folder, [] if name else names):
             notes.append(f"not read in {stored.folder}: {', '.join(others)}")
     notes += family.notes(recipe)
-    return Imported(folder, family, recipe, tokenizer, model, tuple(notes))
+    return ImportedModel(
+        model=model,
+        recipe=recipe,
+        tokenizer=tokenizer,
+        source=folder,
+        notes=tuple(notes),
+        family=family,
+    )
 
 
 @dataclass(frozen=True)
@@ -260,7 +253,7 @@ def _tokenizer_table(tokenizer: Tokenizer) -> Table:
     return {"kind": name, **least}
 
 
-def save(imported: Imported, run: Path) -> None:
+def save(imported: ImportedModel, run: Path) -> None:
     """Writes the run folder.
 
     Raises:
@@ -291,7 +284,7 @@ def write_run(run: Path, recipe: Recipe, tokenizer: Tokenizer, model: Model, fou
     write_recipe(run, recipe)
 
 
-def provenance(imported: Imported) -> Table:
+def provenance(imported: ImportedModel) -> Table:
     """What `run.json` says of where the model came from, with its files' checksums."""
     folder = imported.folder
     parts = imported.family.parts(imported.model, imported.recipe)
@@ -311,7 +304,7 @@ def provenance(imported: Imported) -> Table:
     }
 
 
-def check(imported: Imported) -> dict[str, float | None]:
+def check(imported: ImportedModel) -> dict[str, float | None]:
     """How far the logits are from those of `transformers`; None where it is not installed.
 
     Raises:
@@ -321,7 +314,7 @@ def check(imported: Imported) -> dict[str, float | None]:
     return check_logits.check(parts, imported.vocab, imported.family, imported.folder)
 
 
-def reading_notes(imported: Imported) -> tuple[str, ...]:
+def reading_notes(imported: ImportedModel) -> tuple[str, ...]:
     """Where `transformers` reads a text otherwise with the folder's tokenizer, a line each."""
     if not check_logits.is_checkable():
         return ()

@@ -5,30 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from foreword.data.shards import Shards
 from foreword.evaluate import heldout
-from foreword.evaluate.subject import Subject
+from foreword.evaluate.prompting import PromptedModel
 
 Row = Mapping[str, Any]  # flat: texts, numbers and None
 
 
 @dataclass(frozen=True)
-class Specimen:
-    """A model that is looked into.
+class ProbedModel:
+    """A trained model and the text it is probed on.
 
     Attributes:
-        name: in tables and plots, a different one for each.
-        subject: the model.
-        run: its folder, whose held-out text it is looked at with.
-        texts: files, folders or globs to look at it with instead.
+        label: what tables and plots call the model; unique among those compared.
+        trained: the model.
+        texts: files, folders or globs; empty for the held-out text of the model's run.
     """
 
-    name: str
-    subject: Subject
-    run: Path
+    label: str
+    trained: PromptedModel
     texts: tuple[str, ...] = ()
 
     @contextmanager
@@ -39,10 +36,10 @@ class Specimen:
             UserError: there is none, or it cannot be read.
         """
         if self.texts:
-            with heldout.shards_of_texts(self.subject, self.texts) as (shards, _):
+            with heldout.shards_of_texts(self.trained, self.texts) as (shards, _):
                 yield shards
         else:
-            yield heldout.shards_of(self.subject, self.run, "--data").heldout
+            yield heldout.shards_of(self.trained, self.trained.run, "--data").heldout
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,7 @@ class Probe(Protocol):
 
     reads_text: ClassVar[bool]
 
-    def measure(self, specimens: Sequence[Specimen]) -> Finding:
+    def measure(self, models: Sequence[ProbedModel]) -> Finding:
         """Looks into each of the models, which stay as they are.
 
         Raises:

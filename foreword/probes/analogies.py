@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from annotated_types import Interval
 
-from foreword.probes._contract import Finding, Row, Specimen
+from foreword.probes._contract import Finding, ProbedModel, Row
 from foreword.probes._marks import MOST, mark, title
 from foreword.probes._tables import require_some, table_of
 from foreword.ranges import LARGEST, Ranged
@@ -40,7 +40,7 @@ class Analogies(Ranged):
     file: str = ""
     most: Annotated[int, Interval(ge=4, le=LARGEST)] = 30_000
 
-    def measure(self, specimens: Sequence[Specimen]) -> Finding:
+    def measure(self, models: Sequence[ProbedModel]) -> Finding:
         """The share that is right, by section, of each model.
 
         Raises:
@@ -48,26 +48,26 @@ class Analogies(Ranged):
                 knows the words of none of the questions.
         """
         sections = read_analogies(self.file or None)
-        tables = [table_of(specimen) for specimen in specimens]
+        tables = [table_of(probed) for probed in models]
         asked = [[_known(table, s, self.most) for s in sections] for table in tables]
-        for specimen, known in zip(specimens, asked, strict=True):
-            require_some(specimen, sum(map(len, known)), "question could be asked")
+        for probed, known in zip(models, asked, strict=True):
+            require_some(probed, sum(map(len, known)), "question could be asked")
         details: list[Row] = []
         rows: list[Row] = []
-        for specimen, table, known in zip(specimens, tables, asked, strict=True):
+        for probed, table, known in zip(models, tables, asked, strict=True):
             found = [
                 (_right(table, questions, self.most), len(questions), len(s.questions))
                 for s, questions in zip(sections, known, strict=True)
             ]
             groups = [(s.name, [f]) for s, f in zip(sections, found, strict=True)]
-            details += [_row(specimen.name, name, group) for name, group in groups]
+            details += [_row(probed.label, name, group) for name, group in groups]
             pairs = list(zip(sections, found, strict=True))
             totals = {
                 MEANING: [f for s, f in pairs if not s.is_grammar],
                 GRAMMAR: [f for s, f in pairs if s.is_grammar],
                 ALL: found,
             }
-            rows += [_row(specimen.name, name, group) for name, group in totals.items()]
+            rows += [_row(probed.label, name, group) for name, group in totals.items()]
         return Finding(
             title="analogies: the share of questions that b - a + c answers",
             rows=rows,

@@ -13,8 +13,8 @@ import torch
 from annotated_types import Interval
 
 from foreword.errors import UserError
-from foreword.evaluate.subject import Subject
-from foreword.probes._contract import Finding, Row, Specimen
+from foreword.evaluate.prompting import PromptedModel
+from foreword.probes._contract import Finding, ProbedModel, Row
 from foreword.probes._marks import MOST, dashed, title
 from foreword.probes._reach import Norms, norms, traced
 from foreword.ranges import LARGEST, Count, CountOrZero, Ranged
@@ -71,7 +71,7 @@ class GradientReach(Ranged):
     length: Annotated[int, Interval(ge=2, le=LARGEST)] | None = None
     places: Count = 16
 
-    def measure(self, specimens: Sequence[Specimen]) -> Finding:
+    def measure(self, models: Sequence[ProbedModel]) -> Finding:
         """The norm at each distance, for each model.
 
         Raises:
@@ -81,13 +81,13 @@ class GradientReach(Ranged):
         details: list[Row] = []
         rows: list[Row] = []
         notes: list[str] = []
-        asked = [self._asked(specimen) for specimen in specimens]  # all, before any is computed
-        for specimen, (batch, layer) in zip(specimens, asked, strict=True):
-            found = _look(specimen.subject, batch, layer, self.places)
+        asked = [self._asked(probed) for probed in models]  # all, before any is computed
+        for probed, (batch, layer) in zip(models, asked, strict=True):
+            found = _look(probed.trained, batch, layer, self.places)
             curve = _summary(found)
-            details += [{"run": specimen.name, "layer": layer, **point} for point in curve]
-            rows.append({"run": specimen.name, "layer": layer, **_in_short(curve)})
-            notes += _remarks(specimen.name, curve, found)
+            details += [{"run": probed.label, "layer": layer, **point} for point in curve]
+            rows.append({"run": probed.label, "layer": layer, **_in_short(curve)})
+            notes += _remarks(probed.label, curve, found)
         notes.append(
             f"geometric means of |d loss / d state k steps back|; reach: the first k from which on "
             f"it stays below {SHARE:.0%} of its greatest; per step: the factor of its fall to there"
@@ -98,46 +98,46 @@ class GradientReach(Ranged):
         rows = _same_keys(rows)
         return Finding(title, rows, details, notes, lambda figure: _draw(figure, details))
 
-    def _asked(self, specimen: Specimen) -> tuple[Batch, int]:
+    def _asked(self, probed: ProbedModel) -> tuple[Batch, int]:
         """The rows that a model is looked at with, and the layer, tried on the first row.
 
         Raises:
             UserError: see `measure`.
         """
-        subject = specimen.subject
-        subject.require_token_head()
-        reader = subject.recipe.objective.token_backbone(subject.model)
+        prompted = probed.trained
+        prompted.require_token_head()
+        reader = prompted.recipe.objective.token_backbone(prompted.model)
         layer = reader.first_state if self.layer is None else self.layer
-        with specimen.shards() as shards:
-            recipe = self._recipe(subject)
+        with probed.shards() as shards:
+            recipe = self._recipe(prompted)
             if shards.tokens_total < recipe.packing.length:
                 raise UserError(
-                    f"{subject.name}: {shards.tokens_total} tokens of held-out text do not fill "
+                    f"{prompted.name}: {shards.tokens_total} tokens of held-out text do not fill "
                     f"one row of {recipe.packing.length}; name a longer text with --data"
                 )
-            feed = heldout_feed(recipe, shards, subject.vocab)
+            feed = heldout_feed(recipe, shards, prompted.vocab)
             count = min(self.rows, feed.packed.rows_per_epoch)
             batch, first = (feed.batch(np.arange(n), HELDOUT_SEED) for n in (count, 1))
         try:
-            traced(reader, first.to(subject.device), layer)
+            traced(reader, first.to(prompted.device), layer)
         except UserError as error:
-            raise UserError(f"{subject.name}: {error}") from error
+            raise UserError(f"{prompted.name}: {error}") from error
         return batch, layer
 
-    def _recipe(self, subject: Subject) -> Recipe:
+    def _recipe(self, prompted: PromptedModel) -> Recipe:
         """The model's recipe, with rows as long as asked."""
-        packing: Any = subject.recipe.packing
+        packing: Any = prompted.recipe.packing
         return replace(
-            subject.recipe, packing=replace(packing, length=self.length or packing.length)
+            prompted.recipe, packing=replace(packing, length=self.length or packing.length)
         )
 
 
-def _look(subject: Subject, batch: Batch, layer: int, places: int) -> Norms:
+def _look(prompted: PromptedModel, batch: Batch, layer: int, places: int) -> Norms:
     """The norms on a copy in double precision; in single, small gradients become 0."""
     # Not on a device that knows none.
-    device = torch.device("cpu") if subject.device.type == "mps" else subject.device
-    model = copy.deepcopy(subject.model).eval().to(device, torch.float64)
-    reader = subject.recipe.objective.token_backbone(model)
+    device = torch.device("cpu") if prompted.device.type == "mps" else prompted.device
+    model = copy.deepcopy(prompted.model).eval().to(device, torch.float64)
+    reader = prompted.recipe.objective.token_backbone(model)
     return norms(model, batch.to(device), layer, places, reader)
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from scipy.stats import spearmanr
 
-from foreword.probes._contract import Finding, Row, Specimen
+from foreword.probes._contract import Finding, ProbedModel, Row
 from foreword.probes._marks import MOST, mark, title
 from foreword.probes._tables import require_some, table_of
 from foreword.vectors.questions import read_pairs
@@ -33,7 +33,7 @@ class Similarity:
 
     file: str = ""
 
-    def measure(self, specimens: Sequence[Specimen]) -> Finding:
+    def measure(self, models: Sequence[ProbedModel]) -> Finding:
         """The correlation for each model, and the cosine of each pair.
 
         Raises:
@@ -41,20 +41,20 @@ class Similarity:
                 knows the words of none of the pairs.
         """
         pairs = read_pairs(self.file or None)
-        tables = [table_of(specimen) for specimen in specimens]
+        tables = [table_of(probed) for probed in models]
         measured = [[table.similarity(*pair.words) for pair in pairs] for table in tables]
-        for specimen, cosines in zip(specimens, measured, strict=True):
+        for probed, cosines in zip(models, measured, strict=True):
             known = sum(cosine is not None for cosine in cosines)
-            require_some(specimen, known, "pair could be compared")
+            require_some(probed, known, "pair could be compared")
         details: list[Row] = []
         rows: list[Row] = []
-        for specimen, cosines in zip(specimens, measured, strict=True):
+        for probed, cosines in zip(models, measured, strict=True):
             for pair, cosine in zip(pairs, cosines, strict=True):
                 one = {"pair": " ".join(pair.words), "rating": pair.rating, "cosine": cosine}
-                details.append({"run": specimen.name, **one})
+                details.append({"run": probed.label, **one})
             both = [(p.rating, c) for p, c in zip(pairs, cosines, strict=True) if c is not None]
             numbers = {"pairs": len(both), "left_out": len(pairs) - len(both)}
-            rows.append({"run": specimen.name, "spearman": _correlation(both), **numbers})
+            rows.append({"run": probed.label, "spearman": _correlation(both), **numbers})
         return Finding(
             title="similarity: rank correlation of cosines with people's ratings",
             rows=rows,

@@ -12,9 +12,9 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from foreword.errors import UserError
+from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.states import Vectors, vectors
-from foreword.evaluate.subject import Subject
-from foreword.probes._contract import Finding, Row, Specimen
+from foreword.probes._contract import Finding, ProbedModel, Row
 from foreword.probes._marks import MOST, mark, title
 from foreword.probes._words import Ambiguous, read_words
 from foreword.types import Array
@@ -64,7 +64,7 @@ class WordInContext:
 
     words: str = "english"
 
-    def measure(self, specimens: Sequence[Specimen]) -> Finding:
+    def measure(self, models: Sequence[ProbedModel]) -> Finding:
         """The cosines in each layer of each model.
 
         Raises:
@@ -72,22 +72,22 @@ class WordInContext:
                 words; all models are asked before the first one is looked into.
         """
         words = read_words(self.words)
-        for specimen in specimens:
-            _require(specimen.subject, words)
+        for probed in models:
+            _require(probed.trained, words)
         rows: list[Row] = []
         details: list[Row] = []
         notes: list[str] = []
-        for specimen in specimens:
-            pairs, unknown, cut = _look(specimen, words)
+        for probed in models:
+            pairs, unknown, cut = _look(probed, words)
             for layer, found in pairs.items():
-                here = {"run": specimen.name, "layer": layer}
+                here = {"run": probed.label, "layer": layer}
                 rows.append({**here, **_figures(found)})
                 details += [
                     {**here, "word": word, "same": _mean(of, True), "other": _mean(of, False)}
                     for word, of in found.items()
                 ]
             has_layers = len(pairs) > 1
-            notes += _remarks(specimen.name, len(words), unknown, cut, has_layers=has_layers)
+            notes += _remarks(probed.label, len(words), unknown, cut, has_layers=has_layers)
         interval = f"{LEVEL:.0%} of {DRAWS:,} bootstrap draws over words"
         notes.append(
             "mean cosines within a sense (same) and between senses (other), and what sets them "
@@ -101,10 +101,10 @@ Found = dict[str, list[Pair]]  # by word
 
 
 def _look(
-    specimen: Specimen, words: Sequence[Ambiguous]
+    probed: ProbedModel, words: Sequence[Ambiguous]
 ) -> tuple[dict[str, Found], list[str], list[str]]:
     """The pairs by layer and word; the words that are unknown; those that are cut into pieces."""
-    everything = vectors(specimen.subject, [placed for word in words for placed in word.sentences])
+    everything = vectors(probed.trained, [placed for word in words for placed in word.sentences])
     pairs: dict[str, Found] = {}
     unknown, cut = [], []
     for word in words:
@@ -120,16 +120,16 @@ def _look(
     return pairs, unknown, cut
 
 
-def _require(subject: Subject, words: Sequence[Ambiguous]) -> None:
+def _require(prompted: PromptedModel, words: Sequence[Ambiguous]) -> None:
     """Makes sure that a model has vectors for a word of the list.
 
     Raises:
         UserError: it has none, or for none of them.
     """
-    known = (all(v is not None for v in vectors(subject, word.sentences)) for word in words)
+    known = (all(v is not None for v in vectors(prompted, word.sentences)) for word in words)
     if not any(known):
         raise UserError(
-            f"{subject.name}: its tokenizer knows none of the {len(words)} words of the list; "
+            f"{prompted.name}: its tokenizer knows none of the {len(words)} words of the list; "
             "name another with --set words=FILE.toml"
         )
 

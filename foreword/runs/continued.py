@@ -17,40 +17,29 @@ from foreword.nn.init import initialise
 from foreword.nn.model import Model
 from foreword.runs.recipe import Recipe
 from foreword.runs.same_model import differences, resolved
-from foreword.runs.trained_model import Opened
+from foreword.runs.trained_model import TrainedModel
 from foreword.text.extended import add_special
 from foreword.text.extended import extend as extend_tokenizer
-from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint
 
 START = "start"  # in a run folder: the weights that it starts from
 
 
 @dataclass(frozen=True)
-class Foundation:
-    """A trained model to go on from.
+class StartingModel(TrainedModel):
+    """A trained model that a run continues from.
 
     Attributes:
-        path: where it came from.
-        recipe: whose `build` gives the model.
-        tokenizer: its own.
-        model: its weights.
-        provenance: what `run.json` says of it.
-        notes: what is worth knowing, a line each.
-        is_foreign: whether it comes from a Hugging Face folder and from no run.
+        provenance: what the new run's `run.json` records of it.
+        is_foreign: whether it comes from a Hugging Face folder rather than from a run.
     """
 
     WRITES: ClassVar[tuple[str, ...]] = (START, f".{START}.part", f".{START}.old", "tokenizer")
 
-    path: Path
-    recipe: Recipe
-    tokenizer: Tokenizer
-    model: Model
     provenance: dict[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
     is_foreign: bool = False
 
-    def lay_under(self, recipe: Recipe, assignments: Sequence[str] = ()) -> Foundation:
+    def lay_under(self, recipe: Recipe, assignments: Sequence[str] = ()) -> StartingModel:
         """The same with `recipe`, in which this model takes the place of the recipe's own.
 
         Heads that the recipe's objective does not have are left behind, and a note says so.
@@ -65,21 +54,21 @@ class Foundation:
         layout, own = kinds.name_of(recipe.layout), kinds.name_of(self.recipe.layout)
         if layout != own:
             raise UserError(
-                f"layout.kind: the recipe's is '{layout}', and {self.path} was trained with "
+                f"layout.kind: the recipe's is '{layout}', and {self.name} was trained with "
                 f"'{own}'; choose a recipe of that layout"
             )
         limit = self.recipe.model.limit
         if limit is not None and recipe.max_sequence(recipe.packing.length) > limit:
             fitting = (n for n in range(limit, 0, -1) if recipe.max_sequence(n) <= limit)
             raise UserError(
-                f"packing.length: {recipe.rows_in_words()}, but {self.path} has {limit} places; "
+                f"packing.length: {recipe.rows_in_words()}, but {self.name} has {limit} places; "
                 f"use --set packing.length={next(fitting, 1)}"
             )
         for side in ("bos", "eos"):
             name = getattr(recipe.packing, side)
             if name and name not in self.tokenizer.vocab.special:
                 raise UserError(
-                    f"packing.{side}: the tokenizer of {self.path} has no {name}; "
+                    f"packing.{side}: the tokenizer of {self.name} has no {name}; "
                     f'use --set packing.{side}="" or another special token'
                 )
         laid = replace(recipe, model=self._model(assignments), tokenizer=self.recipe.tokenizer)
@@ -102,13 +91,13 @@ class Foundation:
             head, folder = apart[0], self.provenance["imported"]["folder"]
             again = "" if self.is_foreign else "import it again, "
             return UserError(
-                f"objective.kind: '{kind}' needs a {head}, and {self.path} has no {head}; put the "
+                f"objective.kind: '{kind}' needs a {head}, and {self.name} has no {head}; put the "
                 f"folder of the one that was trained with it into {folder}, as {head}/, {again}"
                 f"and go on from there; or use {way}"
             )
         return UserError(
             f"objective.kind: '{kind}' needs other parts of a model ({', '.join(names[:2])}) than "
-            f"{self.path} has, which was trained with '{own}'; use {way}"
+            f"{self.name} has, which was trained with '{own}'; use {way}"
         )
 
     def _model(self, assignments: Sequence[str]) -> Any:
@@ -120,7 +109,7 @@ class Foundation:
         ).model
         if found := differences(resolved(self.recipe.model), resolved(set_anew)):
             raise UserError(
-                f"--set {own[0]}: the model is that of {self.path}, and of it only dropout can be "
+                f"--set {own[0]}: the model is that of {self.name}, and of it only dropout can be "
                 f"set: {'; '.join(found)}"
             )
         return set_anew
@@ -148,8 +137,8 @@ def load_start(run: Path, model: Model) -> None:
 
 
 def extend(
-    foundation: Foundation, texts: Sequence[str], read: ReadSettings, number: int
-) -> Foundation:
+    starting_model: StartingModel, texts: Sequence[str], read: ReadSettings, number: int
+) -> StartingModel:
     """The same model with `number` new tokens, learned from texts.
 
     The row of a new token, in the embedding and in the output layer, is the mean of the rows of
@@ -160,37 +149,37 @@ def extend(
     """
     documents = read_documents(texts, read)
     found = extend_tokenizer(
-        foundation.tokenizer, (document.text for document in documents), number
+        starting_model.tokenizer, (document.text for document in documents), number
     )
-    model = foundation.recipe.build(found.tokenizer.vocab)
-    _grow(foundation.model, model)
-    by_token = _by_token(foundation)
+    model = starting_model.recipe.build(found.tokenizer.vocab)
+    _grow(starting_model.model, model)
+    by_token = _by_token(starting_model)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name in by_token:
                 for token, pieces in found.replaced.items():
                     parameter[token] = parameter[list(pieces)].mean(0)
-    return replace(foundation, tokenizer=found.tokenizer, model=model)
+    return replace(starting_model, tokenizer=found.tokenizer, model=model)
 
 
-def with_special(opened: Opened, names: Sequence[str]) -> Opened:
+def with_special(trained: TrainedModel, names: Sequence[str]) -> TrainedModel:
     """The same model with more special tokens; their rows are such as pretraining begins with.
 
     Args:
-        opened: stays as it is.
+        trained: stays as it is.
         names: of the tokens, none of which its tokenizer has.
 
     Raises:
         UserError: the tokenizer can have no more.
     """
     if not names:
-        return opened
-    tokenizer = add_special(opened.tokenizer, names)
-    model = opened.recipe.build(tokenizer.vocab)
-    initialise(model, opened.recipe.train.seed)
-    _grow(opened.model, model)
-    model = model.to(opened.device).eval()
-    return replace(opened, tokenizer=tokenizer, vocab=tokenizer.vocab, model=model)
+        return trained
+    tokenizer = add_special(trained.tokenizer, names)
+    model = trained.recipe.build(tokenizer.vocab)
+    initialise(model, trained.recipe.train.seed)
+    _grow(trained.model, model)
+    model = model.to(trained.device).eval()
+    return replace(trained, tokenizer=tokenizer, model=model)
 
 
 def _grow(old: Model, new: Model) -> None:
@@ -215,12 +204,12 @@ def _as_trained(asked: Any, own: Any) -> str:
     return " ".join(f"--set objective.{key}={value}" for key, value in differ.items())
 
 
-def _by_token(foundation: Foundation) -> set[str]:
+def _by_token(starting_model: StartingModel) -> set[str]:
     """The parameters that have a row for each token: those that grow with the vocabulary."""
-    vocab = foundation.tokenizer.vocab
+    vocab = starting_model.tokenizer.vocab
     with torch.device("meta"):
-        grown = _shapes(foundation.recipe.build(replace(vocab, size=vocab.size + 1)))
-    there = _shapes(foundation.model)
+        grown = _shapes(starting_model.recipe.build(replace(vocab, size=vocab.size + 1)))
+    there = _shapes(starting_model.model)
     return {name for name, shape in grown.items() if shape != there[name]}
 
 

@@ -17,7 +17,7 @@ import torch
 from foreword import atomic, plugins
 from foreword.data.prepared_text import PreparedText
 from foreword.errors import DamagedError, NotFiniteError, UserError
-from foreword.runs.continued import Foundation, load_start
+from foreword.runs.continued import StartingModel, load_start
 from foreword.runs.corpus import (
     TRAINING,
     Stage,
@@ -82,16 +82,16 @@ def start(
     recipe: Recipe,
     inputs: Inputs,
     run: Path,
-    foundation: Foundation | None = None,
+    starting_model: StartingModel | None = None,
     machines: int = 1,
 ) -> None:
     """Write the run folder: `run.json` first, the recipe last.
 
     Args:
-        recipe: with the model of the foundation, where there is one.
+        recipe: with the model of the starting_model, where there is one.
         inputs: what the run reads.
         run: the folder.
-        foundation: a trained model to go on from.
+        starting_model: a trained model to go on from.
         machines: how many like this one may share the training.
 
     Raises:
@@ -104,29 +104,29 @@ def start(
         for given in (inputs.texts, inputs.heldout)
     )
     tokenizer = str(Path(inputs.tokenizer).resolve()) if inputs.tokenizer else None
-    require_possible(recipe, Inputs(texts, tokenizer, heldout), foundation, machines)
+    require_possible(recipe, Inputs(texts, tokenizer, heldout), starting_model, machines)
     provenance = {**make_provenance(recipe), "texts": list(texts), "tokenizer": tokenizer}
     provenance |= {"heldout": list(heldout)} if heldout else {}
-    provenance |= foundation.provenance if foundation is not None else {}
+    provenance |= starting_model.provenance if starting_model is not None else {}
     with atomic.alone(run):
         require_free(run)  # still
-        for name in Foundation.WRITES:  # of one that was killed as it began
+        for name in StartingModel.WRITES:  # of one that was killed as it began
             shutil.rmtree(run / name, ignore_errors=True)
         write_state(run, provenance)
-        if foundation is not None:
-            foundation.save(run)
+        if starting_model is not None:
+            starting_model.save(run)
         write_recipe(run, recipe)
 
 
 def require_possible(
-    recipe: Recipe, inputs: Inputs, foundation: Foundation | None = None, machines: int = 1
+    recipe: Recipe, inputs: Inputs, starting_model: StartingModel | None = None, machines: int = 1
 ) -> None:
     """Make sure that text and model exist and fit; no text is read.
 
     Args:
         recipe: of the run.
         inputs: what it reads.
-        foundation: a trained model to go on from.
+        starting_model: a trained model to go on from.
         machines: how many like this one may share the training.
 
     Raises:
@@ -136,7 +136,7 @@ def require_possible(
     require_texts(inputs.texts, inputs.heldout, recipe.read)
     if recipe.model.trains_offline:
         offline_epochs(recipe)
-    tokenizer = None if foundation is None else foundation.tokenizer
+    tokenizer = None if starting_model is None else starting_model.tokenizer
     if inputs.tokenizer is not None:
         tokenizer = Tokenizer.load(inputs.tokenizer)
     elif is_prepared(inputs.texts):
@@ -164,7 +164,7 @@ def require_free(run: Path) -> None:
         )
     begun = {atomic.LOCK, ".run.json.part"}
     if _has_begun(run):
-        begun |= {"run.json", ".recipe.toml.part", *Foundation.WRITES}
+        begun |= {"run.json", ".recipe.toml.part", *StartingModel.WRITES}
     if (names_in(run) or frozenset()) - begun:
         raise UserError(f"{run}: is not empty; choose another --out")
 

@@ -1,10 +1,10 @@
-"""Opening what was trained: a run folder or one of its checkpoints, ready to read."""
+"""A trained model: read from a run folder or one of its checkpoints, or built in memory."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -19,49 +19,94 @@ from foreword.train.budget import Budget, Progress
 from foreword.train.device import choose_device, choose_precision
 from foreword.types import Vocab
 
+CPU = torch.device("cpu")
+
 
 @dataclass(frozen=True)
-class Opened:
-    """A trained model with what belongs to it.
+class TrainedModel:
+    """A trained model with what is needed to use it.
 
     Attributes:
-        run: the run folder.
-        checkpoint: the checkpoint that was read.
-        recipe: resolved.
-        tokenizer: the run's.
-        vocab: of the tokenizer.
         model: in evaluation mode, on `device`.
-        device: where it lies.
-        dtype: what it computes in.
-        state: of the checkpoint: step, tokens, ...
-        notes: damaged checkpoints that were passed over, a line each.
+        recipe: resolved; its `build` gives the model.
+        tokenizer: the one it was trained with.
+        device: where the model's parameters are.
+        dtype: the precision it computes in.
+        source: the folder its weights were read from: a run's `checkpoints/step-*`, or a Hugging
+            Face folder. None if it was built in memory.
+        notes: what a user should know, such as damaged checkpoints passed over; one line each.
     """
 
-    run: Path
-    checkpoint: Path
+    model: Model
     recipe: Recipe
     tokenizer: Tokenizer
-    vocab: Vocab
-    model: Model
-    device: torch.device
-    dtype: torch.dtype
-    state: dict[str, Any]
+    device: torch.device = CPU
+    dtype: torch.dtype = torch.float32
+    source: Path | None = None
     notes: tuple[str, ...] = ()
 
-    def require_gradients(self) -> None:
-        """Makes sure that the model can be trained further.
+    @property
+    def vocab(self) -> Vocab:
+        """The tokenizer's vocabulary."""
+        return self.tokenizer.vocab
+
+    @property
+    def folder(self) -> Path:
+        """The folder its weights were read from.
 
         Raises:
-            UserError: it is one of counts.
+            ValueError: the model was built in memory.
+        """
+        if self.source is None:
+            raise ValueError("a model built in memory has no folder")
+        return self.source
+
+    @property
+    def run(self) -> Path:
+        """The run folder whose checkpoint was read; otherwise the same as `folder`.
+
+        Raises:
+            ValueError: the model was built in memory.
+        """
+        folder = self.folder
+        return folder.parent.parent if is_checkpoint(folder) else folder
+
+    @property
+    def name(self) -> str:
+        """What messages call the model: its run, or its folder."""
+        return "this model" if self.source is None else str(self.run)
+
+    @classmethod
+    def of(cls, trained: TrainedModel, **more: Any) -> Self:
+        """Return a trained model as one of this class.
+
+        Args:
+            trained: the model.
+            more: the fields that this class adds.
+        """
+        shared = {field.name: getattr(trained, field.name) for field in fields(TrainedModel)}
+        return cls(**shared, **more)
+
+    def require_gradients(self) -> None:
+        """Check that the model can be trained further.
+
+        Raises:
+            UserError: it is count-based.
         """
         if self.recipe.model.is_count_based:
             raise UserError(
-                f"{self.run}: a model of counts has no weights to train further; take another run"
+                f"{self.name}: a count-based model has no weights to train further; "
+                "choose another run"
             )
 
 
+def is_checkpoint(folder: Path) -> bool:
+    """Return whether a path names one of a run's checkpoints: `checkpoints/step-*`."""
+    return folder.parent.name == "checkpoints"
+
+
 def read_recipe(run: Path) -> Recipe:
-    """The resolved recipe of a run.
+    """Return the resolved recipe of a run.
 
     Raises:
         UserError: the folder is no run, or a plug-in's kind that it uses is missing.
@@ -76,7 +121,7 @@ def read_recipe(run: Path) -> Recipe:
 
 
 def is_finished(run: Path) -> bool:
-    """Whether the run has spent its budget, or has been fitted; a whole checkpoint says so."""
+    """Return whether a whole checkpoint shows the budget spent, or offline training done."""
     if not checkpoint.all_in(run):
         return False
     recipe = read_recipe(run)
@@ -84,19 +129,19 @@ def is_finished(run: Path) -> bool:
         newest = checkpoint.newest(run)
     except DamagedError:
         if recipe.model.trains_offline:
-            return False  # it is fitted anew
+            return False  # it is trained anew
         raise
     spent = Progress(**checkpoint.read_state(newest)["spent"])
     return recipe.model.trains_offline or Budget.of(recipe.train).progress(spent) >= 1
 
 
-def open_run(path: str | Path, device: str = "auto", precision: str = "fp32") -> Opened:
-    """Opens the newest whole checkpoint of a run folder, or the checkpoint folder given.
+def open_run(path: str | Path, device: str = "auto", precision: str = "fp32") -> TrainedModel:
+    """Open the newest whole checkpoint of a run folder, or the checkpoint folder given.
 
     Args:
         path: a run folder, or one of its `checkpoints/step-*`.
         device: auto, cpu, cuda or mps.
-        precision: auto, bf16 or fp32; reading is done in fp32 unless asked.
+        precision: auto, bf16 or fp32 (default).
 
     Raises:
         UserError: no such folder, no checkpoint, or a damaged one; no such device or precision.
@@ -104,7 +149,7 @@ def open_run(path: str | Path, device: str = "auto", precision: str = "fp32") ->
     path, where = Path(path), choose_device(device)
     dtype = choose_precision(precision, where)
     notes: list[str] = []
-    if path.parent.name == "checkpoints" and path.is_dir():
+    if is_checkpoint(path) and path.is_dir():
         run, folder = path.parent.parent, path
         checkpoint.verify(folder, is_to_train=False)
     else:
@@ -113,18 +158,14 @@ def open_run(path: str | Path, device: str = "auto", precision: str = "fp32") ->
         folder = checkpoint.newest(run, notes, is_to_train=False)
     recipe = read_recipe(run)
     tokenizer = Tokenizer.load(run / "tokenizer")
-    vocab = tokenizer.vocab
-    model = recipe.build(vocab)
+    model = recipe.build(tokenizer.vocab)
     checkpoint.load_weights(folder, model)
-    return Opened(
-        run=run,
-        checkpoint=folder,
+    return TrainedModel(
+        model=model.to(where).eval(),
         recipe=recipe,
         tokenizer=tokenizer,
-        vocab=vocab,
-        model=model.to(where).eval(),
         device=where,
         dtype=dtype,
-        state=checkpoint.read_state(folder),
+        source=folder,
         notes=tuple(notes),
     )

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from foreword.data.rows import positions_within
 from foreword.errors import UserError
-from foreword.evaluate.subject import Subject
+from foreword.evaluate.prompting import PromptedModel
 from foreword.layouts._contract import Layout
 from foreword.nn.heads import TokenHead
 from foreword.tune.contracts import EncodedExample
@@ -60,34 +60,34 @@ class Answers:
 
     @classmethod
     def of(
-        cls, subject: Subject, encoded: Sequence[EncodedExample], template: InputTemplate
+        cls, prompted: PromptedModel, encoded: Sequence[EncodedExample], template: InputTemplate
     ) -> Answers:
         """Sources and answers framed as the objective of pretraining framed its own.
 
         Raises:
             UserError: the model was not pretrained to answer a source, or an answer is too long.
         """
-        if not subject.answers:
+        if not prompted.answers:
             raise UserError(
-                f"{subject.name}: this {subject.family} was not trained to answer a source; "
+                f"{prompted.name}: this {prompted.family} was not trained to answer a source; "
                 "use --task classify"
             )
-        around = len(subject.source_of(np.zeros(0, np.int64)))
+        around = len(prompted.source_of(np.zeros(0, np.int64)))
         framed, targets = [], []
         for example in encoded:
             assert example.answer is not None
-            target = np.concatenate([example.answer, subject.end])
-            room = _room(subject, template.length, len(target)) - around
+            target = np.concatenate([example.answer, prompted.end])
+            room = _room(prompted, template.length, len(target)) - around
             if room < 1:
                 raise UserError(
                     f"an answer of {len(target)} tokens leaves no room for its source in the "
-                    f"{subject.limit} places of {subject.name}; use shorter labels"
+                    f"{prompted.limit} places of {prompted.name}; use shorter labels"
                 )
-            ids = subject.source_of(example.ids[:room])
+            ids = prompted.source_of(example.ids[:room])
             framed.append(replace(example, ids=ids, was_cut=len(example.ids) > room))
             targets.append(target)
         template = replace(template, fresh=())
-        return cls(framed, targets, template, subject.recipe.layout, subject.vocab)
+        return cls(framed, targets, template, prompted.recipe.layout, prompted.vocab)
 
     def __len__(self) -> int:
         return len(self.encoded)
@@ -113,9 +113,9 @@ class Answers:
         return PooledBatch(batch, where, columns, numbers.astype(np.int64), right)
 
 
-def _room(subject: Subject, length: int, target: int) -> int:
+def _room(prompted: PromptedModel, length: int, target: int) -> int:
     """The most tokens of a source, up to `length`, that a model can read with such a target."""
-    layout, limit = subject.recipe.layout, subject.limit
+    layout, limit = prompted.recipe.layout, prompted.limit
 
     def fits(source: int) -> bool:
         return (

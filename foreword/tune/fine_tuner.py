@@ -20,7 +20,7 @@ from foreword.errors import NotFiniteError, TrainingStoppedError
 from foreword.kinds import part
 from foreword.nn.init import initialise
 from foreword.ranges import Count, NonNegative, Ranged
-from foreword.runs.trained_model import Opened
+from foreword.runs.trained_model import TrainedModel
 from foreword.train.budget import Budget
 from foreword.train.contracts import OptimizerSettings, Schedule
 from foreword.train.device import autocast, choose_precision
@@ -90,7 +90,7 @@ class FineTuner:
     """A network and all that trains it, from one seed.
 
     Args:
-        opened: the pretrained model; stays as it is.
+        trained: the pretrained model; stays as it is.
         task: what is to be learned.
         data: the examples.
         settings: how.
@@ -98,15 +98,15 @@ class FineTuner:
     """
 
     def __init__(
-        self, opened: Opened, task: Task, data: Data, settings: TuneSettings, seed: int
+        self, trained: TrainedModel, task: Task, data: Data, settings: TuneSettings, seed: int
     ) -> None:
         self.task, self.data, self.settings, self.seed = task, data, settings, seed
         self.start = "from scratch" if settings.from_scratch else "pretrained"
         self.strategy = kinds.name_of(settings.strategy)
-        self.device = opened.device
-        self.dtype = choose_precision(settings.precision, opened.device)
+        self.device = trained.device
+        self.dtype = choose_precision(settings.precision, trained.device)
         body_seed = seed if settings.from_scratch else None
-        self.network = build_network(opened, task, data.labels, body_seed)
+        self.network = build_network(trained, task, data.labels, body_seed)
         start_head(self.network, seed)
         settings.strategy.prepare(self.network)
         self.train: Examples | Answers | Features = data.train
@@ -289,15 +289,15 @@ def count_steps(data: Data, settings: TuneSettings) -> int:
 
 
 def build_network(
-    opened: Opened, task: Task, labels: tuple[str, ...], scratch_seed: int | None
+    trained: TrainedModel, task: Task, labels: tuple[str, ...], scratch_seed: int | None
 ) -> Network:
     """A copy of the pretrained body, or one of random weights, under a head."""
     if scratch_seed is None:
-        model = copy.deepcopy(opened.model)
+        model = copy.deepcopy(trained.model)
     else:
-        model = opened.recipe.build(opened.vocab)
+        model = trained.recipe.build(trained.vocab)
         initialise(model, scratch_seed)
-    token_head = model.token_head if opened.recipe.objective.predicts_tokens else None
+    token_head = model.token_head if trained.recipe.objective.predicts_tokens else None
     settings = model.backbone.settings
     head = task.head(settings.state_width, labels)
     if head is None:

@@ -27,7 +27,7 @@ FILES = ("labels.json", "recipe.toml", "weights.safetensors", "tokenizer/tokeniz
 
 
 @dataclass(frozen=True)
-class Classifier:
+class TunedModel:
     """A fine-tuned network with what belongs to it.
 
     Attributes:
@@ -90,9 +90,7 @@ class Classifier:
         return predict(self.network, unknown, self.device, self.dtype)
 
 
-def load_classifier(
-    folder: str | Path, device: str = "auto", precision: str = "fp32"
-) -> Classifier:
+def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32") -> TunedModel:
     """Reads what `foreword tune` wrote.
 
     Args:
@@ -121,7 +119,7 @@ def load_classifier(
     network = Network(backbone, head, scalar_mix=scalar_mix(task, backbone.settings))
     load_weights(folder, network)
     where = choose_device(device)
-    return Classifier(
+    return TunedModel(
         network=network.to(where).eval(),
         task=task,
         labels=labels,

@@ -14,7 +14,7 @@ from torch import nn
 
 from foreword import atomic, manifest, plugins, stored
 from foreword.errors import UserError
-from foreword.evaluate.subject import Subject
+from foreword.evaluate.prompting import PromptedModel
 from foreword.nn.model import Model
 from foreword.objectives._source_target import SourceTarget
 from foreword.objectives.mixture import Mixture
@@ -127,7 +127,7 @@ def as_document(result: TuneResult, name: str, command: str) -> dict[str, Any]:
 
 
 def save_network(result: TuneResult, folder: Path) -> None:
-    """Writes all that `foreword.tune.predict.load_classifier` needs.
+    """Writes all that `foreword.tune.predict.load_tuned` needs.
 
     A network that answers in text is written as a run, which every command can open.
 
@@ -167,10 +167,10 @@ def _save_run(result: TuneResult, folder: Path) -> None:
 
 def _as_tuned(result: TuneResult, model: Model) -> SourceTarget:
     """The objective whose sources look like those of fine-tuning: plain, in the mode it was in."""
-    subject = Subject(model, result.recipe, result.tokenizer, torch.device("cpu"))
-    plain = [form for form in subject.forms if not form.has_sentinels]
-    mode = [*plain, *subject.forms][0].mode
-    names = {int(n): f"<extra_id_{k}>" for k, n in enumerate(subject.vocab.sentinels)}
-    names |= {number: name for name, number in subject.vocab.special.items()}
-    objective = Prefix(end="".join(names[int(n)] for n in subject.end))
+    prompted = PromptedModel(model, result.recipe, result.tokenizer, torch.device("cpu"))
+    plain = [form for form in prompted.forms if not form.has_sentinels]
+    mode = [*plain, *prompted.forms][0].mode
+    names = {int(n): f"<extra_id_{k}>" for k, n in enumerate(prompted.vocab.sentinels)}
+    names |= {number: name for name, number in prompted.vocab.special.items()}
+    objective = Prefix(end="".join(names[int(n)] for n in prompted.end))
     return Mixture((objective,), (), (names[mode[0]],)) if mode else objective

@@ -12,9 +12,9 @@ import torch
 from foreword import kinds
 from foreword.config import to_table
 from foreword.errors import UserError
-from foreword.evaluate.subject import Subject
+from foreword.evaluate.prompting import PromptedModel
 from foreword.runs.continued import with_special
-from foreword.runs.trained_model import Opened
+from foreword.runs.trained_model import TrainedModel
 from foreword.tune.answers import Answers
 from foreword.tune.contracts import Labelled, Task
 from foreword.tune.features import count_chunks, fits_in_memory
@@ -29,7 +29,7 @@ Watch = Callable[[int, int, str], None]  # steps done, steps in all, what is run
 
 
 def tune(
-    opened: Opened,
+    trained: TrainedModel,
     task: Task,
     train: Sequence[Labelled | tuple[str, ...]],
     dev: Sequence[Labelled | tuple[str, ...]],
@@ -38,10 +38,10 @@ def tune(
 ) -> TuneResult:
     """Fine-tunes a pretrained model, once per seed, and scores it on `dev` after the last epoch.
 
-    Nothing is chosen by the score on `dev`. `opened` and torch's random state stay as they are.
+    Nothing is chosen by the score on `dev`. `trained` and torch's random state stay as they are.
 
     Args:
-        opened: the pretrained model.
+        trained: the pretrained model.
         task: what is to be learned.
         train: examples, `(text, label)` or `(text, label, pair)`.
         dev: examples to score.
@@ -55,14 +55,14 @@ def tune(
         UserError: the examples do not fit the task or each other, or the model has no gradients.
         TrainingStoppedError: the loss is no longer finite.
     """
-    opened.require_gradients()
+    trained.require_gradients()
     variants = (
         [settings] if isinstance(settings, TuneSettings) else list(settings or [TuneSettings()])
     )
-    opened = with_special(opened, missing_special_tokens(opened.recipe, opened.vocab))
-    template = template_of(opened.recipe, opened.vocab, variants[0].max_length)
-    data = _read(opened, task, train, dev, template)
-    keeps = fits_in_memory(opened.recipe.model, task, data.train, data.dev)
+    trained = with_special(trained, missing_special_tokens(trained.recipe, trained.vocab))
+    template = template_of(trained.recipe, trained.vocab, variants[0].max_length)
+    data = _read(trained, task, train, dev, template)
+    keeps = fits_in_memory(trained.recipe.model, task, data.train, data.dev)
     total = sum(variant.seeds * variant.epochs * count_steps(data, variant) for variant in variants)
     total += (_readings(variants) if keeps else 0) * count_chunks(data.train, data.dev)
     done = 0
@@ -73,14 +73,14 @@ def tune(
         if watch is not None:
             watch(done, total, note)
 
-    device = opened.device
+    device = trained.device
     rows, epochs, network = [], [], None
     kept: dict[str, CachedFeatures] = {}  # of the pretrained body, by precision
     for variant in variants:
         finals = []
         for seed in range(1, variant.seeds + 1):
             with torch.random.fork_rng([device] if device.type == "cuda" else []):
-                course = FineTuner(opened, task, data, variant, seed)
+                course = FineTuner(trained, task, data, variant, seed)
                 if keeps and not variant.strategy.trains_backbone:
                     known = None if variant.from_scratch else kept.get(variant.precision)
                     found = course.cache_features(known, step_done)
@@ -97,8 +97,8 @@ def tune(
         task=task,
         labels=data.labels,
         template=template,
-        recipe=opened.recipe,
-        tokenizer=opened.tokenizer,
+        recipe=trained.recipe,
+        tokenizer=trained.tokenizer,
         network=network,
         rows=[*rows, _guess(task, data)],
         epochs=epochs,
@@ -128,7 +128,11 @@ def _readings(variants: Sequence[TuneSettings]) -> int:
 
 
 def _read(
-    opened: Opened, task: Task, train: Sequence[Any], dev: Sequence[Any], template: InputTemplate
+    trained: TrainedModel,
+    task: Task,
+    train: Sequence[Any],
+    dev: Sequence[Any],
+    template: InputTemplate,
 ) -> Data:
     train, dev = _named(train, "training"), _named(dev, "dev")
     if not dev:
@@ -140,11 +144,11 @@ def _read(
         )
     labels = task.labels(train)
     train_targets, dev_targets = task.targets(train, labels), task.targets(dev, labels)
-    read, score = (task.encode(part, opened.tokenizer, template) for part in (train, dev))
+    read, score = (task.encode(part, trained.tokenizer, template) for part in (train, dev))
     if read[0].answer is not None:
-        subject = Subject.of(opened)
+        prompted = PromptedModel.of(trained)
         return Data(
-            Answers.of(subject, read, template), Answers.of(subject, score, template), labels
+            Answers.of(prompted, read, template), Answers.of(prompted, score, template), labels
         )
     auxiliary = task.auxiliary if template.is_causal else 0.0
     return Data(

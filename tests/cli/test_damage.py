@@ -11,7 +11,7 @@ import pytest
 from foreword.cli.main import run
 from foreword.errors import UserError
 from foreword.train import checkpoint
-from foreword.tune.predict import load_classifier
+from foreword.tune.predict import load_tuned
 from tests import damage
 from tests.train import runs
 from tests.tune.runs import reviews
@@ -43,7 +43,7 @@ def command(*words: str, passes: bool = False) -> Callable[..., Any]:
 def predict(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[list[float]]:
     """What a tuned model makes of a text."""
     try:
-        found: list[list[float]] = load_classifier(folder, "cpu").outputs(["the cat"]).tolist()
+        found: list[list[float]] = load_tuned(folder, "cpu").outputs(["the cat"]).tolist()
     except UserError as error:
         assert "\n" not in str(error)
         raise Refused(str(error)) from error

@@ -99,7 +99,7 @@ def test_score_generate_report_resume(run: Path, capsys: pytest.CaptureFixture[s
 
 def test_any_measurement_can_ask_it(run: Path) -> None:
     loaded = foreword.load(run)
-    scorer = ModelScorer(loaded.subject)
+    scorer = ModelScorer(loaded.trained)
     start, end = (loaded.tokenizer.vocab.id(name) for name in ("<s>", "</s>"))
     ids = np.concatenate([[start], loaded.tokenizer.encode("the price of oil rose"), [end]])
     table = table_of(loaded.module)

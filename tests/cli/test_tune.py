@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from foreword.cli.main import run
-from foreword.tune.predict import load_classifier
+from foreword.tune.predict import load_tuned
 from tests.tune.runs import make_run, reviews
 
 
@@ -48,7 +48,7 @@ def test_compare_writes_scores_and_a_model(
         0
     ].keys()
     assert document["examples"] == {"train": 64, "dev": 32, "cut": 0, "skipped": 0}
-    assert len(load_classifier(tmp_path / "run" / "tuned" / "reviews").predict(["fine"])[0]) == 1
+    assert len(load_tuned(tmp_path / "run" / "tuned" / "reviews").predict(["fine"])[0]) == 1
 
 
 def test_people_get_a_table(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:

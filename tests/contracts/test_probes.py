@@ -16,11 +16,11 @@ from torch import nn
 
 from foreword import config, kinds
 from foreword.errors import UserError
-from foreword.evaluate.subject import Subject
+from foreword.evaluate.prompting import PromptedModel
 from foreword.kinds import Part
 from foreword.models.ngram import NGram
 from foreword.nn.model import Model
-from foreword.probes._contract import Finding, Specimen
+from foreword.probes._contract import Finding, ProbedModel
 from foreword.runs.trained_model import open_run
 from foreword.text.tokenizer import Tokenizer
 
@@ -41,13 +41,13 @@ def ask(name: str, **settings: Any) -> Any:
     return config.build_kind(Part("probes"), {"kind": name, **settings}, "probe")
 
 
-def specimen(run: Path, of: Path) -> Specimen:
-    return Specimen(run.name, Subject.of(open_run(run, "cpu")), run, (str(of),))
+def probed(run: Path, of: Path) -> ProbedModel:
+    return ProbedModel(run.name, PromptedModel.of(open_run(run, "cpu")), (str(of),))
 
 
-def look(name: str, make: Make, of: Path) -> tuple[list[Specimen], Finding]:
-    specimens = [specimen(make(family), of) for family in ("decoder", "lstm")]
-    return specimens, ask(name).measure(specimens)
+def look(name: str, make: Make, of: Path) -> tuple[list[ProbedModel], Finding]:
+    models = [probed(make(family), of) for family in ("decoder", "lstm")]
+    return models, ask(name).measure(models)
 
 
 def test_probes_are_a_folder_of_kinds() -> None:
@@ -64,9 +64,9 @@ def test_its_settings_are_a_plain_record(name: str) -> None:
 
 @every_probe
 def test_the_table_is_flat_and_of_one_form(name: str, make_run: Make, text: Path) -> None:  # noqa: F811
-    specimens, found = look(name, make_run, text)
+    models, found = look(name, make_run, text)
     for records in (found.rows, found.details):
-        assert {row["run"] for row in records} == {s.name for s in specimens}
+        assert {row["run"] for row in records} == {one.label for one in models}
         assert len({tuple(row) for row in records}) == 1
         assert next(iter(records[0])) == "run"
         values = [value for row in records for value in row.values()]
@@ -89,13 +89,13 @@ def test_its_plot_has_a_title_and_names_the_runs(
     make_run: Make,  # noqa: F811
     text: Path,  # noqa: F811
 ) -> None:
-    specimens, found = look(name, make_run, text)
+    models, found = look(name, make_run, text)
     figure = Figure(layout="constrained")
     found.draw(figure)
     assert all(axes.get_title() for axes in figure.axes)
     (legend,) = figure.legends
     named = [label.get_text() for label in legend.get_texts()]
-    assert all(label.startswith(s.name) for label, s in zip(named, specimens, strict=True))
+    assert all(label.startswith(one.label) for label, one in zip(named, models, strict=True))
 
 
 @every_probe
@@ -126,10 +126,10 @@ def test_a_model_that_cannot_be_asked_is_refused_before_any_is_looked_into(
 
     module = importlib.import_module(f"foreword.probes.{name}")
     monkeypatch.setattr(module, LOOKS[name], look)
-    one = specimen(make_run("decoder"), text)
-    counts = NGram().build(one.subject.vocab.size)
+    one = probed(make_run("decoder"), text)
+    counts = NGram().build(one.trained.vocab.size)
     model = Model(counts, nn.ModuleDict({"token": counts.build_token_head()}))
-    other = replace(one, subject=replace(one.subject, model=model, name="counts"))
+    other = replace(one, trained=replace(one.trained, model=model, source=Path("counts")))
     with pytest.raises(UserError, match=r"^counts: "):
         ask(name).measure([one, other])
 
@@ -141,23 +141,23 @@ def test_it_finds_the_same_again_and_leaves_models_as_they_were(
     text: Path,  # noqa: F811
 ) -> None:
     run = make_run("decoder")
-    one = specimen(run, text)
-    before = {key: value.clone() for key, value in one.subject.model.state_dict().items()}
+    one = probed(run, text)
+    before = {key: value.clone() for key, value in one.trained.model.state_dict().items()}
     drawn = torch.get_rng_state()
     first, again = ask(name).measure([one]), ask(name).measure([one])
     assert list(first.rows) == list(again.rows) and list(first.details) == list(again.details)
     assert torch.equal(torch.get_rng_state(), drawn)
-    assert not one.subject.model.training
-    for key, value in one.subject.model.state_dict().items():
+    assert not one.trained.model.training
+    for key, value in one.trained.model.state_dict().items():
         assert torch.equal(value, before[key])
-    assert all(p.grad is None for p in one.subject.model.parameters())
+    assert all(p.grad is None for p in one.trained.model.parameters())
 
 
 @every_probe
 def test_a_model_beside_it_changes_nothing(name: str, make_run: Make, text: Path) -> None:  # noqa: F811
-    specimens, both = look(name, make_run, text)
-    alone = ask(name).measure(specimens[:1])
-    shown = [row for row in both.details if row["run"] == specimens[0].name]
+    models, both = look(name, make_run, text)
+    alone = ask(name).measure(models[:1])
+    shown = [row for row in both.details if row["run"] == models[0].label]
     assert shown == list(alone.details)
 
 

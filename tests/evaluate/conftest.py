@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from foreword import config
-from foreword.evaluate.subject import Subject
+from foreword.evaluate.prompting import PromptedModel
 from foreword.nn.init import initialise
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import open_run
@@ -66,6 +66,7 @@ def recipe_of(family: str, position: str = "learned", length: int = 32) -> Recip
     if family in STREAMS:
         packing = {"kind": "stream", "length": length}
         position = "relative" if position == "learned" else position
+    places = 72 if objective == "deshuffle" else 64  # its rows become up to 66 tokens long
     table = {
         "description": f"a tiny {family}",
         "model": {
@@ -74,7 +75,7 @@ def recipe_of(family: str, position: str = "learned", length: int = 32) -> Recip
             "layers": 2,
             "heads": 2,
             "init_std": 0.3,  # so that predictions differ from place to place
-            "position": {"kind": position, **({"length": 72} if position == "learned" else {})},
+            "position": {"kind": position, **({"length": places} if position == "learned" else {})},
             **({"assumes_causal_mask": layout == "decoder"} if model == "transformer" else {}),
             **STREAMS.get(family, {}),
         },
@@ -108,20 +109,22 @@ def make_run(tmp_path: Path, tokenizer: Tokenizer) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def make_subject(tokenizer: Tokenizer) -> Callable[..., Subject]:
-    def make(family: str, position: str = "learned", length: int = 32, **train: object) -> Subject:
+def make_prompted(tokenizer: Tokenizer) -> Callable[..., PromptedModel]:
+    def make(
+        family: str, position: str = "learned", length: int = 32, **train: object
+    ) -> PromptedModel:
         recipe = recipe_of(family, position, length)
         recipe = dataclasses.replace(recipe, **train)
         model = recipe.build(tokenizer.vocab)
         initialise(model, 1)
-        return Subject(model.eval(), recipe, tokenizer, torch.device("cpu"))
+        return PromptedModel(model.eval(), recipe, tokenizer, torch.device("cpu"))
 
     return make
 
 
 @pytest.fixture
-def make_opened(make_run: Callable[..., Path]) -> Callable[..., Subject]:
-    def make(family: str, position: str = "learned") -> Subject:
-        return Subject.of(open_run(make_run(family, position), "cpu"))
+def make_prompted_run(make_run: Callable[..., Path]) -> Callable[..., PromptedModel]:
+    def make(family: str, position: str = "learned") -> PromptedModel:
+        return PromptedModel.of(open_run(make_run(family, position), "cpu"))
 
     return make

@@ -14,7 +14,7 @@ from foreword import config
 from foreword.errors import UserError
 from foreword.evaluate.alignment import align
 from foreword.evaluate.perplexity import side_by_side
-from foreword.evaluate.subject import Subject
+from foreword.evaluate.prompting import PromptedModel
 from foreword.nn.init import initialise
 from foreword.report.alignment import draw
 from foreword.runs.recipe import Recipe
@@ -36,10 +36,10 @@ def recipe(kind: str, **model: Any) -> Recipe:
     return config.build(Recipe, table)
 
 
-def subject_of(made: Recipe, tokenizer: Tokenizer) -> Subject:
+def prompted_of(made: Recipe, tokenizer: Tokenizer) -> PromptedModel:
     model = made.build(tokenizer.vocab)
     initialise(model, 1)
-    return Subject(model.eval(), made, tokenizer, torch.device("cpu"))
+    return PromptedModel(model.eval(), made, tokenizer, torch.device("cpu"))
 
 
 MODELS = [
@@ -56,7 +56,7 @@ MODELS = [
 def test_words_stand_on_both_axes_and_rows_add_up(
     kind: str, model: dict[str, Any], bpe: Tokenizer
 ) -> None:
-    found = align(subject_of(recipe(kind, **model), bpe), SOURCE, TARGET)
+    found = align(prompted_of(recipe(kind, **model), bpe), SOURCE, TARGET)
     assert found.source == ("The", "cat", "sat", "on", "the", "mat", ".", "</s>")
     assert found.target == ("A", "bird", "sang", "in", "the", "river", ".", "</s>")
     assert found.weights.shape == (8, 8)
@@ -71,19 +71,19 @@ def test_words_stand_on_both_axes_and_rows_add_up(
 
 
 def test_layers_of_a_transformer_look_elsewhere(bpe: Tokenizer) -> None:
-    subject = subject_of(recipe("encoder_decoder", heads=2), bpe)
-    first, last = (align(subject, SOURCE, TARGET, layer) for layer in (1, 2))
+    prompted = prompted_of(recipe("encoder_decoder", heads=2), bpe)
+    first, last = (align(prompted, SOURCE, TARGET, layer) for layer in (1, 2))
     assert "layer 1 of 2, mean of its heads" in first.what
     assert np.abs(first.weights - last.weights).max() > 1e-4
-    np.testing.assert_array_equal(align(subject, SOURCE, TARGET).weights, last.weights)
+    np.testing.assert_array_equal(align(prompted, SOURCE, TARGET).weights, last.weights)
     with pytest.raises(UserError, match="--layer 3: layers 1 to 2"):
-        align(subject, SOURCE, TARGET, 3)
+        align(prompted, SOURCE, TARGET, 3)
 
 
 def test_weights_are_those_that_mixed_the_values(bpe: Tokenizer) -> None:
     """With every value 1 at one source token and 0 elsewhere, the mix is its weight."""
-    subject = subject_of(recipe("encoder_decoder", heads=1, layers=1, bias=False), bpe)
-    cross = subject.model.backbone.decoder.blocks[0].cross  # type: ignore[union-attr]
+    prompted = prompted_of(recipe("encoder_decoder", heads=1, layers=1, bias=False), bpe)
+    cross = prompted.model.backbone.decoder.blocks[0].cross  # type: ignore[union-attr]
     width = cross.heads * cross.d_head
     mixed: list[torch.Tensor] = []
 
@@ -97,7 +97,7 @@ def test_weights_are_those_that_mixed_the_values(bpe: Tokenizer) -> None:
         cross.register_forward_pre_hook(of_one),
         cross.output.register_forward_hook(lambda module, given, out: mixed.append(given[0])),
     ]
-    found = align(subject, TARGET, TARGET)  # whose first word is one token
+    found = align(prompted, TARGET, TARGET)  # whose first word is one token
     for hook in hooks:
         hook.remove()
     assert mixed[0].shape[-1] == width
@@ -106,33 +106,33 @@ def test_weights_are_those_that_mixed_the_values(bpe: Tokenizer) -> None:
 
 @pytest.mark.parametrize("kind", ["none", "decoder"])
 def test_without_attention_to_a_source_there_is_no_alignment(
-    kind: str, bpe: Tokenizer, make_subject: Callable[..., Subject]
+    kind: str, bpe: Tokenizer, make_prompted: Callable[..., PromptedModel]
 ) -> None:
     if kind == "none":
-        subject = subject_of(recipe("seq2seq", attention="none"), bpe)
+        prompted = prompted_of(recipe("seq2seq", attention="none"), bpe)
     else:
-        subject = make_subject("decoder")
+        prompted = make_prompted("decoder")
     with pytest.raises(UserError, match="has no attention"):
-        align(subject, SOURCE, TARGET)
+        align(prompted, SOURCE, TARGET)
 
 
 def test_the_picture_grows_with_the_words(bpe: Tokenizer) -> None:
     from PIL import Image
 
-    subject = subject_of(recipe("seq2seq"), bpe)
-    short = draw(align(subject, SOURCE, TARGET))
-    long = draw(align(subject, SOURCE + " " + SOURCE, TARGET))
+    prompted = prompted_of(recipe("seq2seq"), bpe)
+    short = draw(align(prompted, SOURCE, TARGET))
+    long = draw(align(prompted, SOURCE + " " + SOURCE, TARGET))
     widths = [Image.open(BytesIO(picture)).width for picture in (short, long)]
     assert widths[0] < widths[1]
-    assert draw(align(subject, SOURCE, TARGET)) == short
+    assert draw(align(prompted, SOURCE, TARGET)) == short
 
 
 @pytest.mark.parametrize("kind", ["seq2seq", "encoder_decoder"])
 def test_the_encoders_states_of_a_text(kind: str, bpe: Tokenizer) -> None:
-    subject = subject_of(recipe(kind), bpe)
-    texts = [subject.source_of(bpe.encode(text)) for text in (SOURCE, f"{TARGET} {TARGET}")]
-    together = subject.encode(side_by_side(texts))
+    prompted = prompted_of(recipe(kind), bpe)
+    texts = [prompted.source_of(bpe.encode(text)) for text in (SOURCE, f"{TARGET} {TARGET}")]
+    together = prompted.encode(side_by_side(texts))
     for ids, states in zip(texts, together, strict=True):
-        alone = subject.encode(side_by_side([ids]))[0]
+        alone = prompted.encode(side_by_side([ids]))[0]
         assert alone.shape == (len(ids), 16)
         np.testing.assert_allclose(states[: len(ids)], alone, atol=1e-5)

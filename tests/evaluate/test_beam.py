@@ -15,28 +15,28 @@ from foreword.errors import UserError
 from foreword.evaluate import beam, decoding
 from foreword.evaluate.beam import Beams
 from foreword.evaluate.decoding import Start, Written, stops_of, write
+from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.sampling import Sampling
-from foreword.evaluate.subject import Subject
 from foreword.nn.init import initialise
 from foreword.runs.recipe import Recipe
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array, Example
 
 TEXTS = ["the cat sat on the mat", "a bird sang", "one day the sun shone on the mat"]
-Makes = Callable[[str], Subject]
+Makes = Callable[[str], PromptedModel]
 
 
 @pytest.fixture
-def make(make_subject: Callable[..., Subject], tokenizer: Tokenizer) -> Makes:
-    """A subject with random weights, by what it is."""
+def make(make_prompted: Callable[..., PromptedModel], tokenizer: Tokenizer) -> Makes:
+    """Make a model with random weights, by its family."""
 
-    def recurrent(table: dict[str, object]) -> Subject:
+    def recurrent(table: dict[str, object]) -> PromptedModel:
         recipe = config.build(Recipe, {"description": "tiny", "tokenizer": "word", **table})
         model = recipe.build(tokenizer.vocab)
         initialise(model, 1)
-        return Subject(model.eval(), recipe, tokenizer, torch.device("cpu"))
+        return PromptedModel(model.eval(), recipe, tokenizer, torch.device("cpu"))
 
-    def made(family: str) -> Subject:
+    def made(family: str) -> PromptedModel:
         sizes = {"d_model": 16, "layers": 2, "init": "uniform", "init_std": 1.0}
         if family == "lstm":
             packing = {"kind": "stream", "length": 32}
@@ -52,7 +52,7 @@ def make(make_subject: Callable[..., Subject], tokenizer: Tokenizer) -> Makes:
                     "packing": {"kind": "parallel", "length": 32},
                 }
             )
-        return make_subject(family)
+        return make_prompted(family)
 
     return made
 
@@ -62,8 +62,8 @@ every_family = pytest.mark.parametrize(
 )
 
 
-def starts_for(subject: Subject, texts: list[str]) -> list[Start]:
-    return decoding.starts_of(subject, texts)
+def starts_for(prompted: PromptedModel, texts: list[str]) -> list[Start]:
+    return decoding.starts_of(prompted, texts)
 
 
 def same(one: Written, other: Written) -> None:
@@ -74,17 +74,17 @@ def same(one: Written, other: Written) -> None:
 
 @every_family
 def test_one_beam_is_greedy(make: Makes, family: str) -> None:
-    subject = make(family)
-    starts, stops = starts_for(subject, TEXTS), stops_of(subject)
-    wanted = write(subject, starts, Sampling(tokens=12, temperature=0.0), stops)
+    prompted = make(family)
+    starts, stops = starts_for(prompted, TEXTS), stops_of(prompted)
+    wanted = write(prompted, starts, Sampling(tokens=12, temperature=0.0), stops)
     for penalty in (0.0, 1.0):
-        found = beam.search(subject, starts, Beams(1, penalty, tokens=12), stops)
+        found = beam.search(prompted, starts, Beams(1, penalty, tokens=12), stops)
         for one, best in zip(wanted, found, strict=True):
             assert len(best) == 1
             same(best[0], one)
 
 
-def log_probs_of(subject: Subject, start: Start, texts: list[Array]) -> Array:
+def log_probs_of(prompted: PromptedModel, start: Start, texts: list[Array]) -> Array:
     """Of each token of texts of one length after a start, all read at once."""
     rows = [np.concatenate([start.target, text]) for text in texts]
     target = decoding._tokens(np.stack(rows))
@@ -92,22 +92,22 @@ def log_probs_of(subject: Subject, start: Start, texts: list[Array]) -> Array:
     weights[:, len(start.target) :] = 1
     sources = np.tile(start.source, (len(texts), 1)) if start.source is not None else None
     source = None if sources is None else decoding._tokens(sources)
-    batch = subject.recipe.layout.arrange(Example(source, target, weights), subject.vocab)
-    logits = subject.logits(subject.read(batch).states).double().log_softmax(-1).numpy()
+    batch = prompted.recipe.layout.arrange(Example(source, target, weights), prompted.vocab)
+    logits = prompted.logits(prompted.read(batch).states).double().log_softmax(-1).numpy()
     at = batch.weights > 0
     chosen = np.take_along_axis(logits, batch.targets[..., None], 2)[..., 0]
     return np.asarray(chosen[at].reshape(len(texts), -1))
 
 
-def everything(subject: Subject, start: Start, tokens: int) -> list[tuple[list[int], Array]]:
+def everything(prompted: PromptedModel, start: Start, tokens: int) -> list[tuple[list[int], Array]]:
     """All texts of at most so many tokens, those cut there too, and the log-probabilities."""
-    vocab, stops = subject.vocab, stops_of(subject)
+    vocab, stops = prompted.vocab, stops_of(prompted)
     words = np.flatnonzero(~vocab.is_special)
     found: list[tuple[list[int], Array]] = []
     for length in range(1, tokens + 1):
         last = [*stops, *words] if length == tokens else stops
         texts = [np.array(text) for text in product(*[words] * (length - 1), last)]
-        nats = log_probs_of(subject, start, texts)
+        nats = log_probs_of(prompted, start, texts)
         found += [
             (text[~np.isin(text, stops)].tolist(), row)
             for text, row in zip(texts, nats, strict=True)
@@ -120,11 +120,11 @@ def everything(subject: Subject, start: Start, tokens: int) -> list[tuple[list[i
 def test_enough_beams_find_the_likeliest_of_all_texts(
     make: Makes, family: str, penalty: float
 ) -> None:
-    subject = make(family)
-    start = starts_for(subject, TEXTS[1:2])[0]
+    prompted = make(family)
+    start = starts_for(prompted, TEXTS[1:2])[0]
     beams = Beams(64, penalty, tokens=2)  # more than there are words
-    found = beam.search(subject, [start], beams, stops_of(subject))[0]
-    every = everything(subject, start, 2)
+    found = beam.search(prompted, [start], beams, stops_of(prompted))[0]
+    every = everything(prompted, start, 2)
     every.sort(key=lambda one: -one[1].sum() / len(one[1]) ** penalty)
     assert len(every) > 900
     assert len(found) == 64
@@ -135,12 +135,12 @@ def test_enough_beams_find_the_likeliest_of_all_texts(
 
 @every_family
 def test_the_texts_beside_it_change_nothing(make: Makes, family: str) -> None:
-    subject = make(family)
-    starts, stops = starts_for(subject, [*TEXTS, *TEXTS[:1]]), stops_of(subject)
+    prompted = make(family)
+    starts, stops = starts_for(prompted, [*TEXTS, *TEXTS[:1]]), stops_of(prompted)
     beams = Beams(3, tokens=8)
-    together = beam.search(subject, starts, beams, stops)
+    together = beam.search(prompted, starts, beams, stops)
     for start, best in zip(starts, together, strict=True):
-        alone = beam.search(subject, [start], beams, stops)[0]
+        alone = beam.search(prompted, [start], beams, stops)[0]
         assert len(best) == len(alone) == 3
         for one, other in zip(best, alone, strict=True):
             same(one, other)
@@ -149,16 +149,16 @@ def test_the_texts_beside_it_change_nothing(make: Makes, family: str) -> None:
 
 
 def test_it_ends_where_the_positions_do(make: Makes) -> None:
-    subject = make("decoder")
-    long = replace(starts_for(subject, TEXTS[:1])[0], target=np.full(60, 110))
-    found = beam.search(subject, [long], Beams(2, tokens=50), np.array([3]))[0]
+    prompted = make("decoder")
+    long = replace(starts_for(prompted, TEXTS[:1])[0], target=np.full(60, 110))
+    found = beam.search(prompted, [long], Beams(2, tokens=50), np.array([3]))[0]
     assert {one.stopped for one in found} <= {"places", "end"}
     assert max(len(one.ids) for one in found) <= 5
 
 
 def test_generate_gives_the_best(make: Makes) -> None:
-    subject = make("seq2seq")
-    found = beam.generate(subject, TEXTS[:2], Beams(4, tokens=6), samples=2)
+    prompted = make("seq2seq")
+    found = beam.generate(prompted, TEXTS[:2], Beams(4, tokens=6), samples=2)
     assert [one.prompt for one in found] == [TEXTS[0]] * 2 + [TEXTS[1]] * 2
     assert found[0].text != found[1].text
 

@@ -9,8 +9,8 @@ import torch
 from foreword import kinds
 from foreword.errors import UserError
 from foreword.evaluate.decoding import Start, generate, stops_of, write
+from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.sampling import GREEDY, Sampling, choose, distribution
-from foreword.evaluate.subject import Subject
 from foreword.types import Array, Batch, Example, Tokens
 
 WRITERS = ("decoder", "prefix", "span_decoder", "encoder_decoder")
@@ -20,83 +20,83 @@ def tokens(ids: Array) -> Tokens:
     return Tokens(ids[None], np.zeros_like(ids)[None], np.arange(len(ids))[None])
 
 
-def whole_batch(subject: Subject, start: Start) -> tuple[Batch, int]:
+def whole_batch(prompted: PromptedModel, start: Start) -> tuple[Batch, int]:
     """The batch of a start as training would arrange it, and the place that predicts its end."""
     target = np.append(start.target, 0)
     weights = (np.arange(len(target)) == len(target) - 1).astype(np.float32)[None]
     source = None if start.source is None else tokens(start.source)
-    batch = subject.recipe.layout.arrange(Example(source, tokens(target), weights), subject.vocab)
+    batch = prompted.recipe.layout.arrange(Example(source, tokens(target), weights), prompted.vocab)
     return batch, int(batch.weights[0].argmax())
 
 
-def greedy_without_memory(subject: Subject, start: Start, count: int) -> list[int]:
+def greedy_without_memory(prompted: PromptedModel, start: Start, count: int) -> list[int]:
     """Reads everything again for each token."""
-    allowed = ~subject.vocab.is_special
-    allowed[stops_of(subject)] = True
+    allowed = ~prompted.vocab.is_special
+    allowed[stops_of(prompted)] = True
     if start.source is not None and not len(start.target):
-        allowed[subject.vocab.sentinels] = True
+        allowed[prompted.vocab.sentinels] = True
     target, new = start.target, []
     for _ in range(count):
-        batch, place = whole_batch(subject, Start(start.source, target))
-        logits = subject.logits(subject.read(batch).states[0, place]).numpy()
+        batch, place = whole_batch(prompted, Start(start.source, target))
+        logits = prompted.logits(prompted.read(batch).states[0, place]).numpy()
         token = int(np.where(allowed, logits, -np.inf).argmax())
-        if token in stops_of(subject):
+        if token in stops_of(prompted):
             break
         target = np.append(target, token)
         new.append(token)
     return new
 
 
-def starts_for(subject: Subject, texts: list[str]) -> list[Start]:
-    encoded = [subject.tokenizer.encode(text) for text in texts]
-    if subject.continues:
-        return [Start(None, np.concatenate([subject.opening, ids])) for ids in encoded]
-    return [Start(np.concatenate([ids, subject.end]), ids[:0]) for ids in encoded]
+def starts_for(prompted: PromptedModel, texts: list[str]) -> list[Start]:
+    encoded = [prompted.tokenizer.encode(text) for text in texts]
+    if prompted.continues:
+        return [Start(None, np.concatenate([prompted.opening, ids])) for ids in encoded]
+    return [Start(np.concatenate([ids, prompted.end]), ids[:0]) for ids in encoded]
 
 
 @pytest.mark.parametrize("position", kinds.names("nn/positions"))
 @pytest.mark.parametrize("family", WRITERS)
 def test_memory_changes_nothing(
-    make_subject: Callable[..., Subject], family: str, position: str
+    make_prompted: Callable[..., PromptedModel], family: str, position: str
 ) -> None:
-    subject = make_subject(family, position)
+    prompted = make_prompted(family, position)
     texts = ["The cat sat on the", "A bird", "One day the sun", "The dog ran to"]
-    starts = starts_for(subject, texts)
-    written = write(subject, starts, Sampling(tokens=12, temperature=0), stops_of(subject))
+    starts = starts_for(prompted, texts)
+    written = write(prompted, starts, Sampling(tokens=12, temperature=0), stops_of(prompted))
     for start, found in zip(starts, written, strict=True):
-        assert found.ids.tolist() == greedy_without_memory(subject, start, 12)
+        assert found.ids.tolist() == greedy_without_memory(prompted, start, 12)
 
 
 @pytest.mark.parametrize("family", WRITERS)
 def test_a_prompt_gives_the_same_alone_and_among_others(
-    make_subject: Callable[..., Subject], family: str
+    make_prompted: Callable[..., PromptedModel], family: str
 ) -> None:
-    subject = make_subject(family, "rotary")
+    prompted = make_prompted(family, "rotary")
     prompts = ["The cat", "A bird sang in the tree", "The dog", "One"]
     sampling = Sampling(tokens=10, temperature=1.0, seed=3)
-    together = generate(subject, prompts, sampling, samples=2)
+    together = generate(prompted, prompts, sampling, samples=2)
     assert len(together) == 8
     for n, prompt in enumerate(prompts):
-        assert generate(subject, [prompt], sampling, samples=2) == together[2 * n : 2 * n + 2]
+        assert generate(prompted, [prompt], sampling, samples=2) == together[2 * n : 2 * n + 2]
     texts = {generation.text for generation in together}
     assert len(texts) > 4, "samples of one prompt differ"
 
 
-def test_the_seed_decides(make_subject: Callable[..., Subject]) -> None:
-    subject = make_subject("decoder")
+def test_the_seed_decides(make_prompted: Callable[..., PromptedModel]) -> None:
+    prompted = make_prompted("decoder")
     one, again, other = (
-        generate(subject, ["The cat"], Sampling(tokens=12, temperature=1.0, seed=seed))[0].text
+        generate(prompted, ["The cat"], Sampling(tokens=12, temperature=1.0, seed=seed))[0].text
         for seed in (1, 1, 2)
     )
     assert one == again != other
 
 
-def test_top_k_of_one_is_greedy(make_subject: Callable[..., Subject]) -> None:
-    subject = make_subject("decoder")
+def test_top_k_of_one_is_greedy(make_prompted: Callable[..., PromptedModel]) -> None:
+    prompted = make_prompted("decoder")
     hot = Sampling(tokens=12, temperature=5.0, top_k=1)
     cold = Sampling(tokens=12, temperature=0.0)
     prompts = ["The cat", "A bird sang"]
-    assert generate(subject, prompts, hot) == generate(subject, prompts, cold)
+    assert generate(prompted, prompts, hot) == generate(prompted, prompts, cold)
 
 
 def plain_distribution(logits: Array, sampling: Sampling) -> Array:
@@ -139,47 +139,47 @@ def test_draws_follow_the_distribution() -> None:
     assert share[3] == 0
 
 
-def test_stops_where_positions_end(make_subject: Callable[..., Subject]) -> None:
-    subject = make_subject("decoder", length=16)  # 64 places
+def test_stops_where_positions_end(make_prompted: Callable[..., PromptedModel]) -> None:
+    prompted = make_prompted("decoder", length=16)  # 64 places
     stops = np.empty(0, dtype=np.int64)
-    start = starts_for(subject, ["The cat sat"])[0]
-    written = write(subject, [start], Sampling(tokens=200, temperature=0), stops)[0]
+    start = starts_for(prompted, ["The cat sat"])[0]
+    written = write(prompted, [start], Sampling(tokens=200, temperature=0), stops)[0]
     assert written.stopped == "places"
     # The last place is read, and the token after it predicted.
     assert len(start.target) + len(written.ids) == 64 + 1
     with pytest.raises(UserError, match="64 places"):
-        generate(subject, ["cat " * 65], GREEDY)
+        generate(prompted, ["cat " * 65], GREEDY)
 
 
-def test_a_stop_token_ends_the_text(make_subject: Callable[..., Subject]) -> None:
-    subject = make_subject("decoder", "rotary")
-    start = starts_for(subject, ["The cat"])[0]
-    free = write(subject, [start], Sampling(tokens=10, temperature=0), np.empty(0, np.int64))[0]
+def test_a_stop_token_ends_the_text(make_prompted: Callable[..., PromptedModel]) -> None:
+    prompted = make_prompted("decoder", "rotary")
+    start = starts_for(prompted, ["The cat"])[0]
+    free = write(prompted, [start], Sampling(tokens=10, temperature=0), np.empty(0, np.int64))[0]
     assert free.stopped == "tokens" and len(free.ids) == 10
     stop = free.ids[4:5]
-    cut = write(subject, [start], Sampling(tokens=10, temperature=0), stop)[0]
+    cut = write(prompted, [start], Sampling(tokens=10, temperature=0), stop)[0]
     assert cut.stopped == "end"
     assert cut.ids.tolist() == free.ids[: int((free.ids == stop[0]).argmax())].tolist()
     np.testing.assert_allclose(cut.log_probs, free.log_probs[: len(cut.ids) + 1], atol=1e-6)
 
 
-def test_only_text_is_written(make_subject: Callable[..., Subject]) -> None:
-    subject = make_subject("decoder")
+def test_only_text_is_written(make_prompted: Callable[..., PromptedModel]) -> None:
+    prompted = make_prompted("decoder")
     hot = Sampling(tokens=40, temperature=9.0, top_k=0)
-    start = starts_for(subject, ["The cat"])[0]
-    for found in write(subject, [start] * 3, hot, stops_of(subject)):
-        assert not subject.vocab.is_special[found.ids].any()
+    start = starts_for(prompted, ["The cat"])[0]
+    for found in write(prompted, [start] * 3, hot, stops_of(prompted)):
+        assert not prompted.vocab.is_special[found.ids].any()
 
 
-def test_an_encoder_does_not_write(make_subject: Callable[..., Subject]) -> None:
+def test_an_encoder_does_not_write(make_prompted: Callable[..., PromptedModel]) -> None:
     with pytest.raises(UserError, match="fills blanks"):
-        generate(make_subject("encoder"), ["The cat"], GREEDY)
+        generate(make_prompted("encoder"), ["The cat"], GREEDY)
 
 
-def test_an_empty_prompt(make_subject: Callable[..., Subject]) -> None:
-    assert generate(make_subject("decoder"), [""], GREEDY)[0].tokens
+def test_an_empty_prompt(make_prompted: Callable[..., PromptedModel]) -> None:
+    assert generate(make_prompted("decoder"), [""], GREEDY)[0].tokens
     with pytest.raises(UserError, match="empty"):
-        generate(make_subject("encoder_decoder"), [""], GREEDY)
+        generate(make_prompted("encoder_decoder"), [""], GREEDY)
 
 
 @pytest.mark.parametrize(
@@ -191,17 +191,17 @@ def test_impossible_settings_are_refused(settings: dict[str, float]) -> None:
 
 
 def test_spaces_of_a_byte_level_tokenizer_come_back(
-    make_subject: Callable[..., Subject], bpe: object
+    make_prompted: Callable[..., PromptedModel], bpe: object
 ) -> None:
     import dataclasses
 
     from foreword.nn.init import initialise
 
-    subject = make_subject("decoder")
-    model = subject.recipe.build(bpe.vocab)
+    prompted = make_prompted("decoder")
+    model = prompted.recipe.build(bpe.vocab)
     initialise(model, 1)
-    subject = dataclasses.replace(subject, model=model.eval(), tokenizer=bpe)
-    start = starts_for(subject, ["The cat"])[0]
-    new = write(subject, [start], Sampling(tokens=8, temperature=0), stops_of(subject))[0]
-    text = generate(subject, ["The cat"], Sampling(tokens=8, temperature=0))[0].text
-    assert "The cat" + text == subject.tokenizer.decode(np.concatenate([start.target, new.ids]))
+    prompted = dataclasses.replace(prompted, model=model.eval(), tokenizer=bpe)
+    start = starts_for(prompted, ["The cat"])[0]
+    new = write(prompted, [start], Sampling(tokens=8, temperature=0), stops_of(prompted))[0]
+    text = generate(prompted, ["The cat"], Sampling(tokens=8, temperature=0))[0].text
+    assert "The cat" + text == prompted.tokenizer.decode(np.concatenate([start.target, new.ids]))

@@ -9,8 +9,8 @@ import torch
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
 from foreword.evaluate.filling import Candidate, fill, marked
+from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.samples import samples
-from foreword.evaluate.subject import Subject
 from foreword.objectives.span_corruption import SpanCorruption
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.step import train_step
@@ -27,14 +27,14 @@ def rows_of(tokenizer: Tokenizer, *texts: str) -> Rows:
     return Rows(ids, np.zeros_like(ids), places, np.arange(len(ids)))
 
 
-def teach(subject: Subject, text: str, steps: int = 100) -> None:
-    """Trains the subject on one text, each step with fresh corruption."""
-    ids = subject.tokenizer.encode(text)
-    if subject.fills_in_place:
-        ids = subject.wrap(ids)
+def teach(prompted: PromptedModel, text: str, steps: int = 100) -> None:
+    """Train the model on one text, each step with fresh corruption."""
+    ids = prompted.tokenizer.encode(text)
+    if prompted.fills_in_place:
+        ids = prompted.wrap(ids)
     ids = np.tile(ids, (8, 1))
     places = np.broadcast_to(np.arange(ids.shape[1]), ids.shape).copy()
-    model, recipe, vocab = subject.model.train(), subject.recipe, subject.vocab
+    model, recipe, vocab = prompted.model.train(), prompted.recipe, prompted.vocab
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for step in range(steps):
         rows = Rows(ids, np.zeros_like(ids), places, np.arange(8) + 8 * step)
@@ -51,10 +51,10 @@ def teach(subject: Subject, text: str, steps: int = 100) -> None:
     model.eval()
 
 
-def test_an_encoder_fills_what_it_was_taught(make_subject: Callable[..., Subject]) -> None:
-    subject = make_subject("encoder")
-    teach(subject, SENTENCE)
-    found = fill(subject, "The [MASK] sat on the [MASK].", top=3)
+def test_an_encoder_fills_what_it_was_taught(make_prompted: Callable[..., PromptedModel]) -> None:
+    prompted = make_prompted("encoder")
+    teach(prompted, SENTENCE)
+    found = fill(prompted, "The [MASK] sat on the [MASK].", top=3)
     assert found.text == "The «cat» sat on the «mat»."
     assert [len(blank) for blank in found.blanks] == [3, 3]
     for blank in found.blanks:
@@ -64,81 +64,83 @@ def test_an_encoder_fills_what_it_was_taught(make_subject: Callable[..., Subject
 
 @pytest.mark.parametrize("family", ["encoder_decoder", "prefix", "span_decoder"])
 def test_a_span_model_fills_what_it_was_taught(
-    make_subject: Callable[..., Subject], family: str
+    make_prompted: Callable[..., PromptedModel], family: str
 ) -> None:
     # Rows end with a span: of seven tokens, the last two are hidden.
     objective = SpanCorruption(rate=0.3, mean_span=2)
-    subject = make_subject(family, "t5_bias", objective=objective)
-    teach(subject, SENTENCE, steps=60)
-    found = fill(subject, "The cat sat on the [MASK]")
+    prompted = make_prompted(family, "t5_bias", objective=objective)
+    teach(prompted, SENTENCE, steps=60)
+    found = fill(prompted, "The cat sat on the [MASK]")
     assert found.text == "The cat sat on the «mat.»"
     assert found.blanks[0][0].probability > 0.5
 
 
-def test_fillings_of_several_blanks_stay_apart(make_subject: Callable[..., Subject]) -> None:
-    subject = make_subject("encoder_decoder")
-    found = fill(subject, "The [MASK] sat on the [MASK].", top=4)
+def test_fillings_of_several_blanks_stay_apart(make_prompted: Callable[..., PromptedModel]) -> None:
+    prompted = make_prompted("encoder_decoder")
+    found = fill(prompted, "The [MASK] sat on the [MASK].", top=4)
     assert [len(blank) for blank in found.blanks] == [4, 4]
     for blank in found.blanks:
         assert all(candidate.ids and 0 <= candidate.probability <= 1 for candidate in blank)
         assert len({candidate.ids for candidate in blank}) == 4
         chances = [candidate.probability for candidate in blank]
         assert chances == sorted(chances, reverse=True)
-    one = fill(subject, "The [MASK] sat on the [MASK].", top=1)
+    one = fill(prompted, "The [MASK] sat on the [MASK].", top=1)
     assert [len(blank) for blank in one.blanks] == [1, 1]
     assert "«" + one.blanks[1][0].text + "»." in one.text
 
 
 @pytest.mark.parametrize("family", ["encoder", "encoder_decoder", "mixture"])
-def test_sentinels_name_blanks_too(make_subject: Callable[..., Subject], family: str) -> None:
-    subject = make_subject(family)
-    found = fill(subject, "The <extra_id_0> sat on the <extra_id_1>.")
-    assert found == fill(subject, "The [MASK] sat on the [MASK].")
-    assert found == fill(subject, "The <extra_id_3> sat on the [MASK].")
+def test_sentinels_name_blanks_too(
+    make_prompted: Callable[..., PromptedModel], family: str
+) -> None:
+    prompted = make_prompted(family)
+    found = fill(prompted, "The <extra_id_0> sat on the <extra_id_1>.")
+    assert found == fill(prompted, "The [MASK] sat on the [MASK].")
+    assert found == fill(prompted, "The <extra_id_3> sat on the [MASK].")
 
 
 def test_a_tokenizer_without_mask_has_sentinels(
-    make_subject: Callable[..., Subject], monkeypatch: pytest.MonkeyPatch
+    make_prompted: Callable[..., PromptedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    subject = make_subject("encoder_decoder")
-    wanted = fill(subject, "The [MASK] sat.")
-    monkeypatch.delitem(subject.tokenizer._special, "[MASK]")
-    monkeypatch.delitem(subject.vocab.special, "[MASK]")
-    assert fill(subject, "The <extra_id_0> sat.") == wanted
+    prompted = make_prompted("encoder_decoder")
+    wanted = fill(prompted, "The [MASK] sat.")
+    monkeypatch.delitem(prompted.tokenizer._special, "[MASK]")
+    monkeypatch.delitem(prompted.vocab.special, "[MASK]")
+    assert fill(prompted, "The <extra_id_0> sat.") == wanted
     with pytest.raises(UserError, match="no <extra_id_0>; put one"):
-        fill(subject, "The cat sat.")
+        fill(prompted, "The cat sat.")
 
 
-def test_who_cannot_fill_says_what_it_can(make_subject: Callable[..., Subject]) -> None:
+def test_who_cannot_fill_says_what_it_can(make_prompted: Callable[..., PromptedModel]) -> None:
     with pytest.raises(UserError, match="foreword generate"):
-        fill(make_subject("decoder"), "The [MASK] sat.")
+        fill(make_prompted("decoder"), "The [MASK] sat.")
     with pytest.raises(UserError, match=r"no \[MASK\]"):
-        fill(make_subject("encoder"), "The cat sat.")
+        fill(make_prompted("encoder"), "The cat sat.")
     with pytest.raises(UserError, match="64 places"):
-        fill(make_subject("encoder"), "[MASK] " + "cat " * 64)
+        fill(make_prompted("encoder"), "[MASK] " + "cat " * 64)
 
 
-def test_marks_keep_the_spaces(bpe: Tokenizer, make_subject: Callable[..., Subject]) -> None:
-    subject = make_subject("encoder")
-    object.__setattr__(subject, "tokenizer", bpe)
+def test_marks_keep_the_spaces(bpe: Tokenizer, make_prompted: Callable[..., PromptedModel]) -> None:
+    prompted = make_prompted("encoder")
+    object.__setattr__(prompted, "tokenizer", bpe)
     ids = bpe.encode("The [MASK] sat, [MASK]ly, [MASK].", special=True)
     blank = (Candidate((0,), "word", 1.0),)
-    assert marked(subject, ids, (blank,) * 3).text == "The «word» sat, «word»ly, «word»."
+    assert marked(prompted, ids, (blank,) * 3).text == "The «word» sat, «word»ly, «word»."
 
 
 @pytest.mark.parametrize("family", ["encoder", "decoder", "prefix", "encoder_decoder"])
 def test_samples_repeat_and_disturb_nothing(
-    make_subject: Callable[..., Subject], family: str
+    make_prompted: Callable[..., PromptedModel], family: str
 ) -> None:
-    subject = make_subject(family)
-    rows = rows_of(subject.tokenizer, SENTENCE, "The dog ran to the river.", "A bird sang.", "One")
-    args = (subject.model, subject.recipe, subject.tokenizer, rows, subject.device)
-    subject.model.train()
+    prompted = make_prompted(family)
+    rows = rows_of(prompted.tokenizer, SENTENCE, "The dog ran to the river.", "A bird sang.", "One")
+    args = (prompted.model, prompted.recipe, prompted.tokenizer, rows, prompted.device)
+    prompted.model.train()
     torch.manual_seed(1)
     before = torch.random.get_rng_state()
     found = samples(*args)
     assert torch.equal(before, torch.random.get_rng_state())
-    assert subject.model.training
+    assert prompted.model.training
     torch.manual_seed(2)
     assert samples(*args) == found
     assert len(found) == 3
@@ -153,9 +155,9 @@ def test_samples_repeat_and_disturb_nothing(
         assert all("<extra_id_0>" in sample["prompt"] for sample in found)
 
 
-def test_samples_of_padding_alone(make_subject: Callable[..., Subject]) -> None:
-    subject = make_subject("decoder")
+def test_samples_of_padding_alone(make_prompted: Callable[..., PromptedModel]) -> None:
+    prompted = make_prompted("decoder")
     ids = np.zeros((1, 8), dtype=np.int64)
     rows = Rows(ids, ids - 1, ids, np.zeros(1, dtype=np.int64))
-    args = (subject.model, subject.recipe, subject.tokenizer, rows, subject.device)
+    args = (prompted.model, prompted.recipe, prompted.tokenizer, rows, prompted.device)
     assert samples(*args) == []

@@ -11,18 +11,18 @@ import torch
 from foreword.errors import UserError
 from foreword.evaluate.decoding import generate, start_of, write
 from foreword.evaluate.filling import fill
+from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.sampling import GREEDY, Sampling
 from foreword.evaluate.scoring import score
-from foreword.evaluate.subject import Subject
 
-Make = Callable[..., Subject]
+Make = Callable[..., PromptedModel]
 
 
-def shown(subject: Subject, prompt: str) -> tuple[list[str], list[str]]:
+def shown(prompted: PromptedModel, prompt: str) -> tuple[list[str], list[str]]:
     """Source and beginning of the target that a prompt becomes."""
-    start = start_of(subject, prompt)
+    start = start_of(prompted, prompt)
     assert start.source is not None
-    name = subject.tokenizer.token
+    name = prompted.tokenizer.token
     return [name(int(i)) for i in start.source], [name(int(i)) for i in start.target]
 
 
@@ -36,42 +36,42 @@ def shown(subject: Subject, prompt: str) -> tuple[list[str], list[str]]:
     ],
 )
 def test_a_prompt_is_put_as_in_training(
-    make_subject: Make, family: str, source: list[str], target: list[str]
+    make_prompted: Make, family: str, source: list[str], target: list[str]
 ) -> None:
-    subject = make_subject(family)
-    assert shown(subject, "The cat") == (source, target)
-    assert generate(subject, ["The cat"], GREEDY)[0].tokens >= 0
+    prompted = make_prompted(family)
+    assert shown(prompted, "The cat") == (source, target)
+    assert generate(prompted, ["The cat"], GREEDY)[0].tokens >= 0
 
 
-def test_a_mixture_is_asked_in_the_mode_that_fits(make_subject: Make) -> None:
-    subject = make_subject("mixture", length=64)
+def test_a_mixture_is_asked_in_the_mode_that_fits(make_prompted: Make) -> None:
+    prompted = make_prompted("mixture", length=64)
     blank = ["<extra_id_99>", "<s>", "The", "<extra_id_0>", "sat", "</s>"]
-    assert shown(subject, "The <extra_id_0> sat") == (blank, [])
+    assert shown(prompted, "The <extra_id_0> sat") == (blank, [])
     mine = ["<extra_id_98>", "<s>", "The", "cat", "</s>"]
-    assert shown(subject, "<extra_id_98> The cat") == (mine, [])
-    assert subject.uses_sentinels
-    assert subject.reads_plain
-    assert len(fill(subject, "The [MASK] sat.").blanks) == 1
+    assert shown(prompted, "<extra_id_98> The cat") == (mine, [])
+    assert prompted.uses_sentinels
+    assert prompted.reads_plain
+    assert len(fill(prompted, "The [MASK] sat.").blanks) == 1
 
 
 @pytest.mark.parametrize("family", ["goes_on", "deshuffles"])
-def test_without_sentinels_there_are_no_blanks(make_subject: Make, family: str) -> None:
-    subject = make_subject(family)
-    assert not subject.uses_sentinels
+def test_without_sentinels_there_are_no_blanks(make_prompted: Make, family: str) -> None:
+    prompted = make_prompted(family)
+    assert not prompted.uses_sentinels
     with pytest.raises(UserError, match="has no blanks to fill; it answers a source"):
-        fill(subject, "The [MASK] sat.")
+        fill(prompted, "The [MASK] sat.")
 
 
 @pytest.mark.parametrize("family", ["goes_on", "deshuffles", "mixture"])
-def test_a_text_is_scored_as_the_answer_to_its_source(make_subject: Make, family: str) -> None:
-    subject = make_subject(family)
-    found = score(subject, "sat on the mat", source="The cat")
+def test_a_text_is_scored_as_the_answer_to_its_source(make_prompted: Make, family: str) -> None:
+    prompted = make_prompted(family)
+    found = score(prompted, "sat on the mat", source="The cat")
     assert found.tokens == ("sat", "on", "the", "mat", "</s>")
     assert (found.log_probs < 0).all()
-    other = score(subject, "sat on the mat", source="A bird")
+    other = score(prompted, "sat on the mat", source="A bird")
     assert not np.allclose(found.log_probs, other.log_probs)
     with pytest.raises(UserError, match="give one with --source"):
-        score(subject, "sat on the mat")
+        score(prompted, "sat on the mat")
 
 
 @pytest.mark.parametrize(
@@ -84,13 +84,13 @@ def test_a_text_is_scored_as_the_answer_to_its_source(make_subject: Make, family
     ],
 )
 def test_sentinels_are_written_only_to_name_blanks(
-    make_subject: Make, family: str, prompt: str, may: bool
+    make_prompted: Make, family: str, prompt: str, may: bool
 ) -> None:
-    subject = make_subject(family)
-    weight = subject.model.token_head.weight
+    prompted = make_prompted(family)
+    weight = prompted.model.token_head.weight
     with torch.no_grad():  # all that it would say is sentinels
-        weight[torch.from_numpy(subject.vocab.sentinels)] *= 50
-    start = start_of(subject, prompt)
+        weight[torch.from_numpy(prompted.vocab.sentinels)] *= 50
+    start = start_of(prompted, prompt)
     hot = Sampling(tokens=6, temperature=1.0)
-    found = write(subject, [start], hot, np.empty(0, dtype=np.int64))[0]
-    assert bool(np.isin(found.ids, subject.vocab.sentinels).any()) == may
+    found = write(prompted, [start], hot, np.empty(0, dtype=np.int64))[0]
+    assert bool(np.isin(found.ids, prompted.vocab.sentinels).any()) == may

@@ -12,8 +12,8 @@ import foreword
 from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.errors import UserError
 from foreword.evaluate import heldout
+from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.sampling import GREEDY
-from foreword.evaluate.subject import Subject
 from foreword.text.tokenizer import Tokenizer
 
 
@@ -75,21 +75,21 @@ def test_importing_foreword_loads_no_torch() -> None:
 
 
 def test_held_out_loss_of_a_run(
-    make_opened: Callable[..., Subject], tokenizer: Tokenizer, tmp_path: Path
+    make_prompted_run: Callable[..., PromptedModel], tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     text = tmp_path / "text.txt"
     lines = [f"The cat sat on the mat. The dog ran to the river {n}." for n in range(400)]
     text.write_text("\n\n".join(lines), encoding="utf-8")
-    subject = make_opened("decoder")
-    run = Path(subject.name)
+    prompted = make_prompted_run("decoder")
+    run = Path(prompted.name)
     with pytest.raises(UserError, match="--file"):
-        heldout.on_run(subject, run)
+        heldout.on_run(prompted, run)
     prepare([text], tokenizer, run / "shards", PrepareSettings(heldout=0.2))
-    found = heldout.on_run(subject, run)
+    found = heldout.on_run(prompted, run)
     assert [one.what for one in found][1:] == ["bigram counts", "unigram counts"]
     model, bigram, unigram = (one.loss for one in found)
     assert bigram < unigram < model, "random weights know less than counts"
-    assert heldout.on_run(subject, run) == found
-    other = heldout.on_texts(subject, [str(text)], rows=4)
+    assert heldout.on_run(prompted, run) == found
+    other = heldout.on_texts(prompted, [str(text)], rows=4)
     assert other[0].predictions <= 4 * 32
     assert other[0].bits_per_byte is not None and other[0].bits_per_byte > 0

@@ -11,19 +11,19 @@ import torch
 from foreword.errors import UserError
 from foreword.evaluate import perplexity
 from foreword.evaluate.perplexity import Item, Totals, log_probs, spans
+from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.scorer import ModelScorer
 from foreword.evaluate.scoring import PSEUDO, score, score_texts
-from foreword.evaluate.subject import Subject
 from foreword.nn.masks import CausalMask, FullMask
 from foreword.types import Array, Batch
 
 LONG = "The cat sat on the mat. The dog ran to the river, and the sun shone on the bird. " * 3
 
 
-def by_hand(subject: Subject, ids: Array, mask: object) -> Array:
+def by_hand(prompted: PromptedModel, ids: Array, mask: object) -> Array:
     """Log-probabilities at every place of one row, (length, vocab)."""
     batch = Batch(ids[None], np.arange(len(ids))[None], mask)
-    return subject.logits(subject.read(batch).states[0]).log_softmax(-1).numpy()
+    return prompted.logits(prompted.read(batch).states[0]).log_softmax(-1).numpy()
 
 
 @pytest.mark.parametrize("both_sides", [False, True])
@@ -48,12 +48,14 @@ def test_a_stride_beyond_the_window_is_refused() -> None:
         spans(20, 8, 9, both_sides=False)
 
 
-def test_causal_scores_are_those_of_the_plain_model(make_subject: Callable[..., Subject]) -> None:
-    subject = make_subject("decoder")
-    found = score(subject, "The cat sat on the mat.")
-    text = subject.tokenizer.encode("The cat sat on the mat.")
-    ids = np.concatenate([subject.opening, text, subject.eos])
-    table = by_hand(subject, ids, CausalMask())
+def test_causal_scores_are_those_of_the_plain_model(
+    make_prompted: Callable[..., PromptedModel],
+) -> None:
+    prompted = make_prompted("decoder")
+    found = score(prompted, "The cat sat on the mat.")
+    text = prompted.tokenizer.encode("The cat sat on the mat.")
+    ids = np.concatenate([prompted.opening, text, prompted.eos])
+    table = by_hand(prompted, ids, CausalMask())
     wanted = table[np.arange(len(ids) - 1), ids[1:]]
     np.testing.assert_allclose(found.log_probs, wanted, atol=1e-5)
     assert found.tokens == ("The", "cat", "sat", "on", "the", "mat", ".", "</s>")
@@ -63,32 +65,32 @@ def test_causal_scores_are_those_of_the_plain_model(make_subject: Callable[..., 
     assert found.totals.bits_per_byte == pytest.approx(-wanted.sum() / math.log(2) / 23, rel=1e-4)
 
 
-def test_a_long_text_is_scored_in_windows(make_subject: Callable[..., Subject]) -> None:
-    subject = make_subject("decoder", "rotary", length=16)
-    found = score(subject, LONG, stride=4)
-    ids = np.concatenate([subject.opening, subject.tokenizer.encode(LONG), subject.eos])
+def test_a_long_text_is_scored_in_windows(make_prompted: Callable[..., PromptedModel]) -> None:
+    prompted = make_prompted("decoder", "rotary", length=16)
+    found = score(prompted, LONG, stride=4)
+    ids = np.concatenate([prompted.opening, prompted.tokenizer.encode(LONG), prompted.eos])
     assert len(found.log_probs) == len(ids) - 1 > 40
     # Token 30 is scored in the window that begins at the multiple of 4 that leaves it last but few.
     for place in (1, 15, 16, 30, len(ids) - 1):
         start = 0 if place < 16 else min(4 * -(-(place - 15) // 4), len(ids) - 16)
         window = ids[start : start + 16]
-        table = by_hand(subject, window, CausalMask())
+        table = by_hand(prompted, window, CausalMask())
         wanted = table[place - start - 1, ids[place]]
         assert found.log_probs[place - 1] == pytest.approx(wanted, abs=1e-5)
 
 
 def test_pseudo_log_likelihood_hides_each_token_in_turn(
-    make_subject: Callable[..., Subject],
+    make_prompted: Callable[..., PromptedModel],
 ) -> None:
-    subject = make_subject("encoder")
+    prompted = make_prompted("encoder")
     text = "The cat sat on the mat."
-    found = score(subject, text)
-    ids = subject.wrap(subject.tokenizer.encode(text))
+    found = score(prompted, text)
+    ids = prompted.wrap(prompted.tokenizer.encode(text))
     wanted = []
     for place in range(1, len(ids) - 1):
         hidden = ids.copy()
-        hidden[place] = subject.vocab.id("[MASK]")
-        wanted.append(by_hand(subject, hidden, FullMask())[place, ids[place]])
+        hidden[place] = prompted.vocab.id("[MASK]")
+        wanted.append(by_hand(prompted, hidden, FullMask())[place, ids[place]])
     np.testing.assert_allclose(found.log_probs, wanted, atol=1e-5)
     assert found.totals.measure == PSEUDO
     assert found.totals.tokens == 7
@@ -96,74 +98,76 @@ def test_pseudo_log_likelihood_hides_each_token_in_turn(
 
 @pytest.mark.parametrize("family", ["encoder", "decoder"])
 def test_texts_together_are_texts_alone(
-    make_subject: Callable[..., Subject], family: str, monkeypatch: pytest.MonkeyPatch
+    make_prompted: Callable[..., PromptedModel], family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    subject = make_subject(family, "t5_bias", length=16)
+    prompted = make_prompted(family, "t5_bias", length=16)
     texts = ["The cat sat.", LONG, "A bird", "The dog ran to the river.", "One"]
-    alone = [score(subject, text).totals for text in texts]
+    alone = [score(prompted, text).totals for text in texts]
     monkeypatch.setattr(perplexity, "CHUNK", 7)
-    together = list(score_texts(subject, texts))
+    together = list(score_texts(prompted, texts))
     for one, other in zip(alone, together, strict=True):
         assert other.nats == pytest.approx(one.nats, abs=1e-4)
         assert (other.tokens, other.bytes) == (one.tokens, one.bytes)
 
 
-def test_texts_without_tokens_keep_their_place(make_subject: Callable[..., Subject]) -> None:
-    subject = make_subject("encoder")
-    found = list(score_texts(subject, ["", "The cat", "", ""]))
+def test_texts_without_tokens_keep_their_place(make_prompted: Callable[..., PromptedModel]) -> None:
+    prompted = make_prompted("encoder")
+    found = list(score_texts(prompted, ["", "The cat", "", ""]))
     assert [totals.tokens for totals in found] == [0, 2, 0, 0]
     with pytest.raises(UserError, match="no token"):
-        score(subject, "")
+        score(prompted, "")
 
 
 @pytest.mark.parametrize("family", ["prefix", "span_decoder", "encoder_decoder"])
 def test_an_answer_is_scored_given_its_source(
-    make_subject: Callable[..., Subject], family: str
+    make_prompted: Callable[..., PromptedModel], family: str
 ) -> None:
-    subject = make_subject(family, "rotary")
-    found = score(subject, "The cat", source="A bird sang")
+    prompted = make_prompted(family, "rotary")
+    found = score(prompted, "The cat", source="A bird sang")
     assert len(found.log_probs) == 3, "the closing token counts"
     assert found.totals.ends == 1
-    other = score(subject, "The cat", source="The sun")
+    other = score(prompted, "The cat", source="The sun")
     assert abs(found.log_probs - other.log_probs).max() > 1e-3
     # Chain rule: the first token's score does not depend on the second.
-    longer = score(subject, "The dog", source="A bird sang")
+    longer = score(prompted, "The dog", source="A bird sang")
     assert found.log_probs[0] == pytest.approx(longer.log_probs[0], abs=1e-5)
     with pytest.raises(UserError, match="--source"):
-        score(subject, "The cat")
+        score(prompted, "The cat")
 
 
-def test_sources_of_several_lengths_in_one_batch(make_subject: Callable[..., Subject]) -> None:
-    subject = make_subject("prefix", "rotary")
-    encode = subject.tokenizer.encode
+def test_sources_of_several_lengths_in_one_batch(
+    make_prompted: Callable[..., PromptedModel],
+) -> None:
+    prompted = make_prompted("prefix", "rotary")
+    encode = prompted.tokenizer.encode
     target = encode("The cat")
     sources = [encode(text) for text in ("A bird sang", "The dog", "A bird sang in the tree")]
     items = [Item(target, np.ones(2, dtype=bool), source) for source in sources]
-    for together, item in zip(log_probs(subject, items), items, strict=True):
-        np.testing.assert_allclose(together, next(log_probs(subject, [item])), atol=1e-5)
+    for together, item in zip(log_probs(prompted, items), items, strict=True):
+        np.testing.assert_allclose(together, next(log_probs(prompted, [item])), atol=1e-5)
 
 
-def test_a_causal_model_reads_no_source(make_subject: Callable[..., Subject]) -> None:
+def test_a_causal_model_reads_no_source(make_prompted: Callable[..., PromptedModel]) -> None:
     with pytest.raises(UserError, match="no source"):
-        score(make_subject("decoder"), "The cat", source="A bird")
+        score(make_prompted("decoder"), "The cat", source="A bird")
 
 
 def test_without_a_token_that_ends_texts_none_is_scored(
-    make_subject: Callable[..., Subject],
+    make_prompted: Callable[..., PromptedModel],
 ) -> None:
-    subject = make_subject("decoder")
-    packing = dataclasses.replace(subject.recipe.packing, eos="")
+    prompted = make_prompted("decoder")
+    packing = dataclasses.replace(prompted.recipe.packing, eos="")
     open_ended = dataclasses.replace(
-        subject, recipe=dataclasses.replace(subject.recipe, packing=packing)
+        prompted, recipe=dataclasses.replace(prompted.recipe, packing=packing)
     )
-    whole, found = score(subject, "The cat sat"), score(open_ended, "The cat sat")
+    whole, found = score(prompted, "The cat sat"), score(open_ended, "The cat sat")
     assert (found.totals.tokens, found.totals.ends) == (3, 0)
     assert found.log_probs.tolist() == pytest.approx(whole.log_probs[:-1].tolist(), abs=1e-6)
     assert found.totals.bytes == whole.totals.bytes
 
 
-def test_unknown_tokens_are_counted(make_subject: Callable[..., Subject]) -> None:
-    totals = score(make_subject("decoder"), "The zebra sat on the xylophone.").totals
+def test_unknown_tokens_are_counted(make_prompted: Callable[..., PromptedModel]) -> None:
+    totals = score(make_prompted("decoder"), "The zebra sat on the xylophone.").totals
     assert totals.unknown == 2
 
 
@@ -174,19 +178,19 @@ def test_totals_add_up() -> None:
     assert both.bits_per_byte == pytest.approx(6 / math.log(2) / 12)
 
 
-def test_scorer_is_the_model_on_plain_ids(make_subject: Callable[..., Subject]) -> None:
-    subject = make_subject("decoder")
-    ids = subject.tokenizer.encode("The cat sat on the mat")
-    table = by_hand(subject, ids, CausalMask())
-    found = ModelScorer(subject).log_probs(ids)
+def test_scorer_is_the_model_on_plain_ids(make_prompted: Callable[..., PromptedModel]) -> None:
+    prompted = make_prompted("decoder")
+    ids = prompted.tokenizer.encode("The cat sat on the mat")
+    table = by_hand(prompted, ids, CausalMask())
+    found = ModelScorer(prompted).log_probs(ids)
     np.testing.assert_allclose(found, table[np.arange(5), ids[1:]], atol=1e-5)
-    assert len(ModelScorer(subject).generate(ids)) > 0
+    assert len(ModelScorer(prompted).generate(ids)) > 0
     with pytest.raises(UserError, match="causal"):
-        ModelScorer(make_subject("encoder"))
+        ModelScorer(make_prompted("encoder"))
 
 
-def test_scoring_leaves_random_numbers_alone(make_subject: Callable[..., Subject]) -> None:
-    subject = make_subject("encoder")
+def test_scoring_leaves_random_numbers_alone(make_prompted: Callable[..., PromptedModel]) -> None:
+    prompted = make_prompted("encoder")
     before = torch.random.get_rng_state()
-    score(subject, "The cat sat on the mat.")
+    score(prompted, "The cat sat on the mat.")
     assert torch.equal(before, torch.random.get_rng_state())

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from foreword.evaluate import heldout
-from foreword.evaluate.subject import Subject
+from foreword.evaluate.prompting import PromptedModel
 from foreword.nn.masks import CausalMask
 from foreword.runs.trained_model import open_run
 from foreword.types import Batch
@@ -28,23 +28,23 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_one_lane_is_one_stream(run: Path, tmp_path: Path) -> None:
-    subject = Subject.of(open_run(run, "cpu"))
+    prompted = PromptedModel.of(open_run(run, "cpu"))
     file = runs.write_text(tmp_path / "other", files=1, seed=7) / "0.txt"
-    end, length = subject.vocab.id("</s>"), subject.recipe.packing.length
+    end, length = prompted.vocab.id("</s>"), prompted.recipe.packing.length
     lines = file.read_text().splitlines()
-    stream = np.concatenate([[*subject.tokenizer.encode(line), end] for line in lines])
+    stream = np.concatenate([[*prompted.tokenizer.encode(line), end] for line in lines])
     assert len(stream) % length, "the last row is not full"
     ids = torch.from_numpy(stream)[None]
     places = torch.arange(ids.shape[1])[None]
     with torch.inference_mode():
-        hidden = subject.model.backbone(Batch(ids, places, CausalMask()))
-        logits = subject.model.token_head(hidden.states)[0, :-1]
+        hidden = prompted.model.backbone(Batch(ids, places, CausalMask()))
+        logits = prompted.model.token_head(hidden.states)[0, :-1]
         wanted = float(F.cross_entropy(logits, ids[0, 1:]))
-    (found,) = heldout.on_texts(subject, [str(file)], streams=1)
+    (found,) = heldout.on_texts(prompted, [str(file)], streams=1)
     assert found.predictions == ids.numel() - 1
     assert found.loss == pytest.approx(wanted, rel=1e-5)
-    first = heldout.on_texts(subject, [str(file)], rows=6, streams=1)[0]
+    first = heldout.on_texts(prompted, [str(file)], rows=6, streams=1)[0]
     exact = float(F.cross_entropy(logits[: 6 * length], ids[0, 1 : 6 * length + 1]))
     assert (first.loss, first.predictions) == (pytest.approx(exact, rel=1e-5), 6 * length)
-    parts = heldout.on_texts(subject, [str(file)], streams=4)[0]
+    parts = heldout.on_texts(prompted, [str(file)], streams=4)[0]
     assert parts.loss != found.loss, "three lanes more begin with nothing before them"

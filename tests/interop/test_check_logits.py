@@ -23,7 +23,7 @@ from . import theirs
 pytest.importorskip("transformers")
 
 
-def differs(folder: Path, found: importing.Imported, **model: Any) -> bool:
+def differs(folder: Path, found: importing.ImportedModel, **model: Any) -> bool:
     """Whether the same weights under other settings are told from theirs."""
     recipe = replace(found.recipe, model=replace(found.recipe.model, **model))
     changed = recipe.build(found.vocab)

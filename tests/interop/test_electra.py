@@ -17,7 +17,7 @@ from foreword.errors import UserError
 from foreword.interop import exporting, importing
 from foreword.interop.hf.electra import ELECTRA
 from foreword.interop.hf_config import HFConfig
-from foreword.interop.start_from import open_foundation
+from foreword.interop.start_from import open_starting_model
 from foreword.nn.masks import FullMask
 from foreword.objectives._generator import generator_settings
 from foreword.objectives.replaced_token import ReplacedToken
@@ -101,12 +101,12 @@ def test_a_generator_beside_its_discriminator(folder: Path, tmp_path: Path) -> N
 
 
 def test_pretraining_goes_on_from_both(folder: Path) -> None:
-    foundation = open_foundation(str(folder))
-    laid = foundation.lay_under(recipe_of("objective.generator=0.5"))
+    starting_model = open_starting_model(str(folder))
+    laid = starting_model.lay_under(recipe_of("objective.generator=0.5"))
     for name, value in laid.model.state_dict().items():
-        assert torch.equal(value, foundation.model.state_dict()[name])
+        assert torch.equal(value, starting_model.model.state_dict()[name])
     with pytest.raises(UserError, match=r"use --set objective\.generator=0\.5$"):
-        foundation.lay_under(recipe_of())  # a quarter: not to be begun anew in silence
+        starting_model.lay_under(recipe_of())  # a quarter: not to be begun anew in silence
 
 
 def test_a_discriminator_alone(folder: Path, tmp_path: Path) -> None:
@@ -116,13 +116,13 @@ def test_a_discriminator_alone(folder: Path, tmp_path: Path) -> None:
     importing.save(found, tmp_path / "run")
     for path, way in ((folder, "generator/, and go on"), (tmp_path / "run", "import it again")):
         with pytest.raises(UserError) as caught:
-            open_foundation(str(path)).lay_under(recipe_of())
+            open_starting_model(str(path)).lay_under(recipe_of())
         said = str(caught.value)
         assert f"{path} has no generator" in said
         assert f"into {folder}, as generator/" in said
         assert way in said
         assert said.endswith("or use --set objective.replacements=unigram")
-    laid = open_foundation(str(folder)).lay_under(recipe_of("objective.replacements=unigram"))
+    laid = open_starting_model(str(folder)).lay_under(recipe_of("objective.replacements=unigram"))
     assert set(laid.model.heads) == {"replaced"}
 
 

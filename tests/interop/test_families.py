@@ -77,12 +77,12 @@ def both(
     run: Path, folder: Path, lengths: tuple[int, ...], segments: bool, training: bool = False
 ) -> list[Tensor]:
     """Our logits and theirs, where there is text."""
-    opened = open_run(run, "cpu")
-    opened.model.train(training)
+    trained = open_run(run, "cpu")
+    trained.model.train(training)
     ids, attention = tokens(lengths)
     places = torch.arange(ids.shape[1]).expand_as(ids)
     within = FullMask() if attention.all() else DocumentMask(attention - 1, attention - 1)
-    layout = kinds.name_of(opened.recipe.layout)
+    layout = kinds.name_of(trained.recipe.layout)
     second = (places >= 4).long() if segments else None
     call: dict[str, Any] = {"input_ids": ids, "attention_mask": attention}
     if segments:
@@ -101,17 +101,17 @@ def both(
         batch, counts = Batch(ids, places, mask, segments=second), attention
     with torch.no_grad():
         output = load(folder, training)(**call)
-        states = opened.model.backbone(batch).states
+        states = trained.model.backbone(batch).states
     wanted = output.logits if "logits" in output else output.prediction_logits
     pair = [output[key] for key in ("seq_relationship_logits", "sop_logits") if key in output]
-    assert len(pair) == ("pair" in opened.model.heads)
+    assert len(pair) == ("pair" in trained.model.heads)
     for logits in pair:
         with torch.no_grad():
-            ours = opened.model.heads["pair"](states[:, 0])
+            ours = trained.model.heads["pair"](states[:, 0])
         torch.testing.assert_close(ours, logits, atol=1e-4, rtol=1e-4)
-    if "replaced" in opened.model.heads:
-        return [opened.model.heads["replaced"](states).squeeze(-1)[counts > 0], wanted[counts > 0]]
-    return [opened.model.token_head(states)[counts > 0], wanted[counts > 0]]
+    if "replaced" in trained.model.heads:
+        return [trained.model.heads["replaced"](states).squeeze(-1)[counts > 0], wanted[counts > 0]]
+    return [trained.model.token_head(states)[counts > 0], wanted[counts > 0]]
 
 
 @pytest.mark.parametrize("lengths", LENGTHS)
@@ -163,13 +163,13 @@ def test_import_then_export_gives_the_same_tensors(
 
 def test_export_then_import_gives_the_same_bytes(folder: Path, run: Path) -> None:
     out, second = folder.parent / "out", folder.parent / "second"
-    opened = open_run(run, "cpu")
-    exporting.export(opened, out)
+    trained = open_run(run, "cpu")
+    exporting.export(trained, out)
     importing.save(importing.read(out), second)
     for file in ("recipe.toml", f"checkpoints/{checkpoint.name_of(0)}/weights.safetensors"):
         assert (second / file).read_bytes() == (run / file).read_bytes()
-    assert open_run(second, "cpu").tokenizer.fingerprint == opened.tokenizer.fingerprint
-    assert open_run(second, "cpu").vocab.special == opened.vocab.special
+    assert open_run(second, "cpu").tokenizer.fingerprint == trained.tokenizer.fingerprint
+    assert open_run(second, "cpu").vocab.special == trained.vocab.special
 
 
 def test_the_check_finds_a_wrong_weight(folder: Path) -> None:

@@ -184,8 +184,8 @@ CARRIED = {
 def test_recipes_are_of_their_family(name: str, tmp_path: Path) -> None:
     tokenizer = WordPiece(vocab=180).train(TEXTS * 4)
     run = write_run(tmp_path / "run", load_recipe(f"{name}_tiny"), tokenizer)
-    opened, _ = exporting.plain(open_run(run, "cpu"))
-    assert kinds.name_of(exporting.find_family(opened)) == CARRIED[name]
+    trained, _ = exporting.plain(open_run(run, "cpu"))
+    assert kinds.name_of(exporting.find_family(trained)) == CARRIED[name]
 
 
 def test_that_is_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

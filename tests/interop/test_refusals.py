@@ -252,10 +252,10 @@ def test_rows_without_a_token(folder: Path, tmp_path: Path) -> None:
     change(folder, lambda weights: weights.update(padded))
     set_keys(folder, vocab_size=theirs.SIZE + 6)
     importing.save(importing.read(folder), tmp_path / "run")
-    opened = open_run(tmp_path / "run", "cpu")
-    assert opened.vocab.size == theirs.SIZE + 6
-    assert opened.vocab.is_special[-6:].all()
-    assert opened.tokenizer.token(theirs.SIZE + 1) == ""
+    trained = open_run(tmp_path / "run", "cpu")
+    assert trained.vocab.size == theirs.SIZE + 6
+    assert trained.vocab.is_special[-6:].all()
+    assert trained.tokenizer.token(theirs.SIZE + 1) == ""
 
 
 def test_an_imported_run_has_nothing_to_resume(

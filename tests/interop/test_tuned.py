@@ -9,10 +9,10 @@ import torch
 
 from foreword.cli.main import run as command
 from foreword.interop import importing
-from foreword.runs.trained_model import Opened, open_run
+from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tune.contracts import Labelled
 from foreword.tune.fine_tuner import TuneSettings
-from foreword.tune.predict import load_classifier
+from foreword.tune.predict import load_tuned
 from foreword.tune.result import TuneResult, save_network
 from foreword.tune.run import tune, variants
 from foreword.tune.strategies.full import Full
@@ -30,7 +30,7 @@ PAIRS = [
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
     folder = tmp_path_factory.mktemp("gpt")
     theirs.write("openai_gpt", folder / "theirs")
     importing.save(importing.read(folder / "theirs"), folder / "run")
@@ -38,12 +38,14 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Opened:
 
 
 @pytest.fixture(scope="module")
-def result(opened: Opened) -> TuneResult:
+def result(trained: TrainedModel) -> TuneResult:
     settings = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=4, precision="fp32")
-    return tune(opened, Classify(), PAIRS * 8, PAIRS, variants(settings))
+    return tune(trained, Classify(), PAIRS * 8, PAIRS, variants(settings))
 
 
-def test_start_delimiter_and_extract_are_new_tokens(opened: Opened, result: TuneResult) -> None:
+def test_start_delimiter_and_extract_are_new_tokens(
+    trained: TrainedModel, result: TuneResult
+) -> None:
     tokenizer, template = result.tokenizer, result.template
     new = [tokenizer.vocab.id(name) for name in FRAME]
     assert sorted(new) == [theirs.SIZE, theirs.SIZE + 1, theirs.SIZE + 2]
@@ -54,45 +56,47 @@ def test_start_delimiter_and_extract_are_new_tokens(opened: Opened, result: Tune
     assert names == ["<s>", "w3", "w9", "[SEP]", "w4", "[CLS]"]
     assert template.pooled_positions(framed).tolist() == [5]
     text = "w3 [SEP] <s> w4"  # in a text they are words like any others
-    assert tokenizer.encode(text).tolist() == opened.tokenizer.encode(text).tolist()
+    assert tokenizer.encode(text).tolist() == trained.tokenizer.encode(text).tolist()
 
 
-def test_the_model_is_as_it_was_but_for_their_rows(opened: Opened, result: TuneResult) -> None:
-    assert opened.model.backbone.embedding.token.num_embeddings == theirs.SIZE
-    assert "[SEP]" not in opened.vocab.special
+def test_the_model_is_as_it_was_but_for_their_rows(
+    trained: TrainedModel, result: TuneResult
+) -> None:
+    assert trained.model.backbone.embedding.token.num_embeddings == theirs.SIZE
+    assert "[SEP]" not in trained.vocab.special
     assert result.network.backbone.embedding.token.num_embeddings == theirs.SIZE + len(FRAME)
     assert result.rows[0]["accuracy"] == 1.0
     assert {row["start"] for row in result.rows} >= {"pretrained", "from scratch"}
 
 
-def test_frozen_it_computes_what_it_did(opened: Opened) -> None:
+def test_frozen_it_computes_what_it_did(trained: TrainedModel) -> None:
     frozen = variants(TuneSettings(seeds=1, epochs=1))[1]
-    backbone = tune(opened, Classify(), PAIRS, PAIRS, frozen).network.backbone
-    before = dict(opened.model.backbone.named_parameters())
+    backbone = tune(trained, Classify(), PAIRS, PAIRS, frozen).network.backbone
+    before = dict(trained.model.backbone.named_parameters())
     for name, after in backbone.named_parameters():
         assert torch.equal(after[: len(before[name])], before[name]), name
     new = backbone.embedding.token.weight[theirs.SIZE :]
     assert torch.pdist(new).min() > 0  # they can be told from one another
-    assert new.std() < 3 * opened.recipe.model.init_std
+    assert new.std() < 3 * trained.recipe.model.init_std
 
 
 def test_the_tuned_run_keeps_them(result: TuneResult, tmp_path: Path) -> None:
     save_network(result, tmp_path / "tuned")
-    loaded = load_classifier(tmp_path / "tuned", "cpu")
+    loaded = load_tuned(tmp_path / "tuned", "cpu")
     assert loaded.template == result.template
     labels, _ = loaded.predict([e.text for e in PAIRS], [e.pair or "" for e in PAIRS])
     assert labels == [example.label for example in PAIRS]
 
 
 def test_from_the_command_line(
-    opened: Opened, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: TrainedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [f"{e.text}\t{e.pair}\t{e.label}" for e in PAIRS * 4]
     file = tmp_path / "pairs.tsv"
     file.write_text("\n".join(["text\tother\tlabel", *rows]) + "\n")
-    words = ["tune", str(opened.run), "--train", str(file), "--dev", str(file), "--pair", "other"]
+    words = ["tune", str(trained.run), "--train", str(file), "--dev", str(file), "--pair", "other"]
     words += ["--seeds", "1", "--epochs", "1", "--device", "cpu", "--out", str(tmp_path / "out")]
     assert command(words) == 0
     said = "special tokens added for the input template: [SEP], [CLS], <s>"
     assert said in capsys.readouterr().err
-    assert load_classifier(tmp_path / "out", "cpu").tokenizer.vocab.size == theirs.SIZE + 3
+    assert load_tuned(tmp_path / "out", "cpu").tokenizer.vocab.size == theirs.SIZE + 3

@@ -10,7 +10,7 @@ from foreword import config
 from foreword.evaluate import beam
 from foreword.evaluate.beam import Beams
 from foreword.evaluate.decoding import Start
-from foreword.evaluate.subject import Subject
+from foreword.evaluate.prompting import PromptedModel
 from foreword.runs.recipe import Recipe
 from foreword.types import Vocab
 
@@ -68,7 +68,7 @@ def test_it_finds_what_transformers_finds(size: int, penalty: float) -> None:
     ours = recipe.build(words)
     taken = weights.Theirs(theirs)
     weights.load(ours, weights.t5(taken, 2, is_gated=False, is_tied=True), taken)
-    subject = Subject(ours.eval(), recipe, _Words(words), torch.device("cpu"))  # type: ignore[arg-type]
+    prompted = PromptedModel(ours.eval(), recipe, _Words(words), torch.device("cpu"))  # type: ignore[arg-type]
     sources = np.random.default_rng(1).integers(2, 24, (6, 9))
     starts = [Start(np.append(row, 1), row[:0]) for row in sources]
     wanted = theirs.generate(
@@ -80,7 +80,7 @@ def test_it_finds_what_transformers_finds(size: int, penalty: float) -> None:
         max_new_tokens=8,
         suppress_tokens=[0],
     )
-    found = beam.search(subject, starts, Beams(size, penalty, tokens=8), np.array([1]))
+    found = beam.search(prompted, starts, Beams(size, penalty, tokens=8), np.array([1]))
     for best, row in zip(found, wanted.tolist(), strict=True):
         text = [token for token in row if token > 1]
         assert best[0].ids.tolist() == text

@@ -1,4 +1,4 @@
-"""Tiny models with random weights, as specimens of probes."""
+"""Tiny models with random weights, to be probed."""
 
 from __future__ import annotations
 

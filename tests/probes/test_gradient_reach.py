@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from foreword.errors import UserError
-from foreword.evaluate.subject import Subject
+from foreword.evaluate.prompting import PromptedModel
 from foreword.models.fixed_window import FixedWindow
 from foreword.models.lstm import LSTM
 from foreword.models.rnn import RNN
@@ -24,7 +24,7 @@ from foreword.nn.masks import CausalMask, DocumentMask
 from foreword.nn.model import Backbone, Model
 from foreword.nn.settings import ModelSettings
 from foreword.nn.unrolled import unroll
-from foreword.probes._contract import Finding, Specimen
+from foreword.probes._contract import Finding, ProbedModel
 from foreword.probes._reach import Norms, norms
 from foreword.probes.gradient_reach import FLOOR, GradientReach, _draw, _in_short, _summary
 from foreword.runs.trained_model import open_run
@@ -169,7 +169,7 @@ def test_of_two_directions_the_one_from_the_left_is_looked_at(
 ) -> None:
     def look(family: str) -> Finding:
         run = make_run(family)
-        one = Specimen(family, Subject.of(open_run(run, "cpu")), run, (str(text),))
+        one = ProbedModel(family, PromptedModel.of(open_run(run, "cpu")), (str(text),))
         return GradientReach(rows=2, places=2).measure([one])
 
     elmo, encoder = look("elmo"), look("encoder")

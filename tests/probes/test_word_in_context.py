@@ -12,9 +12,9 @@ from scipy.stats import mannwhitneyu
 
 from foreword.errors import UserError
 from foreword.evaluate.loaded import load
+from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.states import Placed, vectors
-from foreword.evaluate.subject import Subject
-from foreword.probes._contract import Specimen
+from foreword.probes._contract import ProbedModel
 from foreword.probes._words import read_words, shipped
 from foreword.probes.word_in_context import APART, Pair, WordInContext, _draw, _figures
 from foreword.runs.trained_model import open_run
@@ -26,8 +26,8 @@ from .conftest import FAMILIES, SIZES, sentences
 Make = Callable[[str], Path]
 
 
-def opened(make_run: Make, family: str) -> Subject:
-    return Subject.of(open_run(make_run(family), "cpu"))
+def open_prompted(make_run: Make, family: str) -> PromptedModel:
+    return PromptedModel.of(open_run(make_run(family), "cpu"))
 
 
 @pytest.mark.parametrize("name", shipped())
@@ -55,8 +55,8 @@ def test_the_lists_are_well_formed(name: str) -> None:
 def test_alone_a_word_is_the_same_everywhere_and_in_its_layers_it_is_not(
     family: str, make_run: Make
 ) -> None:
-    subject = opened(make_run, family)
-    found = WordInContext().measure([Specimen("x", subject, Path())])
+    prompted = open_prompted(make_run, family)
+    found = WordInContext().measure([ProbedModel("x", prompted)])
     layers = [row["layer"] for row in found.rows]
     assert layers == ["alone", *map(str, range(SIZES["layers"] + 1))]
     alone, *_, last = found.rows
@@ -67,12 +67,12 @@ def test_alone_a_word_is_the_same_everywhere_and_in_its_layers_it_is_not(
 
 
 def test_the_states_are_those_that_encoding_gives(make_run: Make) -> None:
-    subject = opened(make_run, "lstm")
+    prompted = open_prompted(make_run, "lstm")
     text = "We record the record in a single day."
-    (first, second) = vectors(subject, [Placed(text, 3, 9), Placed(text, 14, 20)])
+    (first, second) = vectors(prompted, [Placed(text, 3, 9), Placed(text, 14, 20)])
     states = load(make_run("lstm"), "cpu").encode(text)
     assert first is not None and second is not None
-    head = len(subject.head)
+    head = len(prompted.head)
     np.testing.assert_allclose(first.layers[-1], states[head + 1], atol=1e-6)
     np.testing.assert_allclose(second.layers[-1], states[head + 3], atol=1e-6)
     assert np.array_equal(first.alone, second.alone)
@@ -80,12 +80,12 @@ def test_the_states_are_those_that_encoding_gives(make_run: Make) -> None:
 
 def test_a_word_in_pieces_is_the_mean_of_its_pieces(make_run: Make) -> None:
     bpe: Tokenizer = BPE(vocab=400).train(sentences())
-    kept = opened(make_run, "decoder")
+    kept = open_prompted(make_run, "decoder")
     recipe = kept.recipe
     model = recipe.build(bpe.vocab).eval()
-    subject = dataclasses.replace(kept, tokenizer=bpe, model=model)
+    prompted = dataclasses.replace(kept, tokenizer=bpe, model=model)
     placed = Placed("On the ice a crane stood.", 13, 18)
-    (found,) = vectors(subject, [placed])
+    (found,) = vectors(prompted, [placed])
     assert found is not None and len(found.pieces) > 1
     assert bpe.decode(found.pieces).strip() == "crane"
     table = model.backbone.embedding.token.weight.detach().numpy()
@@ -97,7 +97,7 @@ def test_unknown_words_are_counted_and_named(make_run: Make, tmp_path: Path) -> 
     senses = '[words.senses]\na = ["The {0} sat.", "A {0} sat."]\nb = ["My {0} sat.", "{0} sat."]\n'
     entry = '[[words]]\nword = "{0}"\n' + senses.replace("{0}", "[{0}]")
     file.write_text(entry.format("bank") + entry.format("xylophone"), encoding="utf-8")
-    one = Specimen("x", opened(make_run, "decoder"), Path())
+    one = ProbedModel("x", open_prompted(make_run, "decoder"))
     found = WordInContext(str(file)).measure([one])
     assert {row["words"] for row in found.rows} == {1}
     assert "x: 1 of 2 words are unknown: xylophone" in found.notes

@@ -13,7 +13,7 @@ from tokenizers import models, pre_tokenizers
 from foreword import config
 from foreword.cli.main import run as foreword
 from foreword.errors import UserError
-from foreword.interop.start_from import open_foundation
+from foreword.interop.start_from import open_starting_model
 from foreword.runs import continued
 from foreword.runs import run as running
 from foreword.runs.provenance import read_state
@@ -54,10 +54,10 @@ def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def begin(recipe: Recipe, text: Path, run: Path, source: Path, new_tokens: int = 0) -> Path:
-    foundation = open_foundation(str(source)).lay_under(recipe)
+    starting_model = open_starting_model(str(source)).lay_under(recipe)
     if new_tokens:
-        foundation = continued.extend(foundation, [str(text)], recipe.read, new_tokens)
-    running.start(foundation.recipe, running.Inputs((str(text),)), run, foundation)
+        starting_model = continued.extend(starting_model, [str(text)], recipe.read, new_tokens)
+    running.start(starting_model.recipe, running.Inputs((str(text),)), run, starting_model)
     return run
 
 
@@ -71,7 +71,7 @@ def test_it_starts_from_the_weights(trained: Path, other: Path, tmp_path: Path) 
     for name, value in before.model.state_dict().items():
         torch.testing.assert_close(after.model.state_dict()[name], value)
     assert after.tokenizer.fingerprint == before.tokenizer.fingerprint
-    assert read_state(run)["from"] == str(before.checkpoint.resolve())
+    assert read_state(run)["from"] == str(before.folder.resolve())
 
 
 def test_resumed_is_uninterrupted(trained: Path, other: Path, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_resumed_is_uninterrupted(trained: Path, other: Path, tmp_path: Path) ->
         assert runs.last_bytes(cut) == runs.last_bytes(whole)
 
 
-def assert_extended(before: continued.Foundation, text: Path, number: int) -> set[str]:
+def assert_extended(before: continued.StartingModel, text: Path, number: int) -> set[str]:
     """New rows are the means of those they replace, all else is as before; what has such rows."""
     read = config.build(Recipe, table()).read
     after = continued.extend(before, [str(text)], read, number)
@@ -127,7 +127,7 @@ def test_new_tokens_start_at_the_mean(
     tokenizer = recipe.tokenizer.train(file.read_text() for file in other.iterdir())
     model = recipe.build(tokenizer.vocab)
     weights.randomise(model, seed=3)
-    before = continued.Foundation(tmp_path, recipe, tokenizer, model)
+    before = continued.StartingModel(model, recipe, tokenizer, source=tmp_path)
     assert assert_extended(before, other, 6) == wanted
 
 
@@ -152,26 +152,26 @@ def test_new_tokens_of_a_hugging_face_folder(
     engine.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     engine.add_special_tokens(list(roles.values()))
     engine.save(str(tmp_path / "tokenizer.json"))
-    before = open_foundation(str(tmp_path))
+    before = open_starting_model(str(tmp_path))
     assert before.tokenizer.vocab.size == theirs.SIZE
     assert assert_extended(before, other, 6) == wanted
 
 
 def test_dropout_can_be_set(trained: Path) -> None:
-    foundation = open_foundation(str(trained))
-    laid = foundation.lay_under(runs.build(table()), ["model.dropout=0.3", "train.batch=2"])
+    starting_model = open_starting_model(str(trained))
+    laid = starting_model.lay_under(runs.build(table()), ["model.dropout=0.3", "train.batch=2"])
     assert laid.recipe.model.dropout == 0.3
     with pytest.raises(UserError, match=r"--set model\.layers=5: .* only dropout"):
-        foundation.lay_under(runs.build(table()), ["model.layers=5"])
+        starting_model.lay_under(runs.build(table()), ["model.layers=5"])
 
 
 def test_what_does_not_fit_is_said(trained: Path) -> None:
-    foundation = open_foundation(str(trained))
+    starting_model = open_starting_model(str(trained))
     with pytest.raises(UserError, match=r"layout\.kind: the recipe's is 'encoder'"):
-        foundation.lay_under(runs.build(table("encoder")))
+        starting_model.lay_under(runs.build(table("encoder")))
     made = table()
     made["packing"]["bos"] = "[CLS]"
-    assert foundation.lay_under(runs.build(made)).recipe.packing.bos == "[CLS]"
+    assert starting_model.lay_under(runs.build(made)).recipe.packing.bos == "[CLS]"
 
 
 def test_rows_that_become_longer_than_the_positions_are_refused(
@@ -182,7 +182,7 @@ def test_rows_that_become_longer_than_the_positions_are_refused(
     recipe = runs.build(made)
     tokenizer = recipe.tokenizer.train(file.read_text() for file in other.iterdir())
     model = recipe.build(tokenizer.vocab)
-    before = continued.Foundation(tmp_path, recipe, tokenizer, model)
+    before = continued.StartingModel(model, recipe, tokenizer, source=tmp_path)
     made["model"]["position"]["length"] = 128
     made["packing"]["length"], made["objective"] = 48, {"kind": "deshuffle"}
     with pytest.raises(UserError, match=r"become up to 98 .* 64 places; .*packing\.length=31$"):
@@ -197,8 +197,8 @@ def test_heads_are_left_behind_or_lacking(text: Path, tmp_path: Path) -> None:
     pairs = pairs | {"packing": {"kind": "pairs", "length": 16}}
     both = runs.build(pairs)
     tokenizer = both.tokenizer.train(file.read_text() for file in text.iterdir())
-    one = continued.Foundation(tmp_path, recipe, tokenizer, recipe.build(tokenizer.vocab))
-    two = continued.Foundation(tmp_path, both, tokenizer, both.build(tokenizer.vocab))
+    one = continued.StartingModel(recipe.build(tokenizer.vocab), recipe, tokenizer, source=tmp_path)
+    two = continued.StartingModel(both.build(tokenizer.vocab), both, tokenizer, source=tmp_path)
     laid = two.lay_under(recipe)
     assert set(laid.model.heads) == {"token"}
     assert "heads left behind: heads.pair." in laid.notes[0]
@@ -212,9 +212,9 @@ def test_from_the_command_line(trained: Path, other: Path, tmp_path: Path) -> No
     words = ["pretrain", str(recipe), "--data", str(other), "--out", str(tmp_path / "run")]
     words += ["--from", str(trained), "--extend-vocabulary", "3", "--set", "model.dropout=0"]
     assert foreword(words) == 0
-    opened = open_run(tmp_path / "run", "cpu")
-    assert opened.vocab.size == open_run(trained, "cpu").vocab.size + 3
-    assert opened.recipe.model.dropout == 0
+    continued_run = open_run(tmp_path / "run", "cpu")
+    assert continued_run.vocab.size == open_run(trained, "cpu").vocab.size + 3
+    assert continued_run.recipe.model.dropout == 0
     assert checkpoint.all_in(tmp_path / "run")
 
 

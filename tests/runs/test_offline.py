@@ -22,7 +22,7 @@ from foreword.runs import run as running
 from foreword.runs.continued import START
 from foreword.runs.recipe import Recipe
 from foreword.runs.run import Inputs
-from foreword.runs.trained_model import Opened, is_finished, open_run, read_recipe
+from foreword.runs.trained_model import TrainedModel, is_finished, open_run, read_recipe
 from foreword.train import checkpoint, log
 from tests.train.runs import Killed, Quiet, kill, write_text
 
@@ -81,7 +81,7 @@ def begin(folder: Path, of: Recipe | None = None, text: str | None = None) -> Pa
     return folder / "run"
 
 
-def finish(run: Path, watcher: Quiet | None = None) -> Opened:
+def finish(run: Path, watcher: Quiet | None = None) -> TrainedModel:
     assert running.carry_on(run, watcher or Quiet(), stage, samples)
     return open_run(run, "cpu")
 
@@ -126,11 +126,12 @@ def test_a_run_is_one_checkpoint(done: Done, kind: str) -> None:
     assert folder.name == checkpoint.name_of(EPOCHS[kind])
     assert (folder / FILES[kind]).is_file()
     assert not (run / offline.FOLDER).exists()
-    opened = open_run(run, "cpu")
-    assert opened.state["spent"]["epochs"] == EPOCHS[kind]
-    assert opened.state["best"] == folder.name
+    trained = open_run(run, "cpu")
+    state = checkpoint.read_state(trained.folder)
+    assert state["spent"]["epochs"] == EPOCHS[kind]
+    assert state["best"] == folder.name
     assert json.loads((run / "run.json").read_text())["parameters"] == (
-        opened.model.count_parameters()
+        trained.model.count_parameters()
     )
 
 
@@ -179,10 +180,10 @@ def test_the_recipe_says_where_it_was_fitted(done: Done, kind: str) -> None:
 
 
 def test_every_text_is_measured_whole(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = open_run(run, "cpu")
+    trained = open_run(run, "cpu")
     shards = running.PreparedText.load(run / "shards").heldout
-    texts = Texts.of(shards, opened.vocab, *opened.recipe.wrapping)
-    table = table_of(opened.model)
+    texts = Texts.of(shards, trained.vocab, *trained.recipe.wrapping)
+    table = table_of(trained.model)
     at_once = measure(table, texts)
     monkeypatch.setattr(reading, "CHUNK", 7)
     in_parts = measure(table, texts)

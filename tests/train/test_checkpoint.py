@@ -127,10 +127,10 @@ def save_at(run: Path, whole: Path, step: int) -> int:
     earlier = whole.with_name(checkpoint.name_of(step))
     state = checkpoint.read_state(whole)
     state["step"] = state["spent"]["steps"] = step
-    opened = open_run(whole)
-    optimizer = opened.recipe.optimizer.build(opened.model)
-    checkpoint.load_optimizer(whole, opened.model, optimizer)
-    checkpoint.save(earlier, opened.model, optimizer, state)
+    trained = open_run(whole)
+    optimizer = trained.recipe.optimizer.build(trained.model)
+    checkpoint.load_optimizer(whole, trained.model, optimizer)
+    checkpoint.save(earlier, trained.model, optimizer, state)
     return step
 
 

@@ -134,7 +134,7 @@ def test_what_is_written_is_what_the_cpu_writes(layout: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("layout", ["encoder", "decoder", "encoder_decoder"])
 def test_fine_tuning_learns(layout: str, tmp_path: Path) -> None:
-    opened = open_run(make_run(tmp_path, layout), DEVICE)
+    trained = open_run(make_run(tmp_path, layout), DEVICE)
     settings = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=4)
-    result = tune(opened, Classify(), reviews(300, 1), reviews(100, 2), settings)
+    result = tune(trained, Classify(), reviews(300, 1), reviews(100, 2), settings)
     assert result.rows[0]["accuracy"] > 0.9

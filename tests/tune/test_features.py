@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from foreword.runs.trained_model import Opened, open_run
+from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tune import fine_tuner as courses
 from foreword.tune.contracts import Task
 from foreword.tune.features import Features, count_chunks, features_of, fits_in_memory
@@ -28,7 +28,7 @@ STILL = TuneSettings(strategy=Frozen(lr=1e-2), seeds=2, epochs=3, precision="fp3
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Opened:
+def trained(tmp_path: Path) -> TrainedModel:
     return open_run(make_run(tmp_path), "cpu")
 
 
@@ -56,10 +56,10 @@ ONE_STACK = [layout for layout in LAYOUTS if layout != "encoder_decoder"]
     + [(layout, Classify(mix_layers=True)) for layout in ONE_STACK],
 )
 def test_what_is_kept_is_what_is_read(tmp_path: Path, layout: str, task: Task) -> None:
-    opened = open_run(make_run(tmp_path, layout), "cpu")
-    template = template_of(opened.recipe, opened.vocab, None)
-    data = _read(opened, task, reviews(300, 1), reviews(7, 2), template)
-    network = build_network(opened, task, data.labels, None)
+    trained = open_run(make_run(tmp_path, layout), "cpu")
+    template = template_of(trained.recipe, trained.vocab, None)
+    data = _read(trained, task, reviews(300, 1), reviews(7, 2), template)
+    network = build_network(trained, task, data.labels, None)
     start_head(network, 1)
     chunks: list[None] = []
     kept = Features.of(network, data.train, CPU, FP32, lambda: chunks.append(None))
@@ -92,11 +92,11 @@ ANSWERS = TextToText("the ", ("bad=dull grim", "good=fine"))  # of two words and
 def test_with_it_and_without_the_same_is_learned(
     tmp_path: Path, layout: str, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = open_run(make_run(tmp_path, layout, tied=False), "cpu")
+    trained = open_run(make_run(tmp_path, layout, tied=False), "cpu")
     results = []
     for fits in (True, False):
         monkeypatch.setattr("foreword.tune.run.fits_in_memory", lambda *_, fits=fits: fits)
-        results.append(tune(opened, task, reviews(64, 1), reviews(32, 2), STILL))
+        results.append(tune(trained, task, reviews(64, 1), reviews(32, 2), STILL))
     kept, anew = (dict(result.network.named_parameters()) for result in results)
     for name, weight in kept.items():
         torch.testing.assert_close(weight, anew[name], rtol=1e-3, atol=1e-5)
@@ -105,41 +105,43 @@ def test_with_it_and_without_the_same_is_learned(
 
 
 def test_each_example_is_read_once_whatever_the_epochs_and_seeds(
-    opened: Opened, reads: list[int]
+    trained: TrainedModel, reads: list[int]
 ) -> None:
     for seeds, epochs in ((1, 1), (3, 4)):
         reads.clear()
         settings = replace(STILL, seeds=seeds, epochs=epochs)
-        tune(opened, Classify(), reviews(64, 1), reviews(32, 2), settings)
+        tune(trained, Classify(), reviews(64, 1), reviews(32, 2), settings)
         assert len(reads) == 2  # all of training in one batch, all of dev in another
 
 
-def test_another_body_is_read_anew(opened: Opened) -> None:
+def test_another_body_is_read_anew(trained: TrainedModel) -> None:
     """Random bodies differ by seed, and none is taken for the pretrained one."""
     with torch.no_grad():
-        for p in opened.model.parameters():
+        for p in trained.model.parameters():
             p.add_(0.01)  # or it is the random body of seed 1
     scratch = replace(STILL, from_scratch=True)
     data = (reviews(64, 1), reviews(32, 2))
-    alone = [tune(opened, Classify(), *data, variant).epochs for variant in (scratch, STILL)]
-    together = tune(opened, Classify(), *data, [scratch, STILL]).epochs
-    again = tune(opened, Classify(), *data, [STILL, scratch]).epochs
+    alone = [tune(trained, Classify(), *data, variant).epochs for variant in (scratch, STILL)]
+    together = tune(trained, Classify(), *data, [scratch, STILL]).epochs
+    again = tune(trained, Classify(), *data, [STILL, scratch]).epochs
     assert together == alone[0] + alone[1]
     assert again == alone[1] + alone[0]
     assert len({epoch["train_loss"] for epoch in together if epoch["epoch"] == 1}) == 4
 
 
-def test_a_body_that_learns_reads_in_every_epoch(opened: Opened, reads: list[int]) -> None:
+def test_a_body_that_learns_reads_in_every_epoch(trained: TrainedModel, reads: list[int]) -> None:
     settings = replace(STILL, strategy=Full(lr=1e-3), seeds=1, epochs=2)
-    tune(opened, Classify(), reviews(32, 1), reviews(16, 2), settings)
+    tune(trained, Classify(), reviews(32, 1), reviews(16, 2), settings)
     assert len(reads) == 2 * (32 // settings.batch + 1)
 
 
-def test_what_is_too_much_is_not_kept(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_much_is_not_kept(
+    trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     task = Classify(mix_layers=True)
-    template = template_of(opened.recipe, opened.vocab, None)
-    data = _read(opened, task, reviews(10, 1), reviews(6, 2), template)
+    template = template_of(trained.recipe, trained.vocab, None)
+    data = _read(trained, task, reviews(10, 1), reviews(6, 2), template)
     wanted = 4 * 16 * 3 * 32  # bytes of 16 examples, 3 layers, a width of 32
     for memory, fits in ((8 * wanted, True), (8 * wanted - 8, False)):
         monkeypatch.setattr("foreword.tune.features.memory_of", lambda _, memory=memory: memory)
-        assert fits_in_memory(opened.recipe.model, task, data.train, data.dev) == fits
+        assert fits_in_memory(trained.recipe.model, task, data.train, data.dev) == fits

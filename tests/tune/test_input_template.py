@@ -60,13 +60,13 @@ def test_cut_pair_takes_tokens_one_by_one_from_the_longer() -> None:
 def test_the_frame_follows_the_recipe(
     tmp_path: Path, layout: str, text: str, pair: str, positions: list[int]
 ) -> None:
-    opened = open_run(make_run(tmp_path, layout), "cpu")
-    template = template_of(opened.recipe, opened.vocab, None)
+    trained = open_run(make_run(tmp_path, layout), "cpu")
+    template = template_of(trained.recipe, trained.vocab, None)
 
     def tokens(framed: Framed) -> str:
-        return " ".join(opened.tokenizer.token(i) for i in framed.ids)
+        return " ".join(trained.tokenizer.token(i) for i in framed.ids)
 
-    fine, warm = opened.tokenizer.encode("fine"), opened.tokenizer.encode("warm")
+    fine, warm = trained.tokenizer.encode("fine"), trained.tokenizer.encode("warm")
     framed = template.wrap(fine)
     assert tokens(framed) == text
     assert tokens(template.wrap(fine, warm)) == pair
@@ -77,20 +77,20 @@ def test_the_frame_follows_the_recipe(
 
 def test_a_decoders_frame_is_fresh_but_for_what_pretraining_showed(tmp_path: Path) -> None:
     """Radford et al. 2018, section 3.3: embeddings of the delimiter and the start and end."""
-    opened = open_run(make_run(tmp_path, "decoder"), "cpu")
-    template = template_of(opened.recipe, opened.vocab, None)
-    names = {opened.tokenizer.token(i) for i in template.fresh}
+    trained = open_run(make_run(tmp_path, "decoder"), "cpu")
+    template = template_of(trained.recipe, trained.vocab, None)
+    names = {trained.tokenizer.token(i) for i in template.fresh}
     assert names == {"<s>", "[SEP]", "[CLS]"}
-    packing = replace(opened.recipe.packing, bos="<s>")  # type: ignore[type-var]
-    shown = template_of(replace(opened.recipe, packing=packing), opened.vocab, None)
-    assert {opened.tokenizer.token(i) for i in shown.fresh} == {"[SEP]", "[CLS]"}
+    packing = replace(trained.recipe.packing, bos="<s>")  # type: ignore[type-var]
+    shown = template_of(replace(trained.recipe, packing=packing), trained.vocab, None)
+    assert {trained.tokenizer.token(i) for i in shown.fresh} == {"[SEP]", "[CLS]"}
 
 
 def test_a_vocabulary_without_these_tokens_ends_texts_as_pretraining_did(tmp_path: Path) -> None:
-    opened = open_run(make_run(tmp_path, "decoder"), "cpu")
-    end = opened.vocab.special["</s>"]
-    bare = replace(opened.vocab, special={"</s>": end})
-    template = template_of(opened.recipe, bare, None)
+    trained = open_run(make_run(tmp_path, "decoder"), "cpu")
+    end = trained.vocab.special["</s>"]
+    bare = replace(trained.vocab, special={"</s>": end})
+    template = template_of(trained.recipe, bare, None)
     assert (template.prefix, template.between, template.suffix) == ((), (end,), (end,))
     assert template.fresh == ()
 
@@ -112,27 +112,27 @@ def test_states_that_know_nothing_are_refused() -> None:
 
 
 def test_impossible_lengths_are_refused(tmp_path: Path) -> None:
-    opened = open_run(make_run(tmp_path), "cpu")
-    assert template_of(opened.recipe, opened.vocab, 48).length == 48
+    trained = open_run(make_run(tmp_path), "cpu")
+    assert template_of(trained.recipe, trained.vocab, 48).length == 48
     with pytest.raises(UserError, match="--max-length 49: the model has 48 positions"):
-        template_of(opened.recipe, opened.vocab, 49)
+        template_of(trained.recipe, trained.vocab, 49)
     with pytest.raises(UserError, match="no room"):
-        template_of(opened.recipe, opened.vocab, 4)
+        template_of(trained.recipe, trained.vocab, 4)
 
 
 @pytest.mark.parametrize("has_segments", [False, True])
 def test_segments_may_be_terms_of_the_scores(tmp_path: Path, has_segments: bool) -> None:
     position = {"kind": "relative", "segments": has_segments}
-    opened = open_run(make_run(tmp_path, "two_streams", position=position), "cpu")
-    assert template_of(opened.recipe, opened.vocab, None).has_segments == has_segments
+    trained = open_run(make_run(tmp_path, "two_streams", position=position), "cpu")
+    assert template_of(trained.recipe, trained.vocab, None).has_segments == has_segments
 
 
 @pytest.mark.parametrize(
     ("layout", "wanted"), [("encoder", ["[SEP]"]), ("decoder", ["[SEP]", "[CLS]", "<s>"])]
 )
 def test_what_no_text_ended_by_is_lacking(tmp_path: Path, layout: str, wanted: list[str]) -> None:
-    opened = open_run(make_run(tmp_path, layout), "cpu")
-    recipe, vocab = opened.recipe, opened.vocab
+    trained = open_run(make_run(tmp_path, layout), "cpu")
+    recipe, vocab = trained.recipe, trained.vocab
     bare = replace(vocab, special={"[UNK]": 1})
     assert missing_special_tokens(recipe, vocab) == ()
     assert missing_special_tokens(recipe, bare) == tuple(wanted)

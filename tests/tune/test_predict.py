@@ -10,7 +10,7 @@ from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
 from foreword.tune.contracts import Labelled, Strategy, Task
 from foreword.tune.fine_tuner import TuneSettings
-from foreword.tune.predict import load_classifier
+from foreword.tune.predict import load_tuned
 from foreword.tune.result import save_network
 from foreword.tune.run import tune
 from foreword.tune.strategies.frozen import Frozen
@@ -22,12 +22,12 @@ from tests.tune.runs import LAYOUTS, make_run, reviews
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_was_tuned_loads_back_and_predicts_as_it_scored(tmp_path: Path, layout: str) -> None:
-    opened = open_run(make_run(tmp_path / "run", layout), "cpu")
+    trained = open_run(make_run(tmp_path / "run", layout), "cpu")
     settings = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=2, max_length=24)
     dev = reviews(40, 2)
-    result = tune(opened, Classify(), reviews(100, 1), dev, settings)
+    result = tune(trained, Classify(), reviews(100, 1), dev, settings)
     save_network(result, tmp_path / "tuned")
-    classifier = load_classifier(tmp_path / "tuned", "cpu")
+    classifier = load_tuned(tmp_path / "tuned", "cpu")
     assert classifier.template == result.template
     labels, probabilities = classifier.predict([e.text for e in dev])
     right = np.mean([label == e.label for label, e in zip(labels, dev, strict=True)])
@@ -47,12 +47,12 @@ def test_what_was_tuned_loads_back_and_predicts_as_it_scored(tmp_path: Path, lay
 def test_the_score_is_that_of_its_predictions_to_the_last_bit(
     tmp_path: Path, task: Task, strategy: Strategy, precision: Literal["fp32", "bf16"]
 ) -> None:
-    opened = open_run(make_run(tmp_path / "run"), "cpu")
+    trained = open_run(make_run(tmp_path / "run"), "cpu")
     train, dev = ([numbered(e, task) for e in reviews(count, count)] for count in (60, 300))
     settings = TuneSettings(strategy=strategy, seeds=1, epochs=1, precision=precision)
-    result = tune(opened, task, train, dev, settings)
+    result = tune(trained, task, train, dev, settings)
     save_network(result, tmp_path / "tuned")
-    classifier = load_classifier(tmp_path / "tuned", "cpu")
+    classifier = load_tuned(tmp_path / "tuned", "cpu")
     outputs = classifier.outputs([example.text for example in dev])
     scores = task.scores(outputs, task.targets(dev, result.labels))
     assert scores.items() <= result.rows[0].items()
@@ -67,4 +67,4 @@ def numbered(example: Labelled, task: Task) -> Labelled:
 
 def test_other_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no fine-tuned model"):
-        load_classifier(make_run(tmp_path))
+        load_tuned(make_run(tmp_path))

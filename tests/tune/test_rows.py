@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from foreword.nn.masks import CausalMask, DocumentMask, FullMask
-from foreword.runs.trained_model import Opened, open_run
+from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tune import rows
 from foreword.tune.contracts import Labelled, Network
 from foreword.tune.fine_tuner import build_network, outputs_of, start_head
@@ -24,15 +24,15 @@ TASK = Classify(dropout=0.0)
 
 
 def examples_of(
-    opened: Opened, labelled: list[Labelled], pooling: Pooling | None = None
+    trained: TrainedModel, labelled: list[Labelled], pooling: Pooling | None = None
 ) -> Examples:
-    template = template_of(opened.recipe, opened.vocab, None)
-    encoded = Classify(pooling=pooling).encode(labelled, opened.tokenizer, template)
+    template = template_of(trained.recipe, trained.vocab, None)
+    encoded = Classify(pooling=pooling).encode(labelled, trained.tokenizer, template)
     return Examples(encoded, TASK.targets(labelled, LABELS), template)
 
 
-def network_of(opened: Opened) -> Network:
-    network = build_network(opened, TASK, LABELS, None)
+def network_of(trained: TrainedModel) -> Network:
+    network = build_network(trained, TASK, LABELS, None)
     start_head(network, 1)
     return network.train()
 
@@ -81,10 +81,10 @@ READINGS = [
 def test_packed_rows_give_the_gradient_of_padded_ones(
     tmp_path: Path, layout: str, pooling: Pooling
 ) -> None:
-    opened = open_run(make_run(tmp_path, layout), "cpu")
+    trained = open_run(make_run(tmp_path, layout), "cpu")
     labelled = [e._replace(pair="we saw the day") for e in reviews(13, 2)]
-    examples = examples_of(opened, labelled, pooling)
-    network = network_of(opened)
+    examples = examples_of(trained, labelled, pooling)
+    network = network_of(trained)
 
     found = network.backbone(one_per_row(examples, 32)).states
     states = torch.stack(
@@ -111,9 +111,9 @@ def test_packed_rows_give_the_gradient_of_padded_ones(
 
 def test_the_language_model_beside_weighs_every_text_alike(tmp_path: Path) -> None:
     """By hand: the mean over each text's predicted tokens, summed over texts, times the weight."""
-    opened = open_run(make_run(tmp_path, "decoder"), "cpu")
-    examples = replace(examples_of(opened, reviews(13, 2)), auxiliary=0.5)
-    network = network_of(opened)
+    trained = open_run(make_run(tmp_path, "decoder"), "cpu")
+    examples = replace(examples_of(trained, reviews(13, 2)), auxiliary=0.5)
+    network = network_of(trained)
     assert network.token_head is not None
     expected = found = 0.0
     for row, example in zip(one_per_row(examples, 32).ids, examples.encoded, strict=True):
@@ -131,9 +131,9 @@ def test_the_language_model_beside_weighs_every_text_alike(tmp_path: Path) -> No
 def test_fixed_shapes_and_few_tokens_at_once_change_nothing(
     tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = open_run(make_run(tmp_path, layout), "cpu")
-    examples = examples_of(opened, reviews(30, 3))
-    network = network_of(opened)
+    trained = open_run(make_run(tmp_path, layout), "cpu")
+    examples = examples_of(trained, reviews(30, 3))
+    network = network_of(trained)
 
     def outputs(device: str) -> tuple[Tensor, list[tuple[int, ...]]]:
         found, shapes = torch.zeros(30, 2), []
@@ -160,12 +160,12 @@ def test_first_fit_fills_the_first_row_with_room() -> None:
 
 
 def test_every_example_is_there_once(tmp_path: Path) -> None:
-    opened = open_run(make_run(tmp_path), "cpu")
-    examples = examples_of(opened, reviews(50, 4), "first")
+    trained = open_run(make_run(tmp_path), "cpu")
+    examples = examples_of(trained, reviews(50, 4), "first")
     numbers = np.arange(49, 9, -1)
     seen = np.concatenate([b.numbers for b in examples.batches(numbers, "cpu")])
     assert sorted(seen.tolist()) == sorted(numbers.tolist())
     for batch in examples.batches(numbers, "cpu"):
-        cls = opened.vocab.id("[CLS]")
+        cls = trained.vocab.id("[CLS]")
         assert (batch.batch.ids[batch.rows, batch.columns] == cls).all()
         assert (batch.targets == examples.targets[batch.numbers]).all()

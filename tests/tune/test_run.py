@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
-from foreword.runs.trained_model import Opened, open_run
+from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tune.contracts import Labelled
 from foreword.tune.fine_tuner import TuneSettings, build_network, order_of, start_tokens
 from foreword.tune.input_template import template_of
@@ -26,7 +26,7 @@ FAST = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=4, precision="fp32")
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Opened:
+def trained(tmp_path: Path) -> TrainedModel:
     return open_run(make_run(tmp_path), "cpu")
 
 
@@ -36,23 +36,23 @@ def weights(result: TuneResult) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_learns_what_can_be_learned(tmp_path: Path, layout: str) -> None:
-    opened = open_run(make_run(tmp_path, layout), "cpu")
-    result = tune(opened, TASK, reviews(300, 1), reviews(100, 2), FAST)
+    trained = open_run(make_run(tmp_path, layout), "cpu")
+    result = tune(trained, TASK, reviews(300, 1), reviews(100, 2), FAST)
     assert result.rows[0]["accuracy"] > 0.9
     assert result.rows[-1]["accuracy"] == 0.5
     assert result.rows[-1]["matthews"] == 0
 
 
-def test_shuffled_labels_teach_nothing(opened: Opened) -> None:
+def test_shuffled_labels_teach_nothing(trained: TrainedModel) -> None:
     train = reviews(300, 1)
     labels = [example.label for example in train]
     random.Random(0).shuffle(labels)
     shuffled = [e._replace(label=label) for e, label in zip(train, labels, strict=True)]
-    result = tune(opened, TASK, shuffled, reviews(100, 2), FAST)
+    result = tune(trained, TASK, shuffled, reviews(100, 2), FAST)
     assert result.rows[0]["accuracy"] < 0.75
 
 
-def test_pairs_are_told_apart_by_their_order(opened: Opened) -> None:
+def test_pairs_are_told_apart_by_their_order(trained: TrainedModel) -> None:
     """The telling word stands in the first text or in the second: segments or order tell."""
 
     def pairs(count: int, seed: int) -> list[Labelled]:
@@ -62,33 +62,33 @@ def test_pairs_are_told_apart_by_their_order(opened: Opened) -> None:
             for n, text in enumerate(texts)
         ]
 
-    result = tune(opened, TASK, pairs(300, 1), pairs(100, 2), FAST)
+    result = tune(trained, TASK, pairs(300, 1), pairs(100, 2), FAST)
     assert result.rows[0]["accuracy"] > 0.9
 
 
-def test_frozen_leaves_the_body_bit_for_bit(opened: Opened) -> None:
+def test_frozen_leaves_the_body_bit_for_bit(trained: TrainedModel) -> None:
     settings = TuneSettings(strategy=Frozen(lr=1e-2), seeds=1, epochs=1)
-    result = tune(opened, TASK, reviews(64, 1), reviews(32, 2), settings)
-    before = dict(opened.model.backbone.named_parameters())
+    result = tune(trained, TASK, reviews(64, 1), reviews(32, 2), settings)
+    before = dict(trained.model.backbone.named_parameters())
     after = weights(result)
     assert all(torch.equal(p, after[f"backbone.{name}"]) for name, p in before.items())
     assert after["head.1.bias"].abs().sum() > 0
 
 
-def test_full_changes_the_body_and_not_the_opened_run(opened: Opened) -> None:
-    before = {n: p.clone() for n, p in opened.model.named_parameters()}
-    result = tune(opened, TASK, reviews(64, 1), reviews(32, 2), FAST)
-    assert all(torch.equal(p, before[n]) for n, p in opened.model.named_parameters())
+def test_full_changes_the_body_and_not_the_opened_run(trained: TrainedModel) -> None:
+    before = {n: p.clone() for n, p in trained.model.named_parameters()}
+    result = tune(trained, TASK, reviews(64, 1), reviews(32, 2), FAST)
+    assert all(torch.equal(p, before[n]) for n, p in trained.model.named_parameters())
     name = "backbone.stack.blocks.0.attention.query.weight"
     assert not torch.equal(weights(result)[name], before[name])
 
 
 def test_only_what_pretraining_never_showed_is_drawn_anew(tmp_path: Path) -> None:
-    opened = open_run(make_run(tmp_path, "decoder"), "cpu")
-    template = template_of(opened.recipe, opened.vocab, None)
-    network = build_network(opened, TASK, ("bad", "good"), None)
+    trained = open_run(make_run(tmp_path, "decoder"), "cpu")
+    template = template_of(trained.recipe, trained.vocab, None)
+    network = build_network(trained, TASK, ("bad", "good"), None)
     start_tokens(network, template.fresh, 1)
-    before = opened.model.backbone.embedding.token.weight
+    before = trained.model.backbone.embedding.token.weight
     changed = (network.backbone.embedding.token.weight != before).any(1).nonzero().flatten()
     assert changed.tolist() == sorted(template.fresh)
     assert len(template.fresh) == 3
@@ -96,15 +96,15 @@ def test_only_what_pretraining_never_showed_is_drawn_anew(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("layout", ["encoder", "decoder"])
 def test_texts_teach_language_beside_in_decoders_alone(tmp_path: Path, layout: str) -> None:
-    opened = open_run(make_run(tmp_path, layout), "cpu")
+    trained = open_run(make_run(tmp_path, layout), "cpu")
     settings = replace(FAST, epochs=1)
     results = [
-        tune(opened, Classify(auxiliary=share), reviews(32, 1), reviews(8, 2), settings)
+        tune(trained, Classify(auxiliary=share), reviews(32, 1), reviews(8, 2), settings)
         for share in (0.0, 0.5)
     ]
     losses = [result.epochs[0]["train_loss"] for result in results]
     if layout == "decoder":  # half the nats of a token, which start as those of a guess
-        chance_loss = 0.5 * math.log(opened.vocab.size)
+        chance_loss = 0.5 * math.log(trained.vocab.size)
         assert losses[1] - losses[0] == pytest.approx(chance_loss, rel=0.1)
     else:
         assert losses[1] == losses[0]
@@ -112,11 +112,11 @@ def test_texts_teach_language_beside_in_decoders_alone(tmp_path: Path, layout: s
 
 
 def test_a_frozen_decoder_is_left_bit_for_bit(tmp_path: Path) -> None:
-    opened = open_run(make_run(tmp_path, "decoder"), "cpu")
+    trained = open_run(make_run(tmp_path, "decoder"), "cpu")
     settings = TuneSettings(strategy=Frozen(lr=1e-2), seeds=1, epochs=1)
-    result = tune(opened, TASK, reviews(64, 1), reviews(32, 2), settings)
+    result = tune(trained, TASK, reviews(64, 1), reviews(32, 2), settings)
     after = weights(result)
-    before = opened.model.backbone.named_parameters()
+    before = trained.model.backbone.named_parameters()
     assert all(torch.equal(p, after[f"backbone.{name}"]) for name, p in before)
 
 
@@ -124,24 +124,24 @@ def test_from_scratch_knows_nothing_of_the_pretrained_weights(tmp_path: Path) ->
     settings = TuneSettings(from_scratch=True, seeds=1, epochs=1)
     results = []
     for n in range(2):
-        opened = open_run(make_run(tmp_path / str(n)), "cpu")
+        trained = open_run(make_run(tmp_path / str(n)), "cpu")
         with torch.no_grad():
-            for p in opened.model.parameters():
+            for p in trained.model.parameters():
                 p.add_(n)
-        results.append(tune(opened, TASK, reviews(64, 1), reviews(32, 2), settings))
+        results.append(tune(trained, TASK, reviews(64, 1), reviews(32, 2), settings))
     assert results[0].rows == results[1].rows
     assert results[0].rows[0]["start"] == "from scratch"
 
 
 def test_a_seed_gives_one_result_and_another_seed_another(tmp_path: Path) -> None:
     run = make_run(tmp_path, dropout=0.1, attention_dropout=0.1)
-    opened = open_run(run, "cpu")
+    trained = open_run(run, "cpu")
     settings = TuneSettings(seeds=2, epochs=1)
     results = []
     for n in range(2):
         torch.manual_seed(n)  # whatever went before
         state = torch.get_rng_state()
-        results.append(tune(opened, TASK, reviews(64, 1), reviews(32, 2), settings))
+        results.append(tune(trained, TASK, reviews(64, 1), reviews(32, 2), settings))
         assert torch.equal(state, torch.get_rng_state())
     first, second = results
     assert first.epochs == second.epochs
@@ -149,11 +149,11 @@ def test_a_seed_gives_one_result_and_another_seed_another(tmp_path: Path) -> Non
     assert first.epochs[0]["train_loss"] != first.epochs[1]["train_loss"]
 
 
-def test_compare_gives_a_row_each(opened: Opened) -> None:
+def test_compare_gives_a_row_each(trained: TrainedModel) -> None:
     steps: list[tuple[int, int, str]] = []
     compared = variants(TuneSettings(seeds=2, epochs=2, batch=32))
     result = tune(
-        opened, TASK, reviews(64, 1), reviews(32, 2), compared, lambda *step: steps.append(step)
+        trained, TASK, reviews(64, 1), reviews(32, 2), compared, lambda *step: steps.append(step)
     )
     names = [(row["start"], row["strategy"]) for row in result.rows]
     assert names == [
@@ -183,34 +183,34 @@ def test_the_last_epoch_counts_and_not_the_best() -> None:
     assert summarise(finals[:1])["accuracy_std"] is None
 
 
-def test_an_unseen_label_is_refused(opened: Opened) -> None:
+def test_an_unseen_label_is_refused(trained: TrainedModel) -> None:
     dev = [*reviews(4, 2), Labelled("the day", "odd", source="dev.tsv:17")]
     with pytest.raises(UserError, match=r"dev.tsv:17: labels that no .*'odd' \(1\).*bad, good"):
-        tune(opened, TASK, reviews(8, 1), dev, FAST)
+        tune(trained, TASK, reviews(8, 1), dev, FAST)
     with pytest.raises(UserError, match="dev example 5: labels"):
-        tune(opened, TASK, reviews(8, 1), [(e.text, e.label) for e in dev], FAST)
+        tune(trained, TASK, reviews(8, 1), [(e.text, e.label) for e in dev], FAST)
 
 
-def test_one_label_or_no_example_is_refused(opened: Opened) -> None:
+def test_one_label_or_no_example_is_refused(trained: TrainedModel) -> None:
     same = [e._replace(label="good") for e in reviews(8, 1)]
     with pytest.raises(UserError, match="at least two labels; all 8 are 'good'"):
-        tune(opened, TASK, same, same, FAST)
+        tune(trained, TASK, same, same, FAST)
     with pytest.raises(UserError, match="no dev example"):
-        tune(opened, TASK, reviews(8, 1), [], FAST)
+        tune(trained, TASK, reviews(8, 1), [], FAST)
 
 
-def test_long_texts_are_cut_and_counted(opened: Opened) -> None:
+def test_long_texts_are_cut_and_counted(trained: TrainedModel) -> None:
     long = Labelled("the film was " * 40, "good")
     settings = TuneSettings(seeds=1, epochs=1, max_length=48)
-    result = tune(opened, TASK, [*reviews(8, 1), long], [*reviews(8, 2), long], settings)
+    result = tune(trained, TASK, [*reviews(8, 1), long], [*reviews(8, 2), long], settings)
     assert result.examples == {"train": 9, "dev": 9, "cut": 2, "skipped": 0}
 
 
-def test_a_run_that_blows_up_stops_with_a_word(opened: Opened) -> None:
+def test_a_run_that_blows_up_stops_with_a_word(trained: TrainedModel) -> None:
     with torch.no_grad():
-        opened.model.backbone.embedding.token.weight.fill_(float("inf"))
+        trained.model.backbone.embedding.token.weight.fill_(float("inf"))
     with pytest.raises(TrainingStoppedError, match=r"not finite.*; a lower --lr"):
-        tune(opened, TASK, reviews(128, 1), reviews(8, 2), FAST)
+        tune(trained, TASK, reviews(128, 1), reviews(8, 2), FAST)
 
 
 def test_an_epoch_shows_every_example_once_in_an_order_of_its_own() -> None:
@@ -220,9 +220,9 @@ def test_an_epoch_shows_every_example_once_in_an_order_of_its_own() -> None:
     assert np.concatenate(first).tolist() != np.concatenate(second).tolist()
 
 
-def test_the_learning_rate_follows_the_width(opened: Opened, tmp_path: Path) -> None:
+def test_the_learning_rate_follows_the_width(trained: TrainedModel, tmp_path: Path) -> None:
     wide = open_run(make_run(tmp_path / "wide", d_model=256), "cpu")
-    narrow = opened.recipe.model
+    narrow = trained.recipe.model
     assert Full().peak_lr(wide.recipe.model) == pytest.approx(2.7e-4)
     assert Full().peak_lr(narrow) == 1e-3
     assert Full(lr=2e-5).peak_lr(narrow) == 2e-5
@@ -230,10 +230,10 @@ def test_the_learning_rate_follows_the_width(opened: Opened, tmp_path: Path) -> 
 
 
 def test_a_network_that_is_not_finite_is_neither_scored_nor_saved(
-    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train, dev = reviews(16, 1), reviews(8, 2)
-    result = tune(opened, TASK, train, dev, TuneSettings(seeds=1, epochs=1))
+    result = tune(trained, TASK, train, dev, TuneSettings(seeds=1, epochs=1))
     honest = torch.optim.AdamW.step
 
     def step(self: torch.optim.AdamW, *args: object) -> None:
@@ -242,7 +242,7 @@ def test_a_network_that_is_not_finite_is_neither_scored_nor_saved(
 
     monkeypatch.setattr(torch.optim.AdamW, "step", step)
     with pytest.raises(TrainingStoppedError, match=r"weights: .* not finite .*; a lower --lr"):
-        tune(opened, TASK, train, dev, TuneSettings(seeds=1, epochs=1))
+        tune(trained, TASK, train, dev, TuneSettings(seeds=1, epochs=1))
     next(result.network.parameters()).data.view(-1)[0] = math.nan
     with pytest.raises(NotFiniteError, match="weights: "):
         save_network(result, tmp_path / "tuned")

@@ -13,7 +13,7 @@ from foreword.cli.main import run as foreword
 from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
 from foreword.tune.fine_tuner import TuneSettings, build_network
-from foreword.tune.predict import load_classifier
+from foreword.tune.predict import load_tuned
 from foreword.tune.result import save_network
 from foreword.tune.run import tune
 from foreword.tune.scalar_mix import ScalarMix
@@ -46,8 +46,8 @@ def test_it_begins_as_the_mean() -> None:
 
 @pytest.mark.parametrize("layout", ["encoder", "bidirectional", "decoder", "recurrent"])
 def test_a_model_of_one_stack_is_read_by_its_layers(tmp_path: Path, layout: str) -> None:
-    opened = open_run(make_run(tmp_path, layout), "cpu")
-    result = tune(opened, MIXED, reviews(48, 1), reviews(16, 2), FAST)
+    trained = open_run(make_run(tmp_path, layout), "cpu")
+    result = tune(trained, MIXED, reviews(48, 1), reviews(16, 2), FAST)
     row = result.rows[0]
     shares = [row[f"layer_{n}"] for n in range(3)]
     assert sum(shares) == pytest.approx(1.0)
@@ -64,20 +64,20 @@ CHARACTERS = {"width": 4, "filters": ((1, 8), (3, 8)), "highways": 1, "length": 
 @pytest.mark.parametrize("characters", [False, True])
 def test_frozen_layers_are_features(tmp_path: Path, characters: bool) -> None:
     more = {"characters": characters, "spelling": CHARACTERS}
-    opened = open_run(make_run(tmp_path, "bidirectional", **more), "cpu")
+    trained = open_run(make_run(tmp_path, "bidirectional", **more), "cpu")
     settings = TuneSettings(strategy=Frozen(lr=1e-2), seeds=1, epochs=2)
-    result = tune(opened, MIXED, reviews(64, 1), reviews(32, 2), settings)
+    result = tune(trained, MIXED, reviews(64, 1), reviews(32, 2), settings)
     after = dict(result.network.named_parameters())
-    before = opened.model.backbone.named_parameters()
+    before = trained.model.backbone.named_parameters()
     assert all(torch.equal(p, after[f"backbone.{name}"]) for name, p in before)
     assert after["scalar_mix.weights"].abs().max() > 1e-3
 
 
 def test_saved_and_read_back_it_says_the_same(tmp_path: Path) -> None:
-    opened = open_run(make_run(tmp_path / "run", "bidirectional"), "cpu")
-    result = tune(opened, MIXED, reviews(48, 1), reviews(16, 2), FAST)
+    trained = open_run(make_run(tmp_path / "run", "bidirectional"), "cpu")
+    result = tune(trained, MIXED, reviews(48, 1), reviews(16, 2), FAST)
     save_network(result, tmp_path / "tuned")
-    again = load_classifier(tmp_path / "tuned", "cpu")
+    again = load_tuned(tmp_path / "tuned", "cpu")
     assert again.network.scalar_mix is not None
     for name, p in again.network.named_parameters():
         assert torch.equal(p, dict(result.network.named_parameters())[name])
@@ -89,23 +89,24 @@ def test_saved_and_read_back_it_says_the_same(tmp_path: Path) -> None:
 
 
 def test_without_it_there_is_nothing_to_learn(tmp_path: Path) -> None:
-    opened = open_run(make_run(tmp_path), "cpu")
-    assert build_network(opened, Classify(), ("a", "b"), None).scalar_mix is None
+    trained = open_run(make_run(tmp_path), "cpu")
+    assert build_network(trained, Classify(), ("a", "b"), None).scalar_mix is None
     assert (
-        build_network(opened, Regress(mix_layers=True), ("0.0", "1.0"), None).scalar_mix is not None
+        build_network(trained, Regress(mix_layers=True), ("0.0", "1.0"), None).scalar_mix
+        is not None
     )
 
 
 def test_an_encoder_decoder_is_refused(tmp_path: Path) -> None:
-    opened = open_run(make_run(tmp_path, "encoder_decoder"), "cpu")
+    trained = open_run(make_run(tmp_path, "encoder_decoder"), "cpu")
     with pytest.raises(UserError, match=r"task\.mix_layers: is for models of one stack"):
-        tune(opened, MIXED, reviews(8, 1), reviews(8, 2), FAST)
+        tune(trained, MIXED, reviews(8, 1), reviews(8, 2), FAST)
 
 
 def test_layers_of_several_widths_are_refused(tmp_path: Path) -> None:
-    opened = open_run(make_run(tmp_path, "recurrent", d_embedding=16), "cpu")
+    trained = open_run(make_run(tmp_path, "recurrent", d_embedding=16), "cpu")
     with pytest.raises(UserError, match=r"layers must be of one width, .* are 16, 32, 32"):
-        tune(opened, MIXED, reviews(8, 1), reviews(8, 2), FAST)
+        tune(trained, MIXED, reviews(8, 1), reviews(8, 2), FAST)
 
 
 def test_the_weights_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from foreword.runs.trained_model import Opened
+from foreword.runs.trained_model import TrainedModel
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Exchanged:
 class Format(Protocol):
     """A form in which models travel; its fields are its settings."""
 
-    def write(self, opened: Opened, out: Path) -> Exchanged:
+    def write(self, trained: TrainedModel, out: Path) -> Exchanged:
         """Exports a model.
 
         Raises:

@@ -17,7 +17,7 @@ from foreword.ngrams import arpa
 from foreword.ngrams.counting import ABSENT
 from foreword.ngrams.texts import words_of
 from foreword.runs.recipe import Recipe
-from foreword.runs.trained_model import Opened
+from foreword.runs.trained_model import TrainedModel
 from foreword.text.special import ALL, BOS, EOS, UNK
 from foreword.text.tokenizers.word import Word
 from foreword.types import Array, Vocab
@@ -33,16 +33,16 @@ class ARPA:
     where the text itself has a word `<unk>`, this keeps its name and [UNK] stays `[UNK]`.
     """
 
-    def write(self, opened: Opened, out: Path) -> Exchanged:
+    def write(self, trained: TrainedModel, out: Path) -> Exchanged:
         """See `Format`."""
-        if not opened.recipe.model.is_count_based:
-            raise UserError(f"{opened.run}: ARPA files hold n-grams, and this is another model")
+        if not trained.recipe.model.is_count_based:
+            raise UserError(f"{trained.run}: ARPA files hold n-grams, and this is another model")
         if out.exists():
             raise UserError(f"{out}: is there already; choose another --out")
-        table = table_of(opened.model)
-        names = _names(opened)
+        table = table_of(trained.model)
+        names = _names(trained)
         # Other special tokens are no words, and the file does not name them.
-        is_there = words_of(opened.vocab, opened.recipe.wrapping[1])
+        is_there = words_of(trained.vocab, trained.recipe.wrapping[1])
         is_there[table.about.start] = True
         ids = np.where(is_there, np.cumsum(is_there) - 1, ABSENT)
         shown = table.renumbered(ids, int(is_there.sum()))
@@ -92,11 +92,11 @@ class ARPA:
         )
 
 
-def _names(opened: Opened) -> list[str]:
+def _names(trained: TrainedModel) -> list[str]:
     """What each id is called in the file."""
-    names = opened.tokenizer.pieces
-    before, after = opened.recipe.wrapping
-    vocab, called = opened.vocab, {before: BOS, after: EOS}
+    names = trained.tokenizer.pieces
+    before, after = trained.recipe.wrapping
+    vocab, called = trained.vocab, {before: BOS, after: EOS}
     called |= {} if UNKNOWN[0] in names else {UNK: UNKNOWN[0]}
     for special, name in called.items():
         if special in vocab.special:

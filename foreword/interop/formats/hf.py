@@ -9,7 +9,7 @@ from foreword import kinds
 from foreword.errors import UserError
 from foreword.interop import exporting, importing
 from foreword.interop.formats._contract import Exchanged
-from foreword.runs.trained_model import Opened
+from foreword.runs.trained_model import TrainedModel
 
 UNCHECKED = "not checked against transformers, which is not installed"
 
@@ -29,13 +29,13 @@ class HF:
     family: str = ""
     download: bool = False
 
-    def write(self, opened: Opened, out: Path) -> Exchanged:
+    def write(self, trained: TrainedModel, out: Path) -> Exchanged:
         """See `Format`."""
-        opened, left = exporting.plain(opened)
-        found = exporting.export(opened, out, self.family)
-        difference = exporting.check(opened, out, found)
-        facts = {"folder": str(out), "architecture": found.architecture_of(opened.recipe)}
-        notes = left + found.notes(opened.recipe)
+        trained, left = exporting.plain(trained)
+        found = exporting.export(trained, out, self.family)
+        difference = exporting.check(trained, out, found)
+        facts = {"folder": str(out), "architecture": found.architecture_of(trained.recipe)}
+        notes = left + found.notes(trained.recipe)
         return Exchanged(facts | difference, (*notes, *_unchecked(difference)))
 
     def read(self, source: str, run: Path) -> Exchanged:

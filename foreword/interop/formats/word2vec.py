@@ -15,7 +15,7 @@ from foreword.interop.formats._contract import Exchanged
 from foreword.interop.word_table import word_table
 from foreword.models.word_vectors import WordVectorsBackbone
 from foreword.runs.recipe import Recipe
-from foreword.runs.trained_model import Opened
+from foreword.runs.trained_model import TrainedModel
 from foreword.text.special import ALL, BOS, EOS
 from foreword.text.tokenizers.word import Word
 from foreword.vectors import file
@@ -34,11 +34,11 @@ class Word2Vec:
 
     binary: bool = False
 
-    def write(self, opened: Opened, out: Path) -> Exchanged:
+    def write(self, trained: TrainedModel, out: Path) -> Exchanged:
         """See `Format`."""
         if out.exists():
             raise UserError(f"{out}: is there already; choose another --out")
-        table = word_table(opened.model, opened.tokenizer)
+        table = word_table(trained.model, trained.tokenizer)
         file.write(out, table.words, table.vectors, binary=self.binary)
         width = table.vectors.shape[1]
         size = out.stat().st_size

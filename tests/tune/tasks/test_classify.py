@@ -35,23 +35,23 @@ def test_one_label_alone_is_scored_in_silence() -> None:
 
 
 def test_a_mean_is_one_output_of_many_spots(tmp_path: Path) -> None:
-    opened = open_run(make_run(tmp_path), "cpu")
-    template = template_of(opened.recipe, opened.vocab, None)
+    trained = open_run(make_run(tmp_path), "cpu")
+    template = template_of(trained.recipe, trained.vocab, None)
     examples = [Labelled("the day was fine", pair="we saw"), Labelled("the day", pair="warm")]
-    encoded = Classify(pooling="mean").encode(examples, opened.tokenizer, template)
+    encoded = Classify(pooling="mean").encode(examples, trained.tokenizer, template)
     assert [e.pooled_positions.tolist() for e in encoded] == [[1, 2, 3, 4, 6, 7], [1, 2, 4]]
     assert all(e.is_pooled for e in encoded)
-    encoded = Classify(pooling="first").encode(examples, opened.tokenizer, template)
+    encoded = Classify(pooling="first").encode(examples, trained.tokenizer, template)
     assert [e.pooled_positions.tolist() for e in encoded] == [[0], [0]]
     assert not any(e.is_pooled for e in encoded)
 
 
 def test_pairs_and_single_texts_do_not_mix(tmp_path: Path) -> None:
-    opened = open_run(make_run(tmp_path), "cpu")
-    template = template_of(opened.recipe, opened.vocab, None)
+    trained = open_run(make_run(tmp_path), "cpu")
+    template = template_of(trained.recipe, trained.vocab, None)
     examples = [Labelled("the day", pair="we saw"), Labelled("the day", source="a.tsv:3")]
     with pytest.raises(UserError, match=r"a\.tsv:3: has no second text"):
-        Classify().encode(examples, opened.tokenizer, template)
+        Classify().encode(examples, trained.tokenizer, template)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
 from foreword.tune.contracts import Labelled
 from foreword.tune.fine_tuner import TuneSettings
-from foreword.tune.predict import load_classifier
+from foreword.tune.predict import load_tuned
 from foreword.tune.result import save_network
 from foreword.tune.run import tune
 from foreword.tune.strategies.full import Full
@@ -35,15 +35,15 @@ def graded(count: int, seed: int) -> list[Labelled]:
 
 @pytest.mark.parametrize("layout", ["encoder", "decoder"])
 def test_learns_a_scale_and_loads_back(tmp_path: Path, layout: str) -> None:
-    opened = open_run(make_run(tmp_path / "run", layout), "cpu")
+    trained = open_run(make_run(tmp_path / "run", layout), "cpu")
     dev = graded(60, 2)
-    result = tune(opened, Regress(), graded(300, 1), dev, FAST)
+    result = tune(trained, Regress(), graded(300, 1), dev, FAST)
     assert result.labels == ("100.0", "275.0")
     assert result.rows[0]["pearson"] > 0.9
     assert result.rows[0]["spearman"] > 0.9
     assert (result.rows[-1]["strategy"], result.rows[-1]["pearson"]) == ("mean", 0.0)
     save_network(result, tmp_path / "tuned")
-    tuned = load_classifier(tmp_path / "tuned", "cpu")
+    tuned = load_tuned(tmp_path / "tuned", "cpu")
     said = tuned.outputs([e.text for e in dev])
     assert Regress().scores(said, np.asarray([float(e.label) for e in dev]))[
         "pearson"

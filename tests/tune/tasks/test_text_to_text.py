@@ -10,14 +10,14 @@ import torch
 
 from foreword.errors import UserError
 from foreword.evaluate.decoding import generate
+from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.sampling import Sampling
-from foreword.evaluate.subject import Subject
 from foreword.runs.trained_model import open_run
 from foreword.tune.answers import Answers
 from foreword.tune.contracts import Labelled
 from foreword.tune.fine_tuner import TuneSettings
 from foreword.tune.input_template import template_of
-from foreword.tune.predict import load_classifier
+from foreword.tune.predict import load_tuned
 from foreword.tune.result import save_network
 from foreword.tune.run import tune
 from foreword.tune.strategies.frozen import Frozen
@@ -38,56 +38,56 @@ def test_learns_to_answer_and_answers_as_a_run(
 ) -> None:
     settings = {"kind": objective, **short_spans(objective, 32)}
     monkeypatch.setitem(PARTS[layout], "objective", settings)
-    opened = open_run(make_run(tmp_path / "run", layout), "cpu")
+    trained = open_run(make_run(tmp_path / "run", layout), "cpu")
     is_whole = objective == "span_corruption"  # of the other the framing alone is of interest
     how = FAST if is_whole else replace(FAST, epochs=1)
-    result = tune(opened, TASK, reviews(300, 1), reviews(24, 2), how)
+    result = tune(trained, TASK, reviews(300, 1), reviews(24, 2), how)
     if is_whole:
         assert result.rows[0]["accuracy"] > 0.9
     assert result.rows[0]["tokens"] >= result.rows[0]["accuracy"]
     assert result.rows[-1]["strategy"] == "most frequent answer"
     assert result.rows[-1]["accuracy"] == 0.5
     save_network(result, tmp_path / "tuned")
-    subject = Subject.of(open_run(tmp_path / "tuned", "cpu"))
+    prompted = PromptedModel.of(open_run(tmp_path / "tuned", "cpu"))
     examples = reviews(24, 2)
     greedy = Sampling(tokens=4, temperature=0.0)
-    found = generate(subject, ["the " + e.text for e in examples], greedy)
+    found = generate(prompted, ["the " + e.text for e in examples], greedy)
     said = {"bad": "dull grim", "good": "fine"}
     right = [f.text.strip() == said[e.label] for f, e in zip(found, examples, strict=True)]
     # What is written token by token is right as often as the score says.
     assert np.mean(right) == pytest.approx(result.rows[0]["accuracy"])
     with pytest.raises(UserError, match="answers in text; use 'foreword generate"):
-        load_classifier(tmp_path / "tuned", "cpu")
+        load_tuned(tmp_path / "tuned", "cpu")
 
 
-def batches(folder: Path, layout: str, lengths: list[int]) -> tuple[Answers, Subject]:
-    subject = Subject.of(open_run(make_run(folder, layout), "cpu"))
+def batches(folder: Path, layout: str, lengths: list[int]) -> tuple[Answers, PromptedModel]:
+    prompted = PromptedModel.of(open_run(make_run(folder, layout), "cpu"))
     examples = [Labelled(" ".join(["film"] * n), "warm day"[: 4 + n % 2 * 4]) for n in lengths]
-    template = template_of(subject.recipe, subject.vocab, None)
-    encoded = TextToText().encode(examples, subject.tokenizer, template)
-    return Answers.of(subject, encoded, template), subject
+    template = template_of(prompted.recipe, prompted.vocab, None)
+    encoded = TextToText().encode(examples, prompted.tokenizer, template)
+    return Answers.of(prompted, encoded, template), prompted
 
 
 @pytest.mark.parametrize("layout", ["encoder_decoder", "prefix"])
 def test_packed_is_each_alone(tmp_path: Path, layout: str) -> None:
-    answers, subject = batches(tmp_path, layout, [3, 9, 1, 22, 5, 12])
+    answers, prompted = batches(tmp_path, layout, [3, 9, 1, 22, 5, 12])
     packed = next(answers.batches(np.arange(6), "cpu"))
     assert len(packed.batch.ids) < 6
     for device in ("cpu", "cuda"):  # the shapes of CUDA, computed here
         for batch in answers.batches(np.arange(6), device):
-            states = subject.read(batch.batch).states[batch.rows, batch.columns]
+            states = prompted.read(batch.batch).states[batch.rows, batch.columns]
             for n in set(batch.numbers.tolist()):
                 alone = next(answers.batches(np.asarray([n]), "cpu"))
-                wanted = subject.read(alone.batch).states[alone.rows, alone.columns]
+                wanted = prompted.read(alone.batch).states[alone.rows, alone.columns]
                 where = batch.numbers == n
                 assert batch.targets[where].tolist() == answers.targets[n].tolist()
                 torch.testing.assert_close(states[where], wanted, atol=1e-5, rtol=1e-5)
 
 
 def test_sources_are_cut_and_end_as_in_pretraining(tmp_path: Path) -> None:
-    answers, subject = batches(tmp_path, "encoder_decoder", [3, 50])
+    answers, prompted = batches(tmp_path, "encoder_decoder", [3, 50])
     ends = [int(example.ids[-1]) for example in answers.encoded]
-    assert ends == [subject.vocab.id("</s>")] * 2
+    assert ends == [prompted.vocab.id("</s>")] * 2
     assert [example.was_cut for example in answers.encoded] == [False, True]
     assert [len(example.ids) for example in answers.encoded] == [4, 32]
     assert [int(target[-1]) for target in answers.targets] == ends
@@ -97,20 +97,20 @@ def test_source_and_answer_fit_the_positions_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(PARTS["prefix"]["model"], "position", {"kind": "learned", "length": 40})
-    subject = Subject.of(open_run(make_run(tmp_path, "prefix"), "cpu"))
-    template = template_of(subject.recipe, subject.vocab, None)
+    prompted = PromptedModel.of(open_run(make_run(tmp_path, "prefix"), "cpu"))
+    template = template_of(prompted.recipe, prompted.vocab, None)
 
     def answers(source: int, target: int) -> Answers:
         example = Labelled("film " * source, "day " * target)
-        encoded = TextToText().encode([example], subject.tokenizer, template)
-        return Answers.of(subject, encoded, template)
+        encoded = TextToText().encode([example], prompted.tokenizer, template)
+        return Answers.of(prompted, encoded, template)
 
     for source, target, kept in ((12, 9, 12), (50, 3, 31), (50, 19, 19)):
         found = answers(source, target)
         assert len(found.encoded[0].ids) == kept + 1
-        assert int(found.encoded[0].ids[-1]) == subject.vocab.id("</s>")
+        assert int(found.encoded[0].ids[-1]) == prompted.vocab.id("</s>")
         assert found.encoded[0].was_cut == (kept < source)
-        subject.read(next(found.batches(np.arange(1), "cpu")).batch)
+        prompted.read(next(found.batches(np.arange(1), "cpu")).batch)
     with pytest.raises(UserError, match=r"an answer of 61 tokens leaves no room .* the 40 places"):
         answers(1, 60)
 
@@ -136,15 +136,15 @@ def test_tasks_are_mixed_in_proportion_or_by_temperature() -> None:
 
 
 def test_a_model_without_a_source_is_refused(tmp_path: Path) -> None:
-    opened = open_run(make_run(tmp_path, "decoder"), "cpu")
+    trained = open_run(make_run(tmp_path, "decoder"), "cpu")
     with pytest.raises(UserError, match="not trained to answer a source; use --task classify"):
-        tune(opened, TASK, reviews(8, 1), reviews(8, 2), FAST)
+        tune(trained, TASK, reviews(8, 1), reviews(8, 2), FAST)
 
 
 def test_a_tied_output_layer_cannot_be_trained_alone(tmp_path: Path) -> None:
-    opened = open_run(make_run(tmp_path, "encoder_decoder"), "cpu")
+    trained = open_run(make_run(tmp_path, "encoder_decoder"), "cpu")
     with pytest.raises(UserError, match="in common with its embedding; use full"):
-        tune(opened, TASK, reviews(8, 1), reviews(8, 2), TuneSettings(strategy=Frozen(), seeds=1))
+        tune(trained, TASK, reviews(8, 1), reviews(8, 2), TuneSettings(strategy=Frozen(), seeds=1))
 
 
 def test_scores_count_whole_answers_and_tokens() -> None:

@@ -12,13 +12,11 @@ from torch import Tensor
 
 from foreword import kinds
 from foreword.errors import UserError
-from foreword.nn.model import Backbone, Model
+from foreword.nn.model import Backbone
 from foreword.objectives._contract import mode_id
-from foreword.runs.recipe import Recipe
-from foreword.runs.trained_model import Opened
-from foreword.text.tokenizer import Tokenizer
+from foreword.runs.trained_model import TrainedModel
 from foreword.train.device import autocast
-from foreword.types import Array, Batch, Example, Hidden, Tokens, Vocab
+from foreword.types import Array, Batch, Example, Hidden, Tokens
 
 
 @dataclass(frozen=True)
@@ -30,36 +28,12 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A model to look at.
+class PromptedModel(TrainedModel):
+    """A trained model that knows how its training formed inputs and what it predicts.
 
-    Attributes:
-        model: in evaluation mode, on `device`.
-        recipe: it was trained with.
-        tokenizer: it was trained with.
-        device: where the model lies.
-        dtype: what it computes in.
-        name: what messages call it.
+    All of it follows from the recipe and the tokenizer, so there are no fields beyond those of
+    `TrainedModel`.
     """
-
-    model: Model
-    recipe: Recipe
-    tokenizer: Tokenizer
-    device: torch.device
-    dtype: torch.dtype = torch.float32
-    name: str = "this model"
-
-    @classmethod
-    def of(cls, opened: Opened) -> Subject:
-        """The subject in an opened run."""
-        return cls(
-            model=opened.model,
-            recipe=opened.recipe,
-            tokenizer=opened.tokenizer,
-            device=opened.device,
-            dtype=opened.dtype,
-            name=str(opened.run),
-        )
 
     # -- what it does ------------------------------------------------------------------------------
 
@@ -148,11 +122,6 @@ class Subject:
             raise UserError(f"{self.name}: this {self.family} has no head that predicts tokens")
 
     # -- how its training wrapped texts ------------------------------------------------------------
-
-    @property
-    def vocab(self) -> Vocab:
-        """Of its tokenizer."""
-        return self.tokenizer.vocab
 
     @property
     def limit(self) -> int | None:
