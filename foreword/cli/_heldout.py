@@ -1,4 +1,4 @@
-"""What `--heldout` says: a share of the documents, or text that is given for it."""
+"""The option `--heldout`: a share of the documents, or text given apart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HeldOut = Annotated[
     typer.Option(
         "--heldout",
         metavar="SHARE|TEXT",
-        help="What is never trained on: a share of the documents, or files, folders, globs.",
+        help="Text never trained on: a share of the documents, or files, folders, globs.",
     ),
 ]
 
@@ -26,25 +26,25 @@ HeldOut = Annotated[
 def hold_out(
     settings: PrepareSettings, given: Sequence[str] | None
 ) -> tuple[PrepareSettings, tuple[str, ...]]:
-    """The settings with the share that is given, and the texts that are.
+    """Return the settings with the share given, and the texts given.
 
     Raises:
-        UserError: both, several shares, or an impossible one.
+        UserError: both were given, or several shares, or an impossible one.
     """
-    words = tuple(given or ())
-    shares = [share for word in words if (share := _number(word)) is not None]
+    values = tuple(given or ())
+    shares = [share for value in values if (share := _number(value)) is not None]
     if not shares:
-        return settings, words
-    if len(words) > 1:
-        raise UserError(f"--heldout: one share, or texts, got {' and '.join(words)}")
+        return settings, values
+    if len(values) > 1:
+        raise UserError(f"--heldout: expected one share, or texts; got {' and '.join(values)}")
     try:
         return replace(settings, heldout=shares[0]), ()
     except ValueError as error:
         raise UserError(f"--{error}") from None
 
 
-def _number(word: str) -> float | None:
+def _number(value: str) -> float | None:
     try:
-        return float(word)
+        return float(value)
     except ValueError:
         return None

@@ -1,4 +1,4 @@
-"""What the verbs that look at a model share: how a run is named and opened."""
+"""Options of the verbs that use a trained model, and how they open it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from foreword.evaluate.loaded import LoadedModel
 
 Run = Annotated[Path, typer.Argument(help="A run folder, or one of its checkpoints/step-*.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
+Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
-def open_model(run: Path, device: str) -> LoadedModel:
-    """Opens a run and says what was passed over.
+def open_model(run: Path, device: str) -> Loaded:
+    """Open a run, and print what was skipped on the way.
 
     Raises:
-        UserError: no such run or device.
+        UserError: there is no such run or device.
     """
     from foreword.evaluate.loaded import load
 

@@ -1,12 +1,12 @@
-"""Options that verbs share: a dataclass whose fields stand on the command line one by one.
+"""Groups of options: a dataclass whose fields are separate options on the command line.
 
 @dataclass(frozen=True)
 class Reading(Options):
-    field: Annotated[str | None, typer.Option(help="Where the text stands.")] = None
+    field: Annotated[str | None, typer.Option(help="Field of the text.")] = None
 
 def score(run: Run, reading: Reading) -> None: ...      foreword score RUN --field body
 
-A number's range is stated with its type, as in settings: `Annotated[Share, typer.Option(...)]`.
+A number's range comes with its type, as in settings: `Annotated[Share, typer.Option(...)]`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from foreword.ranges import check
 
 @dataclass(frozen=True)
 class Options:
-    """What a verb takes as one parameter, and a person says in several."""
+    """A group of options, which a verb takes as one parameter."""
 
 
 def flat(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `verb` with the fields of `Options` in the place of each, and its numbers checked.
+    """Return `verb` with each group of options replaced by its fields, and numbers checked.
 
-    Typer sees the types without their ranges: it would check them too, in words of its own.
+    Typer sees the types without their ranges, since it would check them with messages of its own.
     """
     hints = get_type_hints(verb, include_extras=True)
     groups = {
@@ -46,12 +46,12 @@ def flat(verb: Callable[..., Any]) -> Callable[..., Any]:
         plain |= get_type_hints(group)
 
     @wraps(verb)
-    def called(**given: Any) -> Any:
-        for name, value in given.items():
-            check(options[name].annotation, value, _said(options[name]))
+    def called(**values: Any) -> Any:
+        for name, value in values.items():
+            check(options[name].annotation, value, _flag(options[name]))
         for name, group in groups.items():
-            given[name] = group(**{f.name: given.pop(f.name) for f in fields(group)})
-        return verb(**given)
+            values[name] = group(**{f.name: values.pop(f.name) for f in fields(group)})
+        return verb(**values)
 
     parameters = [
         option.replace(annotation=_without_range(option.annotation, plain[name]))
@@ -66,13 +66,13 @@ def flat(verb: Callable[..., Any]) -> Callable[..., Any]:
 def options_of(verb: Callable[..., Any]) -> dict[str, Parameter]:
     """Return the arguments and options of a verb by name, with the ranges of their types."""
     hints = get_type_hints(verb, include_extras=True)
-    found: list[Parameter] = []
+    parameters: list[Parameter] = []
     for name, parameter in inspect.signature(verb).parameters.items():
         if isinstance(hints[name], type) and issubclass(hints[name], Options):
-            found += _fields(hints[name])
+            parameters += _fields(hints[name])
         else:
-            found.append(_parameter(name, hints[name], parameter.default))
-    return {parameter.name: parameter for parameter in found}
+            parameters.append(_parameter(name, hints[name], parameter.default))
+    return {parameter.name: parameter for parameter in parameters}
 
 
 def _fields(group: type[Options]) -> list[Parameter]:
@@ -89,12 +89,12 @@ def _parameter(name: str, hint: Any, default: Any) -> Parameter:
 
 
 def _without_range(hint: Any, plain: Any) -> Any:
-    """Return the plain type with the notes of `hint` but its range."""
+    """Return the plain type with the annotations of `hint`, except its range."""
     notes = [n for n in getattr(hint, "__metadata__", ()) if not isinstance(n, Interval)]
     return Annotated[plain, *notes] if notes else plain
 
 
-def _said(parameter: Parameter) -> str:
+def _flag(parameter: Parameter) -> str:
     """Return the name of a parameter on the command line: `--top-k`."""
     for note in getattr(parameter.annotation, "__metadata__", ()):
         if isinstance(note, OptionInfo) and note.param_decls:

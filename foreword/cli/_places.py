@@ -1,4 +1,4 @@
-"""Where verbs may write: not into a run, whose parts belong together, nor where one has gone."""
+"""Where verbs may write: not into a part of a run, nor into a run deleted meanwhile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _command: ContextVar[ExitStack] = ContextVar("command")
 
 @contextmanager
 def command() -> Iterator[None]:
-    """The time of one command, for `guard_run`."""
+    """Delimit one command, for `guard_run`."""
     with ExitStack() as stack:
         token = _command.set(stack)
         try:
@@ -25,23 +25,23 @@ def command() -> Iterator[None]:
 
 
 def guard_run(run: Path) -> None:
-    """Keeps this command from making a run anew, in part, that is removed meanwhile.
+    """Keep this command from recreating parts of a run that is deleted while it works.
 
     Args:
-        run: what it reads and will write results into.
+        run: the run that the command reads and will write results into.
     """
     if (stack := _command.get(None)) is not None:
         stack.enter_context(atomic.staying(run))
 
 
 def spare_runs(folder: Path) -> None:
-    """Makes sure that a folder is no run, no tuned model and no part of one.
+    """Make sure that a folder is not a run, a tuned model or a part of one.
 
     Raises:
         UserError: it is.
     """
     atomic.require_no_device(folder)
-    for place in (folder.absolute(), folder.absolute().parent):
-        is_trained = any((place / name).is_file() for name in ("run.json", "labels.json"))
-        if is_trained and (place / "recipe.toml").is_file():
-            raise UserError(f"{folder}: belongs to a model, in {place}; choose another --out")
+    for path in (folder.absolute(), folder.absolute().parent):
+        is_trained = any((path / name).is_file() for name in ("run.json", "labels.json"))
+        if is_trained and (path / "recipe.toml").is_file():
+            raise UserError(f"{folder}: belongs to the model in {path}; choose another --out")

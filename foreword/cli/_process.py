@@ -1,7 +1,6 @@
-"""What this process asks of the libraries under torch, before torch is imported.
+"""Settings of the whole process for the libraries under torch, made before torch is imported.
 
-All settings are of the whole process, so the command line makes them and `import foreword` does
-not.
+They change the process, so the command line makes them and `import foreword` does not.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # of glibc's malloc.
 
 
 def settle() -> None:
-    """Makes waiting threads give way, keeps memory that a step frees, and guards child processes.
+    """Make waiting threads yield, keep memory that a step frees, and protect child processes.
 
     Threads that wait for each other by spinning (OpenMP's default) slow a run down many times over
-    when anything else wants a core. Large blocks, by glibc's default, go back to the system when
+    when another process needs a core. By glibc's default, large blocks go back to the system when
     they are freed, and each step pays for their pages again.
     """
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    # Processes that Python or torch start (`python -c ...`, `python -m ...`) would first look for
-    # modules in the current folder, where a `socket.py` beside somebody's texts would be run.
+    # Processes that Python or torch start (`python -c ...`, `python -m ...`) would look for modules
+    # in the current folder first, and run a `socket.py` that lies beside somebody's texts.
     os.environ["PYTHONSAFEPATH"] = "1"
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
@@ -38,7 +37,7 @@ def settle() -> None:
 
 @contextmanager
 def terminated() -> Iterator[None]:
-    """SIGTERM is like Ctrl-C in every verb, so that nothing half done is left behind."""
+    """Treat SIGTERM like Ctrl-C in every verb, so that nothing is left half done."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,91 +1,37 @@
-"""What a person sees while a run goes on."""
+"""The display of a run in progress."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from foreword import config
 from foreword.cli import console
 from foreword.cli._bar import Advance, Bar, clock
-from foreword.errors import UserError
 from foreword.runs.corpus import TRAINING
 from foreword.train.log import components
 
-if TYPE_CHECKING:
-    from foreword.runs.recipe import Recipe
-    from foreword.train.budget import Budget
-
-
-def with_budget(
-    recipe: Recipe,
-    hours: float | None,
-    tokens: float | None,
-    steps: int | None,
-    flops: float | None,
-    epochs: float | None = None,
-) -> Recipe:
-    """The recipe with the budget that the options name, in the place of its own.
-
-    Raises:
-        UserError: more than one is given, or it is no amount.
-    """
-    budget = budget_of(hours, tokens, steps, flops, epochs)
-    return recipe if budget is None else replace(recipe, train=budget.put_on(recipe.train))
-
-
-def budget_of(
-    hours: float | None,
-    tokens: float | None,
-    steps: int | None,
-    flops: float | None,
-    epochs: float | None = None,
-) -> Budget | None:
-    """The budget that the options name, if any.
-
-    Raises:
-        UserError: more than one is given, or it is no amount.
-    """
-    from foreword.train.budget import Budget
-
-    options = {
-        "hours": hours,
-        "tokens": tokens,
-        "epochs": epochs,
-        "steps": steps,
-        "flops": flops,
-    }
-    given = {name: value for name, value in options.items() if value is not None}
-    if len(given) > 1:
-        raise UserError(f"give one budget, not {len(given)}: {', '.join('--' + n for n in given)}")
-    if not given:
-        return None
-    ((name, amount),) = given.items()
-    return config.build(Budget, {"unit": name, "amount": amount})
-
 
 def carry_on(run: Path, *, as_json: bool) -> int:
-    """Trains what is left of a run, shown to whoever watches; returns the exit status."""
+    """Train what is left of a run and display its progress; return the exit status."""
     from foreword.evaluate.samples import samples
     from foreword.runs.run import carry_on as train
     from foreword.train import log
 
     try:
         with console.progress() as bar:
-            watcher = RunDisplay(bar)
-            is_done = train(run, watcher, watcher.stage, samples)
+            display = RunDisplay(bar)
+            is_done = train(run, display, display.stage, samples)
     except KeyboardInterrupt:
-        console.say(f"interrupted; 'foreword resume {run}' carries on")
+        console.say(f"interrupted; 'foreword resume {run}' continues")
         return 130
     last = {r["kind"]: r for r in log.read(run)}
     if as_json:
         console.emit({"run": str(run), "done": is_done, "last": last})
     elif is_done:
-        console.say(f"done: {run}  (foreword report {run} shows it)")
+        console.say(f"done: {run}  ('foreword report {run}' shows it)")
     else:
-        console.say(f"stopped and saved; 'foreword resume {run}' carries on")
+        console.say(f"stopped and saved; 'foreword resume {run}' continues")
     return 0 if is_done else 130
 
 
@@ -98,16 +44,16 @@ class RunDisplay:
         self._printed = -1.0
 
     def stage(self, name: str) -> Callable[[float, float], None]:
-        """Begins a stage; the function returned takes what is done and what is to be done."""
+        """Begin a stage; return a function that takes what is done and the total."""
         self._advance = self._bar.stage(name, is_said=True, has_lines=name != TRAINING)
         return self._advance
 
     def note(self, text: str) -> None:
-        """A line worth reading."""
+        """Print a line."""
         console.say(text)
 
     def record(self, record: dict[str, Any], progress: float) -> None:
-        """A console line now and then, the bar always."""
+        """Update the bar; print a line for some training records and for all others."""
         kind = record["kind"]
         if record.get("fitted"):
             console.say(f"step {record['step']:>7,}  training loss {record['loss']:.4f}")
@@ -115,19 +61,19 @@ class RunDisplay:
             self._train(record, progress)
         elif kind == "heldout":
             bits, perplexity = record["bits_per_byte"], record["perplexity"]
-            said = [f"step {record['step']:>7,}", f"held-out loss {record['loss']:.4f}"]
-            said += [f"perplexity {perplexity:,.2f}"] if perplexity is not None else []
-            said += [f"{bits:.3f} bits per byte"] if bits is not None else []
-            said += [
+            parts = [f"step {record['step']:>7,}", f"held-out loss {record['loss']:.4f}"]
+            parts += [f"perplexity {perplexity:,.2f}"] if perplexity is not None else []
+            parts += [f"{bits:.3f} bits per byte"] if bits is not None else []
+            parts += [
                 f"{n.replace('_', ' ')} {value:.4f}" for n, value in components(record).items()
             ]
-            console.say(console.line_of(said, [0, 0, *range(1, len(said) - 1)]))
+            console.say(console.line_of(parts, [0, 0, *range(1, len(parts) - 1)]))
         else:
             for sample in record["samples"]:
                 console.say(console.beside(sample["prompt"], sample["text"]))
 
     def samples(self) -> list[dict[str, str]]:
-        """The run adds these."""
+        """Return none; the run adds them."""
         return []
 
     def _train(self, record: dict[str, Any], progress: float) -> None:
@@ -139,7 +85,7 @@ class RunDisplay:
         if progress >= self._printed + 0.025 or self._printed < 0:
             self._printed = progress
             left = record["seconds"] / progress * (1 - progress) if progress else 0.0
-            said = {
+            ranks = {  # the parts of the line; the highest ranks are left out first
                 f"step {record['step']:>7,}": 0,
                 loss: 0,
                 speed: 3,
@@ -148,4 +94,4 @@ class RunDisplay:
                 f"{progress:4.0%}": 1,
                 f"{clock(left)} left": 2,
             }
-            console.say(console.line_of(list(said), list(said.values())))
+            console.say(console.line_of(list(ranks), list(ranks.values())))

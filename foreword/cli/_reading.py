@@ -1,4 +1,4 @@
-"""What every verb that reads text is told of it: where it stands, and what a document is."""
+"""The options of every verb that reads text: where the text is, and what a document is."""
 
 from __future__ import annotations
 
@@ -16,58 +16,59 @@ if TYPE_CHECKING:
 
 Errors = Annotated[
     str | None,
-    typer.Option(help="Bytes that are not UTF-8: strict stops, replace counts."),
+    typer.Option(help="Bytes that are not UTF-8: strict stops, replace replaces and counts."),
 ]
 
 
 @dataclass(frozen=True)
 class Reading(Options):
-    """How text is read, in the place of what a recipe says of it."""
+    """How to read text; what is given overrides the recipe."""
 
     field: Annotated[
-        str | None, typer.Option(help="Where JSON and Parquet keep the text: 'text', 'body', ...")
+        str | None, typer.Option(help="Field of JSON or column of Parquet that holds the text.")
     ] = None
     target: Annotated[
-        str | None, typer.Option(help="Of parallel text: where the other side of each pair stands.")
+        str | None, typer.Option(help="For parallel text: the field of the target side.")
     ] = None
     documents: Annotated[
-        str | None, typer.Option(help="A document in plain text: file, paragraph or line.")
+        str | None,
+        typer.Option(help="What is one document in plain text: file, paragraph or line."),
     ] = None
     errors: Errors = None
 
     @property
-    def said(self) -> dict[str, Any]:
-        """What was said, as a recipe has it."""
-        said = {name: value for name, value in asdict(self).items() if value is not None}
+    def overrides(self) -> dict[str, Any]:
+        """The settings given, as a recipe has them."""
+        settings = {name: value for name, value in asdict(self).items() if value is not None}
         if self.documents not in (None, "line"):
-            said["blank_lines"] = False  # there are none to count
-        return said
+            settings["blank_lines"] = False  # there are none to count
+        return settings
 
     def refuse(self, why: str) -> None:
-        """Makes sure that nothing was said where no text is read.
+        """Make sure that no option was given, where no text is read.
 
         Raises:
-            UserError: something was.
+            UserError: one was given.
         """
-        if self.said:
-            raise UserError(f"--{next(iter(self.said))}: {why}")
+        if self.overrides:
+            raise UserError(f"--{next(iter(self.overrides))}: {why}")
 
     def on(self, settings: ReadSettings) -> ReadSettings:
-        """The settings with what was said in the place of theirs.
+        """Return `settings` with the options given.
 
         Raises:
-            UserError: it is no choice.
+            UserError: a value is not a choice.
         """
         try:
-            return replace(settings, **self.said)
+            return replace(settings, **self.overrides)
         except ValueError as error:
             raise UserError(f"--{error}") from None
 
-    def of(self, prompted: PromptedModel) -> PromptedModel:
-        """A model that reads text so.
+    def of(self, subject: Subject) -> Subject:
+        """Return the model with a recipe that reads text as the options say.
 
         Raises:
-            UserError: it is no choice.
+            UserError: a value is not a choice.
         """
         recipe = prompted.recipe
         return replace(prompted, recipe=replace(recipe, read=self.on(recipe.read)))

@@ -1,4 +1,4 @@
-"""What `pretrain` and `check` are asked: a recipe, text, a budget, and what to start from."""
+"""The options of `pretrain` and `check`: a recipe, text, a budget, and weights to start from."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from foreword.cli import console
 from foreword.cli._heldout import HeldOut, hold_out
 from foreword.cli._options import Options
 from foreword.errors import UserError
-from foreword.ranges import Count, CountOrZero, EpochsOfText, Flops, Hours, TokensOfText
+from foreword.ranges import CountOrZero
 
 if TYPE_CHECKING:
+    from foreword.cli._budget_options import BudgetOptions
     from foreword.cli._reading import Reading
     from foreword.runs.continued import StartingModel
     from foreword.runs.recipe import Recipe
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A run that was asked for.
+    """A run to start.
 
     Attributes:
-        recipe: with the model of the starting_model, where there is one.
+        recipe: the recipe; with the foundation's model, where there is one.
         inputs: what the run reads.
-        starting_model: a trained model to go on from.
-        new_tokens: that its vocabulary is to be extended by.
+        foundation: a trained model to start from.
+        new_tokens: number of tokens to extend its vocabulary by.
     """
 
     recipe: Recipe
@@ -37,10 +38,10 @@ class RunRequest:
     new_tokens: int = 0
 
     def extended(self) -> RunRequest:
-        """The same, its new tokens learned from its texts.
+        """Return the request with a vocabulary extended by tokens learned from its texts.
 
         Raises:
-            UserError: there is too little text, or a tokenizer that cannot be extended.
+            UserError: there is too little text, or the tokenizer cannot be extended.
         """
         from foreword.runs import continued
 
@@ -54,80 +55,69 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class RunOptions(Options):
-    """What a run is to be, as people say it."""
+    """The recipe, the text and the starting weights of a run."""
 
     recipe: Annotated[str, typer.Argument(help="A recipe's name (bert_mini) or a .toml file.")]
     data: Annotated[
         list[str],
-        typer.Option("--data", help="Files, folders or globs; or a folder that prepare wrote."),
+        typer.Option("--data", help="Text: files, folders or globs; or a folder of 'prepare'."),
     ]
     more: Annotated[
-        list[str] | None, typer.Argument(help="More text, as a shell's glob gives it.")
+        list[str] | None, typer.Argument(help="More text, as a shell expands a glob.")
     ] = None
     tokenizer: Annotated[
-        str | None, typer.Option(help="A tokenizer folder; without it one is trained.")
+        str | None, typer.Option(help="Tokenizer folder; default: train one on the text.")
     ] = None
     heldout: HeldOut = None
     from_: Annotated[
         str | None,
-        typer.Option("--from", help="A run or a Hugging Face folder whose weights to start from."),
+        typer.Option("--from", help="Start from the weights of a run or a Hugging Face folder."),
     ] = None
     extend_vocabulary: Annotated[
-        CountOrZero, typer.Option(help="With --from: new tokens to learn from the text.")
+        CountOrZero, typer.Option(help="With --from: number of new tokens to learn from the text.")
     ] = 0
     assign: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting: model.layers=6.")
+        list[str] | None, typer.Option("--set", help="A setting: model.layers=6; repeatable.")
     ] = None
-    hours: Annotated[Hours | None, typer.Option(help="Budget in hours.")] = None
-    tokens: Annotated[TokensOfText | None, typer.Option(help="Budget in tokens.")] = None
-    epochs: Annotated[EpochsOfText | None, typer.Option(help="Budget in epochs.")] = None
-    steps: Annotated[Count | None, typer.Option(help="Budget in steps.")] = None
-    flops: Annotated[Flops | None, typer.Option(help="Budget in FLOPs.")] = None
 
-    def resolve(self, reading: Reading) -> RunRequest:
-        """The run that is asked for; no text is read yet.
+    def resolve(self, budget: BudgetOptions, reading: Reading) -> RunRequest:
+        """Return the run to start; no text is read yet.
 
         Raises:
-            UserError: a mistake in the recipe, options that do not go together, or nothing to
-                start from where it is said.
+            UserError: the recipe has a mistake, options contradict each other, or --from names
+                nothing to start from.
         """
         from foreword.runs.corpus import is_prepared
+        from foreword.runs.recipe import load_recipe
         from foreword.runs.run import Inputs
 
-        recipe, texts = self._recipe(), (*self.data, *(self.more or []))
+        recipe = budget.on(load_recipe(self.recipe, self.assign or []))
+        texts = (*self.data, *(self.more or []))
         if is_prepared(texts):
-            reading.refuse(f"{texts[0]} holds text that is read already")
-        settings, apart = hold_out(recipe.prepare, self.heldout)
+            reading.refuse(f"{texts[0]} holds prepared text, which was read already")
+        settings, heldout_texts = hold_out(recipe.prepare, self.heldout)
         recipe = replace(recipe, prepare=settings, read=reading.on(recipe.read))
-        if apart and self.more:
+        if heldout_texts and self.more:
             raise UserError(
-                f"{self.more[0]}: to train on or to hold out? With --heldout give each its own "
-                "--data or --heldout, or a pattern in quotes"
+                f"{self.more[0]}: to train on or to hold out? With --heldout, put --data or "
+                "--heldout before each file, or a pattern in quotes"
             )
-        wanted = RunRequest(recipe, Inputs(texts, self.tokenizer, apart))
+        inputs = Inputs(texts, self.tokenizer, heldout_texts)
         if self.from_ is not None:
             if self.tokenizer is not None:
                 raise UserError(
-                    "--tokenizer goes without --from: the tokenizer comes with the weights"
+                    "--tokenizer cannot be combined with --from: the checkpoint brings its own "
+                    "tokenizer"
                 )
-            starting_model = self._starting_model(self.from_, recipe)
-            return RunRequest(
-                starting_model.recipe, wanted.inputs, starting_model, self.extend_vocabulary
-            )
+            foundation = self._foundation(self.from_, recipe)
+            return RunRequest(foundation.recipe, inputs, foundation, self.extend_vocabulary)
         if self.extend_vocabulary:
-            raise UserError("--extend-vocabulary: needs --from, a model whose vocabulary to extend")
-        return wanted
+            raise UserError("--extend-vocabulary: requires --from, the model to extend")
+        return RunRequest(recipe, inputs)
 
-    def _recipe(self) -> Recipe:
-        from foreword.cli._progress import with_budget
-        from foreword.runs.recipe import load_recipe
-
-        recipe = load_recipe(self.recipe, self.assign or [])
-        return with_budget(recipe, self.hours, self.tokens, self.steps, self.flops, self.epochs)
-
-    def _starting_model(self, path: str, recipe: Recipe) -> StartingModel:
-        """What --from names, laid under the recipe."""
-        from foreword.interop.start_from import open_starting_model
+    def _foundation(self, path: str, recipe: Recipe) -> Foundation:
+        """Open the model of --from, and combine its recipe with this one."""
+        from foreword.interop.start_from import open_foundation
 
         starting_model = open_starting_model(path).lay_under(recipe, self.assign or [])
         for note in starting_model.notes:

@@ -1,4 +1,4 @@
-"""`foreword check`: what a run will take and what it will see, before any training."""
+"""`foreword check`: estimate what a run takes and show a batch, before any training."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foreword.cli import console
+from foreword.cli._budget_options import BudgetOptions
 from foreword.cli._model_options import Json
 from foreword.cli._reading import Reading
 from foreword.cli._run_options import RunOptions
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from foreword.runs.setup import TrainingSetup
 
 SAMPLE_BYTES = 20_000_000  # of text: enough for a tokenizer and a batch, and read in seconds
-Shares = tuple[float, float]  # that were read: of the text to train on, and of the held-out text
+Shares = tuple[float, float]  # shares read of the training text and of the held-out text
 COLOURS = {
     "masked": "black on bright_yellow",
     "random": "black on bright_red",
@@ -41,52 +42,54 @@ COLOURS = {
 
 
 @dataclass(frozen=True)
-class Checked:
-    """What was made ready and found.
+class CheckResult:
+    """The result of a check.
 
     Attributes:
-        ready: as training gets it.
+        setup: the set-up that training would get.
         estimate: what the run takes.
         rows: some rows of the first batch.
         data: counts of the text.
     """
 
-    ready: TrainingSetup
+    setup: TrainingSetup
     estimate: Estimate
     rows: list[Shown]
     data: dict[str, Any]
 
 
 def check(
-    asked: RunOptions,
+    options: RunOptions,
+    budget: BudgetOptions,
     reading: Reading,
     rows: Annotated[CountOrZero, typer.Option(help="Rows of the first batch to show.")] = 2,
     places: Annotated[Count, typer.Option(help="Tokens of each row to show.")] = 96,
     json: Json = False,
 ) -> None:
-    """Say what a run takes in memory, time and text, and show a batch decoded.
+    """Estimate a run's memory, time and text, and show a decoded batch.
 
-    Nothing is trained or kept. Of large texts the first 20 MB are read.
+    Nothing is trained or saved. Of large texts only the first 20 MB are read.
     """
     from foreword.cli._progress import RunDisplay
     from foreword.errors import UserError
 
-    wanted = asked.resolve(reading)
-    if wanted.recipe.model.trains_offline:
+    request = options.resolve(budget, reading)
+    if request.recipe.model.trains_offline:
         raise UserError(
-            f"{asked.recipe}: is fitted to the text at once, and has no steps to judge by; "
-            "'foreword pretrain' fits it"
+            f"{options.recipe}: trains offline, and has no steps to estimate by; "
+            "'foreword pretrain' trains it"
         )
     with console.progress() as bar, tempfile.TemporaryDirectory() as folder:
-        watching = RunDisplay(bar)
-        found = _check(wanted, Path(folder), watching.stage, (rows, places))
+        display = RunDisplay(bar)
+        result = _check(request, Path(folder), display.stage, (rows, places))
     if json:
-        console.emit(_document(found))
+        console.emit(_document(result))
     else:
-        _show(found)
+        _show(result)
 
 
-def _check(wanted: RunRequest, folder: Path, stage: Stage, shown: tuple[int, int]) -> Checked:
+def _check(request: RunRequest, folder: Path, stage: Stage, shown: tuple[int, int]) -> CheckResult:
+    """Check a run in a temporary folder; `shown` is how many rows, and tokens of each, to show."""
     from foreword.errors import UserError
     from foreword.runs import run as running
     from foreword.runs.continued import load_start
@@ -96,47 +99,53 @@ def _check(wanted: RunRequest, folder: Path, stage: Stage, shown: tuple[int, int
     from foreword.runs.setup import set_up_training
     from foreword.runs.sizes import MACHINES
 
-    texts = wanted.inputs.texts
-    running.require_possible(wanted.recipe, wanted.inputs, wanted.starting_model, MACHINES)
+    # Replace a large text by its beginning.
+    texts = request.inputs.texts
+    running.require_possible(request.recipe, request.inputs, request.foundation, MACHINES)
     shares: Shares = (1.0, 1.0)
     counts = None
     if not is_prepared(texts):
         stage("reading the text")
-        wanted, shares, counts = _sampled(wanted, folder)
+        request, shares, counts = _sampled(request, folder)
+
+    # Start the run as `pretrain` would, up to its set-up.
     run = folder / "run"
     try:
         with of_text(run, texts):
-            wanted = wanted.extended()
-            running.start(wanted.recipe, wanted.inputs, run, wanted.starting_model, MACHINES)
-            made, prepared = corpus(wanted.recipe, run, stage)
-            ready = set_up_training(wanted.recipe, made, prepared, or_shape=True)
+            request = request.extended()
+            running.start(request.recipe, request.inputs, run, request.foundation, MACHINES)
+            tokenizer, prepared = corpus(request.recipe, run, stage)
+            setup = set_up_training(request.recipe, tokenizer, prepared, or_shape=True)
     except UserError as error:
         part = f"the first {SAMPLE_BYTES / 1e6:.0f} MB of the text: " if min(shares) < 1 else ""
         raise UserError(part + str(error).replace(f"{run}/", "")) from error
-    rows = preview(ready.feed, made, *shown)
-    if next(ready.model.parameters()).is_meta:
+
+    # Decode some rows, and measure a few steps.
+    rows = preview(setup.feed, tokenizer, *shown)
+    if next(setup.model.parameters()).is_meta:
         stage("too large for this machine: no steps are taken")
     else:
-        load_start(run, ready.model)
+        load_start(run, setup.model)
         stage("taking a few steps")
-    return Checked(ready, estimate(ready, shares[0]), rows, _data(ready, prepared, shares, counts))
+    data = _data(setup, prepared, shares, counts)
+    return CheckResult(setup, estimate(setup, shares[0]), rows, data)
 
 
-def _sampled(wanted: RunRequest, folder: Path) -> tuple[RunRequest, Shares, dict[str, Any]]:
-    """The run on the beginning of its texts, which shares of them that is, and counts."""
-    recipe, inputs = wanted.recipe, wanted.inputs
-    file, apart = folder / "sample.jsonl", folder / "heldout.jsonl"
+def _sampled(request: RunRequest, folder: Path) -> tuple[RunRequest, Shares, dict[str, Any]]:
+    """Return the run on the beginning of its texts, the shares read of them, and counts."""
+    recipe, inputs = request.recipe, request.inputs
+    file, heldout_file = folder / "sample.jsonl", folder / "heldout.jsonl"
     share, counts = _sample(inputs.texts, recipe.read, file)
-    held_share = _sample(inputs.heldout, recipe.read, apart)[0] if inputs.heldout else share
-    heldout = (str(apart),) if inputs.heldout else ()
+    held_share = _sample(inputs.heldout, recipe.read, heldout_file)[0] if inputs.heldout else share
+    heldout = (str(heldout_file),) if inputs.heldout else ()
     target = "target" if recipe.read.target else ""
     recipe = replace(recipe, read=replace(recipe.read, field="text", target=target))
     inputs = replace(inputs, texts=(str(file),), heldout=heldout)
-    return replace(wanted, recipe=recipe, inputs=inputs), (share, held_share), counts
+    return replace(request, recipe=recipe, inputs=inputs), (share, held_share), counts
 
 
 def _sample(texts: Sequence[str], read: ReadSettings, file: Path) -> tuple[float, dict[str, Any]]:
-    """Writes the beginning of the text to `file`; returns how much of all that is, and counts."""
+    """Write the beginning of the text to `file`; return which share of it that is, and counts."""
     import json as jsons
 
     from foreword.data.read_documents import ReadCounts, find_files, read_documents
@@ -144,24 +153,25 @@ def _sample(texts: Sequence[str], read: ReadSettings, file: Path) -> tuple[float
     counts = ReadCounts()
     files = find_files(texts, counts, read)
     total = sum(path.stat().st_size for path in files)
-    kept, share, is_parallel = 0, 1.0, bool(read.target)
+    written, share, is_parallel = 0, 1.0, bool(read.target)
     with file.open("w", encoding="utf-8") as out:
         for document in read_documents(files, read, counts):
             text = document.text
-            if kept + len(text) > SAMPLE_BYTES:
-                text = text if is_parallel else text[: SAMPLE_BYTES - kept]
-                share = max(counts.bytes_read, kept + len(text)) / max(total, 1)
-            kept += len(text)
+            if written + len(text) > SAMPLE_BYTES:
+                text = text if is_parallel else text[: SAMPLE_BYTES - written]
+                share = max(counts.bytes_read, written + len(text)) / max(total, 1)
+            written += len(text)
             sides = text.split("\n") if is_parallel else [text]
             out.write(jsons.dumps(dict(zip(("text", "target"), sides, strict=False))) + "\n")
-            if share < 1 or kept >= SAMPLE_BYTES:
+            if share < 1 or written >= SAMPLE_BYTES:
                 break
     return min(share, 1.0), asdict(counts)
 
 
 def _data(
-    ready: TrainingSetup, prepared: PreparedText, shares: Shares, counts: dict[str, Any] | None
+    setup: TrainingSetup, prepared: PreparedText, shares: Shares, counts: dict[str, Any] | None
 ) -> dict[str, Any]:
+    """Return counts of the text, extrapolated from the shares read."""
     share, held_share = shares
     read = counts or prepared.manifest["read"]["counts"]
     return {
@@ -169,19 +179,19 @@ def _data(
         "heldout_tokens": round(prepared.counts["heldout"].tokens / held_share),
         "unknown_tokens": prepared.counts["train"].unknown,
         "share_read": share,
-        "vocab": ready.vocab.size,
-        "rows_per_step": ready.recipe.rows_per_step,
-        "row_length": ready.recipe.packing.length,
+        "vocab": setup.vocab.size,
+        "rows_per_step": setup.recipe.rows_per_step,
+        "row_length": setup.recipe.packing.length,
         "counts": read,
     }
 
 
-def _document(found: Checked) -> dict[str, Any]:
-    """All that was found, for scripts."""
+def _document(result: CheckResult) -> dict[str, Any]:
+    """Return the result as a JSON document."""
     from foreword.runs.estimate import guessing_loss
     from foreword.train.device import describe
 
-    estimate, train = found.estimate, found.ready.recipe.train
+    estimate, train = result.estimate, result.setup.recipe.train
     return {
         "parameters": {**estimate.parameters, "total": sum(estimate.parameters.values())},
         "memory_bytes": {**asdict(estimate.memory), "total": estimate.memory.total},
@@ -198,70 +208,71 @@ def _document(found: Checked) -> dict[str, Any]:
         "tokens_per_step": estimate.tokens_per_step,
         "epochs": estimate.epochs,
         "first_loss": estimate.first_loss,
-        "guessing_loss": guessing_loss(found.ready.recipe.objective, found.ready.vocab.size),
+        "guessing_loss": guessing_loss(result.setup.recipe.objective, result.setup.vocab.size),
         "micro_batch": train.micro_batch,
         "precision": train.precision,
-        "computed_on": describe(found.ready.device),
-        "data": found.data,
-        "batch": [asdict(row) for row in found.rows],
+        "computed_on": describe(result.setup.device),
+        "data": result.data,
+        "batch": [asdict(row) for row in result.rows],
     }
 
 
-def _show(found: Checked) -> None:
+def _show(result: CheckResult) -> None:
     from foreword.formatting import byte_size
 
-    estimate, data, memory = found.estimate, found.data, found.estimate.memory
-    document = _document(found)
+    # The figures, one fact per line.
+    estimate, data, memory = result.estimate, result.data, result.estimate.memory
+    document = _document(result)
     total = document["parameters"]["total"]
-    part_words = ", ".join(f"{name} {count:,}" for name, count in estimate.parameters.items())
-    micro = found.ready.recipe.train.micro_batch
+    components = ", ".join(f"{name} {count:,}" for name, count in estimate.parameters.items())
+    micro = result.setup.recipe.train.micro_batch
     console.facts(
         {
-            "parameters": f"{total:,}: {part_words}; vocabulary {data['vocab']:,}",
+            "parameters": f"{total:,}: {components}; vocabulary {data['vocab']:,}",
             "memory": f"{byte_size(memory.total)} of {byte_size(memory.there_is)}: "
             + ", ".join(f"{name} {byte_size(count)}" for name, count in memory.parts.items()),
-            "": f"(activations: what backward needs of a micro-batch of {micro} rows, counted "
-            f"tensor by tensor on {estimate.rows_timed})"
+            "": f"(activations: saved for the backward pass of a micro-batch of {micro} rows, "
+            f"counted tensor by tensor on {estimate.rows_timed})"
             if estimate.rows_timed
-            else "(by arithmetic, the activations at least: too large to be tried here)",
-            "compute": f"{estimate.flops_per_step:.3g} FLOPs a step, "
-            f"{document['flops']['total']:.3g} in all",
-            "time": f"{estimate.seconds_per_step:.3g} s a step, "
-            f"{_duration(document['seconds']['total'])} in all, in {document['precision']} on "
+            else "(by arithmetic, activations as a lower bound: too large to be tried here)",
+            "compute": f"{estimate.flops_per_step:.3g} FLOPs per step, "
+            f"{document['flops']['total']:.3g} in total",
+            "time": f"{estimate.seconds_per_step:.3g} s per step, "
+            f"{_duration(document['seconds']['total'])} in total, in {document['precision']} on "
             f"{document['computed_on']}",
-            " ": f"(3 steps timed after 2 to warm up, of {estimate.rows_timed} of "
+            " ": f"(3 steps timed after 2 warm-up steps, on {estimate.rows_timed} of "
             f"{data['rows_per_step']} rows; without evaluations and checkpoints)"
             if estimate.rows_timed
-            else "(if it had the memory, at the full speed of its matrix products)",
+            else "(if there were enough memory, at full matrix-product speed)",
             "budget": f"{estimate.steps:,} steps of {estimate.tokens_per_step:,.0f} tokens: "
             f"{estimate.epochs:,.3g} epochs",
             "text": _text(data),
-            "first loss": f"{estimate.first_loss:.3f} nats; guessing gives "
+            "first loss": f"{estimate.first_loss:.3f} nats; chance loss "
             f"{document['guessing_loss']:.3f}",
         }
     )
-    for number, row in enumerate(found.rows, 1):
+
+    # The rows of the batch, and what their colours mean.
+    for number, row in enumerate(result.rows, 1):
         console.out.print(f"\nrow {number} of {data['rows_per_step']}", style="bold")
-        _lines(row)
-    if found.rows:
-        _legend(found.rows)
+        _print_row(row)
+    if result.rows:
+        _print_legend(result.rows)
 
 
 def _text(data: dict[str, Any]) -> str:
     from foreword.data.prepared_text import data_warnings
 
     about = "about " if data["share_read"] < 1 else ""
-    said = (
-        f"{about}{data['tokens']:,} tokens to train on, {about}{data['heldout_tokens']:,} held out"
-    )
+    text = f"{about}{data['tokens']:,} training tokens, {about}{data['heldout_tokens']:,} held out"
     if about:
-        said += f" (judged by the first {data['share_read']:.2%} of it)"
-    odd = data_warnings(data["counts"], data["unknown_tokens"])
-    return said + "".join(f"; {count:,} {what}" for what, count in odd.items())
+        text += f" (estimated from the first {data['share_read']:.2%})"
+    warnings = data_warnings(data["counts"], data["unknown_tokens"])
+    return text + "".join(f"; {count:,} {what}" for what, count in warnings.items())
 
 
-def _lines(row: Shown) -> None:
-    """Source, then inputs with the target of each beneath it, wrapped to the console's width."""
+def _print_row(row: Shown) -> None:
+    """Print the source, then inputs with the target of each below, wrapped to the console."""
     from rich.text import Text
 
     def write(label: str, pieces: Sequence[Piece], widths: Sequence[int]) -> None:
@@ -281,7 +292,7 @@ def _lines(row: Shown) -> None:
 
 
 def _cuts(widths: Sequence[int]) -> list[tuple[int, int]]:
-    """Where lines begin and end that hold cells of these widths."""
+    """Return where lines begin and end that hold cells of these widths."""
     room, cuts, start, used = console.out.width - 8, [], 0, 0
     for n, width in enumerate(widths):
         if n > start and used + width + 1 > room:
@@ -297,7 +308,7 @@ def _width(piece: Piece) -> int:
     return cell_len(piece.text)
 
 
-def _legend(rows: Sequence[Shown]) -> None:
+def _print_legend(rows: Sequence[Shown]) -> None:
     from rich.text import Text
 
     from foreword.runs.preview import MEANING

@@ -1,9 +1,9 @@
-"""`foreword compare`: recipes against each other at one budget, with seeds and intervals."""
+"""`foreword compare`: compare recipes at one budget, with seeds and confidence intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,61 +11,66 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._bar import Advance, Bar, clock
+from foreword.cli._budget_options import BudgetOptions
 from foreword.cli._model_options import Json
+from foreword.cli._options import Options
 from foreword.cli._reading import Reading
-from foreword.ranges import Count, EpochsOfText, Flops, Hours, TokensOfText
 
 if TYPE_CHECKING:
     from foreword.compare.run import CellProgress, Comparison
 
 
-def compare(
-    grid: Annotated[str, typer.Argument(help="A grid's name (objectives) or a .toml file.")],
-    out: Annotated[Path, typer.Option("--out", help="The folder to make or to carry on with.")],
-    reading: Reading,
+@dataclass(frozen=True)
+class GridOptions(Options):
+    """The text and the tasks of a grid."""
+
     data: Annotated[
         list[str] | None,
-        typer.Option("--data", help="Text, in the place of the grid's own; or a prepared folder."),
-    ] = None,
+        typer.Option("--data", help="Text to replace the grid's own; or a prepared folder."),
+    ] = None
     heldout: Annotated[
         list[str] | None,
-        typer.Option("--heldout", help="Text to hold out, in the place of the grid's own."),
-    ] = None,
+        typer.Option("--heldout", help="Held-out text to replace the grid's own."),
+    ] = None
     tasks: Annotated[
-        Path | None, typer.Option(help="Where the tasks' files lie; beside the grid if unsaid.")
-    ] = None,
-    hours: Annotated[Hours | None, typer.Option(help="Budget of each cell in hours.")] = None,
-    tokens: Annotated[
-        TokensOfText | None, typer.Option(help="Budget of each cell in tokens.")
-    ] = None,
-    epochs: Annotated[
-        EpochsOfText | None, typer.Option(help="Budget of each cell in epochs.")
-    ] = None,
-    steps: Annotated[Count | None, typer.Option(help="Budget of each cell in steps.")] = None,
-    flops: Annotated[Flops | None, typer.Option(help="Budget of each cell in FLOPs.")] = None,
+        Path | None, typer.Option(help="Folder of the tasks' files; default: beside the grid.")
+    ] = None
+
+
+def compare(
+    grid: Annotated[str, typer.Argument(help="A grid's name (objectives) or a .toml file.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder to create, or to continue.")],
+    options: GridOptions,
+    budget: BudgetOptions,
+    reading: Reading,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Prepare the data, say what it takes, train nothing.")
+        bool, typer.Option("--dry-run", help="Prepare the data and estimate; train nothing.")
     ] = False,
     json: Json = False,
 ) -> int:
-    """Train each cell of a grid at one budget, fine-tune it, and put all into one table.
+    """Train each cell of a grid at one budget, fine-tune it, and tabulate the results.
 
-    Kill it at any moment; the same command carries on. What a changed grid has in common with what
-    was done before is not done again. A cell that fails is reported, and the others go on.
+    Kill it at any moment; the same command continues. What a changed grid has in common with
+    earlier work is not done again. A cell that fails is reported, and the others go on.
     """
-    from foreword.cli._progress import budget_of
     from foreword.compare.grid import load_grid
     from foreword.compare.run import Comparison
     from foreword.runs.corpus import is_prepared
 
-    budget = budget_of(hours, tokens, steps, flops, epochs)
-    loaded = load_grid(grid, data or [], tasks, budget, heldout or [], reading.said)
+    loaded = load_grid(
+        grid,
+        options.data or [],
+        options.tasks,
+        budget.resolve(),
+        options.heldout or [],
+        reading.overrides,
+    )
     if is_prepared(loaded.data):
-        reading.refuse(f"{loaded.data[0]} holds text that is read already")
+        reading.refuse(f"{loaded.data[0]} holds prepared text, which was read already")
     try:
         with console.progress() as bar:
-            look = _ComparisonDisplay(bar)
-            comparison = Comparison(loaded, out, look)
+            display = _ComparisonDisplay(bar)
+            comparison = Comparison(loaded, out, display)
             comparison.prepare()
             if dry_run:
                 return _forecast(comparison, as_json=json)
@@ -73,36 +78,36 @@ def compare(
     except KeyboardInterrupt:
         is_done = False
     if not is_done:
-        console.say(f"stopped; the same command carries on in {out}")
+        console.say(f"stopped; the same command continues in {out}")
         return 130
     return _show(comparison, as_json=json)
 
 
 class _ComparisonDisplay:
-    """A bar for a person who watches; else a line a minute."""
+    """The progress of a comparison: a live bar in a terminal, else a line a minute."""
 
     def __init__(self, bar: Bar) -> None:
         self._bar, self._work = bar, ""
         self._advance: Advance = lambda *_: None
 
     def note(self, text: str) -> None:
-        """A line worth reading."""
+        """Print a line."""
         console.say(text)
 
     def stage(self, name: str) -> Callable[[float, float], None]:
-        """The bar is of what is going on before the work."""
+        """Begin a stage before the work, with a bar of its own."""
         from foreword.runs.corpus import TRAINING
 
-        if name == TRAINING:  # `stands` says of what
+        if name == TRAINING:  # `stands` shows which
             return lambda done, total: None
         self._work = ""
         return self._bar.stage(name, is_said=True)
 
     def stands(self, standing: CellProgress) -> None:
-        """The bar is of this piece, its note of all."""
+        """Show the progress of this piece of work as the bar, and of all as its note."""
         work = f"{standing.number}/{standing.total}  {standing.work}"
         least = "" if standing.is_all else "at least "
-        left = f"in all {least}{clock(standing.seconds_left)} left"
+        left = f"total {least}{clock(standing.seconds_left)} left"
         if work != self._work:
             self._work, self._advance = work, self._bar.stage(work, is_said=True)
         self._advance(standing.share, 1.0, left, standing.note)
@@ -116,7 +121,7 @@ def _write(comparison: Comparison) -> None:
 
 
 def _show(comparison: Comparison, *, as_json: bool) -> int:
-    """Writes and prints everything; the exit status says whether all of it could be done."""
+    """Write and print all results; return the exit status, 0 if no cell failed."""
     from foreword.compare import tables
     from foreword.compare.plot import write_plot
     from foreword.compare.results import gather
@@ -142,14 +147,14 @@ def _forecast(comparison: Comparison, *, as_json: bool) -> int:
     from foreword.compare.forecast import forecast
     from foreword.formatting import duration, power, quantity
 
-    found = []
+    forecasts = []
     for cell in comparison.grid.cells:
         comparison.look.stage(f"taking a few steps: {cell.name}")
-        found.append(forecast(comparison, cell))
+        forecasts.append(forecast(comparison, cell))
     seeds = comparison.grid.seeds
-    seconds = sum(seeds * f.pretraining_seconds + f.tuning_seconds for f in found)
+    seconds = sum(seeds * f.pretraining_seconds + f.tuning_seconds for f in forecasts)
     if as_json:
-        cells: list[dict[str, Any]] = [asdict(f) for f in found]
+        cells: list[dict[str, Any]] = [asdict(f) for f in forecasts]
         console.emit({"cells": cells, "seconds": seconds, "seeds": seeds})
     else:
         columns = ("cell", "parameters", "FLOPs/token", "tokens", "epochs", "memory")
@@ -166,16 +171,16 @@ def _forecast(comparison: Comparison, *, as_json: bool) -> int:
                 duration(f.pretraining_seconds),
                 duration(f.tuning_seconds),
             ]
-            for f in found
+            for f in forecasts
         ]
         console.table("", [*columns, "pretraining", "fine-tuning, about"], rows)
-        least = "at least" if any(f.note for f in found) else "about"
-        console.say(f"{len(comparison.work())} pieces, {least} {duration(seconds)} in all")
-    return 2 if any(f.error for f in found) else 0
+        least = "at least" if any(f.note for f in forecasts) else "about"
+        console.say(f"{len(comparison.work())} pieces, {least} {duration(seconds)} in total")
+    return 2 if any(f.error for f in forecasts) else 0
 
 
 def _plain(row: Any) -> list[str]:
-    """Cells as they are: `[MASK]` is no markup."""
+    """Return the cells with markup escaped, so that `[MASK]` is printed."""
     from rich.markup import escape
 
     return [escape(cell) for cell in row]

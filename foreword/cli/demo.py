@@ -1,4 +1,4 @@
-"""`foreword demo`: the whole road in a few minutes, offline."""
+"""`foreword demo`: from text to a fine-tuned model in a few minutes, offline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 from foreword.cli import console
 from foreword.cli._bar import Advance, Bar
 
-HOW = ("lr", "epochs")
+SETTING_COLUMNS = ("lr", "epochs")
 
 if TYPE_CHECKING:
     from foreword.demo.corpus import Counts
@@ -22,62 +22,62 @@ if TYPE_CHECKING:
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="The folder to make or to carry on with.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder to create, or to continue.")],
     quick: Annotated[
-        bool, typer.Option("--quick", help="A minute, to see that it runs; it learns nothing.")
+        bool, typer.Option("--quick", help="One minute, to see that it runs; it learns nothing.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Pretrain, fill blanks and fine-tune on the documentation found on this machine.
 
-    What was done before in the same folder is kept, so a demo that was stopped carries on.
+    What was done before in the same folder is kept, so a demo that was stopped continues.
     """
     say = console.say if json else _print
     try:
         return _walk(out, say, is_quick=quick, as_json=json)
     except KeyboardInterrupt:
-        say(f"   stopped; the same command carries on: {_same(out, is_quick=quick)}")
+        say(f"   stopped; the same command continues: {_command(out, is_quick=quick)}")
         return 130
 
 
 def _walk(out: Path, say: Callable[[str], None], *, is_quick: bool, as_json: bool) -> int:
-    """The whole road, each part said as it is done."""
-    from foreword.demo.road import Demo
+    """Run all stages and report each as it is done; return the exit status."""
+    from foreword.demo.walkthrough import Demo
 
-    road = Demo(out, is_quick=is_quick)
+    walkthrough = Demo(out, is_quick=is_quick)
     say("1  The text: English documentation of the Python packages on this machine")
     with console.progress() as bar:
-        counts, was_there = road.read(bar.stage("reading"))
+        counts, was_there = walkthrough.read(bar.stage("reading"))
     _say_text(say, counts, was_there=was_there)
 
-    say("2  Pretraining: an encoder learns to put back words that are hidden")
-    if not _pretrain(road, say):
-        same = _same(out, is_quick=is_quick)
-        say(f"   stopped and saved; the same command carries on: {same}")
+    say("2  Pretraining: an encoder learns to predict masked words")
+    if not _pretrain(walkthrough, say):
+        command = _command(out, is_quick=is_quick)
+        say(f"   stopped and saved; the same command continues: {command}")
         return 130
     with console.progress() as bar:
-        measured = road.measure(bar.stage)
+        measured = walkthrough.measure(bar.stage)
     _say_learned(say, measured)
 
-    say("3  Blanks: what it puts into sentences it has not seen")
-    filled = road.fill()
+    say("3  Blanks: how it fills masked words in sentences it has not seen")
+    filled = walkthrough.fill()
     for one in filled:
         say(f"   {one.text}   ({_others(one)})")
 
     say(f"4  Fine-tuning: which of {len(counts.labels)} packages is a passage about?")
-    say(f"   {', '.join(counts.labels)}; the names are taken out of the passages")
+    say(f"   {', '.join(counts.labels)}; their names are removed from the passages")
     with console.progress() as bar:
-        tuned, was_there = road.tune(bar.stage("tuning"))
+        tuned, was_there = walkthrough.tune(bar.stage("tuning"))
     if was_there:
         say("   done before; its scores:")
     if not as_json:
         _show(tuned["rows"])
     _say_tuned(say, counts, tuned["rows"])
 
-    page = road.report()
+    page = walkthrough.report()
     say(f"5  The report: {page}")
     say("Try next:")
-    for command in _next(out):
+    for command in _next_commands(out):
         say(f"   {command}")
     if as_json:
         blanks = [
@@ -88,37 +88,37 @@ def _walk(out: Path, say: Callable[[str], None], *, is_quick: bool, as_json: boo
     return 0
 
 
-def _same(out: Path, *, is_quick: bool) -> str:
+def _command(out: Path, *, is_quick: bool) -> str:
     return f"foreword demo --out {shlex.quote(str(out))}" + (" --quick" if is_quick else "")
 
 
-def _pretrain(road: Any, say: Callable[[str], None]) -> bool:
-    if road.is_pretrained():
+def _pretrain(walkthrough: Any, say: Callable[[str], None]) -> bool:
+    if walkthrough.is_pretrained():
         say("   done before")
         return True
     with console.progress() as bar:
-        watcher = _DemoDisplay(bar, say)
-        return bool(road.pretrain(watcher, watcher.stage))
+        display = _DemoDisplay(bar, say)
+        return bool(walkthrough.pretrain(display, display.stage))
 
 
 class _DemoDisplay:
-    """A bar for the person who waits, and a line per evaluation."""
+    """A live bar, and a line per evaluation."""
 
     def __init__(self, bar: Bar, say: Callable[[str], None]) -> None:
         self._bar, self._say = bar, say
         self._advance: Advance | None = None
 
     def stage(self, name: str) -> Callable[[float, float], None]:
-        """Shows what is going on before training."""
+        """Begin a stage before training."""
         self._advance = self._bar.stage(name)
         return self._advance
 
     def note(self, text: str) -> None:
-        """A line worth reading."""
+        """Print a line."""
         self._say(f"   {text}")
 
     def record(self, record: dict[str, Any], progress: float) -> None:
-        """The bar always, a line for the held-out loss."""
+        """Update the bar; print a line for a held-out loss."""
         if self._advance is not None:
             self._advance(progress, 1.0, f"loss {record['loss']:.3f}" if "loss" in record else "")
         if record["kind"] == "heldout":
@@ -126,7 +126,7 @@ class _DemoDisplay:
             self._say(f"   {seconds:4.0f} s, step {record['step']:,}: loss {record['loss']:.2f}")
 
     def samples(self) -> list[dict[str, str]]:
-        """The run adds these; they are in the report."""
+        """Return none; the run adds them, and the report shows them."""
         return []
 
 
@@ -135,30 +135,30 @@ def _print(text: str) -> None:
 
 
 def _say_text(say: Callable[[str], None], counts: Counts, *, was_there: bool) -> None:
-    said = "read before" if was_there else "read, never imported"
+    state = "read before" if was_there else "read, never imported"
     say(
         f"   {counts.docstrings:,} docstrings in {counts.files:,} files of {counts.packages} "
-        f"packages ({said}; {counts.unread:,} files could not be parsed)"
+        f"packages ({state}; {counts.unread:,} files could not be parsed)"
     )
     say(
-        f"   {counts.documents:,} documents of {counts.words:,} words of prose to pretrain on; "
-        f"{counts.repeated:,} repeated paragraphs left out"
+        f"   {counts.documents:,} documents with {counts.words:,} words of prose to pretrain on; "
+        f"{counts.repeated:,} duplicate paragraphs removed"
     )
     say(
-        f"   {counts.test_documents:,} documents set aside with their files for the test of 4; "
-        f"{counts.shared:,} of them share 8 words in a row with what is read and are not asked"
+        f"   {counts.test_documents:,} documents held out with their files for the test in 4; "
+        f"{counts.shared:,} of them share 8 words in a row with training text and are left out"
     )
 
 
 def _say_learned(say: Callable[[str], None], measured: dict[str, Any]) -> None:
     unigram = measured["unigram"]
-    chance_loss = f"{unigram:.2f} by guessing frequent words, " if unigram is not None else ""
+    unigram_loss = f"{unigram:.2f} by word frequencies alone, " if unigram is not None else ""
     say(
         f"   {measured['parameters']:,} parameters read {measured['tokens']:,} tokens in "
         f"{measured['seconds']:.0f} s"
     )
     say(
-        f"   nats per hidden word: {measured['before']:.2f} at the start, {chance_loss}"
+        f"   nats per masked token: {measured['before']:.2f} at the start, {unigram_loss}"
         f"{measured['after']:.2f} now, on text it has not seen"
     )
 
@@ -178,10 +178,15 @@ def _show(rows: list[dict[str, Any]]) -> None:
         f"{row['start']}, {row['strategy']}" if "lr" in row else row["strategy"] for row in rows
     ]
     cells = [
-        [name, score(row, "accuracy"), score(row, "f1"), *(row.get(key, "") for key in HOW)]
+        [
+            name,
+            score(row, "accuracy"),
+            score(row, "f1"),
+            *(row.get(key, "") for key in SETTING_COLUMNS),
+        ]
         for name, row in zip(names, rows, strict=True)
     ]
-    console.table("", ["", "accuracy", "macro F1", *HOW], cells)
+    console.table("", ["", "accuracy", "macro F1", *SETTING_COLUMNS], cells)
 
 
 def _say_tuned(say: Callable[[str], None], counts: Counts, rows: list[dict[str, Any]]) -> None:
@@ -190,18 +195,18 @@ def _say_tuned(say: Callable[[str], None], counts: Counts, rows: list[dict[str, 
     lead = 100 * (pretrained["accuracy"] - words["accuracy"])
     error = 100 * math.sqrt(pretrained["accuracy"] * (1 - pretrained["accuracy"]) / counts.test)
     say(
-        f"   {counts.train:,} labelled passages to learn from, {counts.test:,} to score, from "
+        f"   {counts.train:,} labelled training passages, {counts.test:,} test passages from "
         f"files that pretraining did not read; mean ± standard deviation of "
         f"{pretrained['seeds']} seeds"
     )
     say(
         f"   pretraining: {gain:+.1f} points of accuracy over the same network from scratch, "
-        f"{lead:+.1f} over a bag of words (so few passages: ± {error:.1f} by chance)"
+        f"{lead:+.1f} over a bag of words (standard error with so few passages: {error:.1f})"
     )
-    say("   in minutes it only begins to learn; a run worth its while takes hours and more text")
+    say("   minutes only begin to teach it; a serious run takes hours and more text")
 
 
-def _next(out: Path) -> list[str]:
+def _next_commands(out: Path) -> list[str]:
     run, text = (shlex.quote(str(out / name)) for name in ("run", "text"))
     return [
         f'foreword fill {run} "The input must be a [MASK] of integers."',

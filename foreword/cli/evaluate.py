@@ -1,4 +1,4 @@
-"""`foreword evaluate`: a run's loss on text it has not seen."""
+"""`foreword evaluate`: the loss of a run on text it has not seen."""
 
 from __future__ import annotations
 
@@ -26,28 +26,32 @@ def evaluate(
     reading: Reading,
     file: Annotated[
         list[str] | None,
-        typer.Option("--file", "--data", help="Other text than the run's held-out one."),
+        typer.Option("--file", "--data", help="Text to use; default: the run's held-out text."),
     ] = None,
-    rows: Annotated[Count | None, typer.Option(help="At most so many rows; all if unsaid.")] = None,
+    rows: Annotated[
+        Count | None, typer.Option(help="Maximum number of rows; default: all.")
+    ] = None,
     streams: Annotated[
-        CountOrZero, typer.Option(help="Of models with a memory: 1 reads the text as one stream.")
+        CountOrZero, typer.Option(help="For models with a memory: 1 reads the text as one stream.")
     ] = 0,
     memory: Annotated[
         str | None,
-        typer.Option(help="Of causal models: the loss by the tokens seen before: 0,64,128."),
+        typer.Option(help="For causal models: loss by number of earlier tokens seen: 0,64,128."),
     ] = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Measure the held-out loss of a run, beside what counting words reaches.
+    """Measure the held-out loss of a run, next to count-based baselines.
 
-    The result is kept in RUN/evaluations, and `foreword report` shows it.
+    The result is saved in RUN/evaluations, and `foreword report` shows it.
     """
     from foreword.evaluate import heldout
     from foreword.runs.provenance import command
 
     if not file:
-        reading.refuse("goes with --data")
+        reading.refuse("requires --data")
+
+    # Measure the loss.
     loaded = open_model(run, device)
     prompted = reading.of(loaded.trained)
     folder, most = loaded.trained.run, rows or heldout.ALL
@@ -58,7 +62,9 @@ def evaluate(
         elif file:
             found = heldout.on_texts(prompted, file, most, streams, console.say, bar.stage)
         else:
-            found = heldout.on_run(prompted, folder, most, streams, bar.stage)
+            found = heldout.on_run(subject, folder, most, streams, bar.stage)
+
+    # Save the result, and what a count-based model has seen of each order.
     name = f"evaluate-{Path(file[0]).name if file else 'heldout'}"
     if memory is not None:
         name += "-memory"
@@ -73,20 +79,22 @@ def evaluate(
     if components:
         result["components"] = components
     result["notes"] = _notes(found)
-    results = [_keep(folder, result)]
-    if prompted.is_count_based and memory is None:
+    results = [_save(folder, result)]
+    if subject.is_count_based and memory is None:
         with console.progress() as bar:
             bar.stage("counting n-grams")
-            orders = _by_order(prompted, folder, file)
-        what = {"name": f"{name}-by-order", "task": "n-grams seen and never seen", "rows": orders}
-        results.append(_keep(folder, {**result, **what, "notes": []}))
+            orders = _by_order(subject, folder, file)
+        changes = {"name": f"{name}-by-order", "task": "n-grams seen and never seen"}
+        results.append(_save(folder, {**result, **changes, "rows": orders, "notes": []}))
+
+    # Print it.
     if json:
         console.emit(results[0] | ({"by_order": results[1]["rows"]} if results[1:] else {}))
         return
-    for kept in results:
-        shown = [[_cell(key, value) for key, value in row.items()] for row in kept["rows"]]
-        console.table("", [key.replace("_", " ") for key in kept["rows"][0]], shown)
-        console.say(f"kept in {folder / 'evaluations' / kept['name']}.json")
+    for saved in results:
+        cells = [[_cell(key, value) for key, value in row.items()] for row in saved["rows"]]
+        console.table("", [key.replace("_", " ") for key in saved["rows"][0]], cells)
+        console.say(f"saved to {folder / 'evaluations' / saved['name']}.json")
     if components:
         console.say(
             ", ".join(f"{key.replace('_', ' ')} {components[key]:.4f}" for key in components)
@@ -96,26 +104,26 @@ def evaluate(
 
 
 def _notes(found: Sequence[HeldOut | ByMemory]) -> list[str]:
-    """What is to be known beside the figures, a line each."""
+    """Return remarks on the figures, a line each."""
     from foreword.formatting import flattered
 
     notes = []
     if found[0].unknown:
         notes.append(flattered(found[0].unknown))
     if any(one.as_row()["loss"] is None for one in found):
-        notes.append("some of the text is impossible by the model: its loss has no bound")
+        notes.append("the model gives some of the text probability 0: its loss is infinite")
     return notes
 
 
 def _cell(name: str, value: Any) -> Any:
-    """A value of a table; perplexities are published with two decimals."""
+    """Return a value as a table shows it; perplexities are published with two decimals."""
     if value is None:
         return "-"
     return f"{value:,.2f}" if name == "perplexity" else value
 
 
-def _keep(run: Path, result: dict[str, Any]) -> dict[str, Any]:
-    """Writes a result into the run's `evaluations`."""
+def _save(run: Path, result: dict[str, Any]) -> dict[str, Any]:
+    """Write a result into the run's `evaluations`."""
     from foreword import atomic
 
     path = run / "evaluations" / f"{result['name']}.json"
@@ -123,8 +131,8 @@ def _keep(run: Path, result: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _by_order(prompted: PromptedModel, run: Path, file: list[str] | None) -> list[dict[str, Any]]:
-    """What of the run's held-out text, or another, a model of counts has seen."""
+def _by_order(subject: Subject, run: Path, file: list[str] | None) -> list[dict[str, Any]]:
+    """Return, by order, the n-grams of the text that a count-based model has seen."""
     from foreword.evaluate import heldout, sparsity
 
     if file:
@@ -139,13 +147,13 @@ def _by_memory(
     prompted: PromptedModel,
     run: Path,
     file: list[str] | None,
-    asked: tuple[list[int], int],
+    memories_and_rows: tuple[list[int], int],
     stage: Stage,
 ) -> list[ByMemory]:
-    """The loss for each length of memory, on the run's held-out text or another."""
+    """Return the loss for each length of memory, on the run's held-out text or another."""
     from foreword.evaluate import context, heldout
 
-    memories, rows = asked
+    memories, rows = memories_and_rows
     if file:
         with heldout.shards_of_texts(prompted, file, console.say, stage) as (shards, per_token):
             stage("measuring the loss")
@@ -157,10 +165,10 @@ def _by_memory(
 
 
 def _numbers(text: str) -> list[int]:
-    """`0,64,128` as numbers."""
+    """Return `0,64,128` as numbers."""
     from foreword.errors import UserError
 
     try:
         return [int(word) for word in text.split(",")]
     except ValueError:
-        raise UserError(f"--memory {text}: expected numbers of tokens, as in 0,64,128") from None
+        raise UserError(f"--memory {text}: expected numbers of tokens, such as 0,64,128") from None

@@ -1,4 +1,4 @@
-"""`foreword export`: a run in a form that others' software reads."""
+"""`foreword export`: write a run in a format that other software reads."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from foreword.cli._model_options import Json, Run
 
 def export(
     run: Run,
-    out: Annotated[Path, typer.Option("--out", help="The folder or file to make.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder or file to create.")],
     format: Annotated[  # noqa: A002
-        str, typer.Option(help="hf (Hugging Face), arpa (n-grams), word2vec (vectors of words).")
+        str, typer.Option(help="hf (Hugging Face), arpa (n-grams) or word2vec (word vectors).")
     ] = "hf",
     family: Annotated[
-        str, typer.Option(help="Of hf: bert, gpt2, ...; the one that fits if unsaid.")
+        str, typer.Option(help="With hf: bert, gpt2, ...; default: the first that matches.")
     ] = "",
     binary: Annotated[
-        bool, typer.Option("--binary", help="Of word2vec: numbers in binary, not in text.")
+        bool, typer.Option("--binary", help="With word2vec: the binary format, not the text one.")
     ] = False,
     json: Json = False,
 ) -> None:
     """Export a run for other software.
 
-    hf is a folder that AutoModel and AutoTokenizer of transformers read without code of ours, and
-    arpa a file of n-grams that KenLM reads; `foreword import` makes the same run of it again.
-    word2vec is a file of vectors that gensim reads, of any model that has embeddings.
+    hf writes a folder that AutoModel and AutoTokenizer of transformers load without custom code;
+    arpa writes a file of n-grams that KenLM reads. `foreword import` reads both back. word2vec
+    writes a file of vectors that gensim reads, for any model with embeddings.
     """
     from foreword.runs.trained_model import open_run
 
-    wanted = open_format(format, family=family, binary=binary)
-    trained = open_run(run, "cpu")
-    for note in trained.notes:
+    exporter = open_format(format, family=family, binary=binary)
+    opened = open_run(run, "cpu")
+    for note in opened.notes:
         console.say(note)
-    found = wanted.write(trained, out)
-    for note in found.notes:
+    exported = exporter.write(opened, out)
+    for note in exported.notes:
         console.say(note)
     if json:
-        console.emit(found.facts)
+        console.emit(exported.facts)
     else:
-        console.facts({key: value for key, value in found.facts.items() if value is not None})
+        console.facts({key: value for key, value in exported.facts.items() if value is not None})
 
 
 def open_format(name: str, **settings: Any) -> Any:
-    """The format of a name, with the settings that were given.
+    """Return the format called `name`, with the settings given.
 
     Raises:
-        UserError: there is none, or it has no such setting.
+        UserError: there is no such format, or it has no such setting.
     """
     from foreword import config, kinds
 

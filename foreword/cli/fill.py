@@ -1,4 +1,4 @@
-"""`foreword fill`: what a model puts in the blanks of a text."""
+"""`foreword fill`: fill the blanks of a text."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from foreword.ranges import Count
 def fill(
     run: Run,
     text: Annotated[str, typer.Argument(help='"The capital of France is [MASK]."')],
-    top: Annotated[Count, typer.Option(help="Candidates to show for each blank.")] = 5,
+    top: Annotated[Count, typer.Option(help="Candidates to show per blank.")] = 5,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Fill the blanks of a text, [MASK] or <extra_id_0> as T5 has them, likeliest first."""
+    """Fill the blanks of a text, [MASK] or T5's <extra_id_0>, and show the likeliest candidates."""
     from rich.markup import escape
 
-    found = open_model(run, device).fill(text, top)
+    filled = open_model(run, device).fill(text, top)
     if json:
-        blanks = [[asdict(candidate) for candidate in blank] for blank in found.blanks]
-        console.emit({"text": found.text, "blanks": blanks})
+        blanks = [[asdict(candidate) for candidate in blank] for blank in filled.blanks]
+        console.emit({"text": filled.text, "blanks": blanks})
         return
-    console.out.print(found.text, markup=False)
+    console.out.print(filled.text, markup=False)
     rows = [
         [n if rank == 0 else "", escape(candidate.text), f"{candidate.probability:.4f}"]
-        for n, blank in enumerate(found.blanks, 1)
+        for n, blank in enumerate(filled.blanks, 1)
         for rank, candidate in enumerate(blank)
     ]
     console.table("", ["blank", "filling", "probability"], rows)

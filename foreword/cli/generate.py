@@ -1,14 +1,15 @@
-"""`foreword generate`: how a text goes on."""
+"""`foreword generate`: continue a text, or answer a source."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from foreword.cli import console
 from foreword.cli._model_options import Device, Json, Run, open_model
+from foreword.cli._options import Options
 from foreword.ranges import (
     Count,
     CountOrZero,
@@ -18,55 +19,74 @@ from foreword.ranges import (
     Temperature,
 )
 
-WHY = {
+if TYPE_CHECKING:
+    from foreword.evaluate.beam import Beams
+    from foreword.evaluate.sampling import Sampling
+
+STOP_REASONS = {
     "end": "the model ended it",
-    "tokens": "as many tokens as were asked for",
-    "places": "the model's positions end there",
+    "tokens": "reached --tokens",
+    "places": "reached the model's last position",
 }
+
+
+@dataclass(frozen=True)
+class DecodingOptions(Options):
+    """How to decode: sampling, or beam search."""
+
+    tokens: Annotated[Count, typer.Option(help="Maximum number of new tokens.")] = 100
+    temperature: Annotated[
+        Temperature, typer.Option(help="Sampling temperature; 0 always takes the likeliest token.")
+    ] = 0.8
+    top_k: Annotated[
+        CountOrZero, typer.Option(help="Sample from the k likeliest tokens; 0 for all.")
+    ] = 50
+    top_p: Annotated[
+        PositiveShare, typer.Option(help="Sample from the likeliest tokens that sum up to p.")
+    ] = 1.0
+    seed: Annotated[Seed, typer.Option(help="Equal seeds give equal texts.")] = 1
+    beams: Annotated[
+        CountOrZero, typer.Option(help="Use beam search with this many beams; 0 samples.")
+    ] = 0
+    length_penalty: Annotated[
+        LengthPenalty,
+        typer.Option(help="With --beams: 0 prefers short texts, 1 ranks by the mean."),
+    ] = 1.0
+
+    def beam_search(self) -> Beams:
+        """Return the settings of beam search."""
+        from foreword.evaluate.beam import Beams
+
+        return Beams(self.beams, self.length_penalty, self.tokens)
+
+    def sampling(self) -> Sampling:
+        """Return the settings of sampling."""
+        from foreword.evaluate.sampling import Sampling
+
+        return Sampling(self.tokens, self.temperature, self.top_k, self.top_p, self.seed)
 
 
 def generate(
     run: Run,
-    prompt: Annotated[str, typer.Argument(help="How the text begins, or what is to be answered.")],
-    tokens: Annotated[Count, typer.Option(help="At most so many new tokens.")] = 100,
-    temperature: Annotated[
-        Temperature, typer.Option(help="0 takes the likeliest token always.")
-    ] = 0.8,
-    top_k: Annotated[
-        CountOrZero, typer.Option(help="Draw from the k likeliest tokens; 0 for all.")
-    ] = 50,
-    top_p: Annotated[
-        PositiveShare, typer.Option(help="Draw from the likeliest tokens up to p.")
-    ] = 1.0,
-    seed: Annotated[Seed, typer.Option(help="Equal seeds, equal texts.")] = 1,
-    samples: Annotated[Count, typer.Option(help="How many texts.")] = 1,
-    beams: Annotated[
-        CountOrZero,
-        typer.Option(help="Search for the likeliest text instead, with so many beams."),
-    ] = 0,
-    length_penalty: Annotated[
-        LengthPenalty,
-        typer.Option(help="With --beams: 0 prefers short texts, 1 ranks by the mean."),
-    ] = 1.0,
+    prompt: Annotated[str, typer.Argument(help="Text to continue, or source to answer.")],
+    decoding_options: DecodingOptions,
+    samples: Annotated[Count, typer.Option(help="Number of texts.")] = 1,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Write how a text goes on, or the answer to a source."""
+    """Continue a text, or answer a source."""
     from foreword.evaluate import beam, decoding
-    from foreword.evaluate.sampling import Sampling
 
-    prompted = open_model(run, device).trained
-    if beams:
-        how = beam.Beams(beams, length_penalty, tokens)
-        found = beam.generate(prompted, [prompt], how, samples)
+    subject = open_model(run, device).subject
+    if decoding_options.beams:
+        generations = beam.generate(subject, [prompt], decoding_options.beam_search(), samples)
     else:
-        sampling = Sampling(tokens, temperature, top_k, top_p, seed)
-        found = decoding.generate(prompted, [prompt], sampling, samples)
+        generations = decoding.generate(subject, [prompt], decoding_options.sampling(), samples)
     if json:
-        console.emit([asdict(generation) for generation in found])
+        console.emit([asdict(generation) for generation in generations])
         return
-    for n, generation in enumerate(found, 1):
-        begun = generation.prompt if prompted.continues else ""
-        console.out.print(begun + generation.text, markup=False)
-        number = f"{n} of {len(found)}: " if len(found) > 1 else ""
-        console.say(f"({number}{generation.tokens} tokens; {WHY[generation.stopped]})")
+    for n, generation in enumerate(generations, 1):
+        prompt_text = generation.prompt if subject.continues else ""
+        console.out.print(prompt_text + generation.text, markup=False)
+        number = f"{n} of {len(generations)}: " if len(generations) > 1 else ""
+        console.say(f"({number}{generation.tokens} tokens; {STOP_REASONS[generation.stopped]})")

@@ -1,4 +1,4 @@
-"""`foreword import`: a model made elsewhere becomes a run folder."""
+"""`foreword import`: turn a model made elsewhere into a run folder."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from foreword.cli.export import open_format
 
 def import_(
     model: Annotated[
-        str, typer.Argument(help="A model's folder or file; with --download, a hub's name.")
+        str, typer.Argument(help="Folder or file of a model; with --download, its hub name.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="The run folder to make.")],
+    out: Annotated[Path, typer.Option("--out", help="Run folder to create.")],
     format: Annotated[  # noqa: A002
-        str, typer.Option(help="hf (Hugging Face), arpa (n-grams), word2vec (vectors of words).")
+        str, typer.Option(help="hf (Hugging Face), arpa (n-grams) or word2vec (word vectors).")
     ] = "hf",
     download: Annotated[
-        bool, typer.Option("--download", help="Of hf: fetch the model from the hub.")
+        bool, typer.Option("--download", help="With hf: download the model from the hub.")
     ] = False,
     json: Json = False,
 ) -> None:
     """Import a model made elsewhere as a run folder.
 
-    Nothing in it is run and nothing is passed over: what is not known here is refused by its name.
-    hf ends with a check of the logits, where transformers is installed.
+    No code in it is run and nothing is skipped: an unknown setting or tensor is refused by name.
+    hf ends with a check of the logits if transformers is installed.
     """
     from foreword.runs.run import require_free
 
-    wanted = open_format(format, download=download)
+    importer = open_format(format, download=download)
     require_free(out)
-    found = wanted.read(model, out)
-    for note in found.notes:
+    imported = importer.read(model, out)
+    for note in imported.notes:
         console.say(note)
     if json:
-        console.emit({**found.facts, "notes": list(found.notes)})
+        console.emit({**imported.facts, "notes": list(imported.notes)})
     else:
-        console.facts({key: value for key, value in found.facts.items() if value is not None})
+        console.facts({key: value for key, value in imported.facts.items() if value is not None})

@@ -1,4 +1,4 @@
-"""`foreword neighbours`: the words whose vectors are nearest to a word's."""
+"""`foreword neighbours`: find the words with the nearest vectors."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from foreword.ranges import Count
 
 def neighbours(
     run: Run,
-    words: Annotated[list[str], typer.Argument(metavar="WORD...", help="Words to look for.")],
-    top: Annotated[Count, typer.Option(help="Neighbours to show of each.")] = 10,
+    words: Annotated[list[str], typer.Argument(metavar="WORD...", help="Words to look up.")],
+    top: Annotated[Count, typer.Option(help="Neighbours to show per word.")] = 10,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Show the words nearest to a word, by the cosine of their vectors.
 
-    Of word2vec these are its vectors; of any other model the embeddings that enter it, before it
-    has read a context.
+    Of a word2vec model these are its word vectors, of any other model its input embeddings, which
+    know no context.
     """
     from rich.markup import escape
 
@@ -31,17 +31,19 @@ def neighbours(
 
     loaded = open_model(run, device)
     table = word_table(loaded.module, loaded.tokenizer)
-    found = {word: table.nearest(word, top) for word in words}
+    neighbours_of = {word: table.nearest(word, top) for word in words}
     for word in words:
         pieces = table.cut(word) if table.place(word) is None else ()
         if len(pieces) > 1:
-            console.say(f"'{word}' is cut into {SPACE.join(pieces)}: the mean of their vectors")
+            console.say(f"'{word}' is split into {SPACE.join(pieces)}: the mean of their vectors")
     if json:
-        console.emit({word: [asdict(near) for near in nearest] for word, nearest in found.items()})
+        console.emit(
+            {word: [asdict(n) for n in nearest] for word, nearest in neighbours_of.items()}
+        )
         return
     rows = [
         [escape(word) if rank == 0 else "", escape(near.word), f"{near.cosine:.4f}"]
-        for word, nearest in found.items()
+        for word, nearest in neighbours_of.items()
         for rank, near in enumerate(nearest)
     ]
     console.table("", ["word", "neighbour", "cosine"], rows)

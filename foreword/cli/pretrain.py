@@ -1,4 +1,4 @@
-"""`foreword pretrain`: from a recipe and text to a trained model, in one command."""
+"""`foreword pretrain`: train a model from a recipe and text, in one command."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from typing import Annotated
 
 import typer
 
+from foreword.cli._budget_options import BudgetOptions
 from foreword.cli._model_options import Json
 from foreword.cli._reading import Reading
 from foreword.cli._run_options import RunOptions
 
 
 def pretrain(
-    out: Annotated[Path, typer.Option("--out", help="The run folder to make.")],
-    asked: RunOptions,
+    out: Annotated[Path, typer.Option("--out", help="Run folder to create.")],
+    options: RunOptions,
+    budget: BudgetOptions,
     reading: Reading,
     json: Json = False,
 ) -> int:
     """Pretrain a model on your own text.
 
-    Without a tokenizer it trains one, without shards it makes them. Kill it at any moment;
-    `foreword resume` carries on. With --from, weights, architecture and tokenizer come from there,
-    the rest from the recipe. With text given as --heldout, all of --data is trained on.
+    It trains a tokenizer if none is given, and writes token shards if there are none. Kill it at
+    any moment; `foreword resume` continues. With --from, weights, architecture and tokenizer come
+    from that model, the rest from the recipe. If --heldout names text, all of --data is trained on.
     """
     from foreword.cli._progress import carry_on
     from foreword.errors import UserError
@@ -30,9 +32,9 @@ def pretrain(
 
     before = running.names_in(out)
     running.require_free(out)
-    wanted = asked.resolve(reading).extended()
+    request = options.resolve(budget, reading).extended()
     try:
-        running.start(wanted.recipe, wanted.inputs, out, wanted.starting_model)
+        running.start(request.recipe, request.inputs, out, request.foundation)
         return carry_on(out, as_json=json)
     except UserError:
         running.take_back(out, before)

@@ -238,7 +238,7 @@ def test_text_is_read_as_the_options_say(case: Case, capsys: pytest.CaptureFixtu
     capsys.readouterr()
     case.out = case.folder / "other"
     line = case.fails(case.words("--field", "body", data=shards))
-    assert f"--field: {shards} holds text that is read already" in line
+    assert f"--field: {shards} holds prepared text, which was read already" in line
     line = case.fails(case.words(str(case.data), data=shards))
     assert f"{shards}: holds token shards and no text; 'foreword pretrain' takes such" in line
 

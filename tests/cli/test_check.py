@@ -168,7 +168,7 @@ def test_people_see_numbers_rows_and_a_legend(
     (tmp_path / "tmp").mkdir()
     assert run(["check", write(tmp_path, "encoder"), "--data", str(text), "--rows", "1"]) == 0
     said = capsys.readouterr().out
-    for words in ("parameters", "memory", "FLOPs a step", "epochs", "guessing gives", "row 1 of 4"):
+    for words in ("parameters", "memory", "FLOPs per step", "epochs", "chance loss", "row 1 of 4"):
         assert words in said
     assert "hidden behind [MASK]" in said
     assert not list((tmp_path / "tmp").iterdir())  # nothing is left
@@ -215,7 +215,7 @@ def test_held_out_text_and_a_start_are_those_of_the_run(
     for more, said in (
         (["--heldout", str(text)], "is both to train on and to hold out"),
         (["--heldout", "1.5"], "--heldout: must be a number of at least 0"),
-        (["--extend-vocabulary", "5"], "--extend-vocabulary: needs --from"),
+        (["--extend-vocabulary", "5"], "--extend-vocabulary: requires --from"),
         ([*start, "--extend-vocabulary", "5"], "does not join pieces"),
     ):
         assert run(["check", recipe, "--data", str(text), *more]) == 2

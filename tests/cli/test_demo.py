@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from foreword.cli.main import run
-from foreword.demo import installed, road
+from foreword.demo import installed, walkthrough
 from tests.demo.packages import SUBJECTS, make
 
 
@@ -14,7 +14,7 @@ from tests.demo.packages import SUBJECTS, make
 def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     packages = make(tmp_path / "lib")
     monkeypatch.setattr(installed, "packages", lambda: packages)
-    monkeypatch.setattr(road, "QUICK", road.replace(road.QUICK, steps=4))
+    monkeypatch.setattr(walkthrough, "QUICK", walkthrough.replace(walkthrough.QUICK, steps=4))
     return tmp_path / "demo"
 
 
@@ -23,7 +23,7 @@ def test_the_whole_road_twice(out: Path, capsys: pytest.CaptureFixture[str]) -> 
     first = json.loads(capsys.readouterr().out)
     assert set(first["text"]["labels"]) == set(SUBJECTS)
     assert first["pretraining"]["steps"] == 4
-    assert len(first["blanks"]) == len(road.BLANKS)
+    assert len(first["blanks"]) == len(walkthrough.BLANKS)
     ways = [(row["start"], row["strategy"]) for row in first["tuning"]["rows"]]
     assert ways == [
         ("pretrained", "full"),
@@ -46,7 +46,7 @@ def test_the_whole_road_twice(out: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_killed_demo_carries_on(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    quick = road.Demo(out, is_quick=True)
+    quick = walkthrough.Demo(out, is_quick=True)
     quick.read()
     (out / "run").mkdir()  # killed after the first file of the run
     (out / "run" / "run.json").write_text('{"foreword": "0.1.0"}', encoding="utf-8")
@@ -61,7 +61,7 @@ def test_mistakes_are_one_line(
 ) -> None:
     assert run(["demo", "--out", str(tmp_path / "lib")]) == 2
     assert "holds something else than a demo" in capsys.readouterr().err
-    road.Demo(out)
+    walkthrough.Demo(out)
     assert run(["demo", "--quick", "--out", str(out)]) == 2
     error = capsys.readouterr().err
     assert "holds a demo of another kind" in error

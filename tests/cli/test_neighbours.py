@@ -26,7 +26,7 @@ def test_it_is_said_when_a_word_is_cut(
 ) -> None:
     run = str(make_run("decoder"))
     assert command(["neighbours", run, "pond", "the", "--top", "2"]) == 0
-    assert capsys.readouterr().err == "'pond' is cut into p·o·nd: the mean of their vectors\n"
+    assert capsys.readouterr().err == "'pond' is split into p·o·nd: the mean of their vectors\n"
     assert command(["neighbours", run, "pond", "--json", "--top", "2"]) == 0
     captured = capsys.readouterr()
     assert len(json.loads(captured.out)["pond"]) == 2 and "p·o·nd" in captured.err

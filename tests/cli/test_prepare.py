@@ -65,7 +65,7 @@ def test_a_tokenizer_that_is_there(
         (["--errors", "ignore"], "--errors: strict or replace"),
         (["--target", "text"], "--target: must be another than field"),
         (["--heldout", "1.5"], "--heldout: must be a number of at least 0 and below 1"),
-        (["--heldout", "0.1", "--heldout", "b.txt"], "--heldout: one share, or texts"),
+        (["--heldout", "0.1", "--heldout", "b.txt"], "--heldout: expected one share, or texts"),
         (["--heldout", "b.txt"], "b.txt: there is no such file"),
         (["--field", "body"], "its fields are: text"),
         (["--kind", "bpee"], "did you mean 'bpe'"),
@@ -96,10 +96,10 @@ def test_nothing_of_a_run_or_of_somebody_else_is_overwritten(
     capsys.readouterr()
     prepare, train = ["prepare", text, "--out"], ["tokenizer", "train", text, "--out"]
     for words, out, said in (
-        (prepare, "run", f"belongs to a model, in {trained}; choose another --out"),
-        (prepare, "run/shards", "belongs to a model"),
-        (train, "run/tokenizer", "belongs to a model"),
-        (train, "run", "belongs to a model"),
+        (prepare, "run", f"belongs to the model in {trained}; choose another --out"),
+        (prepare, "run/shards", "belongs to the model"),
+        (train, "run/tokenizer", "belongs to the model"),
+        (train, "run", "belongs to the model"),
         (train, "made/tokenizer", "belongs to token shards"),
         (prepare, "mine", "is not empty; choose another --out"),
     ):

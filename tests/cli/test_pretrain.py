@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foreword.cli._progress import with_budget
+from foreword.cli._budget_options import BudgetOptions
 from foreword.cli.main import run
 from foreword.errors import UserError
 from foreword.runs.trained_model import read_recipe
@@ -133,18 +133,18 @@ def test_held_out_text_is_given(
     assert "holds out text already" in capsys.readouterr().err
 
 
-def test_an_options_budget_wins_over_the_recipes() -> None:
+def test_budget_options_override_the_recipe() -> None:
     made = runs.recipe(tokens=5_000, hours=1.0)
-    assert with_budget(made, None, None, None, None) is made
-    train = with_budget(made, None, None, 7, None).train
+    assert BudgetOptions().on(made) is made
+    train = BudgetOptions(steps=7).on(made).train
     assert (train.steps, train.tokens, train.flops, train.hours) == (7, None, None, None)
-    train = with_budget(made, None, 1e3, None, None).train
+    train = BudgetOptions(tokens=1e3).on(made).train
     assert (train.tokens, train.hours) == (1000, None)
-    train = with_budget(made, None, None, None, None, 2.5).train
+    train = BudgetOptions(epochs=2.5).on(made).train
     assert (train.epochs, train.tokens, train.hours) == (2.5, None, None)
     for wrong in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(UserError, match="amount: must be a number above 0"):
-            with_budget(made, wrong, None, None, None)
+            BudgetOptions(hours=wrong).on(made)
 
 
 def test_a_run_that_blows_up_says_so_in_one_line(

@@ -176,7 +176,7 @@ def test_a_comparison_that_ctrl_c_stopped_carries_on(place: Path, tmp_path: Path
         terminal.until(lambda it: any("loss" in one for one in it.live_lines()))
         terminal.press_ctrl_c()
         assert terminal.wait() == 130, terminal.text
-        assert "the same command carries on" in terminal.text
+        assert "the same command continues" in terminal.text
         check(terminal, 100)
     with Terminal([*words, ENDLESS], columns=60) as terminal:
         terminal.shows("carrying on from step")
@@ -190,7 +190,7 @@ def test_a_demo_that_ctrl_c_stopped_says_how_to_go_on(tmp_path: Path) -> None:
         terminal.until(lambda it: any("reading" in one for one in it.live_lines()))
         terminal.press_ctrl_c()
         assert terminal.wait() == 130, terminal.text
-        assert "carries on: foreword demo" in terminal.text and "--quick" in terminal.text
+        assert "continues: foreword demo" in terminal.text and "--quick" in terminal.text
         check(terminal, 100)
 
 

@@ -152,7 +152,7 @@ def test_interrupted_it_says_how_to_go_on(
     monkeypatch.setattr("foreword.runs.run.carry_on", lambda *_: False)
     words = ["compare", grids.write_grid(folder), "--out", str(tmp_path / "out")]
     assert run(words) == 130
-    assert "stopped; the same command carries on" in capsys.readouterr().err
+    assert "stopped; the same command continues" in capsys.readouterr().err
 
 
 def test_a_dry_run_trains_nothing(

@@ -9,7 +9,7 @@ from foreword.demo import corpus, reading
 from foreword.demo.corpus import Limits
 from foreword.demo.passages import choose, cut, names_pattern, sharing
 from foreword.demo.reading import Text, read
-from foreword.demo.road import _passages
+from foreword.demo.walkthrough import _passages
 from foreword.errors import UserError
 from tests.demo.packages import SUBJECTS, make
 

@@ -223,8 +223,8 @@ def test_mistakes(
 ) -> None:
     words = ["pretrain", "gpt2_tiny", "--data", str(other), "--out", str(tmp_path / "run")]
     for more, said in (
-        (["--extend-vocabulary", "3"], "needs --from"),
-        (["--from", str(trained), "--tokenizer", "x"], "goes without --from"),
+        (["--extend-vocabulary", "3"], "requires --from"),
+        (["--from", str(trained), "--tokenizer", "x"], "cannot be combined with --from"),
         (["--from", str(tmp_path / "none")], "no such folder"),
         (["--from", str(trained), "--extend-vocabulary", "9999"], "supports only"),
     ):

@@ -96,7 +96,7 @@ def test_a_signal_while_training_leaves_with_130(
     wait_until(lambda: (run / log.FILE).exists() and len(log.read(run)) > 0)
     os.kill(process, number)
     assert commands.wait() == 130
-    assert f"'foreword resume {run}' carries on" in said.read_text().splitlines()[-1]
+    assert f"'foreword resume {run}' continues" in said.read_text().splitlines()[-1]
     state = checkpoint.read_state(checkpoint.newest(run))
     assert state["step"] > 0
 
@@ -110,7 +110,7 @@ def test_a_signal_before_training_leaves_with_130(
     wait_until(lambda: said.exists() and "training the tokenizer" in said.read_text())
     os.kill(process, signal.SIGTERM)
     assert commands.wait() == 130
-    assert said.read_text().splitlines()[-1] == f"interrupted; 'foreword resume {run}' carries on"
+    assert said.read_text().splitlines()[-1] == f"interrupted; 'foreword resume {run}' continues"
     assert not checkpoint.all_in(run)
     assert commands.run(["resume", str(run)], said) == 0
 
