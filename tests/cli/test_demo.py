@@ -69,7 +69,7 @@ def test_mistakes_are_one_line(
 
 
 def test_the_commands_to_try_are_real(out: Path) -> None:
-    from foreword.cli.demo import _next
+    from foreword.cli.demo import _next_commands
     from foreword.cli.main import verbs
 
-    assert all(command.split()[1] in verbs() for command in _next(out))
+    assert all(command.split()[1] in verbs() for command in _next_commands(out))
