@@ -18,7 +18,7 @@ Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
-def open_model(run: Path, device: str) -> Loaded:
+def open_model(run: Path, device: str) -> LoadedModel:
     """Open a run, and print what was skipped on the way.
 
     Raises:

@@ -64,7 +64,7 @@ class Reading(Options):
         except ValueError as error:
             raise UserError(f"--{error}") from None
 
-    def of(self, subject: Subject) -> Subject:
+    def of(self, prompted: PromptedModel) -> PromptedModel:
         """Return the model with a recipe that reads text as the options say.
 
         Raises:

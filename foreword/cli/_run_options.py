@@ -26,9 +26,9 @@ class RunRequest:
     """A run to start.
 
     Attributes:
-        recipe: the recipe; with the foundation's model, where there is one.
+        recipe: the recipe; with the starting model's architecture, where there is one.
         inputs: what the run reads.
-        foundation: a trained model to start from.
+        starting_model: a trained model to start from.
         new_tokens: number of tokens to extend its vocabulary by.
     """
 
@@ -109,15 +109,15 @@ class RunOptions(Options):
                     "--tokenizer cannot be combined with --from: the checkpoint brings its own "
                     "tokenizer"
                 )
-            foundation = self._foundation(self.from_, recipe)
-            return RunRequest(foundation.recipe, inputs, foundation, self.extend_vocabulary)
+            starting_model = self._starting_model(self.from_, recipe)
+            return RunRequest(starting_model.recipe, inputs, starting_model, self.extend_vocabulary)
         if self.extend_vocabulary:
             raise UserError("--extend-vocabulary: requires --from, the model to extend")
         return RunRequest(recipe, inputs)
 
-    def _foundation(self, path: str, recipe: Recipe) -> Foundation:
+    def _starting_model(self, path: str, recipe: Recipe) -> StartingModel:
         """Open the model of --from, and combine its recipe with this one."""
-        from foreword.interop.start_from import open_foundation
+        from foreword.interop.start_from import open_starting_model
 
         starting_model = open_starting_model(path).lay_under(recipe, self.assign or [])
         for note in starting_model.notes:

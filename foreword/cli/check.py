@@ -101,7 +101,7 @@ def _check(request: RunRequest, folder: Path, stage: Stage, shown: tuple[int, in
 
     # Replace a large text by its beginning.
     texts = request.inputs.texts
-    running.require_possible(request.recipe, request.inputs, request.foundation, MACHINES)
+    running.require_possible(request.recipe, request.inputs, request.starting_model, MACHINES)
     shares: Shares = (1.0, 1.0)
     counts = None
     if not is_prepared(texts):
@@ -113,7 +113,7 @@ def _check(request: RunRequest, folder: Path, stage: Stage, shown: tuple[int, in
     try:
         with of_text(run, texts):
             request = request.extended()
-            running.start(request.recipe, request.inputs, run, request.foundation, MACHINES)
+            running.start(request.recipe, request.inputs, run, request.starting_model, MACHINES)
             tokenizer, prepared = corpus(request.recipe, run, stage)
             setup = set_up_training(request.recipe, tokenizer, prepared, or_shape=True)
     except UserError as error:

@@ -62,7 +62,7 @@ def evaluate(
         elif file:
             found = heldout.on_texts(prompted, file, most, streams, console.say, bar.stage)
         else:
-            found = heldout.on_run(subject, folder, most, streams, bar.stage)
+            found = heldout.on_run(prompted, folder, most, streams, bar.stage)
 
     # Save the result, and what a count-based model has seen of each order.
     name = f"evaluate-{Path(file[0]).name if file else 'heldout'}"
@@ -80,10 +80,10 @@ def evaluate(
         result["components"] = components
     result["notes"] = _notes(found)
     results = [_save(folder, result)]
-    if subject.is_count_based and memory is None:
+    if prompted.is_count_based and memory is None:
         with console.progress() as bar:
             bar.stage("counting n-grams")
-            orders = _by_order(subject, folder, file)
+            orders = _by_order(prompted, folder, file)
         changes = {"name": f"{name}-by-order", "task": "n-grams seen and never seen"}
         results.append(_save(folder, {**result, **changes, "rows": orders, "notes": []}))
 
@@ -131,7 +131,7 @@ def _save(run: Path, result: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _by_order(subject: Subject, run: Path, file: list[str] | None) -> list[dict[str, Any]]:
+def _by_order(prompted: PromptedModel, run: Path, file: list[str] | None) -> list[dict[str, Any]]:
     """Return, by order, the n-grams of the text that a count-based model has seen."""
     from foreword.evaluate import heldout, sparsity
 

@@ -34,10 +34,10 @@ def export(
     from foreword.runs.trained_model import open_run
 
     exporter = open_format(format, family=family, binary=binary)
-    opened = open_run(run, "cpu")
-    for note in opened.notes:
+    trained = open_run(run, "cpu")
+    for note in trained.notes:
         console.say(note)
-    exported = exporter.write(opened, out)
+    exported = exporter.write(trained, out)
     for note in exported.notes:
         console.say(note)
     if json:

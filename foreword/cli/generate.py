@@ -77,16 +77,16 @@ def generate(
     """Continue a text, or answer a source."""
     from foreword.evaluate import beam, decoding
 
-    subject = open_model(run, device).subject
+    trained = open_model(run, device).trained
     if decoding_options.beams:
-        generations = beam.generate(subject, [prompt], decoding_options.beam_search(), samples)
+        generations = beam.generate(trained, [prompt], decoding_options.beam_search(), samples)
     else:
-        generations = decoding.generate(subject, [prompt], decoding_options.sampling(), samples)
+        generations = decoding.generate(trained, [prompt], decoding_options.sampling(), samples)
     if json:
         console.emit([asdict(generation) for generation in generations])
         return
     for n, generation in enumerate(generations, 1):
-        prompt_text = generation.prompt if subject.continues else ""
+        prompt_text = generation.prompt if trained.continues else ""
         console.out.print(prompt_text + generation.text, markup=False)
         number = f"{n} of {len(generations)}: " if len(generations) > 1 else ""
         console.say(f"({number}{generation.tokens} tokens; {STOP_REASONS[generation.stopped]})")

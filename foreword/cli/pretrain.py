@@ -34,7 +34,7 @@ def pretrain(
     running.require_free(out)
     request = options.resolve(budget, reading).extended()
     try:
-        running.start(request.recipe, request.inputs, out, request.foundation)
+        running.start(request.recipe, request.inputs, out, request.starting_model)
         return carry_on(out, as_json=json)
     except UserError:
         running.take_back(out, before)
