@@ -96,7 +96,7 @@ def test_bfloat16_gives_about_the_same_loss(case: Case) -> None:
 
 @every_trained_case
 def test_evaluation_draws_no_dropout(case: Case) -> None:
-    settings = case.settings()
+    settings = case.model_settings()
     rates = {"dropout", "attention_dropout"} & {f.name for f in fields(settings)}
     settings = replace(settings, **dict.fromkeys(rates, 0.3))
     backbone = settings.build(SIZE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -22,13 +23,14 @@ from foreword.nn.masks import (
     PrefixMask,
 )
 from foreword.nn.model import Backbone, Model
+from foreword.nn.position import PositionKind
 from foreword.nn.positions.learned import Learned
+from foreword.testing.positions import POSITION_CHECKS
 from foreword.types import Batch, Queries
 
 from .cases import SEED, SIZE, tiny
 
 every_position = pytest.mark.parametrize("position", kinds.names("nn/positions"))
-every_direction = pytest.mark.parametrize("is_causal", [False, True])
 # Those that number each row from 0, so that nothing can stand before it.
 ABSOLUTE = ("learned", "sinusoidal")
 LONG = SHORT + 40  # the longest row here
@@ -66,21 +68,9 @@ def plain(tokens: Tensor, mask: Mask) -> Batch:
 
 
 @every_position
-@every_direction
-@torch.no_grad()
-def test_packed_is_each_alone(position: str, is_causal: bool) -> None:
-    model = build("transformer", position, is_causal=is_causal)
-    direction = CausalMask() if is_causal else FullMask()
-    lengths, row = [5, 40, 1, 7], ids(1, 53)
-    documents = torch.repeat_interleave(torch.arange(4), torch.tensor(lengths))[None]
-    positions = torch.cat([torch.arange(n) for n in lengths])[None]
-    packed = model(Batch(row, positions, direction & DocumentMask(documents, documents))).states
-    start = 0
-    for length in lengths:
-        part = slice(start, start + length)
-        alone = model(plain(row[:, part], direction)).states
-        torch.testing.assert_close(packed[:, part], alone, **CLOSE)
-        start += length
+@pytest.mark.parametrize("check", POSITION_CHECKS, ids=lambda check: check.__name__)
+def test_contract(check: Callable[[PositionKind], None], position: str) -> None:
+    check(kinds.load("nn/positions", position)())
 
 
 @every_position
@@ -110,21 +100,6 @@ def test_packed_pairs_are_each_alone(position: str) -> None:
             plain(target[to == n][None], CausalMask()), source=one, cross_mask=FullMask()
         )
         torch.testing.assert_close(packed[to == n][None], model(batch).states, **CLOSE)
-
-
-@every_position
-@pytest.mark.parametrize("chunks", [[1] * 20, [12, 1, 1, 6], [19, 1]])
-@torch.no_grad()
-def test_with_a_cache_as_without(position: str, chunks: list[int]) -> None:
-    model, row = build("transformer", position), ids(2, 20)
-    wanted = model(plain(row, CausalMask())).states
-    memory, start, found = None, 0, []
-    for length in chunks:
-        part = row[:, start : start + length]
-        hidden = model(Batch(part, places(start, length, 2), CausalMask(start)), memory)
-        memory, start = hidden.cache, start + length
-        found.append(hidden.states)
-    torch.testing.assert_close(torch.cat(found, 1), wanted, **CLOSE)
 
 
 @every_position
@@ -164,17 +139,6 @@ def test_order_tells_unless_there_are_no_positions(position: str) -> None:
     back = model(plain(row[:, order], FullMask())).states
     is_same = torch.allclose(there, back, **CLOSE)
     assert is_same == (position == "none")
-
-
-@every_position
-def test_limit_is_the_longest_row(position: str) -> None:
-    settings = kinds.load("nn/positions", position)()
-    length = settings.limit or 600
-    scheme = settings.build(8, 2, 4, layers=2, is_causal=False)
-    scheme.embed(torch.arange(length)[None])
-    if settings.limit is not None:
-        with pytest.raises(IndexError):
-            scheme.embed(torch.tensor([[length]]))
 
 
 @every_position

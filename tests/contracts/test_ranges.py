@@ -199,7 +199,7 @@ def test_an_objective_has_a_finite_loss_at_the_ends(kind: str, setting: str, end
     of = rows([[32], [16, 16]])
     example = objective.corrupt(of, RowRng(SEED, of.numbers), words)
     batch = kinds.load("layouts", case.layout)().arrange(example, words).to("cpu")
-    backbone = case.settings().build(words.size)
+    backbone = case.model_settings().build(words.size)
     model = Model(backbone, objective.heads(backbone, words))
     initialise(model, SEED)
     loss = objective.loss(model, batch)

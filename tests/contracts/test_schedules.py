@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from foreword import kinds
+from foreword.testing.training import SCHEDULE_CHECKS
+from foreword.train.contracts import Schedule
 from foreword.train.warmup import Warmup
 
 TOTAL, RISE = 1000, 100
@@ -53,19 +55,10 @@ def test_closed_form(kind: str, floor: float, warmup: Warmup) -> None:
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_never_above_the_peak_nor_below_zero(kind: str) -> None:
+@pytest.mark.parametrize("check", SCHEDULE_CHECKS, ids=lambda check: check.__name__)
+def test_contract(check: Callable[[Schedule], None], kind: str) -> None:
     for warmup in (Warmup(steps=0, share=0.0), Warmup(steps=5 * TOTAL), Warmup()):
-        found = rates(made(kind, warmup))
-        assert min(found) > 0
-        assert max(found) <= 1 + 1e-12
-
-
-@pytest.mark.parametrize("kind", EVERY)
-def test_a_resumed_run_finds_the_same_rate(kind: str) -> None:
-    """The factor depends on where the run stands alone, not on what was asked before."""
-    schedule = made(kind, Warmup())
-    backwards = [schedule.factor(s / TOTAL, s, TOTAL) for s in reversed(range(TOTAL))]
-    assert backwards[::-1] == rates(schedule)
+        check(made(kind, warmup))
 
 
 @pytest.mark.parametrize("kind", ["linear", "cosine"])

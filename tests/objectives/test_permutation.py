@@ -86,7 +86,7 @@ def test_a_prediction_sees_only_context_and_earlier_targets() -> None:
 def test_predictions_depend_on_the_order() -> None:
     """Same tokens, same targets, the order turned round: other predictions."""
     case = cases.Case("permutation", "two_streams", "transformer")
-    backbone = case.settings("relative").build(cases.SIZE)
+    backbone = case.model_settings("relative").build(cases.SIZE)
     model = Model(backbone, Permutation().heads(backbone, cases.vocab()))
     initialise(model, 1)
     given = cases.rows([[30]])

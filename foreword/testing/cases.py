@@ -1,0 +1,205 @@
+"""What contract checks run on: a vocabulary, rows, and objectives, layouts and models that fit.
+
+A new file in one of these folders, or in a plug-in that is in use, is found without being named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foreword import kinds
+from foreword.data.rng import RowRng
+from foreword.data.rows import positions_within
+from foreword.errors import UserError
+from foreword.nn.init import initialise
+from foreword.nn.model import Model
+from foreword.objectives._contract import Objective
+from foreword.text import special
+from foreword.types import Array, Batch, Loss, Rows, Vocab
+
+SEED = 5
+FIRST = len(special.ALL)  # the first ordinary id
+SIZE = FIRST + 40
+
+
+def vocab() -> Vocab:
+    """Return a vocabulary: special tokens first; every second ordinary id begins a word."""
+    ids = np.arange(SIZE)
+    return Vocab(
+        size=SIZE,
+        special={name: n for n, name in enumerate(special.NAMES)},
+        sentinels=np.arange(len(special.NAMES), FIRST),
+        is_special=ids < FIRST,
+        starts_word=(ids >= FIRST) & (ids % 2 == 0),
+    )
+
+
+def rows(documents: list[list[int]], seed: int = 1, first_number: int = 100) -> Rows:
+    """Return rows of ordinary ids with documents of the lengths given, padded at the end.
+
+    Each document ends with `</s>`, and is a pair of two halves, labelled in turn 0 and 1, where
+    it is not too short.
+    """
+    rng = np.random.default_rng(seed)
+    length = max(map(sum, documents))
+    numbers = np.full((len(documents), length), -1, dtype=np.int64)
+    ids = np.zeros((len(documents), length), dtype=np.int64)
+    for row, lengths in enumerate(documents):
+        inside = np.repeat(np.arange(len(lengths)), lengths)
+        numbers[row, : len(inside)] = inside
+        ids[row, : len(inside)] = rng.integers(FIRST, SIZE, len(inside))
+        ids[row, np.cumsum(lengths) - 1] = special.ALL.index("</s>")
+    order = np.arange(first_number, first_number + len(documents))
+    positions = positions_within(numbers)
+    sizes = np.stack([(numbers == n).sum(1) for n in range(numbers.max() + 1)], axis=1)
+    size = np.where(numbers < 0, 0, np.take_along_axis(sizes, np.maximum(numbers, 0), axis=1))
+    segments = np.where(size, positions >= (size + 1) // 2, 0).astype(np.int64)
+    classes = (numbers + np.arange(len(numbers))[:, None]) % 2
+    labels = np.where((positions == 0) & (size > 3), classes, -1)
+    return Rows(ids, numbers, positions, order, segments, labels)
+
+
+def take(many: Rows, which: Any) -> Rows:
+    """Return some of the rows."""
+    values: list[Any] = [getattr(many, f.name) for f in fields(many)]
+    chosen: list[Any] = [None if value is None else value[which] for value in values]
+    return Rows(*chosen)
+
+
+@dataclass(frozen=True)
+class Case:
+    """An objective with a layout and a model that go together.
+
+    Attributes:
+        objective: name of its kind.
+        layout: name of its kind.
+        model: name of its kind.
+        settings: the objective; its kind with default settings for None.
+    """
+
+    objective: str
+    layout: str
+    model: str
+    settings: Objective | None = None
+
+    def __str__(self) -> str:
+        return f"{self.objective}-{self.layout}-{self.model}"
+
+    @property
+    def made(self) -> Objective:
+        """The objective itself."""
+        if self.settings is not None:
+            return self.settings
+        default: Objective = kinds.load("objectives", self.objective)()
+        return default
+
+    @property
+    def is_count_based(self) -> bool:
+        """Whether the model is trained without gradients."""
+        count_based: bool = kinds.load("models", self.model).is_count_based
+        return count_based
+
+    def batch(self, of: Rows, **settings: Any) -> Batch:
+        """Return the rows as this objective and layout make them, in tensors."""
+        example = replace(cast(Any, self.made), **settings).corrupt(
+            of, RowRng(SEED, of.numbers), vocab()
+        )
+        layout = kinds.load("layouts", self.layout)()
+        return cast(Batch, layout.arrange(example, vocab()).to("cpu"))
+
+    def model_settings(self, position: str = "learned") -> Any:
+        """Return the settings of a tiny model for this layout."""
+        settings = tiny(self.model, position)
+        return replace(settings, two_streams=True) if self.layout == "two_streams" else settings
+
+    def build(self, position: str = "learned") -> Model:
+        """Return a tiny model with this objective's heads, without dropout."""
+        backbone = self.model_settings(position).build(SIZE)
+        model = Model(backbone, self.made.heads(backbone, vocab()))
+        if not self.is_count_based:
+            initialise(model, SEED)
+        return model
+
+    def loss(self, model: Model, batch: Batch) -> Loss:
+        """Return the objective's loss."""
+        return self.made.loss(model, batch)
+
+
+def tiny(model: str, position: str = "learned") -> Any:
+    """Return the settings of a tiny model of this kind."""
+    cls = kinds.load("models", model)
+    wanted = {
+        "d_model": 24,
+        "layers": 2,
+        "heads": 2,
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+        "init_std": 0.2,  # far from uniform, so that differences show
+        "position": kinds.load("nn/positions", position)(),
+    }
+    known = {f.name for f in fields(cls)}
+    return cls(**{name: value for name, value in wanted.items() if name in known})
+
+
+def find_cases(objective: Objective | None = None) -> list[Case]:
+    """Return the cases of an objective, or of every kind, whose layout and model accept it."""
+    names = kinds.names("objectives") if objective is None else [kinds.name_of(objective)]
+    found = []
+    for name in names:
+        for layout in kinds.names("layouts"):
+            for model in kinds.names("models"):
+                case = Case(name, layout, model, objective)
+                if _fits(case):
+                    found.append(case)
+    return found
+
+
+def _fits(case: Case) -> bool:
+    model = kinds.load("models", case.model)
+    if len(_directions(case)) > 1:
+        return False  # all three parts keep two directions apart, or none does
+    try:
+        batch = case.batch(rows([[12]]))
+    except UserError:
+        return False
+    if not model.reads_ahead and case.layout != "decoder":
+        return False
+    if batch.queries is not None and case.model != "transformer":
+        return False  # no other has a query stream
+    if case.is_count_based and case.objective != "causal":
+        return False  # counts are of uncorrupted text
+    return bool((batch.source is not None) == model.reads_source)
+
+
+def _directions(case: Case) -> set[bool]:
+    """Return whether objective, layout and model keep two directions apart."""
+    components = [
+        case.made,
+        kinds.load("layouts", case.layout),
+        kinds.load("models", case.model),
+    ]
+    return {getattr(part, "predicts_both_directions", False) for part in components}
+
+
+def logits(model: Model, batch: Batch) -> Tensor:
+    """Return the scores at every position or query, (batch, length, vocab or classes).
+
+    They are over the vocabulary, or over the classes of pairs where no tokens are predicted.
+    """
+    head = model.heads["token"] if "token" in model.heads else model.heads["pair"]
+    with torch.no_grad():
+        is_apart = "generator" in model.heads  # what fills blanks
+        reader = model.heads["generator"] if is_apart else model.backbone
+        scores: Tensor = head(reader(batch).states)
+    return scores
+
+
+def is_scored(batch: Batch) -> Array:
+    """Return where a token, or else a label, is predicted; bool of the targets' shape."""
+    is_token = np.asarray(batch.weights > 0)
+    return is_token if is_token.any() or batch.labels is None else np.asarray(batch.labels >= 0)

@@ -1,0 +1,263 @@
+"""The contract of objectives: what every kind in `objectives/` promises, as functions.
+
+A check of an objective takes the objective; a check of a case also takes the layouts and models
+that fit it. Each raises AssertionError where the promise is broken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from foreword.data.rng import RowRng
+from foreword.objectives._contract import Objective
+from foreword.testing.cases import (
+    FIRST,
+    SEED,
+    SIZE,
+    Case,
+    find_cases,
+    is_scored,
+    logits,
+    rows,
+    take,
+    vocab,
+)
+from foreword.train.feed import counted
+from foreword.types import Array, Batch, Example, Loss, Rows, Tokens
+
+MIXED = [[20, 9, 3], [32], [25], [1, 30], [16, 16], [2, 2, 2]]
+
+
+def check_objective(objective: Objective, *, shows_targets: bool = False) -> None:
+    """Check all that an objective promises, with every layout and model that fits it.
+
+    Args:
+        objective: settings of the kind, a frozen dataclass.
+        shows_targets: whether the source holds the tokens of the target by design (`deshuffle`).
+
+    Raises:
+        AssertionError: a promise is broken.
+    """
+    assert is_dataclass(type(objective)), "an objective is a frozen dataclass"
+    for check in OBJECTIVE_CHECKS:
+        check(objective)
+    cases = find_cases(objective)
+    assert cases, "no layout and model fit the objective"
+    for case in cases:
+        if case.is_count_based:
+            continue
+        for check_case in CASE_CHECKS:
+            if not (shows_targets and check_case is check_no_prediction_sees_its_target):
+                check_case(case)
+
+
+def corrupt(objective: Objective, of: Rows) -> Example:
+    """Return the example of these rows."""
+    return objective.corrupt(of, RowRng(SEED, of.numbers), vocab())
+
+
+def sides(example: Example) -> list[Tokens]:
+    """Return the source, where there is one, and the target."""
+    return [side for side in (example.source, example.target) if side is not None]
+
+
+def _without_padding(tokens: Tokens, row: int) -> Array:
+    """Return ids, documents and positions of one row, (3, length)."""
+    inside = tokens.documents[row] >= 0
+    return np.stack([tokens.ids, tokens.documents, tokens.positions])[:, row, inside]
+
+
+def check_same_rows_and_seed_give_the_same_example(objective: Objective) -> None:
+    """Check that the example depends on the rows and the seed alone."""
+    first, again = corrupt(objective, rows(MIXED)), corrupt(objective, rows(MIXED))
+    for one, other in zip(sides(first), sides(again), strict=True):
+        assert np.array_equal(one.ids, other.ids), "the same rows give other ids"
+    assert np.array_equal(first.weights, again.weights), "the same rows give other weights"
+
+
+def check_a_row_alone_is_the_row_in_a_group(objective: Objective) -> None:
+    """Check that no row depends on the others of its group."""
+    many = rows(MIXED)
+    together = corrupt(objective, many)
+    for row in range(len(many)):
+        alone = corrupt(objective, take(many, [row]))
+        for one, other in zip(sides(alone), sides(together), strict=True):
+            is_same = np.array_equal(_without_padding(one, 0), _without_padding(other, row))
+            assert is_same, f"row {row} alone is not the row in a group"
+        assert alone.weights.sum() == together.weights[row].sum(), f"weights of row {row}"
+        if alone.labels is not None and together.labels is not None:
+            expected = together.labels[row, : alone.labels.shape[1]]
+            assert np.array_equal(alone.labels[0], expected), f"labels of row {row}"
+
+
+def check_corrupt_does_not_change_the_rows(objective: Objective) -> None:
+    """Check that `corrupt` writes into none of its inputs."""
+    given, expected = rows(MIXED), rows(MIXED)
+    corrupt(objective, given)
+    for field in ("ids", "documents", "positions", "numbers", "segments", "labels"):
+        assert np.array_equal(getattr(given, field), getattr(expected, field)), field
+
+
+def check_ids_are_in_range_and_padding_is_not_scored(objective: Objective) -> None:
+    """Check types, ranges and shapes, and that something is predicted."""
+    example = corrupt(objective, rows(MIXED))
+    for side in sides(example):
+        assert side.ids.dtype == side.documents.dtype == side.positions.dtype == np.int64
+        assert side.ids.min() >= 0
+        assert side.ids.max() < SIZE
+        assert side.positions.min() >= 0
+    assert example.weights.dtype == np.float32
+    assert example.weights.shape == example.target.ids.shape
+    assert (example.weights[example.target.documents < 0] == 0).all(), "padding is scored"
+    if example.labels is not None:
+        assert (example.labels[example.target.documents < 0] == -1).all(), "padding is labelled"
+    if objective.predicts_tokens:
+        assert example.weights.sum() > 0, "nothing is predicted"
+    else:
+        assert example.labels is not None
+        assert (example.labels >= 0).any(), "nothing is predicted"
+        assert example.weights.sum() == 0, "there is no head that predicts tokens"
+
+
+def mask_all(objective: Any) -> dict[str, Any]:
+    """Return settings under which no target is shown, where the objective can show it."""
+    known = {field.name for field in fields(objective)}
+    if "terms" in known:
+        return {"terms": tuple(replace(t, **mask_all(t)) for t in objective.terms)}
+    return {key: value for key, value in (("mask", 1.0), ("random", 0.0)) if key in known}
+
+
+def _prediction_order(case: Case, of: Rows, batch: Batch) -> Array:
+    """Return the index in the order of each prediction of a query stream, (batch, predictions)."""
+    order = corrupt(case.made, of).order
+    assert order is not None
+    assert batch.queries is not None
+    return np.take_along_axis(order, np.asarray(batch.queries.at), axis=1)
+
+
+def check_no_prediction_sees_its_target(case: Case) -> None:
+    """Check that a prediction stays the same when its target changes."""
+    given = rows([[20, 20], [40]])
+    model, settings = case.build(), mask_all(case.made)
+    batch = case.batch(given, **settings)
+    before = logits(model, batch)
+    seen = 0
+    for row, column in np.ndindex(given.ids.shape):
+        if given.ids[row, column] < FIRST:
+            continue
+        ids = given.ids.copy()
+        ids[row, column] = FIRST + (ids[row, column] - FIRST + 2) % (SIZE - FIRST)
+        changed = case.batch(replace(given, ids=ids), **settings)
+        moved = np.flatnonzero(
+            np.asarray(changed.targets != batch.targets)[row] & is_scored(batch)[row]
+        )
+        if not len(moved):
+            continue
+        seen += 1
+        after = logits(model, changed)
+        # In place: at the target. In a text of its own: there and at all that comes before; with
+        # an order of prediction: at all that is not later in it.
+        is_aligned = case.layout == "encoder"
+        blind = moved if is_aligned else np.arange(moved[0] + 1)
+        if batch.queries is not None:
+            order = _prediction_order(case, given, batch)[row]
+            blind = np.flatnonzero(order <= order[moved[0]])
+        blind = blind[is_scored(batch)[row, blind]]
+        torch.testing.assert_close(after[row, blind], before[row, blind], atol=1e-5, rtol=1e-5)
+    assert seen > 1
+
+
+def check_predictions_depend_on_visible_tokens(case: Case) -> None:
+    """Check that other rows give other predictions."""
+    given = rows([[24], [24]])
+    other = replace(given, ids=rows([[24], [24]], seed=2).ids)
+    model = case.build()
+    one, two = case.batch(given), case.batch(other)
+    difference = (logits(model, one) - logits(model, two)).abs()[is_scored(one)]
+    assert difference.max() > 0.01
+
+
+def check_documents_of_a_row_do_not_see_each_other(case: Case) -> None:
+    """Check that a document's predictions ignore the other documents of its row."""
+    given = rows([[30, 30], [40, 20], [45, 15]])
+    half = FIRST + (SIZE - FIRST) // 2
+    in_second = given.documents == 1
+    ordinary = given.ids >= FIRST
+    low = FIRST + (given.ids - FIRST) % (half - FIRST)
+    ids = np.where(ordinary, np.where(in_second, low + half - FIRST, low), given.ids)
+    # Where words begin stays as it is: whole words are chosen by it, over the whole row.
+    further = 2 * np.random.default_rng(3).integers(0, (SIZE - half) // 2, ids.shape)
+    fresh = half + (ids - half + further) % (SIZE - half)
+    changed = np.where(ordinary & in_second, fresh, ids)
+    model, settings = case.build("rotary"), mask_all(case.made)
+    one = case.batch(replace(given, ids=ids), **settings)
+    two = case.batch(replace(given, ids=changed), **settings)
+    targets = np.asarray(one.targets)
+    is_first = is_scored(one) & (targets >= FIRST) & (targets < half)
+    assert is_first.any()
+    torch.testing.assert_close(
+        logits(model, one)[is_first], logits(model, two)[is_first], atol=1e-5, rtol=1e-5
+    )
+
+
+def _gradient(case: Case, groups: list[Rows]) -> tuple[float, list[torch.Tensor]]:
+    """Return the mean loss over all groups and its gradient; sums and counts are added first."""
+    model = case.build()
+    batches = counted(case.made, [case.batch(group) for group in groups])
+    losses: list[Loss] = [case.loss(model, batch.to("cpu")) for batch in batches]
+    weight = sum(loss.weight for loss in losses)
+    for loss in losses:
+        torch.autograd.backward(loss.total / weight)
+    total = sum(loss.total.item() for loss in losses)
+    return total / float(weight), [p.grad for p in model.parameters() if p.grad is not None]
+
+
+def check_micro_batches_give_the_same_gradient(case: Case) -> None:
+    """Check that one and four micro-batches give the same mean loss and gradient."""
+    given = rows([[30], [9, 4], [12], [21], [6, 6, 6], [28], [2, 11], [17]])
+    at_once, expected = _gradient(case, [given])
+    groups = [take(given, slice(n, n + 2)) for n in range(0, 8, 2)]
+    in_parts, found = _gradient(case, groups)
+    assert math.isclose(at_once, in_parts, rel_tol=1e-5)
+    assert len(expected) == len(found) > 0
+    for one, other in zip(expected, found, strict=True):
+        assert one.isfinite().all()
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-3)
+
+
+def check_overfits_one_batch(case: Case) -> None:
+    """Check that the loss falls far when one batch is trained on again and again."""
+    torch.manual_seed(0)
+    model, batch = case.build(), case.batch(rows([[24]] * 4))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    # A recurrent model's states grow apart slowly; all others take a tenth of these steps.
+    means = [math.inf]
+    while len(means) <= 600 and not means[-1] < 0.3 * means[1 % len(means)]:
+        loss = case.loss(model, batch)
+        mean = loss.total / loss.weight
+        optimizer.zero_grad()
+        torch.autograd.backward(mean)
+        optimizer.step()
+        means.append(mean.item())
+    assert means[-1] < 0.3 * means[1]
+
+
+OBJECTIVE_CHECKS: tuple[Callable[[Objective], None], ...] = (
+    check_same_rows_and_seed_give_the_same_example,
+    check_a_row_alone_is_the_row_in_a_group,
+    check_corrupt_does_not_change_the_rows,
+    check_ids_are_in_range_and_padding_is_not_scored,
+)
+CASE_CHECKS: tuple[Callable[[Case], None], ...] = (
+    check_no_prediction_sees_its_target,
+    check_predictions_depend_on_visible_tokens,
+    check_documents_of_a_row_do_not_see_each_other,
+    check_micro_batches_give_the_same_gradient,
+    check_overfits_one_batch,
+)
