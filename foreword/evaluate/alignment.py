@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from foreword.errors import UserError
 from foreword.evaluate.decoding import starts_of
-from foreword.evaluate.perplexity import side_by_side
 from foreword.evaluate.prompting import PromptedModel
+from foreword.evaluate.scorer import side_by_side
 from foreword.nn.attention import Attention
 from foreword.nn.block import Block
 from foreword.nn.source_attention import SourceAttention

@@ -9,9 +9,9 @@ import numpy as np
 from foreword.errors import UserError
 from foreword.evaluate.beam import Beams, search
 from foreword.evaluate.decoding import Start, stops_of
-from foreword.evaluate.perplexity import side_by_side
 from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.room import require_room_to_search
+from foreword.evaluate.scorer import side_by_side
 from foreword.types import Array
 
 LONGEST = 20  # tokens in one blank, where the model decides how many

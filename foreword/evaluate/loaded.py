@@ -9,9 +9,9 @@ from typing import overload
 
 from foreword import config
 from foreword.evaluate import decoding, filling, scoring
-from foreword.evaluate.perplexity import side_by_side
 from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.sampling import Sampling
+from foreword.evaluate.scorer import side_by_side
 from foreword.nn.model import Model
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import TrainedModel, open_run

@@ -1,68 +1,175 @@
-"""All that measurements know of a model: it gives tokens probabilities, and it writes tokens."""
+"""Language models as scorers of text: each gives tokens log-probabilities by one interface."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
+import torch
 
-from foreword.errors import UserError
-from foreword.evaluate.decoding import Start, stops_of, write
-from foreword.evaluate.perplexity import Item, log_probs
 from foreword.evaluate.prompting import PromptedModel
-from foreword.evaluate.sampling import GREEDY, Sampling
-from foreword.types import Array
+from foreword.models.ngram import table_of
+from foreword.ngrams.table import Table
+from foreword.types import Array, Batch, Example, Tokens
 
-
-class Scorer(Protocol):
-    """A language model of any make: n-gram, LSTM, Transformer."""
-
-    def log_probs(self, ids: Array) -> Array:
-        """The log-probability of each token but the first given those before it, in nats.
-
-        Args:
-            ids: (length,) int64.
-
-        Returns:
-            (length - 1,) float64.
-        """
-
-    def generate(self, ids: Array, sampling: Sampling) -> Array:
-        """New tokens after `ids` (length,); (new,) int64."""
+TOKENS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 16}
+LOGITS_AT_ONCE = 1 << 24
+CHUNK = 1024
 
 
 @dataclass(frozen=True)
-class ModelScorer:
-    """A causal model as a `Scorer`.
+class ScoringItem:
+    """A piece of text and which of its tokens are scored.
 
-    Args:
-        prompted: the model.
+    Attributes:
+        target: the tokens; (length,) int64.
+        is_scored: (length,) bool.
+        source: what the model reads beside it: the same tokens with some masked, for a model that
+            predicts in place, or another text; (source length,) int64.
+    """
+
+    target: Array
+    is_scored: Array
+    source: Array | None = None
+
+
+class Scorer(Protocol):
+    """A language model of any kind, n-gram or neural, that gives tokens log-probabilities."""
+
+    def log_probs(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
+        """Yield the log-probability of every scored token, in nats.
+
+        What an item gets does not depend on the others.
+
+        Returns:
+            (scored,) float64 for each item.
+        """
+
+
+def scorer_of(prompted: PromptedModel) -> Scorer:
+    """Return the scorer of a trained model."""
+    if prompted.is_count_based:
+        return NgramScorer(table_of(prompted.model))
+    return NeuralScorer(prompted)
+
+
+@dataclass(frozen=True)
+class NgramScorer:
+    """A table of n-grams as a `Scorer`: one look-up for many items.
+
+    Attributes:
+        table: of the model; items have no source.
+    """
+
+    table: Table
+
+    def log_probs(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
+        """See `Scorer`."""
+        for chunk in _chunks(items):
+            # All texts become one stream; a mark at each beginning keeps them apart.
+            stream = np.concatenate([item.target for item in chunk])
+            is_scored = np.concatenate([item.is_scored for item in chunk])
+            lengths = np.array([len(item.target) for item in chunk])
+            ends = np.cumsum(lengths)
+            is_first = np.zeros(len(stream), dtype=bool)
+            is_first[(ends - lengths)[lengths > 0]] = True
+            nats = self.table.log_probs_of(stream, is_first=is_first)[is_scored]
+            yield from np.split(nats, np.cumsum(is_scored)[ends[:-1] - 1])
+
+
+@dataclass(frozen=True)
+class NeuralScorer:
+    """A neural model as a `Scorer`: items of like length are computed in one batch.
+
+    Attributes:
+        prompted: the model; causal, masked or with a source.
     """
 
     prompted: PromptedModel
 
-    def __post_init__(self) -> None:
-        self.prompted.require_token_head()
-        if not self.prompted.continues:
-            raise UserError(
-                f"{self.prompted.name}: this {self.prompted.family} gives a text no probability "
-                "from left to right; a causal model is needed"
-            )
+    def log_probs(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
+        """See `Scorer`."""
+        at_once = TOKENS_AT_ONCE.get(self.prompted.device.type, TOKENS_AT_ONCE["cpu"])
+        for chunk in _chunks(items):
+            scored: dict[int, Array] = {}
+            for members in _batches(chunk, at_once):
+                group = [chunk[n] for n in members]
+                counts = np.cumsum([int(item.is_scored.sum()) for item in group])[:-1]
+                scored.update(zip(members, np.split(self._score(group), counts), strict=True))
+            yield from (scored[n] for n in range(len(chunk)))
 
-    def log_probs(self, ids: Array) -> Array:
-        """See `Scorer`; `ids` are read in one piece, nothing put before them.
+    def _score(self, items: Sequence[ScoringItem]) -> Array:
+        """Return the log-probabilities of the scored tokens, item after item."""
+        prompted = self.prompted
+        target = side_by_side([item.target for item in items])
+        weights = side_by_side([item.is_scored for item in items]).ids.astype(np.float32)
+        sources = [item.source for item in items if item.source is not None]
+        source = side_by_side(sources) if sources else None
+        if prompted.fills_in_place:
+            assert source is not None
+            example = prompted.hidden(source, target, weights)
+        else:
+            example = Example(source, target, weights)
+        batch = prompted.recipe.layout.arrange(example, prompted.vocab)
+        scored = token_log_probs(prompted, batch)
+        assert len(scored) == int(weights.sum()), "a token to be scored is not predicted"
+        return scored
 
-        Raises:
-            UserError: more tokens than the model has places.
-        """
-        self.prompted.check_length(len(ids))
-        if len(ids) < 2:
-            return np.empty(0)
-        item = Item(ids, np.arange(len(ids)) > 0)
-        return next(log_probs(self.prompted, [item]))
 
-    def generate(self, ids: Array, sampling: Sampling = GREEDY) -> Array:
-        """See `Scorer`; ends before a stop token."""
-        start = Start(None, ids)
-        return write(self.prompted, [start], sampling, stops_of(self.prompted))[0].ids
+def _chunks(items: Iterable[ScoringItem]) -> Iterator[list[ScoringItem]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, CHUNK)):
+        yield chunk
+
+
+def _batches(items: Sequence[ScoringItem], tokens: int) -> Iterator[list[int]]:
+    """Yield the indices of items of one batch: sources of one length, targets of like length."""
+
+    def key(n: int) -> tuple[int, int]:
+        source = items[n].source
+        return (0 if source is None else len(source), len(items[n].target))
+
+    members: list[int] = []
+    for n in sorted(range(len(items)), key=key):
+        is_full = (len(members) + 1) * sum(key(n)) > tokens
+        if members and (is_full or key(n)[0] != key(members[0])[0]):
+            yield members
+            members = []
+        members.append(n)
+    if members:
+        yield members
+
+
+def side_by_side(rows: Sequence[Array]) -> Tokens:
+    """Return texts as rows of a batch, the shorter ones padded on the right."""
+    width = max(map(len, rows))
+    ids = np.zeros((len(rows), width), dtype=np.int64)
+    documents = np.full_like(ids, -1)
+    for n, row in enumerate(rows):
+        ids[n, : len(row)] = row
+        documents[n, : len(row)] = 0
+    positions = np.broadcast_to(np.arange(width), ids.shape).copy()
+    return Tokens(ids, documents, positions)
+
+
+def token_log_probs(prompted: PromptedModel, batch: Batch) -> Array:
+    """Return the log-probability of each target with weight, in nats, in the order of the batch.
+
+    Returns:
+        (predictions,) float64.
+    """
+    batch = batch.to(prompted.device)
+    states = prompted.read(batch).states.flatten(0, 1)
+    where = batch.weights.flatten().nonzero()[:, 0]
+    targets = batch.targets.flatten()[where]
+    rows = max(1, LOGITS_AT_ONCE // prompted.vocab.size)
+    parts = []
+    for start in range(0, len(where), rows):
+        part = slice(start, start + rows)
+        nats = prompted.logits(states[where[part]]).log_softmax(-1)
+        parts.append(nats.gather(1, targets[part, None])[:, 0])
+    found: Array = torch.cat(parts).cpu().double().numpy() if parts else np.empty(0)
+    return found

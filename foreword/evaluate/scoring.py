@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from foreword.errors import UserError
-from foreword.evaluate.perplexity import Item, Span, Totals, log_probs, spans
+from foreword.evaluate.perplexity import Span, Totals, spans
 from foreword.evaluate.prompting import PromptedModel
+from foreword.evaluate.scorer import ScoringItem, scorer_of
 from foreword.types import Array
 
 LIKELIHOOD, PSEUDO = "log-likelihood", "pseudo-log-likelihood"
@@ -51,7 +52,7 @@ class Plan:
     tail: int
     unscored: int
     bytes: int
-    items: Iterable[Item]
+    items: Iterable[ScoringItem]
     count: int
     ends: int = 0
 
@@ -86,7 +87,7 @@ def score(
         UserError: nothing to score, a missing source, one too many, or a text too long to answer.
     """
     plan = _plan(prompted, text, source, stride)
-    found = np.concatenate([np.empty(0), *log_probs(prompted, plan.items)])
+    found = np.concatenate([np.empty(0), *scorer_of(prompted).log_probs(plan.items)])
     if not len(found):
         raise UserError("the text has no token that can be scored; give a longer one")
     tokens = tuple(prompted.tokenizer.token(int(i)) for i in plan.scored)
@@ -106,7 +107,7 @@ def score_texts(
     waiting: deque[Plan] = deque()
     is_pair = prompted.answers and bool(prompted.recipe.read.target)
 
-    def items() -> Iterator[Item]:
+    def items() -> Iterator[ScoringItem]:
         for text in texts:
             source, text = text.split("\n") if is_pair else (None, text)
             plan = _plan(prompted, text, source, stride)
@@ -114,7 +115,7 @@ def score_texts(
             yield from plan.items
 
     left, nats = 0, 0.0
-    for found in log_probs(prompted, items()):
+    for found in scorer_of(prompted).log_probs(items()):
         while not left:  # texts without any item give empty sums
             left = waiting[0].count
             if not left:
@@ -168,10 +169,10 @@ def _plan_causal(prompted: PromptedModel, text: str, ids: Array, stride: int) ->
     cut = spans(len(whole), prompted.reach, stride, both_sides=False)
     cut = [span for span in cut if span.stop > max(span.first, head)]
 
-    def items() -> Iterator[Item]:
+    def items() -> Iterator[ScoringItem]:
         for span in cut:
             window = whole[span.start : span.start + prompted.reach]
-            yield Item(window, _is_scored(span, len(window), head))
+            yield ScoringItem(window, _is_scored(span, len(window), head))
 
     size = len(text.encode()) - left_out
     ends = min(len(prompted.eos), len(whole) - head)
@@ -190,12 +191,12 @@ def _plan_hidden(prompted: PromptedModel, text: str, ids: Array, stride: int) ->
     width, mask = prompted.reach, prompted.vocab.id("[MASK]")
     cut = spans(len(whole), width, stride, both_sides=True)
 
-    def items() -> Iterator[Item]:
+    def items() -> Iterator[ScoringItem]:
         for span in cut:
             window = whole[span.start : span.start + width]
             for place in range(max(span.first, head), min(span.stop, len(whole) - tail)):
                 is_hidden = np.arange(len(window)) == place - span.start
-                yield Item(window, is_hidden, np.where(is_hidden, mask, window))
+                yield ScoringItem(window, is_hidden, np.where(is_hidden, mask, window))
 
     return Plan(whole, head, tail, 0, len(text.encode()), items(), len(ids))
 
@@ -212,6 +213,6 @@ def _plan_answer(prompted: PromptedModel, text: str, ids: Array, source: str | N
     whole = np.concatenate([answer, prompted.end])
     prompted.check_length(len(read))
     prompted.check_length(len(whole))
-    item = Item(whole, np.ones(len(whole), dtype=bool), read)
+    item = ScoringItem(whole, np.ones(len(whole), dtype=bool), read)
     items = [item] if len(whole) else []
     return Plan(whole, 0, 0, 0, len(text.encode()), items, len(items), len(prompted.end))

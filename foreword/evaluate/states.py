@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from foreword.errors import UserError
-from foreword.evaluate.perplexity import side_by_side
 from foreword.evaluate.prompting import PromptedModel
+from foreword.evaluate.scorer import side_by_side
 from foreword.train.device import autocast
 from foreword.types import Array
 

@@ -14,8 +14,7 @@ import pytest
 import foreword
 from foreword.cli.main import run as command
 from foreword.errors import UserError
-from foreword.evaluate.sampling import Sampling
-from foreword.evaluate.scorer import ModelScorer
+from foreword.evaluate.scorer import NgramScorer, ScoringItem, scorer_of
 from foreword.models.ngram import table_of
 
 TEXT = """\
@@ -97,15 +96,16 @@ def test_score_generate_report_resume(run: Path, capsys: pytest.CaptureFixture[s
     assert "Fitted to" in page and "never seen" in page
 
 
-def test_any_measurement_can_ask_it(run: Path) -> None:
+def test_its_scorer_gives_the_log_probabilities_of_the_table(run: Path) -> None:
     loaded = foreword.load(run)
-    scorer = ModelScorer(loaded.trained)
+    scorer = scorer_of(loaded.trained)
+    assert isinstance(scorer, NgramScorer)
     start, end = (loaded.tokenizer.vocab.id(name) for name in ("<s>", "</s>"))
     ids = np.concatenate([[start], loaded.tokenizer.encode("the price of oil rose"), [end]])
     table = table_of(loaded.module)
-    assert scorer.log_probs(ids) == pytest.approx(table.log_probs_of(ids)[1:])
-    assert scorer.log_probs(ids) == pytest.approx(loaded.score("the price of oil rose").log_probs)
-    assert len(scorer.generate(ids[:4], Sampling(tokens=2)))
+    (nats,) = scorer.log_probs([ScoringItem(ids, np.arange(len(ids)) > 0)])
+    assert nats == pytest.approx(table.log_probs_of(ids)[1:])
+    assert nats == pytest.approx(loaded.score("the price of oil rose").log_probs)
 
 
 def test_there_is_none_without_its_text(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,8 +13,8 @@ import torch
 from foreword import config
 from foreword.errors import UserError
 from foreword.evaluate.alignment import align
-from foreword.evaluate.perplexity import side_by_side
 from foreword.evaluate.prompting import PromptedModel
+from foreword.evaluate.scorer import side_by_side
 from foreword.nn.init import initialise
 from foreword.report.alignment import draw
 from foreword.runs.recipe import Recipe

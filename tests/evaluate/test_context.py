@@ -17,9 +17,9 @@ from foreword.errors import UserError
 from foreword.evaluate.context import by_memory
 from foreword.evaluate.decoding import Start, generate, write
 from foreword.evaluate.filling import fill
-from foreword.evaluate.perplexity import Item, log_probs
 from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.sampling import GREEDY, Sampling
+from foreword.evaluate.scorer import ScoringItem, scorer_of
 from foreword.evaluate.scoring import score
 from foreword.nn.masks import CausalMask
 from foreword.text.tokenizer import Tokenizer
@@ -66,8 +66,8 @@ def test_without_a_memory_text_is_read_again(make_prompted: Make, shards: Shards
     text = np.append(np.asarray(shards.tokens, dtype=np.int64), prompted.vocab.id("</s>"))
     text = text[: tokens + 1]
     windows = [text[max(0, n - LENGTH) : n + 1] for n in range(1, len(text))]
-    items = [Item(w, np.arange(len(w)) == len(w) - 1) for w in windows]
-    nats = -np.concatenate(list(log_probs(prompted, items))).mean()
+    items = [ScoringItem(w, np.arange(len(w)) == len(w) - 1) for w in windows]
+    nats = -np.concatenate(list(scorer_of(prompted).log_probs(items))).mean()
     assert found[-1].loss == pytest.approx(nats, abs=1e-5)
 
 
@@ -100,8 +100,10 @@ def test_transformer_xl_writes_beyond_its_row_and_memory(make_prompted: Make) ->
     (written,) = write(prompted, [Start(None, start)], sampling, stops)
     assert len(written.ids) == 40 > LENGTH + 16
     whole = np.concatenate([start, written.ids])
-    item = Item(whole, np.arange(len(whole)) >= len(start))
-    np.testing.assert_allclose(written.log_probs, next(log_probs(prompted, [item])), atol=1e-5)
+    item = ScoringItem(whole, np.arange(len(whole)) >= len(start))
+    np.testing.assert_allclose(
+        written.log_probs, next(scorer_of(prompted).log_probs([item])), atol=1e-5
+    )
 
 
 def test_a_score_reads_rows_with_their_memory(make_prompted: Make) -> None:
@@ -109,7 +111,7 @@ def test_a_score_reads_rows_with_their_memory(make_prompted: Make) -> None:
     assert prompted.reach == LENGTH + 16
     text = "the cat sat on the mat and the dog sat on the log"
     ids = np.concatenate([prompted.opening, prompted.tokenizer.encode(text), prompted.eos])
-    wanted = next(log_probs(prompted, [Item(ids, np.arange(len(ids)) > 0)]))
+    wanted = next(scorer_of(prompted).log_probs([ScoringItem(ids, np.arange(len(ids)) > 0)]))
     np.testing.assert_allclose(score(prompted, text).log_probs, wanted, atol=1e-5)
 
 

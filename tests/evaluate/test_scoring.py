@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from foreword.errors import UserError
-from foreword.evaluate import perplexity
-from foreword.evaluate.perplexity import Item, Totals, log_probs, spans
+from foreword.evaluate import scorer
+from foreword.evaluate.perplexity import Totals, spans
 from foreword.evaluate.prompting import PromptedModel
-from foreword.evaluate.scorer import ModelScorer
+from foreword.evaluate.scorer import NeuralScorer, ScoringItem, scorer_of
 from foreword.evaluate.scoring import PSEUDO, score, score_texts
 from foreword.nn.masks import CausalMask, FullMask
 from foreword.types import Array, Batch
@@ -103,7 +103,7 @@ def test_texts_together_are_texts_alone(
     prompted = make_prompted(family, "t5_bias", length=16)
     texts = ["The cat sat.", LONG, "A bird", "The dog ran to the river.", "One"]
     alone = [score(prompted, text).totals for text in texts]
-    monkeypatch.setattr(perplexity, "CHUNK", 7)
+    monkeypatch.setattr(scorer, "CHUNK", 7)
     together = list(score_texts(prompted, texts))
     for one, other in zip(alone, together, strict=True):
         assert other.nats == pytest.approx(one.nats, abs=1e-4)
@@ -142,9 +142,9 @@ def test_sources_of_several_lengths_in_one_batch(
     encode = prompted.tokenizer.encode
     target = encode("The cat")
     sources = [encode(text) for text in ("A bird sang", "The dog", "A bird sang in the tree")]
-    items = [Item(target, np.ones(2, dtype=bool), source) for source in sources]
-    for together, item in zip(log_probs(prompted, items), items, strict=True):
-        np.testing.assert_allclose(together, next(log_probs(prompted, [item])), atol=1e-5)
+    items = [ScoringItem(target, np.ones(2, dtype=bool), source) for source in sources]
+    for together, item in zip(scorer_of(prompted).log_probs(items), items, strict=True):
+        np.testing.assert_allclose(together, next(scorer_of(prompted).log_probs([item])), atol=1e-5)
 
 
 def test_a_causal_model_reads_no_source(make_prompted: Callable[..., PromptedModel]) -> None:
@@ -182,11 +182,9 @@ def test_scorer_is_the_model_on_plain_ids(make_prompted: Callable[..., PromptedM
     prompted = make_prompted("decoder")
     ids = prompted.tokenizer.encode("The cat sat on the mat")
     table = by_hand(prompted, ids, CausalMask())
-    found = ModelScorer(prompted).log_probs(ids)
+    assert isinstance(scorer_of(prompted), NeuralScorer)
+    (found,) = scorer_of(prompted).log_probs([ScoringItem(ids, np.arange(len(ids)) > 0)])
     np.testing.assert_allclose(found, table[np.arange(5), ids[1:]], atol=1e-5)
-    assert len(ModelScorer(prompted).generate(ids)) > 0
-    with pytest.raises(UserError, match="causal"):
-        ModelScorer(make_prompted("encoder"))
 
 
 def test_scoring_leaves_random_numbers_alone(make_prompted: Callable[..., PromptedModel]) -> None:
