@@ -186,7 +186,7 @@ def test_mistakes_are_said_in_one_line(
     start = ["pretrain", "gpt2_tiny", "--from", str(run), "--data", str(run.parent / "text.txt")]
     assert "no weights to train further" in refused(capsys, *start, "--out", out)
     check = ["check", "ngram_tiny", "--data", str(run.parent / "text.txt")]
-    assert "has no steps to judge by" in refused(capsys, *check)
+    assert "has no steps to estimate by" in refused(capsys, *check)
     text = str(run.parent / "text.txt")
     words = ["pretrain", "ngram_ptb", "--set", "model.order=40", "--data", text, "--out", out]
     assert command(words) == 2

@@ -89,7 +89,7 @@ def test_the_command_keeps_a_table(
     assert main.run([*words, "0,8,32"]) == 0
     assert (run / "evaluations" / "evaluate-text.txt-memory.json").is_file()
     assert main.run([*words, "0;8"]) == 2
-    assert "expected numbers of tokens, as in 0,64,128" in capsys.readouterr().err
+    assert "expected numbers of tokens, such as 0,64,128" in capsys.readouterr().err
 
 
 def test_transformer_xl_writes_beyond_its_row_and_memory(make_prompted: Make) -> None:
