@@ -1,4 +1,4 @@
-"""The language model of counts: each word by the n - 1 words before it."""
+"""N-gram language models: each word is predicted from the n - 1 words before it."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from foreword.types import Batch, Hidden
 
 @dataclass(frozen=True)
 class NGram(Architecture):
-    """Counts of words after the n - 1 words before, smoothed; nothing is trained by gradients.
+    """Smoothed counts of words after the n - 1 words before; no gradients.
 
-    It goes with objective `causal`, layout `decoder`, and a packing that puts a token `before` each
-    text, which is given and never predicted. Words are all tokens but the special ones, with [UNK]
-    and the token `after` a text among them, as KenLM has them; they share what unigrams leave,
-    whether they were seen or not.
+    It requires objective `causal`, layout `decoder`, and a packing that puts a token `before` each
+    text, which is given and never predicted. As in KenLM, words are all tokens but the special
+    ones, plus [UNK] and the token `after` a text; they share the mass that unigrams leave, seen or
+    not.
 
     Attributes:
         order: n, the word itself included.
-        smoothing: what is made of the counts.
-        chunk: tokens or n-grams worked on at once, about 80 bytes each; the rest waits on the disk.
+        smoothing: of the counts.
+        chunk: tokens or n-grams processed at once, about 80 bytes each; the rest is on disk.
 
     Reference: Shannon 1948, section 3; Chen & Goodman 1998.
     """
@@ -53,20 +53,20 @@ class NGram(Architecture):
     chunk: Count = CHUNK
 
     def build(self, vocab: int) -> Backbone:
-        """The model, which knows nothing yet."""
+        """Return the model, not yet trained."""
         return NgramBackbone(self, vocab)
 
     def offline_epochs(self, unit: str, amount: float) -> int:
-        """Once, whatever the budget: counts of a text read twice say nothing new."""
+        """Return 1 for any budget: reading a text twice adds nothing to its counts."""
         return 1
 
 
 class NgramBackbone(Backbone):
-    """A table of n-grams. Its states are the n-grams that end at each place.
+    """A table of n-grams. Its states are the n-grams that end at each position.
 
     Attributes:
         kind: its settings.
-        table: what it knows; of no n-grams before it is fitted.
+        table: of n-grams; uniform before training.
     """
 
     def __init__(self, kind: NGram, vocab: int) -> None:
@@ -77,7 +77,7 @@ class NgramBackbone(Backbone):
 
     @property
     def settings(self) -> NoReturn:  # type: ignore[override]
-        """None of a neural model.
+        """Refuse: there are no settings of a neural model.
 
         Raises:
             UserError: always.
@@ -86,40 +86,42 @@ class NgramBackbone(Backbone):
 
     @property
     def embedding(self) -> NoReturn:
-        """None.
+        """Refuse: there are no embeddings.
 
         Raises:
             UserError: always.
         """
         raise UserError(
-            "an n-gram model has no vectors of words; take word2vec_skip_gram or a neural run"
+            "an n-gram model has no word vectors; use word2vec_skip_gram or a neural run"
         )
 
     def build_token_head(self) -> nn.Module:
-        """A head that asks the table."""
+        """Return a head that reads the table."""
         return NgramHead(self)
 
     @property
     def numbers(self) -> int:
-        """Probabilities and back-offs."""
+        """Number of probabilities and back-off weights."""
         return self.table.numbers
 
-    def fit(self, reading: OfflineInputs) -> FitResult:
-        """Counts the text; the counts lie in the reading's folder for as long as they are in use.
+    def fit(self, inputs: OfflineInputs) -> FitResult:
+        """Count the text; the counts stay in the inputs' folder while they are in use.
 
         Raises:
-            UserError: nothing begins each text, or no text is as long as the order.
+            UserError: no token begins each text, or no text is as long as the order.
         """
-        kind, scratch = self.kind, Scratch(reading.folder, self.kind.chunk)
-        texts = Texts.of(reading.shards, reading.vocab, reading.bos, reading.eos)
-        stream = texts.store(scratch, reading.shards.tokens.dtype)
-        levels = count(stream, kind.order, self.vocab, texts.start, scratch, reading.progress)
+        # Count n-grams of all orders, out of core.
+        kind, scratch = self.kind, Scratch(inputs.folder, self.kind.chunk)
+        texts = Texts.of(inputs.shards, inputs.vocab, inputs.bos, inputs.eos)
+        stream = texts.store(scratch, inputs.shards.tokens.dtype)
+        levels = count(stream, kind.order, self.vocab, texts.start, scratch, inputs.progress)
         longest = max(n for n, level in enumerate(levels, start=1) if level.counts.any())
         if longest < kind.order:
             raise UserError(
                 f"model.order: {kind.order} words, but no text has more than {longest}, its begin "
                 f"and end included; set model.order={longest} or less"
             )
+        # Smooth the counts.
         self.table = table = Table.of(levels, texts.start, kind.smoothing, texts.is_word, scratch)
         orders = range(1, kind.order + 1)
         sizes = ", ".join(f"{table.size_of(n):,} {n}-grams" for n in orders)
@@ -127,14 +129,14 @@ class NgramBackbone(Backbone):
         return FitResult(len(texts), (f"{sizes}: {size / 1e6:,.1f} MB", *table.about.notes))
 
     def save(self, folder: Path) -> None:
-        """Writes what it knows into a folder that is there."""
+        """Write the table into an existing folder."""
         self.table.save(folder)
 
     def load(self, folder: Path) -> None:
-        """Takes what `save` wrote; it is mapped, not read.
+        """Load what `save` wrote, memory-mapped.
 
         Raises:
-            UserError: it is damaged, or of another recipe.
+            UserError: the files are damaged, or of another recipe.
         """
         table = Table.load(folder)
         if (table.about.order, table.about.vocab) != (self.kind.order, self.vocab):
@@ -145,29 +147,34 @@ class NgramBackbone(Backbone):
         self.table = table
 
     def forward(self, batch: Batch, cache: Any = None) -> Hidden:
-        """States (batch, length, order - 1) int64, see `Table.find`; `cache` is the last words."""
-        ids, positions, before = batch.ids, batch.positions, 0
+        """Return states (batch, length, order - 1) int64; `cache` is the last words.
+
+        The states are the n-grams of `Table.find`.
+        """
+        # The cached words come first, so that contexts reach back into them.
+        ids, positions, cached = batch.ids, batch.positions, 0
         if cache is not None:
-            before = cache[0].shape[1]
+            cached = cache[0].shape[1]
             ids = torch.cat([cache[0], ids], dim=1)
             positions = torch.cat([cache[1], positions], dim=1)
-        kept = max(0, ids.shape[1] - self.table.about.order + 1)
+        first_cached = max(0, ids.shape[1] - self.table.about.order + 1)
         words = ids.cpu().numpy()
         is_first = (positions.cpu().numpy() == 0) | (words == self.table.about.start)
         is_first[:, 0] = True
-        below = self.table.about.order - 1
-        found = self.table.find(words.ravel(), is_first.ravel(), below)[:below]
-        shape = (*words.shape, len(found))
-        contexts = np.stack(found, axis=1) if found else np.empty(shape, dtype=np.int64)
-        states = torch.from_numpy(contexts.reshape(shape)[:, before:]).to(ids.device)
-        return Hidden(states, (ids[:, kept:], positions[:, kept:]))
+        # The n-grams of each order below n that end at each word.
+        longest = self.table.about.order - 1
+        ngrams = self.table.find(words.ravel(), is_first.ravel(), longest)[:longest]
+        shape = (*words.shape, len(ngrams))
+        contexts = np.stack(ngrams, axis=1) if ngrams else np.empty(shape, dtype=np.int64)
+        states = torch.from_numpy(contexts.reshape(shape)[:, cached:]).to(ids.device)
+        return Hidden(states, (ids[:, first_cached:], positions[:, first_cached:]))
 
 
 class NgramHead(VocabularyHead):
-    """From the n-grams that a context ends with to the words after it.
+    """Log-probabilities of the next word, given the n-grams that end a context.
 
     Args:
-        backbone: whose table is asked.
+        backbone: holds the table.
     """
 
     def __init__(self, backbone: NgramBackbone) -> None:
@@ -178,24 +185,24 @@ class NgramHead(VocabularyHead):
         """Return log-probabilities, (..., order - 1) -> (..., vocab) float32.
 
         Raises:
-            UserError: nothing can follow, by a smoothing that gives nothing to what is unseen.
+            UserError: no word has a positive probability, without smoothing of unseen n-grams.
         """
         table = self.backbone.table
         shape = states.shape[:-1]
         contexts = states.reshape(math.prod(shape), states.shape[-1]).cpu().numpy()
-        found = table.distribution(contexts)
-        if np.isneginf(found.max(axis=1, initial=-np.inf)).any() and len(found):
+        log_probs = table.distribution(contexts)
+        if np.isneginf(log_probs.max(axis=1, initial=-np.inf)).any() and len(log_probs):
             raise UserError(
                 "after words never seen together nothing is possible by the model's smoothing; "
                 "fit one with model.smoothing=modified_kneser_ney"
             )
-        scores = torch.from_numpy(found.astype(np.float32))
+        scores = torch.from_numpy(log_probs.astype(np.float32))
         return scores.reshape(*shape, table.about.vocab).to(states.device)
 
     def log_probs(self, states: Tensor, targets: Tensor) -> Tensor:
-        """Of each target after its context, nats; (n, order - 1), (n,) -> (n,) float64."""
-        found = self.backbone.table.after(states.cpu().numpy(), targets.cpu().numpy())
-        return torch.from_numpy(found).to(states.device)
+        """Return each target's log-probability, in nats; (n, order - 1), (n,) -> (n,) float64."""
+        log_probs = self.backbone.table.after(states.cpu().numpy(), targets.cpu().numpy())
+        return torch.from_numpy(log_probs).to(states.device)
 
     def nll(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Return the weighted sum of negative log-probabilities."""
@@ -203,7 +210,7 @@ class NgramHead(VocabularyHead):
 
 
 def table_of(model: Model) -> Table:
-    """What a model of counts knows."""
+    """Return the table of an n-gram model."""
     backbone = model.backbone
     if not isinstance(backbone, NgramBackbone):
         raise TypeError(f"{type(backbone).__name__} holds no table of n-grams")

@@ -78,14 +78,14 @@ class DecoderCache:
     Attributes:
         source: the encoder's states, (spans, source length, d_model).
         prepared: what the attention makes of them.
-        is_there: which of them are no padding, (spans, source length) bool.
+        is_token: which of them are no padding, (spans, source length) bool.
         state: of the decoder.
         fed: what the last word was predicted from, (spans, d_model).
     """
 
     source: Tensor
     prepared: Tensor
-    is_there: Tensor
+    is_token: Tensor
     state: State
     fed: Tensor
 
@@ -148,7 +148,7 @@ class Seq2seqBackbone(Backbone):
             prepared=encoded
             if self.source_attention is None
             else self.source_attention.prepare(encoded),
-            is_there=source_spans.is_there()[which] & is_found[:, None],
+            is_token=source_spans.is_token()[which] & is_found[:, None],
             state=_masked(state, which, is_found),
             fed=encoded.new_zeros(len(spans), self.settings.d_model),
         )
@@ -178,7 +178,7 @@ class Seq2seqBackbone(Backbone):
             return self._decode_step_by_step(x, lengths, cache)
         states, state = _run(self.decoder, x, lengths, cache.state)
         merged = self._look(states, cache)
-        return merged, DecoderCache(cache.source, cache.prepared, cache.is_there, state, cache.fed)
+        return merged, DecoderCache(cache.source, cache.prepared, cache.is_token, state, cache.fed)
 
     def _decode_step_by_step(
         self, x: Tensor, lengths: Tensor | None, cache: DecoderCache
@@ -202,14 +202,14 @@ class Seq2seqBackbone(Backbone):
             fed = _onto(merged, fed)
             found.append(fed)  # of spans that have ended it is not read
         back = order.argsort()
-        end = DecoderCache(cache.source, cache.prepared, cache.is_there, state, fed)
+        end = DecoderCache(cache.source, cache.prepared, cache.is_token, state, fed)
         return torch.stack(found, 1)[back], select(end, back)
 
     def _look(self, states: Tensor, cache: DecoderCache) -> Tensor:
         """The decoder's states with what they find in the source."""
         if self.source_attention is None:
             return states
-        context, _ = self.source_attention(states, cache.source, cache.prepared, cache.is_there)
+        context, _ = self.source_attention(states, cache.source, cache.prepared, cache.is_token)
         return torch.tanh(self.merge(torch.cat([context.to(states.dtype), states], -1)))
 
 

@@ -32,20 +32,21 @@ _SCORED = 512  # predictions scored at once
 
 @dataclass(frozen=True)
 class WordVectors(ModelSettings):
-    """word2vec: a word's vector is what tells its neighbours, or what its neighbours tell it.
+    """word2vec: a word's vector predicts its neighbours, or is predicted by them.
 
-    It is fitted to the whole text, in epochs, with `optimizer.lr` for each prediction and not for
-    their mean. There is one vector for a word, whatever stands around it.
+    It is trained offline, in epochs over the whole text; `optimizer.lr` is per prediction, not for
+    their mean. A word has one vector in all contexts.
 
-    So that it is scored beside language models it predicts the next word too (objective `causal`,
+    To be comparable to language models it predicts the next word too (objective `causal`,
     layout `decoder`): from the last word (skip-gram) or the mean of the last `window` (CBOW).
-    `layers` and what goes with them do not apply.
+    `layers` and the settings of layers do not apply.
 
     Attributes:
         architecture: what is predicted from what, `skip_gram` or `cbow`.
-        output: how, without a softmax over all words: `negative_sampling`, `hierarchical_softmax`.
-        window: the most words on each side of a context; each one's is drawn from 1 to this.
-        subsample: words of a greater share of the text are thinned; 0 reads all.
+        output: loss in place of a softmax over all words, `negative_sampling` or
+            `hierarchical_softmax`.
+        window: maximum words on each side of a context; each context draws its own from 1 to this.
+        subsample: words with a greater share of the text are subsampled; 0 keeps all.
 
     Reference: Mikolov et al. 2013a, section 3; 2013b, section 2.
     """
@@ -63,30 +64,30 @@ class WordVectors(ModelSettings):
     subsample: ShareBelowOne = 1e-3
 
     def build(self, vocab: int) -> Backbone:
-        """The backbone for a vocabulary of `vocab` ids."""
+        """Return the backbone for a vocabulary of `vocab` ids."""
         return WordVectorsBackbone(self, vocab)
 
     def offline_epochs(self, unit: str, amount: float) -> int:
-        """As many as the budget says.
+        """Return the number of epochs of the budget.
 
         Raises:
             UserError: it is not a whole number of epochs.
         """
         if unit != "epochs" or amount != int(amount):
             raise UserError(
-                f"train: word vectors read the whole text a number of times, and the budget is "
+                f"train: word vectors need a whole number of epochs, but the budget is "
                 f"{amount:g} {unit}; use --set train.epochs=5 alone"
             )
         return int(amount)
 
 
 class WordVectorsBackbone(Backbone):
-    """A table of vectors, and one of the output layer.
+    """A table of vectors and the output layer's table.
 
     Attributes:
         kind: its settings.
-        outputs: of words, or of the forks of a tree over them.
-        counts: of each token in the text it has learned from, (vocab,) int64.
+        outputs: output vectors of words, or of the inner nodes of a tree over them.
+        counts: of each token in the training text, (vocab,) int64.
     """
 
     def __init__(self, settings: WordVectors, vocab: int) -> None:
@@ -100,69 +101,71 @@ class WordVectorsBackbone(Backbone):
         self._score: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def set_spellings(self, vocab: Vocab) -> None:
-        """Tells which tokens are no words."""
+        """Set which tokens are words: all but special ones."""
         self.is_word = ~vocab.is_special
 
-    def fit(self, reading: OfflineInputs) -> FitResult:
-        """Learns from the text, from vectors drawn anew.
+    def fit(self, inputs: OfflineInputs) -> FitResult:
+        """Learn from the whole text, from newly initialised vectors.
 
         Raises:
-            UserError: a text of fewer than two different words, or gensim is needed and missing.
+            UserError: the text has fewer than two different words, or gensim is required and
+                missing.
         """
-        shards = reading.shards
+        shards = inputs.shards
         words = Words.of(shards.tokens, shards.document_starts, self.is_word)
-        inputs, outputs = self.embedding.token.weight, self.outputs.weight
-        random = torch.Generator().manual_seed(reading.seed)
+        vectors, outputs = self.embedding.token.weight, self.outputs.weight
+        random = torch.Generator().manual_seed(inputs.seed)
         with torch.no_grad():
-            inputs.copy_((torch.rand(inputs.shape, generator=random) - 0.5) / inputs.shape[1])
+            vectors.copy_((torch.rand(vectors.shape, generator=random) - 0.5) / vectors.shape[1])
             outputs.zero_()
-        tables = Vectors(inputs.detach().numpy(), outputs.detach().numpy())
+        tables = Vectors(vectors.detach().numpy(), outputs.detach().numpy())
         output: Output = self.kind.output
-        output.fit(words, tables, self.course(reading), reading.progress)
+        output.fit(words, tables, self.course(inputs), inputs.progress)
         self.counts, self._score = words.counts, None
-        met = int((words.counts > 0).sum())
-        said = f"{words.total:,} words, {met:,} different ones, {reading.epochs} times"
-        return FitResult(words.total * reading.epochs, (said,))
+        distinct = int((words.counts > 0).sum())
+        note = f"{words.total:,} words, {distinct:,} different ones, {inputs.epochs} times"
+        return FitResult(words.total * inputs.epochs, (note,))
 
-    def course(self, reading: OfflineInputs) -> VectorCourse:
-        """How its vectors are learned from a text."""
+    def course(self, inputs: OfflineInputs) -> VectorCourse:
+        """Return how its vectors are learned from a text."""
         kind = self.kind
         return VectorCourse(
             architecture=kind.architecture,
             window=kind.window,
             subsample=kind.subsample,
-            epochs=reading.epochs,
-            lr=reading.lr,
-            seed=reading.seed,
-            threads=reading.threads,
+            epochs=inputs.epochs,
+            lr=inputs.lr,
+            seed=inputs.seed,
+            threads=inputs.threads,
         )
 
     def forward(self, batch: Batch, cache: Any = None) -> Hidden:
-        """States (batch, length, d_model); `cache` is the vectors of the last words."""
+        """Return states (batch, length, d_model); `cache` is the vectors of the last words."""
         return replace(self.by_layer(batch, cache), layers=None)
 
     def by_layer(self, batch: Batch, cache: Any = None) -> Hidden:
-        """The same, with the vectors of the words as the only layer."""
+        """Like `forward`, with the vectors of the words as the only layer."""
         x = self.embedding(batch, self.position)
         reach = self.kind.architecture.reach(self.kind.window)
         if cache is None:
             cache = x.new_zeros(len(x), reach - 1, x.shape[2])
         words = torch.cat([cache, x], dim=1)  # (batch, reach - 1 + length, d_model)
-        seen = words.unfold(1, reach, 1)  # (batch, length, d_model, reach)
-        back = torch.arange(reach - 1, -1, -1, device=x.device)
-        inside = (back <= batch.positions[..., None]).to(x)  # (batch, length, reach)
-        states = (seen @ inside[..., None]).squeeze(-1) / inside.sum(-1, keepdim=True)
+        windows = words.unfold(1, reach, 1)  # (batch, length, d_model, reach)
+        # The mean of the last `reach` words, but none of an earlier document.
+        distance = torch.arange(reach - 1, -1, -1, device=x.device)
+        inside = (distance <= batch.positions[..., None]).to(x)  # (batch, length, reach)
+        states = (windows @ inside[..., None]).squeeze(-1) / inside.sum(-1, keepdim=True)
         return Hidden(states, words[:, words.shape[1] - reach + 1 :], layers=(x,))
 
     def build_token_head(self) -> nn.Module:
-        """What the output layer says of the next word."""
+        """Return the output layer as a head that predicts the next word."""
         return WordHead(self)
 
     def score(self, states: Tensor) -> Tensor:
-        """Of each word, but for what all share; (..., d_model) -> (..., vocab), float32 at least.
+        """Return logits, up to a constant, (..., d_model) -> (..., vocab), float32 at least.
 
         Raises:
-            UserError: the vectors came from a file, which holds no output layer.
+            UserError: the vectors were imported from a file without an output layer.
         """
         if self._score is None:
             if not self.outputs.weight.any():
@@ -175,14 +178,14 @@ class WordVectorsBackbone(Backbone):
         return upcast(self._score(states, self.outputs.weight))
 
     def save(self, folder: Path) -> None:
-        """Writes the counts."""
+        """Write the counts."""
         np.save(folder / COUNTS, self.counts, allow_pickle=False)
 
     def load(self, folder: Path) -> None:
-        """Takes what `save` wrote.
+        """Load what `save` wrote.
 
         Raises:
-            UserError: it is damaged, or of another vocabulary.
+            UserError: the file is damaged, or of another vocabulary.
         """
         try:
             counts: Array = np.load(folder / COUNTS, allow_pickle=False)
@@ -194,25 +197,25 @@ class WordVectorsBackbone(Backbone):
 
 
 class WordHead(VocabularyHead):
-    """The output layer of word vectors, as one that predicts the next word.
+    """The output layer of word vectors, as a head that predicts the next word.
 
     Args:
-        backbone: whose output layer it is.
+        backbone: the word vectors.
     """
 
     def __init__(self, backbone: WordVectorsBackbone) -> None:
         super().__init__()
-        self._score = backbone.score  # the backbone itself would be a part of the head
+        self._score = backbone.score  # assigning the backbone would make it a submodule
 
     def scores(self, states: Tensor) -> Tensor:
         """Return logits, (..., d_model) -> (..., vocab), float32 at least."""
         return self._score(states)
 
     def nll(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-        """Return the weighted cross-entropy, computed some states at a time."""
+        """Return the weighted cross-entropy, computed `_SCORED` states at a time."""
         total = weights.new_zeros(())
-        for at in range(0, len(states), _SCORED):
-            some = slice(at, at + _SCORED)
-            each = F.cross_entropy(self.scores(states[some]), targets[some], reduction="none")
-            total = total + (each * weights[some]).sum()
+        for start in range(0, len(states), _SCORED):
+            part = slice(start, start + _SCORED)
+            losses = F.cross_entropy(self.scores(states[part]), targets[part], reduction="none")
+            total = total + (losses * weights[part]).sum()
         return total

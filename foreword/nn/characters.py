@@ -67,7 +67,7 @@ class Highway(nn.Module):
         super().__init__()
         self.both = nn.Linear(width, 2 * width)  # W and W_g
 
-    def start(self) -> None:
+    def close_gates(self) -> None:
         """The gates nearly closed, so that at first what enters is passed on."""
         _, gate = self.both.bias.chunk(2)
         gate.fill_(-2.0)

@@ -1,4 +1,4 @@
-"""How weights start: one function, four published ways."""
+"""Initialisation of weights: one function, four published schemes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from foreword.nn.settings import ModelSettings
 
 
 def initialise(model: Model, seed: int) -> None:
-    """Draws every weight of `model` anew from `seed`; biases are 0, norms 1.
+    """Initialise every weight of `model` from `seed`; biases are 0, norms 1.
 
-    - `bert`: every matrix and embedding normal with `init_std`, folded at two deviations
-      (Devlin et al. 2019, whose code draws those beyond again).
+    - `bert`: every matrix and embedding normal with `init_std`, wrapped at two deviations
+      (Devlin et al. 2019, whose code redraws those beyond).
     - `gpt2`: normal with `init_std`; the layers that write to the residual stream are divided by
       sqrt(2 * layers) (Radford et al. 2019, section 2.3).
     - `uniform`: every parameter, biases too, uniform within `init_std` of 0 (Zaremba et al. 2014,
       section 4.1).
-    - `t5`: embeddings 1; each matrix, an output layer of its own too, 1 / sqrt(what enters it), so
-      that unscaled attention starts with scores of order 1: the query's is divided by
-      sqrt(d_head) as well (Raffel et al. 2020, their code; T5X for the output layer).
+    - `t5`: embeddings with deviation 1; each matrix, an untied output layer too, with 1 /
+      sqrt(width of its input); the query projection is divided by sqrt(d_head) as well, so that
+      unscaled attention starts with scores of order 1 (Raffel et al. 2020, their code; T5X for the
+      output layer).
     """
     settings = model.backbone.settings
     random = torch.Generator().manual_seed(seed)
@@ -44,7 +45,7 @@ def initialise(model: Model, seed: int) -> None:
 
 
 def _initialise_module(module: nn.Module, settings: ModelSettings, random: torch.Generator) -> None:
-    """The weights that `module` itself holds."""
+    """Initialise the parameters that `module` itself holds."""
     is_t5 = settings.init == "t5"
 
     def normal(weight: Tensor, std: float) -> None:
@@ -70,12 +71,12 @@ def _initialise_module(module: nn.Module, settings: ModelSettings, random: torch
 
 
 def _rescale(module: nn.Module, settings: ModelSettings) -> None:
-    """What depends on the depth or on the width of heads, and what begins closed."""
+    """Rescale weights by depth or width of heads, and nearly close highway gates."""
     if isinstance(module, Highway):
-        module.start()
+        module.close_gates()
     if settings.init == "gpt2" and isinstance(module, Attention | FeedForward):
-        writes = module.output if isinstance(module, Attention) else module.down
-        writes.weight.div_(math.sqrt(2 * settings.layers))
+        projection = module.output if isinstance(module, Attention) else module.down
+        projection.weight.div_(math.sqrt(2 * settings.layers))
     if settings.init == "t5" and isinstance(module, Attention):
         module.query.weight.mul_(module.d_head**-0.5)
     if settings.init == "t5" and isinstance(module, T5BiasPositions):

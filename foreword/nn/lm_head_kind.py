@@ -1,4 +1,4 @@
-"""What an output layer promises; a kind in `nn/lm_heads/` is one."""
+"""The contract of LM heads, the kinds in `nn/lm_heads/`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class LMHeadKind(Ranged, ABC):
-    """The settings of an output layer: a kind in `nn/lm_heads/`.
+    """The settings of an LM head: a kind in `nn/lm_heads/`.
 
     Attributes:
-        is_full_softmax: whether it has a row as wide as the states for every token, as heads of
-            objectives have that bring their own.
+        is_full_softmax: whether every token has a row as wide as the states, as in the heads that
+            objectives bring themselves.
     """
 
     is_full_softmax: ClassVar[bool] = False
@@ -28,6 +28,6 @@ class LMHeadKind(Ranged, ABC):
         """Return the head.
 
         Args:
-            settings: of the backbone; says whether the output layer is its embedding.
+            settings: of the backbone; `tied` makes its embedding the output layer.
             embedding: of the backbone.
         """

@@ -1,4 +1,4 @@
-"""A model: a backbone and the heads that an objective asks for."""
+"""A model: a backbone and the heads of its objective."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from foreword.types import Batch, Hidden, Vocab
 
 
 class Backbone(nn.Module):
-    """What reads a batch: `forward(batch, memory) -> Hidden`.
+    """The network below the heads: `forward(batch, cache) -> Hidden`.
 
     Attributes:
         settings: the kind it was built from.
-        embedding: of tokens, which heads may share.
-        first_state: the lowest layer whose states hand on, from place to place, what stands before
-            them: 0 is what enters the first layer.
+        embedding: of tokens; heads may share it.
+        first_state: the lowest layer whose states pass on, from position to position, what comes
+            before them; 0 is the input of the first layer.
     """
 
     first_state: ClassVar[int] = 0
@@ -31,54 +31,54 @@ class Backbone(nn.Module):
     embedding: Any
 
     def forward(self, batch: Batch, cache: Any = None) -> Hidden:
-        """States of every position of the batch, (batch, length, d_model)."""
+        """Return the states of every position of the batch, (batch, length, d_model)."""
         raise TypeError(f"{type(self).__name__} is abstract")
 
     def set_spellings(self, vocab: Vocab) -> None:
-        """Tells how tokens are spelt to a model that reads characters; all others need not know."""
+        """Set the spellings of tokens, in a model that reads characters; others ignore them."""
 
     def by_layer(self, batch: Batch, cache: Any = None) -> Hidden:
-        """As `forward`, with the states of each layer (`Hidden.layers`); None if it has none."""
+        """Like `forward`, with the states of each layer in `Hidden.layers`; None if it has none."""
         return self(batch, cache)  # type: ignore[no-any-return]
 
     def with_layer_gradients(self, batch: Batch) -> Hidden:
-        """As `by_layer`, with `layers` for gradients alone, not to be read.
+        """Like `by_layer`, with `layers` only for gradients: their values mean nothing.
 
         The gradient with respect to `layers[n][b, t]` is that with respect to the state of layer n
-        at place t, along every way that leads from it to later states. Where layers are made of
-        one another and of nothing else, `by_layer` gives such states.
+        at position t, along every path from it to later states. Where each layer depends on the
+        layer below alone, `by_layer` returns such states.
 
         Raises:
-            UserError: it shows no such states.
+            UserError: this model offers no such states.
         """
         kind = kinds.name_of(self.settings)
-        raise UserError(f"gradients with respect to the states of '{kind}' are not to be had")
+        raise UserError(f"'{kind}' offers no gradients with respect to its states")
 
-    def fit(self, reading: OfflineInputs) -> FitResult:
-        """Learns from the whole text, anew: the way of models that `trains_offline`.
+    def fit(self, inputs: OfflineInputs) -> FitResult:
+        """Learn from the whole text, from scratch: for models with `trains_offline`.
 
         Raises:
-            UserError: there is nothing to learn from such a text.
+            UserError: nothing can be learned from this text.
         """
-        raise TypeError(f"{type(self).__name__} is not fitted")
+        raise TypeError(f"{type(self).__name__} is not trained offline")
 
     def build_token_head(self) -> nn.Module:
-        """A head that predicts the next token from the states."""
+        """Return a head that predicts the next token from the states."""
         return self.settings.output.build(self.settings, self.embedding)
 
     @property
     def numbers(self) -> int:
-        """How many numbers it has learned beside its parameters: those of a table of counts."""
+        """How many numbers it has learned besides its parameters: those of a count-based model."""
         return 0
 
     def save(self, folder: Path) -> None:
-        """Writes what it has learned beside its parameters into a folder that is there."""
+        """Write what it has learned besides its parameters into an existing folder."""
 
     def load(self, folder: Path) -> None:
-        """Takes what `save` wrote.
+        """Load what `save` wrote.
 
         Raises:
-            UserError: it is damaged, or of another recipe.
+            UserError: the files are damaged, or of another recipe.
         """
 
 
@@ -101,5 +101,5 @@ class Model(nn.Module):
         return cast(TokenHead, self.heads["token"])
 
     def count_parameters(self) -> int:
-        """Parameters, shared ones counted once; of counts, the numbers that they have come to."""
+        """Return the number of parameters, shared ones once, and of other learned numbers."""
         return sum(p.numel() for p in self.parameters()) + self.backbone.numbers

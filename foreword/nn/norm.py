@@ -1,4 +1,4 @@
-"""Normalisation: LayerNorm and RMSNorm, one of each name."""
+"""Normalisation: LayerNorm and RMSNorm."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ from foreword.nn.precision import at_least_float32
 
 
 def build_norm(kind: str, d_model: int, eps: float, *, bias: bool) -> nn.Module:
-    """`layer` (Ba et al. 2016) or `rms` (Zhang & Sennrich 2019, without mean and bias)."""
+    """Return the norm of a kind.
+
+    `layer` is LayerNorm (Ba et al. 2016); `rms` is RMSNorm (Zhang & Sennrich 2019), without mean
+    and bias.
+    """
     if kind == "rms":
         return RMSNorm(d_model, eps)
     return LayerNorm(d_model, eps, bias=bias)
 
 
 class LayerNorm(nn.Module):
-    """(x - mean) / sqrt(variance + eps) * weight + bias, in the dtype of x.
+    """LayerNorm: (x - mean) / sqrt(variance + eps) * weight + bias, in the dtype of x.
 
-    Autocast computes it in float32 on CUDA and returns float32; kept, that would make the residual
-    stream of post-norm models float32, twice the memory and traffic.
+    On CUDA autocast computes and returns float32, which would make the residual stream of
+    post-norm models float32: twice the memory and traffic.
     """
 
     def __init__(self, d_model: int, eps: float, *, bias: bool) -> None:
@@ -32,12 +36,12 @@ class LayerNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., d_model) -> the same."""
+        """Return x normalised, (..., d_model) -> (..., d_model)."""
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps).to(x.dtype)
 
 
 class RMSNorm(nn.Module):
-    """x / sqrt(mean(x^2) + eps) * weight; the mean is taken in float32 at least."""
+    """RMSNorm: x / sqrt(mean(x^2) + eps) * weight; the mean is taken in float32 at least."""
 
     def __init__(self, d_model: int, eps: float) -> None:
         super().__init__()
@@ -45,29 +49,29 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., d_model) -> the same."""
+        """Return x normalised, (..., d_model) -> (..., d_model)."""
         normalised: Tensor = _RmsNorm.apply(x, self.weight, self.eps)  # type: ignore[no-untyped-call]
         return normalised
 
 
 class _RmsNorm(torch.autograd.Function):
-    """A few passes over x instead of the many that autograd makes of the formula."""
+    """RMSNorm in a few passes over x, fewer than autograd makes of the formula."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         dtype = at_least_float32(x.dtype)
         norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=dtype)
         scale = torch.rsqrt(norm.square_().div_(x.shape[-1]).add_(eps)).to(x.dtype)
-        normal = x * scale
-        ctx.save_for_backward(normal, scale, weight)
-        return normal * weight.to(x.dtype)
+        normalised = x * scale
+        ctx.save_for_backward(normalised, scale, weight)
+        return normalised * weight.to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
-        normal, scale, weight = ctx.saved_tensors
-        product = (grads[0] * normal).flatten(0, -2)  # (rows, d_model)
+        normalised, scale, weight = ctx.saved_tensors
+        product = (grads[0] * normalised).flatten(0, -2)  # (rows, d_model)
         d_weight = product.sum(0, dtype=at_least_float32(weight.dtype))
-        low = weight.to(grads[0].dtype)
-        along = torch.mv(product, low).view_as(scale) / normal.shape[-1]
-        d_x = (grads[0] * low).addcmul_(normal, along, value=-1).mul_(scale)
+        weight = weight.to(grads[0].dtype)
+        mean = torch.mv(product, weight).view_as(scale) / normalised.shape[-1]
+        d_x = (grads[0] * weight).addcmul_(normalised, mean, value=-1).mul_(scale)
         return d_x, d_weight, None

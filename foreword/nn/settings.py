@@ -1,4 +1,4 @@
-"""The settings that every neural model has: what embeddings, heads and initialisation ask for."""
+"""The settings of every neural model: those of embeddings, heads and initialisation."""
 
 from __future__ import annotations
 
@@ -16,71 +16,73 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Architecture(Ranged, ABC):
-    """What a recipe asks of every kind in `models/`, neural or not."""
+    """The contract of every kind in `models/`, neural or not."""
 
-    reads_ahead: ClassVar[bool] = True  # whether a place may depend on what stands behind it
-    reads_source: ClassVar[bool] = False  # whether it has an encoder for a source of its own
-    predicts_both_directions: ClassVar[bool] = False  # whether two directions predict, kept apart
+    reads_ahead: ClassVar[bool] = True  # whether a position may depend on later ones
+    reads_source: ClassVar[bool] = False  # whether it has an encoder for a separate source
+    predicts_both_directions: ClassVar[bool] = (
+        False  # whether two separate directions predict (ELMo)
+    )
     trains_offline: ClassVar[bool] = (
         False  # learns from the whole text by Backbone.fit, not in the loop
     )
-    is_count_based: ClassVar[bool] = False  # a table: no gradients, no states, texts read whole
+    is_count_based: ClassVar[bool] = False  # a table of counts, without gradients or states
 
     @abstractmethod
     def build(self, vocab: int) -> Backbone:
-        """The backbone for a vocabulary of `vocab` ids, its weights not yet initialised."""
+        """Return the backbone for a vocabulary of `vocab` ids, its weights not yet initialised."""
 
     @property
     def limit(self) -> int | None:
-        """The greatest length it can read, or None."""
+        """The maximum length it can read, or None."""
         return None
 
     @property
     def required_length(self) -> int | None:
-        """The one length of row that it can be trained on, or None."""
+        """The only length of row it can be trained on, or None."""
         return None
 
     @property
     def supports_document_masking(self) -> bool:
-        """Whether it can keep the texts of one row apart."""
+        """Whether it can keep the texts of one row separate."""
         return True
 
     @property
     def assumes_causal_mask(self) -> bool:
-        """Whether it counts on a layout that lets no place see later ones."""
+        """Whether it relies on a layout that lets no position see later ones."""
         return False
 
     @property
     def two_streams(self) -> bool:
-        """Whether it has a start for the second stream of layout `two_streams`."""
+        """Whether it has an initial vector for the query stream of layout `two_streams`."""
         return False
 
     @property
     def memory(self) -> int:
-        """How many places of the row before a row looks back at."""
+        """How many positions of the row before a row attends to."""
         return 0
 
     @property
     def has_memory(self) -> bool:
-        """Whether a row hands something on to the next, so that rows must follow one another."""
+        """Whether a row passes a memory to the next, so that rows must be consecutive."""
         return False
 
     def offline_epochs(self, unit: str, amount: float) -> int:
-        """How often a model that is fitted reads the text for a budget of so much.
+        """Return how often a model trained offline reads the text within a budget.
 
         Args:
             unit: of the budget: steps, epochs, tokens, flops or hours.
             amount: in that unit.
 
         Raises:
-            UserError: it cannot keep such a budget.
+            UserError: it does not support such a budget.
         """
-        raise TypeError(f"{type(self).__name__} is not fitted")
+        raise TypeError(f"{type(self).__name__} is not trained offline")
 
 
 @dataclass(frozen=True)
 class ModelSettings(Architecture):
-    """The settings that every neural model has; a kind in `models/` adds its own.
+    """The settings of every neural model; a kind in `models/` adds its own.
 
     Attributes:
         d_model: width of the states.
@@ -88,16 +90,15 @@ class ModelSettings(Architecture):
         norm: LayerNorm or RMSNorm.
         norm_eps: added to the variance.
         bias: whether linear maps and LayerNorms have biases.
-        d_embedding: width of the embeddings, widened to d_model by a linear map (ALBERT); d_model
-            and no map if unsaid.
+        d_embedding: width of the embeddings, projected to d_model by a linear map (ALBERT); default
+            d_model, without a map.
         segments: number of segment embeddings (BERT has 2), 0 for none.
         normalise_embedding: LayerNorm after the embeddings (BERT).
-        dropout: of embeddings and of each part's output; a model may have it elsewhere too.
-        tied: the output layer is the embedding.
+        dropout: of embeddings and of each sublayer's output; some models have it elsewhere too.
+        tied: make the embedding the output layer.
         scale_logits: divide the states by sqrt(d_model) before a tied output layer (T5).
-        output: the layer that predicts tokens, a kind in `nn/lm_heads/`, where the objective has
-            none of its own.
-        init: how weights start; see `foreword.nn.init`.
+        output: LM head, a kind in `nn/lm_heads/`, for objectives without one of their own.
+        init: initialisation of weights; see `foreword.nn.init`.
         init_std: standard deviation of `bert` and `gpt2` initialisation, bound of `uniform`.
     """
 
@@ -118,17 +119,17 @@ class ModelSettings(Architecture):
 
     @property
     def depth(self) -> int:
-        """Layers in all, of encoder and decoder."""
+        """Number of layers of encoder and decoder together."""
         return self.layers
 
     @property
     def state_width(self) -> int:
-        """Width of the states that heads read; d_model but for models that say otherwise."""
+        """Width of the states that heads read; d_model except in models that override it."""
         return self.d_model
 
     @property
     def token_width(self) -> int:
-        """Width of what of the states predicts tokens: all, but for models of two directions.
+        """Width of the part of the states that predicts tokens: all, except with two directions.
 
         There it is the first columns, which have read nothing ahead.
         """
@@ -136,5 +137,5 @@ class ModelSettings(Architecture):
 
     @property
     def embedding_width(self) -> int:
-        """d_embedding, worked out."""
+        """d_embedding, or its default."""
         return self.d_embedding or self.d_model

@@ -12,34 +12,34 @@ from foreword.nn.precision import upcast
 
 
 class SourceAttention(nn.Module, ABC):
-    """Attention of one head, as recurrent models have it: its weights are an alignment."""
+    """Single-head attention of recurrent models; its weights are an alignment."""
 
     @abstractmethod
     def prepare(self, source: Tensor) -> Tensor:
-        """What of the source does not depend on the target, (batch, source length, d_model)."""
+        """Return the part that does not depend on the target, (batch, source length, d_model)."""
 
     @abstractmethod
     def scores(self, x: Tensor, prepared: Tensor) -> Tensor:
-        """How well each state of the target goes with each of the source.
+        """Return how well each state of the target matches each state of the source.
 
         Args:
             x: states of the target, (batch, length, d_model).
-            prepared: what `prepare` gave, (batch, source length, d_model).
+            prepared: output of `prepare`, (batch, source length, d_model).
 
         Returns:
             (batch, length, source length).
         """
 
     def forward(
-        self, x: Tensor, source: Tensor, prepared: Tensor, is_there: Tensor
+        self, x: Tensor, source: Tensor, prepared: Tensor, is_token: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The mean of the source's states, weighted by the softmax of the scores.
+        """Return the mean of the source's states, weighted by the softmax of the scores.
 
         Args:
             x: states of the target, (batch, length, d_model).
             source: states of the source, (batch, source length, d_model).
-            prepared: what `prepare` made of them.
-            is_there: which of them are no padding, (batch, source length) bool.
+            prepared: output of `prepare` on them.
+            is_token: which of them are not padding, (batch, source length) bool.
 
         Returns:
             The means, (batch, length, d_model), zeros where there is no source; and the weights,
@@ -47,16 +47,16 @@ class SourceAttention(nn.Module, ABC):
         """
         scores = self.scores(x, prepared)
         scores = upcast(scores)
-        is_there = is_there[:, None]
-        # Half the least number rather than -inf: without a source there must be no NaN.
-        scores = scores.masked_fill(~is_there, torch.finfo(scores.dtype).min / 2)
-        weights = torch.softmax(scores, -1) * is_there
+        is_token = is_token[:, None]
+        # Half the least number rather than -inf: an empty source must not give NaN.
+        scores = scores.masked_fill(~is_token, torch.finfo(scores.dtype).min / 2)
+        weights = torch.softmax(scores, -1) * is_token
         return weights.to(source.dtype) @ source, weights
 
 
 class SourceAttentionKind(Protocol):
-    """The settings of a way to align: a kind in `nn/source_attentions/`."""
+    """The settings of attention to a source: a kind in `nn/source_attentions/`."""
 
     @abstractmethod
     def build(self, d_model: int) -> SourceAttention | None:
-        """The module for states of width `d_model`; None looks at no source."""
+        """Return the module for states of width `d_model`; None for no attention."""

@@ -178,7 +178,7 @@ def test_mistakes_are_said_in_one_line(
         ["probe", str(run), "--kind", "analogies"],
         ["export", str(run), "--format", "word2vec", "--out", out],
     ):
-        assert "an n-gram model has no vectors of words; take word2vec" in refused(capsys, *asked)
+        assert "an n-gram model has no word vectors; use word2vec" in refused(capsys, *asked)
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("text\tlabel\n" + "a b\tx\nb a\ty\n" * 4, encoding="utf-8")
     tune = ["tune", str(run), "--task", "classify", "--train", str(pairs), "--dev", str(pairs)]

@@ -119,7 +119,11 @@ def test_adaptive_equals_pytorchs(cutoffs: tuple[int, ...], factor: float) -> No
 @pytest.mark.parametrize(
     ("name", "assignments", "said"),
     [
-        ("lstm_tiny", ["cutoffs=[20, 20]"], "model.output.cutoffs: one or more, ascending"),
+        (
+            "lstm_tiny",
+            ["cutoffs=[20, 20]"],
+            "model.output.cutoffs: expected one or more, ascending",
+        ),
         ("lstm_tiny", ["factor=0.5"], "model.output.factor: must be a number from 1"),
         ("lstm_tiny", ["cutoffs=[20]"], "model.output.factor: must be 1 where"),
         ("lstm_tiny", ["cutoffs=[9999]", "factor=1"], "the vocabulary has 147 tokens"),

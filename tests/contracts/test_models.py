@@ -58,7 +58,7 @@ def test_what_is_fitted_says_how(name: str) -> None:
     if settings.trains_offline:
         assert settings.offline_epochs("epochs", 1) == 1
     else:
-        with pytest.raises(TypeError, match="is not fitted"):
+        with pytest.raises(TypeError, match="is not trained offline"):
             settings.offline_epochs("epochs", 1)
 
 

@@ -110,9 +110,9 @@ def naive(name: str, aligner: Any, h: Tensor, s: Tensor) -> Tensor:
 def test_scores_and_means_are_those_of_the_papers(name: str) -> None:
     aligner = kinds.load("nn/source_attentions", name)().build(6)
     x, source = torch.randn(2, 3, 6), torch.randn(2, 4, 6)
-    is_there = torch.tensor([[True] * 4, [True, True, False, False]])
+    is_token = torch.tensor([[True] * 4, [True, True, False, False]])
     with torch.no_grad():
-        mean, weights = aligner(x, source, aligner.prepare(source), is_there)
+        mean, weights = aligner(x, source, aligner.prepare(source), is_token)
         for b, length in enumerate((4, 2)):
             for t in range(3):
                 states = source[b, :length]

@@ -137,7 +137,7 @@ def test_highways_begin_nearly_closed() -> None:
     with torch.no_grad():
         highway.both.weight.zero_()
         highway.both.bias.zero_()
-        highway.start()
+        highway.close_gates()
     x = torch.randn(3, 4)
     passed = 1 - 1 / (1 + math.exp(2))
     torch.testing.assert_close(highway(x), passed * x)

@@ -1,4 +1,4 @@
-"""The adaptive softmax: rare tokens stand in clusters, looked into only where they are needed."""
+"""The adaptive softmax: rare tokens are in clusters, computed only where they are needed."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from foreword.ranges import Count
 
 @dataclass(frozen=True)
 class Adaptive(LMHeadKind):
-    """Frequent tokens and clusters of rarer ones share a first softmax; each cluster has its own.
+    """Adaptive softmax: a first one over frequent tokens and clusters, then one in each cluster.
 
-    Tokens are frequent or rare by their ids, as the ids of words are by their counts. With cutoffs
-    2,000 and 10,000, the first softmax has 2,000 tokens and 2 clusters: tokens 2,000 to 9,999 and
-    the rest. Where the model says `tied`, the tokens' rows are the embedding's.
+    Lower ids are taken to be more frequent, as in a vocabulary of words sorted by count. With
+    cutoffs 2,000 and 10,000, the first softmax has 2,000 tokens and 2 clusters: tokens 2,000 to
+    9,999 and the rest. With `tied`, the tokens' rows are the embedding's.
 
     Attributes:
         cutoffs: the first token of each cluster, ascending.
-        factor: how many times narrower than the one before the states of a cluster are; the first
-            is so many times narrower than the model's. 1 where the model is tied.
+        factor: by which the states of each cluster are narrower than the one before; the first
+            cluster's than the model's. It must be 1 if the model is tied.
 
     Reference: Grave et al. 2017, section 4.3.
     """
@@ -41,13 +41,13 @@ class Adaptive(LMHeadKind):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.cutoffs or any(a >= b for a, b in pairwise(self.cutoffs)):
-            raise ValueError(f"cutoffs: one or more, ascending from 1 on, got {self.cutoffs}")
+            raise ValueError(f"cutoffs: expected one or more, ascending from 1, got {self.cutoffs}")
 
     def build(self, settings: ModelSettings, embedding: Embedding) -> VocabularyHead:
-        """The head.
+        """Return the head.
 
         Raises:
-            ValueError: the vocabulary ends before a cutoff, or tied rows would have to be narrower.
+            ValueError: a cutoff is beyond the vocabulary, or tied rows would have to be narrower.
         """
         return AdaptiveHead(self, settings, embedding)
 
@@ -72,7 +72,7 @@ class AdaptiveHead(VocabularyHead):
         if settings.tied and output.factor != 1:
             raise ValueError(
                 "output.factor: must be 1 where the output layer is the embedding; got "
-                f"{output.factor:g}, which wants tied=false"
+                f"{output.factor:g}, which requires tied=false"
             )
         self.bounds = (0, *output.cutoffs, vocab)
         sizes = [end - start for start, end in pairwise(self.bounds)]
@@ -91,16 +91,17 @@ class AdaptiveHead(VocabularyHead):
     def scores(self, states: Tensor) -> Tensor:
         """Return log-probabilities, (..., d_model) -> (..., vocab)."""
         x = self._states(states)
+        # Frequent tokens and clusters; then each cluster's tokens, given the cluster.
         first = F.linear(x, self._first()).log_softmax(-1)  # (..., cutoffs[0] + clusters)
         common = self.bounds[1]
-        components = [first[..., :common]]
+        log_probs = [first[..., :common]]
         for n, narrow in enumerate(self.narrow):
             inside = F.linear(narrow(x), self._rows(n + 1)).log_softmax(-1)
-            components.append(first[..., common + n, None] + inside)
-        return torch.cat(components, dim=-1)
+            log_probs.append(first[..., common + n, None] + inside)
+        return torch.cat(log_probs, dim=-1)
 
     def nll(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-        """Return the weighted cross-entropy; each cluster is computed for its own targets alone."""
+        """Return the weighted cross-entropy; each cluster is computed only for its own targets."""
         x = self._states(states)
         edges = torch.tensor(self.bounds[1:-1], device=targets.device)
         cluster = torch.bucketize(targets, edges, right=True)  # 0 for the frequent tokens
@@ -108,9 +109,9 @@ class AdaptiveHead(VocabularyHead):
         first = torch.where(cluster == 0, targets, common - 1 + cluster)
         total = cross_entropy(x, self._first(), None, first, weights)
         for n, narrow in enumerate(self.narrow, 1):
-            these = (cluster == n).nonzero().squeeze(1)
-            inside = targets[these] - self.bounds[n]
-            part = cross_entropy(narrow(x[these]), self._rows(n), None, inside, weights[these])
+            members = (cluster == n).nonzero().squeeze(1)
+            inside = targets[members] - self.bounds[n]
+            part = cross_entropy(narrow(x[members]), self._rows(n), None, inside, weights[members])
             total = total + part
         return total
 

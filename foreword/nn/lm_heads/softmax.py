@@ -13,10 +13,10 @@ from foreword.nn.settings import ModelSettings
 
 @dataclass(frozen=True)
 class Softmax(LMHeadKind):
-    """States times the output layer, which is the embedding where the model says `tied`.
+    """States times the output layer, which is the embedding if the model is `tied`.
 
     Attributes:
-        bias: a bias per token.
+        bias: whether each token has a bias.
     """
 
     is_full_softmax: ClassVar[bool] = True
@@ -24,5 +24,5 @@ class Softmax(LMHeadKind):
     bias: bool = False
 
     def build(self, settings: ModelSettings, embedding: Embedding) -> VocabularyHead:
-        """The head."""
+        """Return the head."""
         return TokenHead(settings, embedding, bias=self.bias)

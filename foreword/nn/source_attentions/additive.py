@@ -1,4 +1,4 @@
-"""Scores by a small network that sees both states."""
+"""Scores by a small network over both states."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Additive:
     """
 
     def build(self, d_model: int) -> SourceAttention:
-        """The module with W, U and v."""
+        """Return the module with W, U and v."""
         return AdditiveAttention(d_model)
 
 
@@ -32,12 +32,12 @@ class AdditiveAttention(SourceAttention):
         self.score = nn.Linear(d_model, 1, bias=False)
 
     def prepare(self, source: Tensor) -> Tensor:
-        """U s."""
-        found: Tensor = self.source(source)
-        return found
+        """Return U s."""
+        prepared: Tensor = self.source(source)
+        return prepared
 
     def scores(self, x: Tensor, prepared: Tensor) -> Tensor:
-        """(batch, length, source length)."""
-        both = torch.tanh(self.target(x)[:, :, None] + prepared[:, None])
-        found: Tensor = self.score(both)[..., 0]
-        return found
+        """Return (batch, length, source length)."""
+        hidden = torch.tanh(self.target(x)[:, :, None] + prepared[:, None])
+        scores: Tensor = self.score(hidden)[..., 0]
+        return scores

@@ -1,4 +1,4 @@
-"""Scores by an inner product that is learned."""
+"""Scores by a learned inner product."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Bilinear:
     """
 
     def build(self, d_model: int) -> SourceAttention:
-        """The module with its matrix W."""
+        """Return the module with its matrix W."""
         return BilinearAttention(d_model)
 
 
@@ -29,10 +29,10 @@ class BilinearAttention(SourceAttention):
         self.source = nn.Linear(d_model, d_model, bias=False)
 
     def prepare(self, source: Tensor) -> Tensor:
-        """W s."""
-        found: Tensor = self.source(source)
-        return found
+        """Return W s."""
+        prepared: Tensor = self.source(source)
+        return prepared
 
     def scores(self, x: Tensor, prepared: Tensor) -> Tensor:
-        """(batch, length, source length)."""
+        """Return (batch, length, source length)."""
         return x.to(prepared.dtype) @ prepared.transpose(1, 2)

@@ -11,13 +11,13 @@ from foreword.nn.source_attention import SourceAttention
 
 @dataclass(frozen=True)
 class Dot:
-    """score(x, s) = x . s: no parameters, and states of one width.
+    """score(x, s) = x . s: no parameters; both states have the same width.
 
     Reference: Luong et al. 2015, section 3.1.
     """
 
     def build(self, d_model: int) -> SourceAttention:
-        """The module, without parameters."""
+        """Return the module, without parameters."""
         return DotAttention()
 
 
@@ -25,9 +25,9 @@ class DotAttention(SourceAttention):
     """score(x, s) = x . s."""
 
     def prepare(self, source: Tensor) -> Tensor:
-        """The source as it is."""
+        """Return the source unchanged."""
         return source
 
     def scores(self, x: Tensor, prepared: Tensor) -> Tensor:
-        """(batch, length, source length)."""
+        """Return (batch, length, source length)."""
         return x @ prepared.transpose(1, 2)

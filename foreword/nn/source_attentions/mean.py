@@ -1,4 +1,4 @@
-"""All of the source alike: the mean of its states, whatever is being written."""
+"""Mean pooling of the source, independent of the target."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from foreword.nn.source_attention import SourceAttention
 
 @dataclass(frozen=True)
 class Mean:
-    """Mean pooling: every score is 0. It is what attention has to beat."""
+    """Mean pooling: every score is 0. A baseline for attention."""
 
     def build(self, d_model: int) -> SourceAttention:
-        """The module, without parameters."""
+        """Return the module, without parameters."""
         return MeanAttention()
 
 
@@ -22,9 +22,9 @@ class MeanAttention(SourceAttention):
     """score(x, s) = 0."""
 
     def prepare(self, source: Tensor) -> Tensor:
-        """The source as it is."""
+        """Return the source unchanged."""
         return source
 
     def scores(self, x: Tensor, prepared: Tensor) -> Tensor:
-        """Zeros, (batch, length, source length)."""
+        """Return zeros, (batch, length, source length)."""
         return x.new_zeros(*x.shape[:2], prepared.shape[1])

@@ -1,4 +1,4 @@
-"""No look at the source: all that is known of it is the state that the encoder ended with."""
+"""No attention to the source: the decoder knows only the encoder's final state."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ class None_:  # noqa: N801 (None is Python's)
     """
 
     def build(self, d_model: int) -> SourceAttention | None:
-        """None."""
+        """Return None."""
         return None
