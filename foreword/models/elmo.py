@@ -1,4 +1,4 @@
-"""Two stacks of LSTMs that read apart, one from the left and one from the right: ELMo."""
+"""ELMo: separate stacks of LSTMs from the left and from the right."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from foreword.nn.unrolled import unroll
 from foreword.ranges import Count
 from foreword.types import Batch, Hidden, Vocab
 
-# A word on which kernel computes, once a process, and nothing to be done about it.
+# It only names the kernel in use, and a user cannot act on it.
 warnings.filterwarnings("ignore", "LSTM with projections is not supported with oneDNN")
 
 
 @dataclass(frozen=True)
 class ELMo(ModelSettings):
-    """Forward and backward LSTMs over one embedding; neither sees what the other has read.
+    """Forward and backward LSTMs over one embedding, independent of each other.
 
-    `d_model` is the width of either direction. The states of a place are those of the forward
-    stack, which has read up to it, and behind them those of the backward stack, which has read
-    from the end of the document down to it. Each document begins from zeros.
+    `d_model` is the width of each direction. The states of a position are those of the forward
+    stack, which has read up to it, followed by those of the backward stack, which has read from the
+    end of the document down to it. Each document begins from zeros.
 
     Attributes:
-        d_cell: width of the LSTMs' cells, which a linear map takes down to d_model; d_model and no
-            map if unsaid.
-        residual: what enters a layer, but the first, is added to what leaves it.
-        characters: tokens enter by their characters; else by a table of embeddings.
-        spelling: how the characters are read.
+        d_cell: width of the LSTMs' cells, projected to d_model; default d_model, without a
+            projection.
+        residual: add each layer's input, but the first's, to its output.
+        characters: embed tokens by their characters, not by a table.
+        spelling: settings of the character embedding.
 
     Reference: Peters et al. 2018, section 3; Jozefowicz et al. 2016; Kim et al. 2016.
-    Differs from the paper: as in cuDNN there are two biases a gate, of which one would do; cells
-    and projections are not clipped; no state is carried over from row to row; of a word outside
-    the vocabulary no characters are seen, for it is [UNK] by then.
+    Differs from the paper: as in cuDNN each gate has two biases, one of them redundant; cells and
+    projections are not clipped; no state is kept from row to row; characters of a word outside the
+    vocabulary are not seen, since it is [UNK].
     """
 
     predicts_both_directions: ClassVar[bool] = True
@@ -59,29 +59,29 @@ class ELMo(ModelSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.d_cell is not None and self.d_cell < self.d_model:
-            raise ValueError(
-                f"d_cell: must not be narrower than d_model, {self.d_model}, got {self.d_cell}"
-            )
+            raise ValueError(f"d_cell: must be at least d_model, {self.d_model}, got {self.d_cell}")
         if self.characters and self.tied:
-            raise ValueError("tied: with characters there is no table of embeddings to be tied to")
+            raise ValueError(
+                "tied: requires a table of embeddings, so it cannot be combined with characters"
+            )
 
     @property
     def state_width(self) -> int:
-        """Of both directions."""
+        """Width of both directions."""
         return 2 * self.d_model
 
     @property
     def token_width(self) -> int:
-        """Of one direction; that from the left stands first."""
+        """Width of one direction; the forward one comes first."""
         return self.d_model
 
     @property
     def depth(self) -> int:
-        """Layers of both directions."""
+        """Number of layers of both directions together."""
         return 2 * self.layers
 
     def build(self, vocab: int) -> Backbone:
-        """The backbone for a vocabulary of `vocab` ids."""
+        """Return the backbone for a vocabulary of `vocab` ids."""
         return ElmoBackbone(self, vocab)
 
 
@@ -104,63 +104,63 @@ class ElmoBackbone(Backbone):
         self.dropout = Dropout(settings.dropout)
 
     def set_spellings(self, vocab: Vocab) -> None:
-        """Tells the characters of each token, where tokens enter by them."""
+        """Set the characters of each token, if tokens are embedded by them."""
         if isinstance(self.embedding.token, Characters):
             self.embedding.token.set_spellings(vocab)
 
     def forward(self, batch: Batch, cache: Any = None) -> Hidden:
-        """States (batch, length, 2 d_model), the forward stack's first.
+        """Return states (batch, length, 2 d_model), the forward stack's first.
 
-        `cache` is the state of the forward stack. With it the backward stack knows only what this
-        batch has: a text that is being written has no end to begin from.
+        `cache` is the state of the forward stack. With it the backward stack reads this batch
+        alone, since a text being written has no end to begin from.
         """
         return replace(self.by_layer(batch, cache), layers=None)
 
     def by_layer(self, batch: Batch, cache: Any = None) -> Hidden:
-        """The same, with the states of each layer; the embedding twice, as wide as the others."""
+        """Like `forward`, with the states of each layer; the embedding is repeated twice."""
         x = self.embedding(batch, self.position)
-        low, places = x.dtype, mirror(batch.positions)[..., None].expand(-1, -1, x.shape[2])
-        # Products within a recurrence are small, and errors would add up from step to step.
+        low, mirrored = x.dtype, mirror(batch.positions)[..., None].expand(-1, -1, x.shape[2])
+        # In float32: products within a recurrence are small, and errors accumulate over steps.
         with torch.autocast(x.device.type, enabled=False):
-            ahead, after = self._read(self.ahead, upcast(x), batch.positions, cache)
-            # Each document turned round where it stands, read, and turned back.
-            turned = upcast(x).gather(1, places)
-            back, _ = self._read(self.back, turned, batch.positions, None)
+            ahead, after = self._run(self.ahead, upcast(x), batch.positions, cache)
+            # Each document is reversed in its place, read, and reversed again.
+            reversed_x = upcast(x).gather(1, mirrored)
+            back, _ = self._run(self.back, reversed_x, batch.positions, None)
         layers = [torch.cat([x, x], dim=-1)]
         layers += [
-            torch.cat([a, b.gather(1, places)], dim=-1).to(low)
+            torch.cat([a, b.gather(1, mirrored)], dim=-1).to(low)
             for a, b in zip(ahead, back, strict=True)
         ]
         return Hidden(self.dropout(layers[-1]), after, layers=tuple(layers))
 
     def with_layer_gradients(self, batch: Batch) -> Hidden:
-        """The same, step after step; `layers` are zeros added to the states of the forward stack.
+        """Like `forward`, step by step; `layers` are zeros added to the forward stack's states.
 
-        No later place reads the backward stack, and what is predicted from the left does not
-        depend on it.
+        No later position reads the backward stack, and predictions from the left do not depend on
+        it.
         """
         x = self.embedding(batch, self.position)
         ahead = cast(Sequence[nn.LSTM], self.ahead)
         is_new = batch.positions == 0
-        states, nudges = unroll(ahead, x, is_new, None, residual=self.residual)
-        places = mirror(batch.positions)[..., None].expand(-1, -1, x.shape[2])
-        back, _ = self._read(self.back, x.gather(1, places), batch.positions, None)
-        both = torch.cat([states, back[-1].gather(1, places)], dim=-1)
-        return Hidden(self.dropout(both), layers=nudges)
+        states, zeros = unroll(ahead, x, is_new, None, residual=self.residual)
+        mirrored = mirror(batch.positions)[..., None].expand(-1, -1, x.shape[2])
+        back, _ = self._run(self.back, x.gather(1, mirrored), batch.positions, None)
+        both = torch.cat([states, back[-1].gather(1, mirrored)], dim=-1)
+        return Hidden(self.dropout(both), layers=zeros)
 
-    def _read(
+    def _run(
         self, stack: nn.ModuleList, x: Tensor, positions: Tensor, before: State | None
     ) -> tuple[list[Tensor], State]:
-        """The states of each layer of one direction, and where its LSTMs stand in the end."""
-        found: list[Tensor] = []
+        """Return the states of each layer of one direction, and its LSTMs' final states."""
+        layers: list[Tensor] = []
         ends: list[Tensor] = []
         for n, lstm in enumerate(stack):
-            begin = None if before is None else before[2 * n : 2 * n + 2]
-            states, end = recur(cast(nn.LSTM, lstm), x, positions, begin)
-            found.append(states + x if n and self.residual else states)
+            initial = None if before is None else before[2 * n : 2 * n + 2]
+            states, end = recur(cast(nn.LSTM, lstm), x, positions, initial)
+            layers.append(states + x if n and self.residual else states)
             ends += end
-            x = self.dropout(found[-1])
-        return found, tuple(ends)
+            x = self.dropout(layers[-1])
+        return layers, tuple(ends)
 
 
 def _lstm(settings: ELMo) -> nn.LSTM:
@@ -172,20 +172,20 @@ def _lstm(settings: ELMo) -> nn.LSTM:
 
 
 def mirror(positions: Tensor) -> Tensor:
-    """For each place the one that takes its turn when its document is read from the end.
+    """Return the index that takes each position's turn when documents are read from the end.
 
     [0 1 2 | 0 1] -> [2 1 0 | 4 3]
 
     Args:
-        positions: (batch, length) int64, of places in their documents.
+        positions: within documents, (batch, length) int64.
 
     Returns:
         (batch, length) int64.
     """
     length = positions.shape[1]
-    place = torch.arange(length, device=positions.device)
-    is_first = (positions == 0) | (place == 0)
-    is_last = is_first.roll(-1, 1) | (place == length - 1)
-    start = torch.where(is_first, place, 0).cummax(1).values
-    end = torch.where(is_last, place, length - 1).flip(1).cummin(1).values.flip(1)
-    return start + end - place
+    index = torch.arange(length, device=positions.device)
+    is_first = (positions == 0) | (index == 0)
+    is_last = is_first.roll(-1, 1) | (index == length - 1)
+    start = torch.where(is_first, index, 0).cummax(1).values
+    end = torch.where(is_last, index, length - 1).flip(1).cummin(1).values.flip(1)
+    return start + end - index

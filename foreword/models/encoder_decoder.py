@@ -1,4 +1,4 @@
-"""Two stacks: an encoder over the source, a decoder over the target that attends to it."""
+"""Encoder-decoders: one stack over the source, one over the target that attends to it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from foreword.types import Batch, Hidden
 
 @dataclass(frozen=True)
 class EncoderDecoder(StackSettings):
-    """Encoder and decoder with one embedding (T5).
+    """Encoder and decoder with a shared embedding (T5).
 
     Attributes:
-        decoder_layers: blocks of the decoder; as many as of the encoder if unsaid.
-        tied_stacks: block n of the decoder is block n of the encoder, with an attention to the
-            source of its own (T5's "enc-dec, shared", section 3.2.2).
+        decoder_layers: blocks of the decoder; default `layers`, those of the encoder.
+        tied_stacks: make block n of the decoder block n of the encoder, plus a cross-attention
+            of its own (T5's "enc-dec, shared", section 3.2.2).
 
     Reference: Vaswani et al. 2017; Raffel et al. 2020.
     """
@@ -36,17 +36,17 @@ class EncoderDecoder(StackSettings):
         super().__post_init__()
         if self.tied_stacks and self.decoder_layers not in (None, self.layers):
             raise ValueError(
-                f"decoder_layers: tied_stacks wants as many as layers, {self.layers}, "
+                f"decoder_layers: tied_stacks requires as many as layers, {self.layers}, "
                 f"got {self.decoder_layers}"
             )
 
     @property
     def depth(self) -> int:
-        """Layers of both stacks."""
+        """Number of layers of both stacks together."""
         return self.layers + (self.decoder_layers or self.layers)
 
     def build(self, vocab: int) -> Backbone:
-        """The backbone for a vocabulary of `vocab` ids."""
+        """Return the backbone for a vocabulary of `vocab` ids."""
         return EncoderDecoderBackbone(self, vocab)
 
 
@@ -65,21 +65,22 @@ class EncoderDecoderBackbone(Backbone):
             self._tie()
 
     def _tie(self) -> None:
-        """Self-attention, feed-forward and their norms of the decoder become the encoder's."""
-        for mine, theirs in zip(self.decoder.blocks, self.encoder.blocks, strict=True):
-            mine.attention, mine.attention_norm = theirs.attention, theirs.attention_norm
-            mine.feedforward, mine.feedforward_norm = theirs.feedforward, theirs.feedforward_norm
+        """Share self-attention, feed-forward layer and their norms between the stacks."""
+        for decoder, encoder in zip(self.decoder.blocks, self.encoder.blocks, strict=True):
+            decoder.attention, decoder.attention_norm = encoder.attention, encoder.attention_norm
+            decoder.feedforward = encoder.feedforward
+            decoder.feedforward_norm = encoder.feedforward_norm
 
     def forward(self, batch: Batch, cache: Any = None) -> Hidden:
-        """The decoder's states (batch, length, d_model).
+        """Return the decoder's states (batch, length, d_model).
 
-        With `cache` of an earlier call the source is not read again: its keys and values are
-        in the memory.
+        With `cache` of an earlier call the source is not read again: the cache has its keys and
+        values.
         """
         return replace(self.by_layer(batch, cache), layers=None)
 
     def by_layer(self, batch: Batch, cache: Any = None) -> Hidden:
-        """The same, with the states of each layer of the encoder."""
+        """Like `forward`, with the states of each layer of the encoder."""
         source = layers = None
         if cache is None:
             assert batch.source is not None
@@ -90,11 +91,11 @@ class EncoderDecoderBackbone(Backbone):
         return Hidden(output.states, output.cache, layers=layers)
 
     def with_layer_gradients(self, batch: Batch) -> Hidden:
-        """The same, for gradients."""
+        """Like `by_layer`, whose states serve for gradients too."""
         return self.by_layer(batch)
 
     def encode(self, source: Batch) -> Tensor:
-        """The encoder's states of a source, (batch, length, d_model)."""
+        """Return the encoder's states of a source, (batch, length, d_model)."""
         return self._encode(source).states
 
     def _encode(self, source: Batch) -> StackOutput:

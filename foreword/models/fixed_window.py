@@ -1,4 +1,4 @@
-"""The neural language model that sees a fixed number of words before: Bengio's."""
+"""Bengio's neural language model, with a fixed window of preceding words."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from foreword.types import Batch, Hidden
 
 @dataclass(frozen=True)
 class FixedWindow(ModelSettings):
-    """The embeddings of the last words, side by side, through one hidden layer.
+    """The concatenated embeddings of the last words through one hidden layer.
 
         y = b + W x + U tanh(d + H x),    x the `window` embeddings
 
-    `d_model` is the width of the hidden layer, `d_embedding` of an embedding (as wide if unsaid).
-    `layers` beyond 1 are hidden layers more. Before the first word of a document stand zeros.
+    `d_model` is the width of the hidden layer, `d_embedding` of an embedding (default d_model).
+    `layers` beyond 1 are further hidden layers. Words before the first of a document are zeros.
 
     Attributes:
-        window: words that are seen: n - 1 of the paper.
-        direct: W, the connections from the embeddings to the output.
+        window: number of preceding words, n - 1 in the paper.
+        direct: add W, the connections from the embeddings to the output.
 
     Reference: Bengio et al. 2003, section 2.
     """
@@ -42,16 +42,16 @@ class FixedWindow(ModelSettings):
 
     @property
     def state_width(self) -> int:
-        """Of the hidden layer and, with direct connections, of the embeddings beside it."""
+        """Width of the hidden layer and, with direct connections, of the embeddings too."""
         return self.d_model + self.direct * self.window * self.embedding_width
 
     def build(self, vocab: int) -> Backbone:
-        """The backbone for a vocabulary of `vocab` ids."""
+        """Return the backbone for a vocabulary of `vocab` ids."""
         return FixedWindowBackbone(self, vocab)
 
 
 class FixedWindowBackbone(Backbone):
-    """Embeddings side by side, hidden layers."""
+    """Concatenated embeddings, then hidden layers."""
 
     def __init__(self, settings: FixedWindow, vocab: int) -> None:
         super().__init__()
@@ -65,33 +65,33 @@ class FixedWindowBackbone(Backbone):
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, batch: Batch, cache: Any = None) -> Hidden:
-        """States (batch, length, state_width); `cache` is the embeddings of the last words."""
+        """Return states (batch, length, state_width); `cache` has the last embeddings."""
         return replace(self.by_layer(batch, cache), layers=None)
 
     def by_layer(self, batch: Batch, cache: Any = None) -> Hidden:
-        """The same, with the states of each layer."""
+        """Like `forward`, with the states of each layer."""
         settings = self.settings
         assert isinstance(settings, FixedWindow)
         x = self.embedding(batch, self.position)
-        kept = settings.window - 1
+        cached = settings.window - 1
         if cache is None:
-            cache = x.new_zeros(len(x), kept, x.shape[2])
+            cache = x.new_zeros(len(x), cached, x.shape[2])
         words = torch.cat([cache, x], dim=1)  # (batch, window - 1 + length, d_embedding)
-        seen = words.unfold(1, settings.window, 1).transpose(2, 3)  # (batch, length, window, d)
-        seen = self._apart(seen, batch.positions).flatten(2)
-        h, layers = seen, [x]
+        windows = words.unfold(1, settings.window, 1).transpose(2, 3)
+        windows = self._mask_documents(windows, batch.positions).flatten(2)
+        h, layers = windows, [x]
         for layer in self.hidden:
             h = self.dropout(torch.tanh(layer(h)))
             layers.append(h)
-        states = torch.cat([h, seen], dim=-1) if settings.direct else h
-        return Hidden(states, words[:, words.shape[1] - kept :], layers=tuple(layers))
+        states = torch.cat([h, windows], dim=-1) if settings.direct else h
+        return Hidden(states, words[:, words.shape[1] - cached :], layers=tuple(layers))
 
     def with_layer_gradients(self, batch: Batch) -> Hidden:
-        """The same, for gradients."""
+        """Like `by_layer`, whose states serve for gradients too."""
         return self.by_layer(batch)
 
-    def _apart(self, seen: Tensor, positions: Tensor) -> Tensor:
-        """Zeros in the place of words before a document's first one."""
-        back = torch.arange(seen.shape[2] - 1, -1, -1, device=seen.device)
-        is_before = back > positions[..., None]  # (batch, length, window)
-        return seen.masked_fill(is_before[..., None], 0.0)
+    def _mask_documents(self, windows: Tensor, positions: Tensor) -> Tensor:
+        """Return windows with zeros for words before the first of the document."""
+        distance = torch.arange(windows.shape[2] - 1, -1, -1, device=windows.device)
+        is_before = distance > positions[..., None]  # (batch, length, window)
+        return windows.masked_fill(is_before[..., None], 0.0)

@@ -1,4 +1,4 @@
-"""The gated recurrent unit: an LSTM's reach with one state and fewer gates."""
+"""Gated recurrent units: an LSTM's long reach with a single state and fewer gates."""
 
 from __future__ import annotations
 

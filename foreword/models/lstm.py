@@ -1,4 +1,4 @@
-"""The recurrent network with a cell that gates open and close: gradients reach further back."""
+"""Long short-term memory: a gated cell lets gradients reach further back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class LSTM(RecurrentSettings):
     """Long short-term memory, stacked.
 
     Reference: Hochreiter & Schmidhuber 1997; Zaremba et al. 2014.
-    Differs from the papers: as in cuDNN there are two biases a gate, of which one would do.
+    Differs from the papers: as in cuDNN each gate has two biases, one of them redundant.
     """
 
     core: ClassVar[Callable[..., nn.RNNBase]] = nn.LSTM

@@ -13,10 +13,10 @@ from foreword.nn.recurrent import RecurrentSettings
 
 @dataclass(frozen=True)
 class RNN(RecurrentSettings):
-    """Its gradient shrinks or grows with each step back, by powers of W_h.
+    """Simple recurrent network, whose gradient shrinks or grows by powers of W_h over steps.
 
     Reference: Elman 1990; Mikolov et al. 2010.
-    Differs from the papers: as in cuDNN there are two biases, of which one would do.
+    Differs from the papers: as in cuDNN there are two biases, one of them redundant.
     """
 
     core: ClassVar[Callable[..., nn.RNNBase]] = nn.RNN

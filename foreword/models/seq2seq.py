@@ -1,4 +1,4 @@
-"""Two LSTMs: one reads the source, the other writes the target and may look back at it."""
+"""LSTM encoder-decoders: one LSTM reads the source, the other writes the target."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from foreword.nn.positions.none import None_
 from foreword.nn.precision import at_least_float32
 from foreword.nn.settings import ModelSettings
 from foreword.nn.source_attention import SourceAttentionKind
-from foreword.nn.unrolled import layers_of, through
+from foreword.nn.unrolled import layers_of, run_layers
 from foreword.types import Batch, Hidden
 
 State = tuple[Tensor, Tensor]  # h and c of all layers, (spans, layers, d_model) each
@@ -30,22 +30,23 @@ State = tuple[Tensor, Tensor]  # h and c of all layers, (spans, layers, d_model)
 class Seq2Seq(ModelSettings):
     """LSTM encoder and decoder, with attention of one head or without.
 
-    The decoder begins with the state that the encoder ends with, layer by layer. With attention, a
-    state h and the mean c of the source's, weighted by how well they go with h, give what the next
-    word is predicted from: tanh(W [c; h]).
+    The decoder begins with the encoder's final state, layer by layer. With attention, the next word
+    is predicted from the attentional state tanh(W [c; h]) of the decoder's state h and the context
+    c, the mean of the source's states weighted by attention.
 
     Attributes:
-        attention: how target words find their source words.
-        bidirectional: the encoder reads in both directions, each with half of d_model.
-        input_feeding: what a word was predicted from enters the next step of the decoder too, so
-            that it knows what was looked at already; then the steps are taken one by one.
+        attention: attention to the source, a kind in `nn/source_attentions/`.
+        bidirectional: read the source in both directions, each with half of d_model.
+        input_feeding: feed each attentional state into the decoder's next step, so that it knows
+            what was attended to; the decoder then runs step by step.
 
-    `dropout` is of embeddings, between layers and of what words are predicted from.
+    `dropout` applies to embeddings, between layers and to attentional states.
 
     Reference: Sutskever et al. 2014; Bahdanau et al. 2015; Luong et al. 2015 (sections 3, 3.3).
-    Differs from the papers: an LSTM where Bahdanau et al. have gated units without a cell; and
-    their decoder looks before its step where ours looks after it, as Luong's. One embedding for
-    both sides. The source is not reversed, as in Sutskever et al., but may be read both ways.
+    Differs from the papers: LSTMs, where Bahdanau et al. have gated units without a cell; the
+    decoder attends after its step, as in Luong et al., not before it. Both sides share one
+    embedding. The source is not reversed as in Sutskever et al., but may be read in both
+    directions.
     """
 
     reads_source: ClassVar[bool] = True
@@ -57,30 +58,30 @@ class Seq2Seq(ModelSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.bidirectional and self.d_model % 2:
-            raise ValueError(f"d_model: two directions want an even one, got {self.d_model}")
+            raise ValueError(f"d_model: bidirectional requires an even number, got {self.d_model}")
         if self.input_feeding and self.attention.build(1) is None:
-            raise ValueError("input_feeding: wants an attention; without one h is fed anyway")
+            raise ValueError("input_feeding: requires an attention; without one h is fed anyway")
 
     @property
     def depth(self) -> int:
-        """Layers of encoder and decoder."""
+        """Number of layers of encoder and decoder together."""
         return 2 * self.layers
 
     def build(self, vocab: int) -> Backbone:
-        """The backbone for a vocabulary of `vocab` ids."""
+        """Return the backbone for a vocabulary of `vocab` ids."""
         return Seq2seqBackbone(self, vocab)
 
 
 @dataclass(frozen=True)
 class DecoderCache:
-    """The source as the decoder sees it, and how far it has come; one span a row.
+    """The source as the decoder attends to it, and the decoder's state; one span a row.
 
     Attributes:
         source: the encoder's states, (spans, source length, d_model).
-        prepared: what the attention makes of them.
-        is_token: which of them are no padding, (spans, source length) bool.
+        prepared: output of the attention's `prepare` on them.
+        is_token: which of them are not padding, (spans, source length) bool.
         state: of the decoder.
-        fed: what the last word was predicted from, (spans, d_model).
+        fed: last attentional state, (spans, d_model).
     """
 
     source: Tensor
@@ -93,8 +94,7 @@ class DecoderCache:
 class Seq2seqBackbone(Backbone):
     """Embedding, encoder, decoder, attention.
 
-    Packed rows are taken apart: each document is read and written on its own, and no step is
-    computed for padding.
+    Each document of a packed row is a sequence of its own, and no step is computed for padding.
     """
 
     def __init__(self, settings: Seq2Seq, vocab: int) -> None:
@@ -116,10 +116,10 @@ class Seq2seqBackbone(Backbone):
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, batch: Batch, cache: Any = None) -> Hidden:
-        """The decoder's states (batch, length, d_model).
+        """Return the decoder's attentional states (batch, length, d_model).
 
         With `cache` of an earlier call the source is not read again. Rows of several documents
-        leave none.
+        return no cache.
         """
         x = self.embedding(batch, self.position)
         if cache is not None:
@@ -129,93 +129,95 @@ class Seq2seqBackbone(Backbone):
         return self._translate(batch, x, self.embedding(batch.source, self.position))
 
     def with_layer_gradients(self, batch: Batch) -> Hidden:
-        """The same, for gradients; `layers` is what enters the encoder alone."""
+        """Like `forward`, for gradients; `layers` is the encoder's input alone."""
         assert batch.source is not None
         source = self.embedding(batch.source, self.position)
         hidden = self._translate(batch, self.embedding(batch, self.position), source)
         return replace(hidden, layers=(source,))
 
     def _translate(self, batch: Batch, x: Tensor, source: Tensor) -> Hidden:
-        """The decoder's states and memory from the embeddings of both sides."""
+        """Return the decoder's states and cache from the embeddings of both sides."""
         assert batch.source is not None
+        # Encode each source, then match it to its target.
         source_spans = _document_spans(batch.source)
         spans = _document_spans(batch)
         encoded, state = self._encode(source, source_spans)
-        which, is_found = spans.match(source_spans)
-        encoded = encoded[which]
-        begin = DecoderCache(
+        source_of, has_source = spans.match(source_spans)
+        encoded = encoded[source_of]
+        initial = DecoderCache(
             source=encoded,
             prepared=encoded
             if self.source_attention is None
             else self.source_attention.prepare(encoded),
-            is_token=source_spans.is_token()[which] & is_found[:, None],
-            state=_masked(state, which, is_found),
+            is_token=source_spans.is_token()[source_of] & has_source[:, None],
+            state=_select_states(state, source_of, has_source),
             fed=encoded.new_zeros(len(spans), self.settings.d_model),
         )
-        states, after = self._decode(spans.cut(x), spans.lengths, begin)
+        # Decode, and put the documents back into their rows.
+        states, after = self._decode(spans.cut(x), spans.lengths, initial)
         joined = spans.join(states, (x.shape[0], x.shape[1]))
-        is_one_each = len(spans) == len(x) and bool((spans.starts == 0).all())
-        return Hidden(self.dropout(joined), after if is_one_each else None)
+        one_per_row = len(spans) == len(x) and bool((spans.starts == 0).all())
+        return Hidden(self.dropout(joined), after if one_per_row else None)
 
     def encode(self, source: Batch) -> Tensor:
-        """The encoder's states of a source, (batch, length, d_model)."""
+        """Return the encoder's states of a source, (batch, length, d_model)."""
         spans = _document_spans(source)
         states, _ = self._encode(self.embedding(source, self.position), spans)
         return spans.join(states, (source.ids.shape[0], source.ids.shape[1]))
 
     def _encode(self, source: Tensor, spans: DocumentSpans) -> tuple[Tensor, State]:
-        """States (spans, longest, d_model), and the state that each layer ends with."""
+        """Return states (spans, longest, d_model), and the final state of each layer."""
         states, after = _run(self.encoder, spans.cut(source), spans.lengths, None)
-        # Layers and directions, one after the other, become layers of both directions side by side.
+        # (spans, layers * directions, width) becomes (spans, layers, d_model).
         h, c = (part.reshape(len(spans), self.settings.layers, -1) for part in after)
         return states, (h, c)
 
     def _decode(
         self, x: Tensor, lengths: Tensor | None, cache: DecoderCache
     ) -> tuple[Tensor, DecoderCache]:
-        """What words are predicted from, (spans, length, d_model); and the memory after it."""
+        """Return attentional states, (spans, length, d_model), and the cache after them."""
         if self.feeds:
             return self._decode_step_by_step(x, lengths, cache)
         states, state = _run(self.decoder, x, lengths, cache.state)
-        merged = self._look(states, cache)
+        merged = self._attend(states, cache)
         return merged, DecoderCache(cache.source, cache.prepared, cache.is_token, state, cache.fed)
 
     def _decode_step_by_step(
         self, x: Tensor, lengths: Tensor | None, cache: DecoderCache
     ) -> tuple[Tensor, DecoderCache]:
-        """The same, each step with what the one before it was predicted from."""
+        """Like `_decode`, with the attentional state of each step fed into the next."""
         if lengths is None:
             lengths = torch.full((len(x),), x.shape[1], device=x.device)
-        order = lengths.argsort(descending=True, stable=True)  # those still open come first
+        order = lengths.argsort(descending=True, stable=True)  # unfinished ones come first
         x, lengths, cache = x[order], lengths[order], select(cache, order)
         state, fed = cache.state, cache.fed
         layers = layers_of(self.decoder)
-        found = []
+        outputs = []
         for step in range(x.shape[1]):
-            n = int((lengths > step).sum())
+            n = int((lengths > step).sum())  # unfinished spans
             first = slice(n)
-            entering = torch.cat([x[:n, step], fed[:n]], -1)[:, None]
+            step_input = torch.cat([x[:n, step], fed[:n]], -1)[:, None]
             before = (state[0][:n], state[1][:n])
-            h, after = _run(self.decoder, entering, None, before, layers)
-            merged = self._look(h, select(cache, first))[:, 0]
-            state = (_onto(after[0], state[0]), _onto(after[1], state[1]))
-            fed = _onto(merged, fed)
-            found.append(fed)  # of spans that have ended it is not read
+            h, after = _run(self.decoder, step_input, None, before, layers)
+            merged = self._attend(h, select(cache, first))[:, 0]
+            state = (_replace_first(after[0], state[0]), _replace_first(after[1], state[1]))
+            fed = _replace_first(merged, fed)
+            outputs.append(fed)  # those of finished spans are not read
         back = order.argsort()
         end = DecoderCache(cache.source, cache.prepared, cache.is_token, state, fed)
-        return torch.stack(found, 1)[back], select(end, back)
+        return torch.stack(outputs, 1)[back], select(end, back)
 
-    def _look(self, states: Tensor, cache: DecoderCache) -> Tensor:
-        """The decoder's states with what they find in the source."""
+    def _attend(self, states: Tensor, cache: DecoderCache) -> Tensor:
+        """Return the decoder's states merged with their context, the attentional states."""
         if self.source_attention is None:
             return states
         context, _ = self.source_attention(states, cache.source, cache.prepared, cache.is_token)
         return torch.tanh(self.merge(torch.cat([context.to(states.dtype), states], -1)))
 
 
-def _lstm(settings: Seq2Seq, entering: int, width: int, *, both: bool) -> nn.LSTM:
+def _lstm(settings: Seq2Seq, inputs: int, width: int, *, both: bool) -> nn.LSTM:
     return nn.LSTM(
-        entering,
+        inputs,
         width,
         settings.layers,
         bias=settings.bias,
@@ -237,32 +239,32 @@ def _run(
     state: State | None,
     layers: Sequence[nn.RNNBase] | None = None,
 ) -> tuple[Tensor, State]:
-    """States of the last layer (spans, longest, width) in x's dtype, and the state at each end.
+    """Return states of the last layer (spans, longest, width) in x's dtype, and the final state.
 
-    Products within a recurrence are small, and errors would add up from step to step: so the
-    recurrence itself is in float32 at the least.
+    Products within a recurrence are small, and errors accumulate over steps, so the recurrence is
+    in float32 at least.
     """
     dtype = at_least_float32(x.dtype)
-    given = None
+    initial = None
     if state is not None:
-        given = tuple(part.to(dtype).transpose(0, 1).contiguous() for part in state)
+        initial = tuple(part.to(dtype).transpose(0, 1).contiguous() for part in state)
     with torch.autocast(x.device.type, enabled=False):
-        entering: Tensor | PackedSequence = x.to(dtype)
+        sequence: Tensor | PackedSequence = x.to(dtype)
         if lengths is not None:
-            entering = pack_padded_sequence(
+            sequence = pack_padded_sequence(
                 x.to(dtype), lengths.cpu(), batch_first=True, enforce_sorted=False
             )
-        found, (h, c) = through(core, entering, given, layers)
-        states = found if lengths is None else pad_packed_sequence(found, batch_first=True)[0]
+        output, (h, c) = run_layers(core, sequence, initial, layers)
+        states = output if lengths is None else pad_packed_sequence(output, batch_first=True)[0]
     return states.to(x.dtype), (h.transpose(0, 1), c.transpose(0, 1))
 
 
-def _masked(state: State, which: Tensor, is_found: Tensor) -> State:
-    """The states of the spans found, zeros for the others."""
-    h, c = (part[which] * is_found[:, None, None].to(part.dtype) for part in state)
+def _select_states(state: State, index: Tensor, is_valid: Tensor) -> State:
+    """Return the states at `index`, zeros where it is not valid."""
+    h, c = (part[index] * is_valid[:, None, None].to(part.dtype) for part in state)
     return h, c
 
 
-def _onto(new: Tensor, old: Tensor) -> Tensor:
-    """`old` with its first rows replaced."""
+def _replace_first(new: Tensor, old: Tensor) -> Tensor:
+    """Return `old` with its first rows replaced by `new`."""
     return torch.cat([new.to(old.dtype), old[len(new) :]])

@@ -1,4 +1,4 @@
-"""One stack over one sequence: encoder, decoder or prefix decoder, as the layout says."""
+"""One stack over one sequence: encoder, decoder or prefix decoder, depending on the layout."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from foreword.types import Batch, Hidden, Queries
 
 @dataclass(frozen=True)
 class Transformer(StackSettings):
-    """One stack (BERT, GPT). The mask, and with it the direction, comes with the batch.
+    """One stack (BERT, GPT). Its mask, and so its direction, comes with the batch.
 
     Attributes:
-        assumes_causal_mask: the mask lets no place see later ones, and position schemes may count
-            on that (`t5_bias`, `relative`, `shaw`).
-        memory: places of the row before, in each layer, that a row looks back at; it wants packing
-            `stream`, and positions that go by distance.
-        two_streams: has a start for the second stream of layout `two_streams` (XLNet).
+        assumes_causal_mask: promise that the mask lets no position see later ones, so that
+            position schemes can rely on it (`t5_bias`, `relative`, `shaw`).
+        memory: positions of the row before, in each layer, that a row attends to; it requires
+            packing `stream` and positions relative to the query.
+        two_streams: add an initial vector for the query stream of layout `two_streams` (XLNet).
 
     Reference: Vaswani et al. 2017; Devlin et al. 2019; Radford et al. 2018; Dai et al. 2019; Yang
     et al. 2019.
@@ -42,20 +42,20 @@ class Transformer(StackSettings):
         super().__post_init__()
         for name in ("memory", "two_streams"):
             if getattr(self, name) and not isinstance(self.attention, Dense):
-                raise ValueError(f"{name}: works with attention 'dense' alone")
+                raise ValueError(f"{name}: requires attention 'dense'")
         if self.memory and kinds.name_of(self.position) in ("learned", "sinusoidal"):
             raise ValueError(
                 f"memory: position '{kinds.name_of(self.position)}' numbers each row from 0, so "
-                "a memory has no place before it; use 'relative', 'rotary' or a bias"
+                "a memory has no positions before it; use 'relative', 'rotary' or a bias"
             )
 
     @property
     def has_memory(self) -> bool:
-        """Whether rows look back at the row before."""
+        """Whether rows attend to the row before."""
         return self.memory > 0
 
     def build(self, vocab: int) -> Backbone:
-        """The backbone for a vocabulary of `vocab` ids."""
+        """Return the backbone for a vocabulary of `vocab` ids."""
         return TransformerBackbone(self, vocab)
 
 
@@ -72,18 +72,18 @@ class TransformerBackbone(Backbone):
             is_causal=settings.assumes_causal_mask,
             memory_length=settings.memory,
         )
-        # What the second stream knows of every token before it looks: nothing but this.
+        # The query stream's initial vector, the same for every token.
         width = settings.embedding_width
         self.unread = BiasTable(1, width) if settings.two_streams else None
 
     def forward(self, batch: Batch, cache: Any = None) -> Hidden:
-        """States (batch, length, d_model); `memory` is the key-value cache."""
+        """Return states (batch, length, d_model); `cache` is the key-value cache."""
         return replace(self.by_layer(batch, cache), layers=None)
 
     def by_layer(self, batch: Batch, cache: Any = None) -> Hidden:
-        """The same, with the states of each layer."""
+        """Like `forward`, with the states of each layer."""
         x = self.embedding(batch, self.stack.position)
-        query_stream = None if batch.queries is None else self._second(batch, batch.queries)
+        query_stream = None if batch.queries is None else self._query_stream(batch, batch.queries)
         output = self.stack(
             x, batch.mask, cache, batch.memory, query_stream=query_stream, segments=batch.segments
         )
@@ -92,13 +92,13 @@ class TransformerBackbone(Backbone):
         return Hidden(states, output.cache, memory, output.layers)
 
     def with_layer_gradients(self, batch: Batch) -> Hidden:
-        """The same, for gradients."""
+        """Like `by_layer`, whose states serve for gradients too."""
         return self.by_layer(batch)
 
-    def _second(self, batch: Batch, queries: Queries) -> QueryStream:
-        """The start of the second stream: where each query stands, and nothing of its token."""
+    def _query_stream(self, batch: Batch, queries: Queries) -> QueryStream:
+        """Return the initial query stream: the position of each query, without its token."""
         if self.unread is None:
-            raise UserError("model.two_streams: layout 'two_streams' needs it to be true")
+            raise UserError("model.two_streams: layout 'two_streams' requires it to be true")
         at, segments = queries.at, batch.segments
         x = self.embedding.enter(
             self.unread(torch.zeros_like(at)),

@@ -1,4 +1,4 @@
-"""How queries are brought together with keys; a kind in `nn/attentions/` is one way."""
+"""The contract of attention mechanisms, the kinds in `nn/attentions/`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from foreword.ranges import Ranged
 
 
 class AttentionMechanism(nn.Module, ABC):
-    """What attention does with queries, keys and values in one layer."""
+    """Attention from queries, keys and values in one layer."""
 
     @abstractmethod
     def mask(self, queries: int, keys: int) -> Mask | None:
-        """Which keys it looks at of those that the batch's mask allows; None if it mixes them all.
+        """Return the keys it attends to among those allowed; None if it mixes all keys.
 
         The queries are the last of the keys. With a mask, `attend` is dense attention under the
         batch's mask and this one.
@@ -33,17 +33,17 @@ class AttentionMechanism(nn.Module, ABC):
         dropout: float,
         extra: Tensor | None,
     ) -> Tensor:
-        """The values, mixed.
+        """Return the weighted values of each query.
 
         Args:
             q: (batch, heads, queries, d_head).
             k: (batch, heads, keys, d_head).
             v: (batch, heads, keys, d_head).
-            prepared_mask: what the kind's `prepare` returned.
-            scale: of the scores.
+            prepared_mask: output of the kind's `prepare`.
+            scale: factor of the scores.
             dropout: share of attention weights dropped.
-            extra: added to the scores before they are scaled, (batch, heads, queries, keys); None
-                for most position schemes.
+            extra: added to the scores before scaling, (batch, heads, queries, keys); None for most
+                position schemes.
 
         Returns:
             (batch, heads, queries, d_head); zeros for a query without keys.
@@ -51,21 +51,21 @@ class AttentionMechanism(nn.Module, ABC):
 
 
 class AttentionKind(Ranged, ABC):
-    """The settings of a way to mix: a kind in `nn/attentions/`."""
+    """The settings of an attention mechanism: a kind in `nn/attentions/`."""
 
     @property
     def limit(self) -> int | None:
-        """The greatest length it allows, or None."""
+        """The maximum length, or None."""
         return None
 
     @property
     def required_length(self) -> int | None:
-        """The one length of row that it can be trained on, or None."""
+        """The only length of row it can be trained on, or None."""
         return None
 
     @property
     def supports_document_masking(self) -> bool:
-        """Whether a mask can keep the texts of one row apart."""
+        """Whether a mask can keep the texts of one row separate."""
         return True
 
     @abstractmethod
@@ -78,19 +78,19 @@ class AttentionKind(Ranged, ABC):
         *,
         flex: bool,
     ) -> Any:
-        """The mask made ready, once per forward pass, for all layers.
+        """Prepare the mask, once per forward pass, for all layers.
 
         Args:
-            mask: which query may look at which key.
+            mask: which query may attend to which key.
             bias: added to the scores, (heads, queries, keys), or None.
             shape: batch, queries, keys.
             like: a tensor of the device and dtype of the scores.
-            flex: FlexAttention may be used (CUDA).
+            flex: whether FlexAttention may be used (CUDA).
 
         Raises:
-            UserError: it cannot do this mask or this bias.
+            UserError: it does not support this mask or this bias.
         """
 
     @abstractmethod
     def build(self, heads: int, d_head: int, layers: int) -> list[AttentionMechanism]:
-        """A module for each layer of a stack; layers may share one."""
+        """Return a module for each layer of a stack; layers may share one."""

@@ -1,4 +1,4 @@
-"""Learned biases that are picked by number: weight decay leaves them alone, as it does biases."""
+"""Tables of learned biases, which weight decay excludes like any bias."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from torch import nn
 
 
 class BiasTable(nn.Embedding):
-    """Biases in rows: of a layer, of a bucket of distances, of what a query knows of its token.
+    """Rows of biases: of a layer, of a bucket of distances, of the query stream's initial vector.
 
-    They have two dimensions, as a matrix has, and nothing is multiplied by them.
+    It has two dimensions like a matrix, but nothing is multiplied by it.
     """

@@ -1,4 +1,4 @@
-"""The head that predicts hidden spans from the two states just outside of them."""
+"""The head that predicts masked spans from the two states at their boundaries (SpanBERT)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from foreword.types import Batch, Hidden
 
 
 class BoundaryHead(nn.Module):
-    """States on both sides of a span, and a place in it, to what `TokenHead` puts into its layer.
+    """Input of the output layer, from the states beside a span and a position in it.
 
     Two dense layers, each with GELU and LayerNorm; the output layer is the token head's.
 
     Args:
         settings: of the backbone.
-        width: what the output layer reads.
-        places: places in a span that have an embedding; those beyond share the last one.
+        width: input width of the output layer.
+        places: positions in a span with an embedding; those beyond share the last one.
         d_place: width of these embeddings.
 
     Reference: Joshi et al. 2020, section 3.2.
@@ -37,25 +37,25 @@ class BoundaryHead(nn.Module):
         self.layers = nn.Sequential(*layer(2 * settings.d_model + d_place), *layer(width))
 
     def forward(self, left: Tensor, right: Tensor, place: Tensor) -> Tensor:
-        """What the output layer reads.
+        """Return the input of the output layer.
 
         Args:
             left: states just before the span, (predictions, d_model).
             right: states just after it, (predictions, d_model).
-            place: in the span, from 0; (predictions,) int64.
+            place: position in the span, from 0; (predictions,) int64.
 
         Returns:
             (predictions, width).
         """
         places = self.place(place.clamp(max=self.place.num_embeddings - 1)).to(left.dtype)
-        found: Tensor = self.layers(torch.cat([left, right, places], dim=-1))
-        return found
+        output: Tensor = self.layers(torch.cat([left, right, places], dim=-1))
+        return output
 
     def loss(self, head: TokenHead, hidden: Hidden, batch: Batch) -> Tensor:
-        """Cross-entropy of every token that the batch weighs, each run of them being a span.
+        """Return the cross-entropy of all weighted tokens, where each run of them is a span.
 
         Args:
-            head: whose output layer it shares.
+            head: token head, whose output layer it shares.
             hidden: the backbone's states.
             batch: with targets and weights; no span at the end of a row or of a document.
 
@@ -66,19 +66,19 @@ class BoundaryHead(nn.Module):
         row, column = (batch.weights > 0).nonzero(as_tuple=True)  # (predictions,)
         before, after = left[row, column], right[row, column]
         states = hidden.states
-        found = self(states[row, before], states[row, after], column - before - 1)
+        outputs = self(states[row, before], states[row, after], column - before - 1)
         targets, weights = batch.targets[row, column], batch.weights[row, column]
-        return cross_entropy(found * head.scale, head.weight, head.bias, targets, weights)
+        return cross_entropy(outputs * head.scale, head.weight, head.bias, targets, weights)
 
 
 def outside(chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """The places just outside the run of chosen places that each one is in.
+    """Return the positions just outside the run of chosen positions around each one.
 
     Args:
         chosen: (batch, length) bool.
 
     Returns:
-        Before and after, each (batch, length) int64; anything where nothing is chosen.
+        Before and after, each (batch, length) int64; undefined where nothing is chosen.
     """
     length = chosen.shape[1]
     column = torch.arange(length, device=chosen.device).expand(chosen.shape)

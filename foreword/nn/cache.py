@@ -1,4 +1,4 @@
-"""What a backbone remembers between calls, row by row: caches of keys and values, states."""
+"""Selection of rows from what a backbone keeps between calls: key-value caches, states."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CacheT = TypeVar("CacheT")
 
 
 def select(cache: CacheT, rows: Tensor | slice) -> CacheT:
-    """The memory of some rows, in any order and any number of times.
+    """Return the cache of some rows, in any order, repeated or not.
 
     Args:
         cache: tensors whose first dimension is the batch; in lists, tuples and frozen records.

@@ -1,8 +1,8 @@
 """The softmax over the vocabulary, fused with the output layer.
 
 Logits of every position at once would be (predictions, vocab), in float32 the largest tensor of a
-run by far. Here they exist a slice of predictions at a time, in the compute dtype, and are turned
-into gradients while they are still in the cache. Backward multiplies by a number.
+run by far. Here they exist for a slice of predictions at a time, in the compute dtype, and are
+turned into gradients while they are in the processor's cache. The backward pass only scales them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from torch.nn import functional as F
 
 from foreword.nn.precision import at_least_float32, upcast
 
-# How many logits exist at once: what fits a large cache on the CPU, what fills a GPU.
+# Number of logits that exist at once: a large cache on the CPU, enough to fill a GPU.
 SLICE = {"cpu": 1 << 24, "cuda": 1 << 28}
-# Rows of logits begin at multiples of this many numbers: on a GPU matrix products are several times
-# slower where rows do not begin at whole 16 bytes, as with the 30,522 tokens of BERT.
+# Rows of logits are padded to multiples of this: on a GPU matrix products are several times slower
+# if rows do not begin at multiples of 16 bytes, as with the 30,522 tokens of BERT.
 ALIGNED = {"cuda": 64}
 PIECE = 1 << 19  # numbers added at once into a gradient of another dtype, on the CPU
 
@@ -26,7 +26,7 @@ PIECE = 1 << 19  # numbers added at once into a gradient of another dtype, on th
 def cross_entropy(
     states: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, weights: Tensor
 ) -> Tensor:
-    """The weighted sum of -log softmax(states weight' + bias)[target], in nats.
+    """Return the weighted sum of -log softmax(states weight' + bias)[target], in nats.
 
     Args:
         states: (predictions, d_model).
@@ -48,9 +48,9 @@ def cross_entropy(
 
 
 def _add(total: Tensor, step: Tensor) -> Tensor:
-    """Adds step to total in place, both (vocab, d_model).
+    """Add step to total in place, both (vocab, d_model).
 
-    On the CPU torch first copies all of step into the dtype of total; in pieces, the copy stays in
+    On the CPU torch first copies all of step to the dtype of total; in pieces, the copy stays in
     the cache.
     """
     rows = PIECE // total.shape[1] + 1 if total.device.type == "cpu" else len(total)
@@ -59,20 +59,20 @@ def _add(total: Tensor, step: Tensor) -> Tensor:
     return total
 
 
-def _rows(predictions: int, most: int) -> int:
-    """Rows of a slice, at most `most`: as few slices as that allows, all of about one size."""
-    slices = -(-predictions // max(1, most))
+def _rows(predictions: int, maximum: int) -> int:
+    """Return the rows of a slice, at most `maximum`, for few slices of about equal size."""
+    slices = -(-predictions // max(1, maximum))
     return max(1, -(-predictions // max(1, slices)))
 
 
 def _aligned(weight: Tensor, dtype: torch.dtype) -> Tensor:
-    """The output layer in a dtype, with rows of zeros up to a multiple of `ALIGNED`."""
+    """Return the output layer in a dtype, padded with rows of zeros to a multiple of `ALIGNED`."""
     missing = -len(weight) % ALIGNED.get(weight.device.type, 1)
     if not missing:
         return weight.to(dtype)
-    room = weight.new_zeros(len(weight) + missing, weight.shape[1], dtype=dtype)
-    room[: len(weight)] = weight
-    return room
+    padded = weight.new_zeros(len(weight) + missing, weight.shape[1], dtype=dtype)
+    padded[: len(weight)] = weight
+    return padded
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -87,7 +87,7 @@ class _CrossEntropy(torch.autograd.Function):
         with_grad: bool,
     ) -> Tensor:
         vocab = len(weight)
-        low = _aligned(weight, states.dtype)  # (columns, d_model); no column beyond vocab is chosen
+        low = _aligned(weight, states.dtype)  # (columns, d_model); those beyond vocab are masked
         shift = None if bias is None else F.pad(bias.to(states.dtype), (0, len(low) - vocab))
         total = torch.zeros((), device=states.device, dtype=at_least_float32(states.dtype))
         d_states = torch.empty_like(states) if with_grad else None
@@ -95,23 +95,26 @@ class _CrossEntropy(torch.autograd.Function):
         rows = _rows(len(states), SLICE.get(states.device.type, 1 << 26) // len(low))
         for start in range(0, len(states), rows):
             part = slice(start, start + rows)
+            # Logits of the slice.
             x, target, scale = states[part], targets[part, None], weights[part, None]
             logits = x @ low.t() if shift is None else torch.addmm(shift, x, low.t())
             if len(low) > vocab:
                 logits[:, vocab:] = float("-inf")
+            # Without gradients: the loss alone.
             if d_states is None:
                 nats = -torch.log_softmax(upcast(logits), -1).gather(1, target)
                 total += (nats * scale).sum()
                 continue
-            # On the CPU in place: the kernel reads a row before it writes it. It sums in float32.
-            room = logits if logits.device.type == "cpu" else None
-            p = torch.softmax(logits, -1, out=room)  # (rows, columns)
+            # Probabilities; in place on the CPU, whose kernel reads a row before it writes it and
+            # sums in float32.
+            out = logits if logits.device.type == "cpu" else None
+            p = torch.softmax(logits, -1, out=out)  # (rows, columns)
             chosen = p.gather(1, target)
             nats = -upcast(chosen).clamp(min=1e-37).log()
             total += (nats * scale).sum()
             # The gradient of the logits is p - 1 at the target and p elsewhere, times the weight.
-            every = torch.arange(len(p), device=p.device)
-            p.index_put_((every, target[:, 0]), chosen[:, 0] - 1)  # scatter_ would copy p
+            rows_of_p = torch.arange(len(p), device=p.device)
+            p.index_put_((rows_of_p, target[:, 0]), chosen[:, 0] - 1)  # scatter_ would copy p
             scale = scale.to(x.dtype)
             torch.mul(p @ low, scale, out=d_states[part])
             step = (p.t() @ (x * scale))[:vocab]

@@ -16,9 +16,9 @@ _draws: ContextVar[torch.Generator | None] = ContextVar("draws", default=None)
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Within it dropout on `device` begins its draws at `seed`.
+    """Seed the dropout on `device` within the context.
 
-    On the CPU no other thread has a part in them: each draws from a generator of its own.
+    On the CPU the generator is the thread's own, so other threads do not affect it.
     """
     if device.type != "cpu":
         torch.manual_seed(seed)
@@ -32,11 +32,11 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 
 def dropout(x: Tensor, rate: float) -> Tensor:
-    """Sets a share `rate` of x to 0 and divides the rest by 1 - rate (Srivastava et al. 2014).
+    """Set a fraction `rate` of x to 0 and divides the rest by 1 - rate (Srivastava et al. 2014).
 
-    On the CPU torch draws a number per element, one after another; here a 64-bit draw of numpy's
-    fastest generator, seeded from torch's, serves four: 16 bits each, so the rate is right to 1 in
-    65,536.
+    On the CPU torch draws a number per element, sequentially. Here a 64-bit number from numpy's
+    fastest generator, seeded from torch's, serves four elements with 16 bits each, so the rate is
+    exact to 1 in 65,536.
     """
     if rate == 0:
         return x
@@ -45,20 +45,20 @@ def dropout(x: Tensor, rate: float) -> Tensor:
     generator = np.random.SFC64(int(torch.randint(2**62, (), generator=_draws.get())))
     words = torch.from_numpy(generator.random_raw((x.numel() + 3) // 4).view(np.int64))
     bits = words.view(torch.int16)[: x.numel()].view(x.shape)
-    kept = bits.ge_(round(rate * 2**16) - 2**15)  # 1 or 0
+    keep = bits.ge_(round(rate * 2**16) - 2**15)  # 1 or 0
     scale = torch.tensor(1 / (1 - rate), dtype=x.dtype)
-    if x.element_size() == 2:  # whole numbers all the way: 1 becomes the 16 bits of the scale
-        return x * kept.mul_(scale.view(torch.int16)).view(x.dtype)
-    return x * kept.to(x.dtype).mul_(scale)
+    if x.element_size() == 2:  # in integers alone: 1 becomes the 16 bits of the scale
+        return x * keep.mul_(scale.view(torch.int16)).view(x.dtype)
+    return x * keep.to(x.dtype).mul_(scale)
 
 
 class Dropout(nn.Module):
-    """`dropout` in training, nothing in evaluation."""
+    """`dropout` in training, the identity in evaluation."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
         self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:
-        """(...) -> (...)."""
+        """Return x with dropout in training, else x."""
         return dropout(x, self.rate) if self.training else x

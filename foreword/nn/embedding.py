@@ -1,4 +1,4 @@
-"""What enters the stack: token, position and segment embeddings."""
+"""The input of the stack: token, position and segment embeddings."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from foreword.types import Batch
 
 
 class Embedding(nn.Module):
-    """The sum of token, position and segment embeddings, normalised, dropped out and widened.
+    """The sum of token, position and segment embeddings, normalised, dropped out and projected.
 
     Args:
         settings: widths and choices.
         vocab: number of tokens.
-        widens: whether embeddings narrower than d_model are widened to it.
-        token: what gives the vectors of tokens in place of a table.
+        widens: whether embeddings narrower than d_model are projected to it.
+        token: embeds tokens in place of a table.
     """
 
     def __init__(
@@ -47,23 +47,23 @@ class Embedding(nn.Module):
         )
 
     def forward(self, batch: Batch, position: PositionScheme) -> Tensor:
-        """The batch's ids as vectors, (batch, length, d_model), in the compute dtype."""
+        """Return the embedded batch, (batch, length, d_model), in the compute dtype."""
         return self.enter(self.token(batch.ids), batch.positions, batch.segments, position)
 
     def enter(
         self, x: Tensor, positions: Tensor, segments: Tensor | None, position: PositionScheme
     ) -> Tensor:
-        """The same from vectors that stand for the tokens.
+        """Return the embedded batch, given its token vectors.
 
         Args:
-            x: (batch, length, d_embedding).
+            x: token vectors, (batch, length, d_embedding).
             positions: of each, (batch, length) int64.
-            segments: of each, (batch, length) int64; None is all 0.
-            position: of the stack.
+            segments: of each, (batch, length) int64; None means all 0.
+            position: position scheme of the stack.
         """
-        places = position.embed(positions)
-        if places is not None:
-            x = x + places
+        vectors = position.embed(positions)
+        if vectors is not None:
+            x = x + vectors
         if self.segment is not None:
             x = x + (self.segment.weight[0] if segments is None else self.segment(segments))
         x = self.norm(x)
@@ -71,5 +71,5 @@ class Embedding(nn.Module):
         # Under autocast the residual stream runs in the low precision too.
         if torch.is_autocast_enabled(kind):
             x = x.to(torch.get_autocast_dtype(kind))
-        widened: Tensor = self.projection(self.dropout(x))
-        return widened
+        projected: Tensor = self.projection(self.dropout(x))
+        return projected

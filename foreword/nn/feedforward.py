@@ -1,4 +1,4 @@
-"""The feed-forward half of a block: one hidden layer, gated or not."""
+"""The feed-forward layer of a block: one hidden layer, gated or not."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """`up` to d_ff, activation, dropout, `down` back to d_model.
+    """Up projection to d_ff, activation, dropout, down projection to d_model.
 
-    The gated forms (GeGLU, SwiGLU; Shazeer 2020) multiply the activation with a second linear
-    map of the input; both maps stand in `up`, activation first.
+    Gated variants (GeGLU, SwiGLU; Shazeer 2020) multiply the activation by a second linear map of
+    the input, the gate; `up` holds both maps, the activation's first.
     """
 
     def __init__(
@@ -38,12 +38,12 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., d_model) -> (..., d_model)."""
+        """Return (..., d_model) -> (..., d_model)."""
         hidden = self.up(x)  # (..., d_ff) or (..., 2 d_ff)
         if self.is_gated:
             hidden, gate = hidden.chunk(2, dim=-1)
             hidden = self.activation(hidden) * gate
         else:
             hidden = self.activation(hidden)
-        narrow: Tensor = self.down(self.dropout(hidden))
-        return narrow
+        output: Tensor = self.down(self.dropout(hidden))
+        return output

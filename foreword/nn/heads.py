@@ -1,4 +1,4 @@
-"""The head that predicts tokens, and the one loss of all objectives that predict them."""
+"""The head that predicts tokens, and the loss of all objectives that predict them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from foreword.types import Batch, Hidden, Loss
 
 
 class VocabularyHead(nn.Module, ABC):
-    """Scores over the vocabulary from states: what every head that predicts tokens is.
+    """The contract of heads that predict tokens: states to scores over the vocabulary.
 
-    All of it is reached through `forward`, so that hooks (FSDP, compilation, checkpointing of
-    activations) see it.
+    Every computation goes through `forward`, so that hooks (FSDP, compilation, activation
+    checkpointing) see it.
     """
 
     def forward(
@@ -30,17 +30,17 @@ class VocabularyHead(nn.Module, ABC):
         weights: Tensor | None = None,
         uniform_draws: Tensor | None = None,
     ) -> Tensor:
-        """Return the scores of all tokens, the loss of some, or tokens drawn.
+        """Return the scores of all tokens, the loss of targets, or sampled tokens.
 
         Args:
             states: (..., d_model).
-            targets: (predictions,) int64 for states (predictions, d_model), to get the loss.
+            targets: (predictions,) int64 for states (predictions, d_model), for the loss.
             weights: of the targets, (predictions,).
-            uniform_draws: in [0, 1), (predictions,), to get tokens.
+            uniform_draws: in [0, 1), (predictions,), for sampling.
 
         Returns:
-            Logits or log-probabilities (..., vocab); with targets the sum in nats; with draws
-            tokens (predictions,) int64.
+            Logits or log-probabilities (..., vocab); with targets the weighted sum in nats; with
+            draws tokens (predictions,) int64.
         """
         if uniform_draws is not None:
             return self.sample_tokens(states, uniform_draws)
@@ -57,15 +57,15 @@ class VocabularyHead(nn.Module, ABC):
         """Return the weighted sum of the targets' negative log-probabilities."""
 
     def sample_tokens(self, states: Tensor, uniform_draws: Tensor) -> Tensor:
-        """Return a token for each state, drawn by numbers in [0, 1).
+        """Return a sampled token for each state, by uniform draws in [0, 1).
 
         Raises:
-            TypeError: this head draws no tokens.
+            TypeError: this head does not sample tokens.
         """
-        raise TypeError(f"{type(self).__name__} draws no tokens")
+        raise TypeError(f"{type(self).__name__} does not sample tokens")
 
     def loss(self, hidden: Hidden, batch: Batch) -> Loss:
-        """Return the cross-entropy where the batch's weights are positive; no more is computed.
+        """Return the cross-entropy at positions of positive weight; only these are computed.
 
         Args:
             hidden: states at the positions that the batch has targets for.
@@ -78,7 +78,7 @@ class VocabularyHead(nn.Module, ABC):
 
     @torch.no_grad()
     def sample(self, hidden: Hidden, batch: Batch) -> Tensor:
-        """Draw a token at each position whose weight is positive, by `batch.uniform_draws`.
+        """Return a sampled token at each position of positive weight, by `batch.uniform_draws`.
 
         Args:
             hidden: states at the positions that the batch has targets for.
@@ -89,19 +89,19 @@ class VocabularyHead(nn.Module, ABC):
         """
         where = target_indices(batch)
         draws = batch.uniform_draws.flatten()[where]
-        drawn: Tensor = self(hidden.states.flatten(0, 1)[where], uniform_draws=draws)
-        return drawn
+        tokens: Tensor = self(hidden.states.flatten(0, 1)[where], uniform_draws=draws)
+        return tokens
 
 
 class TokenHead(VocabularyHead):
     """States to scores over the vocabulary.
 
     Args:
-        settings: of the backbone; says whether the output layer is its embedding.
+        settings: of the backbone; `tied` makes its embedding the output layer.
         embedding: of the backbone.
-        transform: a dense layer, GELU (the backbone's, if by tanh) and LayerNorm before the output
-            layer (BERT).
-        bias: a bias per token.
+        transform: whether a dense layer, GELU (in its tanh form if the backbone's is) and LayerNorm
+            precede the output layer (BERT).
+        bias: whether each token has a bias.
     """
 
     def __init__(
@@ -114,11 +114,12 @@ class TokenHead(VocabularyHead):
     ) -> None:
         super().__init__()
         if not settings.output.is_full_softmax:
-            raise ValueError("output: the objective has a layer of its own here; use 'softmax'")
+            raise ValueError("output: the objective brings its own output layer; use 'softmax'")
         vocab, width = embedding.token.num_embeddings, embedding.token.embedding_dim
         d_model = settings.token_width
         if not settings.tied and not transform:
             width = d_model
+        # States are transformed (BERT), or projected to the width of a narrower embedding.
         self.transform: nn.Module = nn.Identity()
         if transform:
             norm = build_norm(settings.norm, width, settings.norm_eps, bias=settings.bias)
@@ -129,6 +130,7 @@ class TokenHead(VocabularyHead):
             )
         elif width != d_model:
             self.transform = nn.Linear(d_model, width, bias=settings.bias)
+        # Output layer: tied to the embedding, or its own.
         tied = embedding.token.weight if settings.tied else None
         self.weight = nn.Parameter(torch.empty(vocab, width)) if tied is None else tied
         self.bias = nn.Parameter(torch.zeros(vocab)) if bias else None
@@ -144,15 +146,15 @@ class TokenHead(VocabularyHead):
         return F.linear(self._states(states), self.weight, self.bias)
 
     def nll(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-        """Return the weighted cross-entropy; all logits never exist at once."""
+        """Return the weighted cross-entropy; it never holds all logits at once."""
         return cross_entropy(self._states(states), self.weight, self.bias, targets, weights)
 
     def sample_tokens(self, states: Tensor, uniform_draws: Tensor) -> Tensor:
-        """Return tokens drawn from the softmax."""
+        """Return tokens sampled from the softmax."""
         return sample_tokens(self._states(states), self.weight, self.bias, uniform_draws)
 
 
 def target_indices(batch: Batch) -> Tensor:
-    """Which places have weight, in the flattened batch; (predictions,) int64."""
-    where: Tensor = batch.weights.flatten().nonzero().squeeze(1)
-    return where
+    """Return the indices of positive weight in the flattened batch; (predictions,) int64."""
+    indices: Tensor = batch.weights.flatten().nonzero().squeeze(1)
+    return indices

@@ -1,4 +1,4 @@
-"""Models that learn from the whole text at once: what they are given, and what they say of it."""
+"""Offline training, on the whole text at once: its inputs and its result."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OfflineInputs:
-    """What a model is fitted to, and how.
+    """The inputs of offline training.
 
     Attributes:
         shards: the text.
         vocab: of the tokenizer.
-        bos: the special token that the packing puts before each document, or "" for none.
-        eos: the one that it puts after each, or "" for none.
-        epochs: how often the text is read.
-        lr: learning rate by the share of all epochs that is read.
-        seed: of all that is drawn.
-        threads: processor cores.
-        folder: for what does not fit into memory; there until the model has been saved.
-        progress: is told how much is done, and of how much.
+        bos: the special token that packing puts before each document, or "" for none.
+        eos: the special token that packing puts after each document, or "" for none.
+        epochs: number of passes over the text.
+        lr: learning rate, by the fraction of all epochs that is done.
+        seed: of all random numbers.
+        threads: number of processor cores.
+        folder: for what does not fit into memory; it exists until the model has been saved.
+        progress: called with the work done and the total.
     """
 
     shards: Shards
@@ -44,11 +44,11 @@ class OfflineInputs:
 
 @dataclass(frozen=True)
 class FitResult:
-    """What a model was fitted to.
+    """The result of offline training.
 
     Attributes:
-        tokens: that it has read, over all epochs.
-        notes: what is worth knowing, a line each.
+        tokens: number read, over all epochs.
+        notes: facts worth reporting, a line each.
     """
 
     tokens: int

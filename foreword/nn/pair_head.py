@@ -1,4 +1,4 @@
-"""The head that tells pairs of texts: BERT's pooler and two classes."""
+"""The head that classifies pairs of texts: BERT's pooler and two classes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from foreword.types import Batch, Hidden, Loss
 
 
 class PairHead(nn.Module):
-    """The state of a pair's first token to scores of the two classes of pairs.
+    """Scores of the two classes of pairs, from the state of a pair's first token.
 
     Args:
         d_model: width of the states.
@@ -23,19 +23,19 @@ class PairHead(nn.Module):
         self.output = nn.Linear(d_model, 2)
 
     def forward(self, states: Tensor) -> Tensor:
-        """(..., d_model) -> logits (..., 2)."""
+        """Return logits, (..., d_model) -> (..., 2)."""
         logits: Tensor = self.output(torch.tanh(self.pooler(states)))
         return logits
 
     def loss(self, hidden: Hidden, batch: Batch) -> Loss:
-        """Cross-entropy where the batch has labels, and how many of them are right.
+        """Return the cross-entropy of the batch's labels, and how many are predicted correctly.
 
         Args:
             hidden: states (batch, length, d_model).
             batch: with labels.
 
         Returns:
-            In `components`, under `accuracy`, the number that is right.
+            The loss; its component `accuracy` is the number of correct predictions.
         """
         labels = batch.labels.flatten()
         where = (labels >= 0).nonzero().squeeze(1)  # (pairs,)
@@ -43,5 +43,5 @@ class PairHead(nn.Module):
         logits = upcast(self(hidden.states.flatten(0, 1)[where]))
         total = F.cross_entropy(logits, labels, reduction="sum")
         weight = torch.full_like(total, len(where), requires_grad=False)
-        right = (logits.argmax(-1) == labels).sum().float()
-        return Loss(total, weight, {"accuracy": (right, weight)}, hidden.memory)
+        correct = (logits.argmax(-1) == labels).sum().float()
+        return Loss(total, weight, {"accuracy": (correct, weight)}, hidden.memory)

@@ -1,4 +1,4 @@
-"""Recurrent language models: one state, moved on word by word."""
+"""Recurrent language models: a state updated word by word."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from foreword.nn.model import Backbone
 from foreword.nn.positions.none import None_
 from foreword.nn.precision import upcast
 from foreword.nn.settings import ModelSettings
-from foreword.nn.unrolled import layers_of, through, unroll
+from foreword.nn.unrolled import layers_of, run_layers, unroll
 from foreword.types import Batch, Hidden
 
 State = tuple[Tensor, ...]  # of all layers: h, and c of an LSTM; (batch, layers, d_model) each
@@ -28,9 +28,9 @@ class RecurrentSettings(ModelSettings):
     """The settings of recurrent models.
 
     Attributes:
-        stateful: a row goes on from the state that the row before of its lane ended with:
-            truncated backpropagation through time. It wants packing `stream`. Else each document
-            begins from zeros.
+        stateful: begin each row with the final state of the row before in its stream (truncated
+            backpropagation through time). It requires packing `stream`. Else each document begins
+            from zeros.
 
     `dropout` is between layers, before the first and after the last, never from step to step
     (Zaremba et al. 2014, section 3.2).
@@ -43,11 +43,11 @@ class RecurrentSettings(ModelSettings):
 
     @property
     def has_memory(self) -> bool:
-        """Whether the state goes on from row to row."""
+        """Whether the state is kept from row to row."""
         return self.stateful
 
     def build(self, vocab: int) -> Backbone:
-        """The backbone for a vocabulary of `vocab` ids."""
+        """Return the backbone for a vocabulary of `vocab` ids."""
         return RecurrentBackbone(self, vocab)
 
 
@@ -72,13 +72,13 @@ class RecurrentBackbone(Backbone):
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, batch: Batch, cache: Any = None) -> Hidden:
-        """States (batch, length, d_model); `cache` and what is carried over are the state.
+        """Return states (batch, length, d_model); cache and memory are recurrent states.
 
-        The state begins anew where a document does: where positions begin again at 0.
+        The state is reset at the beginning of each document, where positions restart at 0.
         """
         x = self.embedding(batch, self.position)
         low = x.dtype
-        # Products within a recurrence are small, and errors would add up from step to step.
+        # In float32: products within a recurrence are small, and errors accumulate over steps.
         with torch.autocast(x.device.type, enabled=False):
             before = cache if cache is not None else batch.memory
             states, after = recur(self.core, upcast(x), batch.positions, before)
@@ -88,7 +88,7 @@ class RecurrentBackbone(Backbone):
         return Hidden(self.dropout(states.to(low)), after, memory)
 
     def by_layer(self, batch: Batch, cache: Any = None) -> Hidden:
-        """The same, layer after layer, with the states of each."""
+        """Like `forward`, layer by layer, with the states of each."""
         x = self.embedding(batch, self.position)
         low, layers = x.dtype, [x]
         before = cache if cache is not None else batch.memory
@@ -105,56 +105,58 @@ class RecurrentBackbone(Backbone):
         return Hidden(x, after, memory, tuple(layers))
 
     def with_layer_gradients(self, batch: Batch) -> Hidden:
-        """The same, step after step; `layers` are zeros that were added to the states."""
+        """Like `forward`, step by step; `layers` are zeros that were added to the states."""
         x = self.embedding(batch, self.position)
         is_new = batch.positions == 0
-        states, nudges = unroll(layers_of(self.core), x, is_new, batch.memory)
-        return Hidden(self.dropout(states), layers=nudges)
+        states, zeros = unroll(layers_of(self.core), x, is_new, batch.memory)
+        return Hidden(self.dropout(states), layers=zeros)
 
 
 def recur(
     core: nn.RNNBase, x: Tensor, positions: Tensor, before: State | None
 ) -> tuple[Tensor, State]:
-    """Through all layers of `core`, documents apart: the state begins anew at position 0.
+    """Run all layers of `core`, documents separately: the state is reset at position 0.
 
     Args:
-        core: torch's, with the batch first.
+        core: a torch module with `batch_first`.
         x: (batch, length, width).
-        positions: of each place in its document, (batch, length) int64.
-        before: the state that each row's first document goes on from; zeros if None.
+        positions: position in the document, (batch, length) int64.
+        before: initial state of each row's first document; zeros if None.
 
     Returns:
-        The states of the last layer, (batch, length, its width), and of all after the last place.
+        The states of the last layer, (batch, length, its width), and the final state of all layers.
     """
     is_new = positions == 0
     is_new[:, 0] = False
     if not is_new.any():
-        given = None if before is None else _inside(before)
-        states, after = through(core, x, given)
-        return states, _outside(after)
+        initial = None if before is None else _to_torch(before)
+        states, after = run_layers(core, x, initial)
+        return states, _from_torch(after)
+    # Each document becomes a sequence of its own.
     spans = DocumentSpans.of(is_new.cumsum(1))
     padded = pack_padded_sequence(
         spans.cut(x), spans.lengths.cpu(), batch_first=True, enforce_sorted=False
     )
-    given = None
-    if before is not None:  # only a row's first document goes on
-        begins = spans.starts == 0
-        given = _inside(
-            tuple(part[spans.rows] * begins[:, None, None].to(part.dtype) for part in before)
+    initial = None
+    if before is not None:  # only for a row's first document
+        is_first = spans.starts == 0
+        initial = _to_torch(
+            tuple(part[spans.rows] * is_first[:, None, None].to(part.dtype) for part in before)
         )
-    found, after = through(core, padded, given)
-    states = spans.join(pad_packed_sequence(found, batch_first=True)[0], (len(x), x.shape[1]))
+    output, after = run_layers(core, padded, initial)
+    states = spans.join(pad_packed_sequence(output, batch_first=True)[0], (len(x), x.shape[1]))
+    # The final state of a row is that of its last document.
     is_last = spans.starts + spans.lengths == x.shape[1]
     order = spans.rows[is_last].argsort()
-    return states, tuple(part[is_last][order] for part in _outside(after))
+    return states, tuple(part[is_last][order] for part in _from_torch(after))
 
 
-def _inside(state: State) -> Any:
-    """As torch has it: layers first, alone where there is one."""
+def _to_torch(state: State) -> Any:
+    """Return a state in torch's layout: layers first; a tensor if it has one component."""
     components = tuple(part.transpose(0, 1).contiguous() for part in state)
     return components if len(components) > 1 else components[0]
 
 
-def _outside(state: Any) -> State:
+def _from_torch(state: Any) -> State:
     components: Sequence[Tensor] = state if isinstance(state, tuple) else (state,)
     return tuple(part.transpose(0, 1) for part in components)

@@ -1,4 +1,4 @@
-"""Drawing tokens from the softmax over the vocabulary, by numbers that are given."""
+"""Sampling of tokens from the softmax over the vocabulary, by given uniform draws."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from foreword.nn.precision import upcast
 def sample_tokens(
     states: Tensor, weight: Tensor, bias: Tensor | None, uniform_draws: Tensor
 ) -> Tensor:
-    """A token from each softmax(states weight' + bias), by the inverse of its distribution.
+    """Return a token from each softmax(states weight' + bias), by inverse transform sampling.
 
-    What is drawn depends on the noise alone, not on what is drawn beside it. Logits exist a slice
-    at a time, as in `cross_entropy`.
+    Each sample depends only on its own state and uniform draw, not on the rest of the batch. Logits
+    exist a slice at a time, as in `cross_entropy`.
 
     Args:
         states: (draws, d_model).
@@ -29,10 +29,12 @@ def sample_tokens(
         (draws,) int64.
     """
     rows = max(1, SLICE.get(states.device.type, 1 << 26) // len(weight))
-    found = []
+    tokens = []
     for x, u in zip(torch.split(states, rows), torch.split(uniform_draws, rows), strict=True):
-        upto = upcast(F.linear(x, weight, bias)).softmax(-1).cumsum(-1)  # (rows, vocab)
-        found.append(torch.searchsorted(upto, u[:, None] * upto[:, -1:], right=True)[:, 0])
-    if not found:
+        cumulative = upcast(F.linear(x, weight, bias)).softmax(-1).cumsum(-1)  # (rows, vocab)
+        tokens.append(
+            torch.searchsorted(cumulative, u[:, None] * cumulative[:, -1:], right=True)[:, 0]
+        )
+    if not tokens:
         return torch.zeros(0, dtype=torch.long, device=states.device)
-    return torch.cat(found).clamp(max=len(weight) - 1)
+    return torch.cat(tokens).clamp(max=len(weight) - 1)

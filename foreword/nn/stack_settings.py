@@ -1,4 +1,4 @@
-"""The settings that every Transformer has."""
+"""The settings of every Transformer."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from foreword.ranges import Count, CountOrZero, ShareBelowOne
 
 @dataclass(frozen=True)
 class StackSettings(ModelSettings):
-    """The settings that every Transformer has; a kind in `models/` adds its own.
+    """The settings of every Transformer; a kind in `models/` adds its own.
 
     Attributes:
         heads: attention heads.
-        d_head: width of a head; d_model / heads if unsaid.
-        d_ff: width of the feed-forward layer; 4 d_model if unsaid.
+        d_head: width of a head; default d_model / heads.
+        d_ff: width of the feed-forward layer; default 4 d_model.
         activation: of the feed-forward layer; `geglu` and `swiglu` are gated.
-        norm_position: `pre` normalises what enters a part, `post` the sum that leaves it.
-        attention_bias: whether attention's linear maps have biases; as `bias` if unsaid.
-        position: how a token's place is told.
-        local_position: the same in layers whose attention is not dense (ModernBERT); as `position`
-            if unsaid. It cannot add to the embeddings.
-        attention: how queries meet keys; dense unless said otherwise.
-        dense_every: with another attention, layers 0, n, 2n, ... are dense; 0 for none.
-        normalise_first: whether what enters the first attention is normalised, with `norm_position`
-            `pre`; embeddings that are normalised need it no more (ModernBERT).
-        share: what all layers have in common (ALBERT).
+        norm_position: `pre` normalises the input of each sublayer, `post` the sum after it.
+        attention_bias: whether attention's linear maps have biases; default `bias`.
+        position: position scheme.
+        local_position: position scheme of layers whose attention is not dense (ModernBERT); default
+            `position`. It cannot add to the embeddings.
+        attention: attention mechanism.
+        dense_every: with another attention than dense, layers 0, n, 2n, ... are dense; 0 for none.
+        normalise_first: normalise the input of the first attention, with `norm_position` `pre`;
+            unnecessary if embeddings are normalised (ModernBERT).
+        share: modules that all layers share (ALBERT).
         attention_dropout: of attention weights.
-        ff_and_output_dropout: `dropout` also of what the feed-forward layer's activation gives, and
-            of the states that leave the stack (T5, Transformer-XL, XLNet).
-        scale_scores: divide attention scores by sqrt(d_head); T5 does not.
+        ff_and_output_dropout: apply `dropout` also after the feed-forward layer's activation and to
+            the stack's output (T5, Transformer-XL, XLNet).
+        scale_scores: divide attention scores by sqrt(d_head); not in T5.
     """
 
     heads: Count = 4
@@ -60,37 +60,37 @@ class StackSettings(ModelSettings):
             best = min(near, key=lambda h: abs(h - self.heads))
             raise ValueError(
                 f"heads: d_model {self.d_model} is not divisible by {self.heads} heads; "
-                f"{best} heads would do, or set d_head"
+                f"use {best} heads, or set d_head"
             )
         if not self.normalise_first and (self.norm_position != "pre" or self.share != "none"):
             raise ValueError(
-                "normalise_first: false leaves the first of the norms out that stand before each "
-                "part, so it wants norm_position 'pre' and share 'none'"
+                "normalise_first: false skips the first layer's pre-norm; it requires "
+                "norm_position='pre' and share='none'"
             )
 
     @property
     def limit(self) -> int | None:
-        """The greatest length it can read, or None."""
+        """The maximum length it can read, or None."""
         components = (self.position, self.local_position, self.attention)
         limits = [part.limit for part in components if part is not None and part.limit is not None]
         return min(limits, default=None)
 
     @property
     def required_length(self) -> int | None:
-        """The one length of row that its attention can be trained on, or None."""
+        """The only length of row its attention can be trained on, or None."""
         return self.attention.required_length
 
     @property
     def supports_document_masking(self) -> bool:
-        """Whether its attention can keep the texts of one row apart."""
+        """Whether its attention can keep the texts of one row separate."""
         return self.attention.supports_document_masking
 
     @property
     def head_width(self) -> int:
-        """d_head, worked out."""
+        """d_head, or its default."""
         return self.d_head or self.d_model // self.heads
 
     @property
     def ff_width(self) -> int:
-        """d_ff, worked out."""
+        """d_ff, or its default."""
         return self.d_ff or 4 * self.d_model

@@ -127,10 +127,10 @@ def test_adaptive_equals_pytorchs(cutoffs: tuple[int, ...], factor: float) -> No
         ("lstm_tiny", ["factor=0.5"], "model.output.factor: must be a number from 1"),
         ("lstm_tiny", ["cutoffs=[20]"], "model.output.factor: must be 1 where"),
         ("lstm_tiny", ["cutoffs=[9999]", "factor=1"], "the vocabulary has 147 tokens"),
-        ("bert_tiny", ["cutoffs=[20]"], "model.output: the objective has a layer of its own"),
+        ("bert_tiny", ["cutoffs=[20]"], "model.output: the objective brings its own output layer"),
     ],
 )
-def test_what_cannot_be_is_said(name: str, assignments: list[str], said: str) -> None:
+def test_impossible_settings_are_refused(name: str, assignments: list[str], said: str) -> None:
     settings = [f"model.output.{assignment}" for assignment in assignments]
     with pytest.raises(UserError) as caught:
         load_recipe(name, ["model.output=adaptive", *settings]).build(vocab())

@@ -168,8 +168,8 @@ def test_the_published_model_has_the_published_size() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"d_cell": 4, "d_model": 8}, "d_cell: must not be narrower than d_model, 8, got 4"),
-        ({"characters": True, "tied": True}, "tied: with characters there is no table"),
+        ({"d_cell": 4, "d_model": 8}, "d_cell: must be at least d_model, 8, got 4"),
+        ({"characters": True, "tied": True}, "tied: requires a table of embeddings"),
     ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:

@@ -52,7 +52,7 @@ def test_tied_stacks_are_saved_once_and_read_back(tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ({"decoder_layers": 0}, "decoder_layers: must be a whole number from 1"),
-        ({"tied_stacks": True, "decoder_layers": 2}, "decoder_layers: tied_stacks wants .* 4"),
+        ({"tied_stacks": True, "decoder_layers": 2}, "decoder_layers: tied_stacks requires .* 4"),
     ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:

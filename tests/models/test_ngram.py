@@ -123,7 +123,7 @@ def test_it_has_neither_states_nor_embedding_for_other_heads() -> None:
     backbone = NGram().build(200)
     with pytest.raises(UserError, match="no gradients"):
         kinds.load("objectives", "masked")().heads(backbone, vocab())
-    with pytest.raises(UserError, match="no word vectors; take word2vec"):
+    with pytest.raises(UserError, match="no word vectors; use word2vec"):
         _ = backbone.embedding
 
 

@@ -146,14 +146,14 @@ def test_its_size_is_the_formula() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"d_model": 15}, "d_model: two directions"),
+        ({"d_model": 15}, "d_model: bidirectional requires an even number"),
         (
             {"input_feeding": True, "attention": kinds.load("nn/source_attentions", "none")()},
             "input_feed",
         ),
     ],
 )
-def test_settings_that_cannot_be(settings: dict[str, Any], said: str) -> None:
+def test_impossible_settings_are_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Seq2Seq(**settings)
 

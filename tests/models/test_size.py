@@ -167,13 +167,16 @@ def test_tied_heads_share_the_embedding() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"d_model": 100, "heads": 3}, "heads: d_model 100 is not divisible by 3 heads; 2 heads"),
+        (
+            {"d_model": 100, "heads": 3},
+            "heads: d_model 100 is not divisible by 3 heads; use 2 heads",
+        ),
         ({"layers": 0}, "layers: must be a whole number from 1"),
         ({"dropout": 1.0}, r"dropout: must be a number of at least 0 and below 1"),
         ({"d_ff": 0}, "d_ff: must be a whole number from 1"),
         (
             {"normalise_first": False, "norm_position": "post"},
-            "normalise_first: .* wants norm_position",
+            "normalise_first: .* requires norm_position",
         ),
     ],
 )

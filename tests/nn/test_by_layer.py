@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from foreword import kinds
 from foreword.errors import UserError
 from foreword.nn.dropout import seeded
-from foreword.nn.unrolled import layers_of, through
+from foreword.nn.unrolled import layers_of, run_layers
 from foreword.types import Hidden
 
 from ..contracts.cases import rows, tiny
@@ -64,7 +64,7 @@ def test_through_layers_that_drop_nothing_it_is_the_core(
     if is_packed:
         x = pack_padded_sequence(x, torch.tensor([3, 7, 1, 5]), True, enforce_sorted=False)
     for given in (None, state):
-        found, wanted = through(made, x, given), made.eval()(x, given)
+        found, wanted = run_layers(made, x, given), made.eval()(x, given)
         made.train()
         torch.testing.assert_close(found, wanted)
 
@@ -81,11 +81,11 @@ def test_between_layers_a_share_is_dropped_and_in_evaluation_none() -> None:
     x = torch.full((50, 1, 1), 0.1)
     entered = torch.tensor(0.1).tanh()
     with seeded(3, torch.device("cpu")):
-        found, _ = through(core, x, None)
+        found, _ = run_layers(core, x, None)
     kept = (entered / 0.6).tanh()
     assert (found == 0).float().mean().item() == pytest.approx(0.4, abs=0.02)
     torch.testing.assert_close(found[found != 0], kept.expand(int((found != 0).sum())))
-    found, _ = through(core.eval(), x, None)
+    found, _ = run_layers(core.eval(), x, None)
     torch.testing.assert_close(found, entered.tanh().expand_as(found))
 
 
