@@ -1,4 +1,4 @@
-"""The stream of all documents, one after the other, each wrapped in special tokens."""
+"""The stream of all documents, one after the other, each between special tokens."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from foreword.types import Array, Vocab
 
 
 @dataclass(frozen=True)
-class Pieces:
-    """What some spans of the stream hold; a piece is the part of one document in one span.
+class DocumentPieces:
+    """The tokens of some spans of the stream; a piece is the part of one document in one span.
 
     Attributes:
-        ids: of all spans, one after the other; (tokens,) int64.
+        ids: the tokens of all spans, one after the other; (tokens,) int64.
         lengths: tokens in each piece, none of them empty; (pieces,) int64.
-        spans: the span that each piece is in; (pieces,) int64.
+        spans: the number of each piece's span; (pieces,) int64.
     """
 
     ids: Array
@@ -27,86 +27,88 @@ class Pieces:
 
 
 class DocumentStream:
-    """Documents in their order, with `before` and `after` around each.
+    """The documents in their order, each between the special tokens `bos` and `eos`.
 
         document 0: 7 8 9,  document 1: 4    ->    7 8 9 </s> 4 </s>
 
     Args:
         shards: the documents.
         vocab: to look up the special tokens.
-        before: the name of a special token, or "" for none.
-        after: the name of a special token, or "" for none.
+        bos: the special token before each document, or "" for none.
+        eos: the special token after each document, or "" for none.
     """
 
-    def __init__(self, shards: Shards, vocab: Vocab, before: str, after: str) -> None:
-        self._before = vocab.id(before) if before else None
-        self._after = vocab.id(after) if after else None
+    def __init__(self, shards: Shards, vocab: Vocab, bos: str, eos: str) -> None:
+        self._bos = vocab.id(bos) if bos else None
+        self._eos = vocab.id(eos) if eos else None
         self._shards = shards
         self._size = vocab.size
-        self._extra = (self._before is not None) + (self._after is not None)
-        # The place in the stream where each document begins, and the end: (documents + 1,)
+        self._extra = (self._bos is not None) + (self._eos is not None)
+        # The index in the stream at which each document begins, and the end: (documents + 1,)
         self._starts = shards.document_starts + self._extra * np.arange(len(shards) + 1)
 
     def __len__(self) -> int:
-        """Tokens in the stream."""
+        """Return the number of tokens in the stream."""
         return int(self._starts[-1])
 
-    def need(self, tokens: int, why: str) -> None:
-        """Makes sure that there are so many tokens.
+    def require_tokens(self, tokens: int, purpose: str) -> None:
+        """Check that the stream has at least `tokens` tokens.
 
         Raises:
-            UserError: there are fewer; `why` says what they are for.
+            UserError: there are fewer; the message names their `purpose`.
         """
         if len(self) < tokens:
             raise UserError(
-                f"{self._shards.prefix}: only {len(self):,} tokens, but {why} needs {tokens:,}; "
-                "give more text, or set a smaller packing.length"
+                f"{self._shards.prefix}: only {len(self):,} tokens, but {purpose} needs "
+                f"{tokens:,}; give more text, or set a smaller packing.length"
             )
 
-    def documents_at(self, places: Array) -> Array:
-        """The document that each place of the stream is of, wrapping included; both int64."""
-        return np.searchsorted(self._starts, places, side="right") - 1
+    def documents_at(self, indices: Array) -> Array:
+        """Return the document of each index of the stream, special tokens included; int64."""
+        return np.searchsorted(self._starts, indices, side="right") - 1
 
-    def read(self, starts: Array, lengths: Array) -> Pieces:
-        """The tokens of some spans, each within the stream.
+    def read(self, starts: Array, lengths: Array) -> DocumentPieces:
+        """Return the tokens of some spans, each within the stream.
 
         Args:
-            starts: the first place of each; (spans,) int64.
+            starts: the first index of each; (spans,) int64.
             lengths: tokens in each; (spans,) int64.
 
         Raises:
             UserError: the shards hold ids that the vocabulary does not have.
         """
+        # The pieces: each overlap of a span with a document.
         ends = starts + lengths
         first = np.searchsorted(self._starts, starts, side="right") - 1
-        last = np.searchsorted(self._starts, ends, side="left")  # the first document after it
+        last = np.searchsorted(self._starts, ends, side="left")  # the first document after the span
         documents, spans = ranges(first, np.maximum(last - first, 0))
-        begins = np.maximum(self._starts[documents], starts[spans])
+        piece_starts = np.maximum(self._starts[documents], starts[spans])
         stops = np.minimum(self._starts[documents + 1], ends[spans])
-        is_there = stops > begins  # a document may be empty
+        is_there = stops > piece_starts  # a document may be empty
         documents, spans = documents[is_there], spans[is_there]
-        begins, stops = begins[is_there], stops[is_there]
-        sizes = stops - begins
+        piece_starts, stops = piece_starts[is_there], stops[is_there]
+        sizes = stops - piece_starts
 
-        # Places in the stream become places in the shard: less what was wrapped round up to here.
-        shift = self._extra * documents + (self._before is not None)
-        places, _ = ranges(begins - shift, sizes)
-        ids = np.take(self._shards.tokens, places, mode="clip").astype(np.int64)
+        # The tokens: an index in the shard is that in the stream less the special tokens before it.
+        shift = self._extra * documents + (self._bos is not None)
+        indices, _ = ranges(piece_starts - shift, sizes)
+        ids = np.take(self._shards.tokens, indices, mode="clip").astype(np.int64)
+        # The special tokens, where a piece has the beginning or the end of its document.
         stop = np.cumsum(sizes)
-        if self._before is not None:
-            ids[(stop - sizes)[begins == self._starts[documents]]] = self._before
-        if self._after is not None:
-            ids[(stop - 1)[stops == self._starts[documents + 1]]] = self._after
+        if self._bos is not None:
+            ids[(stop - sizes)[piece_starts == self._starts[documents]]] = self._bos
+        if self._eos is not None:
+            ids[(stop - 1)[stops == self._starts[documents + 1]]] = self._eos
         if len(ids) and ids.max() >= self._size:
             raise UserError(
                 f"{self._shards.prefix}: holds token {ids.max():,}, but the tokenizer has only "
                 f"{self._size:,}; the shards were made with another one"
             )
-        return Pieces(ids, sizes, spans)
+        return DocumentPieces(ids, sizes, spans)
 
 
 def ranges(starts: Array, lengths: Array) -> tuple[Array, Array]:
-    """The numbers from each start on, so many, in one array; and which range each is of.
+    """Return `lengths` consecutive numbers from each start in one array, and each one's range.
 
     starts [5 9], lengths [2 3]  ->  [5 6 9 10 11], [0 0 1 1 1]
     """

@@ -1,4 +1,4 @@
-"""What text is told by: equal fingerprints, equal documents."""
+"""Fingerprints of text: equal fingerprints mean equal documents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from foreword.errors import UserError
 
 
 def fingerprint_text(files: Sequence[Path], read: ReadSettings) -> str:
-    """Equal for equal documents: a hash of the files' bytes and of how they are read.
+    """Return a hash of the files' bytes and of how they are read, equal for equal documents.
 
     Raises:
         UserError: a file cannot be read.
@@ -31,14 +31,14 @@ def fingerprint_text(files: Sequence[Path], read: ReadSettings) -> str:
 
 
 def digest(value: Any) -> str:
-    """A hash of what JSON can hold, in hex."""
+    """Return the hash of a JSON value, in hex."""
     return hashlib.blake2b(json.dumps(value).encode(), digest_size=16).hexdigest()
 
 
-def state_of(file: Path) -> tuple[int, int]:
-    """What changes when a file does: its size and the time of its last change."""
+def file_state(file: Path) -> tuple[int, int]:
+    """Return a file's size and modification time, which change when it does."""
     try:
-        found = file.stat()
+        stat = file.stat()
     except OSError as error:
         raise UserError(f"{file}: {error.strerror}") from None
-    return found.st_size, found.st_mtime_ns
+    return stat.st_size, stat.st_mtime_ns

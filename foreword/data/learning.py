@@ -1,4 +1,4 @@
-"""A tokenizer trained on files, for a person who waits."""
+"""Training of a tokenizer on files, with progress."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def train_tokenizer(
     stage: Callable[[str], Callable[[float, float], None]],
     counts: ReadCounts | None = None,
 ) -> Tokenizer:
-    """Trains a tokenizer on texts, which are read once.
+    """Train a tokenizer on texts, which are read once.
 
     Args:
         trainer: a kind of tokenizer.
         inputs: files, folders and patterns.
         read: how files become documents.
-        stage: told when reading and learning begin; what it returns is told the bytes read.
-        counts: what to count in while reading.
+        stage: called when reading and training begin; its result is called with the bytes read.
+        counts: updated while reading.
 
     Raises:
         UserError: a file cannot be read, or there is too little text for such a tokenizer.

@@ -1,9 +1,9 @@
-"""What stands in a folder of token shards, and how it gets there whole.
+"""The folder of token shards, and how it is published whole.
 
     folder/  train.bin train.idx  heldout.bin heldout.idx  tokenizer/  prepared.json
 
-`prepared.json` is written last and removed first: a folder without it is not finished. It says
-what the shards were made from, so that they are made again whenever that changes, and never else.
+`prepared.json` is written last and removed first: a folder without it is not finished. It records
+what the shards were made from, so that they are made again exactly when that changes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from foreword.errors import UserError
 MANIFEST = "prepared.json"
 FORMAT = 1
 TRAIN, HELDOUT = "train", "heldout"
-PART = ".part"  # in the folder: what is being made
+PART = ".part"  # in the folder: shards in the making
 
 
 @dataclass
 class Split:
-    """How much went to one side; `unknown` counts the tokens for what the vocabulary lacks."""
+    """The size of one side of the split; `unknown` counts its unknown tokens."""
 
     documents: int = 0
     sequences: int = 0
@@ -35,13 +35,13 @@ class Split:
     bytes: int = 0
     unknown: int = 0
 
-    def add(self, found: Encoded, size: int) -> None:
-        """Counts encoded documents whose text is `size` bytes."""
-        self.documents += len(found.document_lengths)
-        self.sequences += len(found.sequence_lengths)
-        self.tokens += len(found.tokens)
+    def add(self, encoded: Encoded, size: int) -> None:
+        """Count encoded documents whose text is `size` bytes."""
+        self.documents += len(encoded.document_lengths)
+        self.sequences += len(encoded.sequence_lengths)
+        self.tokens += len(encoded.tokens)
         self.bytes += size
-        self.unknown += found.unknown
+        self.unknown += encoded.unknown
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class _Counts:
 
 @dataclass(frozen=True)
 class _Manifest:
-    """What `prepared.json` says, by type."""
+    """The fields of `prepared.json`."""
 
     format: int
     fingerprint: str
@@ -67,15 +67,15 @@ class _Manifest:
 
 @dataclass(frozen=True)
 class PreparedText:
-    """Token shards and what is known of them.
+    """Token shards with their manifest.
 
     Attributes:
-        folder: where they stand.
+        folder: their folder.
         train: the documents to train on.
-        heldout: the documents to measure on.
-        counts: how much is in each, `"train"` and `"heldout"`.
+        heldout: the held-out documents.
+        counts: the size of each, `"train"` and `"heldout"`.
         manifest: all of `prepared.json`.
-        reused: whether they were there already.
+        reused: whether they existed already.
     """
 
     folder: Path
@@ -87,15 +87,15 @@ class PreparedText:
 
     @classmethod
     def load(cls, folder: str | Path, *, verify: bool = True, reused: bool = False) -> PreparedText:
-        """Opens what `prepare` has made.
+        """Open the shards that `prepare` has made.
 
         Args:
-            folder: where it stands.
-            verify: whether to compare checksums, which reads the files once (0.6 GB/s or so).
-            reused: what to say of it.
+            folder: their folder.
+            verify: whether to compare checksums, which reads the files once (about 0.6 GB/s).
+            reused: the value of the attribute.
 
         Raises:
-            UserError: it is not there, not finished, or not as it was written.
+            UserError: they are missing, unfinished or damaged.
         """
         folder = Path(folder)
         path = folder / MANIFEST
@@ -105,16 +105,16 @@ class PreparedText:
             )
         try:
             manifest = stored.read(path)
-            found = config.build(_Manifest, manifest)
+            fields = config.build(_Manifest, manifest)
         except UserError as error:
             raise UserError(f"{path}: damaged; prepare the text again") from error
-        if found.format != FORMAT:
+        if fields.format != FORMAT:
             raise UserError(
-                f"{path}: of format {found.format}, not {FORMAT}; prepare the text again"
+                f"{path}: of format {fields.format}, not {FORMAT}; prepare the text again"
             )
-        counts = {TRAIN: found.counts.train, HELDOUT: found.counts.heldout}
+        counts = {TRAIN: fields.counts.train, HELDOUT: fields.counts.heldout}
         for name in (f"{side}.{end}" for side in counts for end in ("bin", "idx")):
-            file = found.files.get(name, {})
+            file = fields.files.get(name, {})
             is_same = _size(folder / name) == file.get("bytes")
             if not is_same or (verify and atomic.checksum(folder / name) != file.get("blake2b")):
                 raise UserError(
@@ -134,21 +134,21 @@ class PreparedText:
         return str(self.manifest["fingerprint"])
 
     def bytes_per_token(self, split: str = HELDOUT, *, ends: bool = False) -> float:
-        """Bytes of a split's text per token, to turn nats per token into bits per byte.
+        """Return the bytes of a split's text per token, to convert nats per token to bits per byte.
 
         Args:
             split: "heldout" or "train".
-            ends: whether the ends of documents are tokens too, which are predicted and no bytes.
+            ends: whether to count an end-of-document token each, which is predicted but no bytes.
         """
         counts = self.counts[split]
         return counts.bytes / max(1, counts.tokens + ends * counts.documents)
 
 
 def require_free(folder: Path) -> None:
-    """Makes sure that nothing stands in a folder but token shards, or what is left of making some.
+    """Check that a folder holds nothing but token shards or the remains of making some.
 
     Raises:
-        UserError: something else does.
+        UserError: it holds something else.
     """
     atomic.require_no_device(folder)
     if not folder.is_dir() or (folder / MANIFEST).is_file():
@@ -164,16 +164,16 @@ def require_free(folder: Path) -> None:
 
 
 def find(folder: Path, fingerprint: str) -> PreparedText | None:
-    """What is there already, if it was made from the same and is whole."""
+    """Return the shards of a folder if they are whole and have this fingerprint."""
     try:
-        found = PreparedText.load(folder, reused=True)
+        prepared = PreparedText.load(folder, reused=True)
     except UserError:
         return None
-    return found if found.fingerprint == fingerprint else None
+    return prepared if prepared.fingerprint == fingerprint else None
 
 
 def publish(part: Path, folder: Path, manifest: dict[str, Any]) -> None:
-    """Moves what was made to its place; the manifest goes first and comes last."""
+    """Move finished shards into the folder; the manifest is removed first and written last."""
     with atomic.explained(folder):
         (folder / MANIFEST).unlink(missing_ok=True)
         for name in manifest["files"]:
@@ -185,19 +185,19 @@ def publish(part: Path, folder: Path, manifest: dict[str, Any]) -> None:
 
 
 def _size(path: Path) -> int | None:
-    """Bytes of a file, or None where there is none."""
+    """Return the bytes of a file, or None if there is none."""
     return path.stat().st_size if path.is_file() else None
 
 
 def data_warnings(counts: Mapping[str, Any], unknown: int = 0) -> dict[str, int]:
-    """What of a text was not as it should be, and how much of it there was; nothing where none was.
+    """Return the irregularities of a text and their counts, without those of count 0.
 
     Args:
-        counts: of what was read, as `prepared.json` has them.
-        unknown: tokens for what the vocabulary lacks.
+        counts: counts of reading, as in `prepared.json`.
+        unknown: the number of unknown tokens.
     """
     kinds = ", ".join(f"{count:,} {what}" for what, count in counts["skipped"].items())
-    found = {
+    warnings = {
         "unknown tokens": unknown,
         "empty documents": counts["empty_documents"],
         "pairs with an empty side": counts.get("empty_sides", 0),
@@ -205,4 +205,4 @@ def data_warnings(counts: Mapping[str, Any], unknown: int = 0) -> dict[str, int]
         "bytes replaced": counts["replaced_bytes"],
         f"files not read ({kinds})": sum(counts["skipped"].values()),
     }
-    return {what: count for what, count in found.items() if count}
+    return {what: count for what, count in warnings.items() if count}

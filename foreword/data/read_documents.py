@@ -1,4 +1,4 @@
-"""Files to documents: finds the files, picks the reader by their names, streams what they hold."""
+"""Files to documents: find the files, choose readers by name, stream the documents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from foreword import kinds
-from foreword.data.readers.parallel import Parallel, both
+from foreword.data.readers.parallel import Parallel, find_sides
 from foreword.data.text_files import COMPRESSIONS, ReadCounts, ReadSettings, TextFile
 from foreword.errors import UserError
 from foreword.types import Document
@@ -21,12 +21,12 @@ def find_files(
     counts: ReadCounts | None = None,
     settings: ReadSettings | None = None,
 ) -> list[Path]:
-    """The text files that `inputs` name: files, folders with all below them, patterns (`*.txt`).
+    """Return the text files of `inputs`: files, folders (recursively) and patterns (`*.txt`).
 
     Args:
-        inputs: what to look for; a file named twice is read once. Of two that are read side by
-            side, either names both.
-        counts: what to count files in that no reader reads.
+        inputs: files, folders and patterns; a file named twice is read once. Of two files of
+            parallel text, either names both.
+        counts: counts the files that no reader reads.
         settings: how files become documents.
 
     Returns:
@@ -46,7 +46,7 @@ def find_files(
         files, is_named = _expand(given)
         for file in files:
             if isinstance(known.get(_suffix(file)), Parallel):
-                found.update(both(file, settings))
+                found.update(find_sides(file, settings))
             elif _suffix(file) in known:
                 if file in found:
                     counts.skip("named twice")
@@ -73,16 +73,16 @@ def read_documents(
     settings: ReadSettings | None = None,
     counts: ReadCounts | None = None,
 ) -> Iterator[Document]:
-    """The documents in `inputs`, one after the other, in memory that does not grow with them.
+    """Yield the documents of `inputs` one by one, in constant memory.
 
     Args:
         inputs: files, folders and patterns.
         settings: how files become documents.
-        counts: what to count in while reading.
+        counts: updated while reading.
 
     Raises:
         UserError: a file is missing or cannot be read; the message says which, where, and how to
-            mend it.
+            fix it.
     """
     settings = settings or ReadSettings()
     counts = counts if counts is not None else ReadCounts()
@@ -93,7 +93,7 @@ def read_documents(
             size = path.stat().st_size
             before = counts.bytes_read
             is_beside = isinstance(known[_suffix(path)], Parallel)
-            if is_beside and path == both(path, settings)[1]:
+            if is_beside and path == find_sides(path, settings)[1]:
                 pass  # it is read with the other
             elif size or is_beside:
                 yield from known[_suffix(path)].read(TextFile(path, settings, counts))
@@ -111,9 +111,9 @@ def read_documents(
 
 
 def reader_kinds(settings: ReadSettings) -> dict[str, Any]:
-    """The reader for each file name's end, `".txt"`: the kinds in `data/readers/`.
+    """Return the reader for each suffix (`".txt"`): the kinds in `data/readers/`.
 
-    Where each text has another side, only those that read two.
+    For parallel text, only those that read two sides.
     """
     loaded = [kinds.load("data/readers", name)() for name in kinds.names("data/readers")]
     if not settings.target:
@@ -124,7 +124,7 @@ def reader_kinds(settings: ReadSettings) -> dict[str, Any]:
 
 
 def _suffix(file: Path) -> str:
-    """The end of a file's name that says what is in it, without that of a compression."""
+    """Return a file's suffix in lower case, that of a compression aside."""
     suffixes = [suffix.lower() for suffix in file.suffixes]
     if suffixes and suffixes[-1] in COMPRESSIONS:
         suffixes.pop()
@@ -132,7 +132,7 @@ def _suffix(file: Path) -> str:
 
 
 def _expand(given: str | Path) -> tuple[list[Path], bool]:
-    """The files that one input names, and whether it names them one by one."""
+    """Return the files of one input, and whether it names them one by one."""
     path = Path(given).expanduser()
     if path.is_dir():
         return [file for file in sorted(path.rglob("*")) if file.is_file()], False

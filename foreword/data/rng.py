@@ -1,8 +1,8 @@
-"""Random numbers that depend on the seed and the row alone.
+"""Random numbers that depend only on the seed and the row.
 
-A batch is a pure function of (recipe, step): whatever group a row is computed in, on whichever
-process, it draws the same numbers. So the generator is a hash of (seed, row, draw, column), with
-no state to save, and works on all rows of a group at once.
+A batch is a pure function of (recipe, step): a row draws the same numbers in any group and on any
+process. So the generator is a hash of (seed, row, draw, column), has no state to save, and works on
+all rows of a group at once.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def mix(x: Array) -> Array:
 
 
 class RowRng:
-    """Draws for a group of rows; each row's numbers depend on (seed, row number, draw) alone.
+    """Random numbers for a group of rows, which depend on (seed, row number, draw) alone.
 
     Args:
         seed: the run's seed.
-        numbers: the rows' places in the order of training; (batch,) int64.
+        numbers: the rows' numbers in the order of training; (batch,) int64.
     """
 
     def __init__(self, seed: int, numbers: Array) -> None:
@@ -38,14 +38,14 @@ class RowRng:
             self._keys = mix(np.asarray(numbers, dtype=np.uint64) * _GAMMA + key)
         self._draws = 0
 
-    def of(self, which: Array) -> RowRng:
-        """The same for some of the rows, their next draws those that they would have here."""
-        part = copy.copy(self)
-        part._keys = self._keys[which]
-        return part
+    def select(self, which: Array) -> RowRng:
+        """Return the generator of some of the rows, with the same next draws."""
+        selected = copy.copy(self)
+        selected._keys = self._keys[which]
+        return selected
 
     def bits(self, width: int) -> Array:
-        """Fresh random words, (batch, width) uint64."""
+        """Draw random 64-bit words, (batch, width) uint64."""
         self._draws += 1
         with np.errstate(over="ignore"):
             keys = mix(self._keys + np.uint64(self._draws) * np.uint64(0xD1B54A32D192ED03))
@@ -53,16 +53,16 @@ class RowRng:
             return mix(keys[:, None] + steps[None, :])
 
     def uniform(self, width: int) -> Array:
-        """Uniform in [0, 1), (batch, width) float64."""
+        """Draw uniformly from [0, 1), (batch, width) float64."""
         return np.asarray((self.bits(width) >> np.uint64(11)) * 2.0**-53)
 
     def integers(self, high: int, width: int) -> Array:
-        """Uniform in 0 .. high-1, (batch, width) int64."""
+        """Draw uniformly from 0 .. high-1, (batch, width) int64."""
         return np.asarray((self.uniform(width) * high).astype(np.int64))
 
 
 def permute(index: Array, n: int, key: int) -> Array:
-    """Where a fixed random permutation of 0 .. n-1, chosen by `key`, sends each `index`.
+    """Return the image of each `index` under a random permutation of 0 .. n-1 chosen by `key`.
 
     A Feistel network over the next power of four with cycle walking: no table, so the order of a
     billion rows costs no memory. `index` and the result are int64 of the same shape.

@@ -1,4 +1,4 @@
-"""Where tokens stand within the documents of a row."""
+"""Positions of tokens within the documents of a row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from foreword.types import Array
 
 
 def positions_within(documents: Array) -> Array:
-    """How many tokens of the same document stand before each in its row, (batch, length)."""
+    """Return the number of earlier tokens of the same document in the row, (batch, length)."""
     column = np.arange(documents.shape[1])
     if (documents[:, 1:] == documents[:, :-1]).all():
         return np.broadcast_to(column, documents.shape).copy()

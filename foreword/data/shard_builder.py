@@ -1,4 +1,4 @@
-"""Token shards while they are made: read, cut into training and held-out, encode, write."""
+"""The building of token shards: read, split into training and held-out, encode, write."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from foreword.data.prepared_text import HELDOUT, TRAIN, Split
 from foreword.data.read_documents import read_documents
 from foreword.data.shards import Shards, ShardWriter
 from foreword.data.text_files import ReadCounts, ReadSettings
-from foreword.data.tokenize_documents import Cut, Encoded, Encoder, encoder_on
+from foreword.data.tokenize_documents import Cut, Encoded, Encoder, encoder_pool
 from foreword.errors import UserError
 from foreword.text.special import UNK
 from foreword.text.tokenizer import Tokenizer
@@ -31,19 +31,19 @@ Progress = Callable[[int, int], None]
 
 @dataclass
 class ShardBuilder:
-    """The shards while they are made.
+    """A builder of token shards.
 
     Attributes:
-        part: the folder to make them in, which holds the tokenizer already.
+        part: the folder to build them in, which holds the tokenizer already.
         tokenizer: text to ids.
         cut: where sequences end.
-        share: of the documents, to hold out by chance; 0 for none.
+        share: share of the documents to hold out by hash; 0 for none.
         workers: processes that encode; 0 for one per core.
-        progress: called with the bytes of the files done and their total, now and then.
+        progress: called now and then with the bytes of the files done and their total.
         total: bytes of the files.
-        counts: how much went to each side so far.
-        files: size and checksum of what was written, by name.
-        lowest: the document to hold out where chance holds out none, or all.
+        counts: the size of each side so far.
+        files: size and checksum of the written files, by name.
+        lowest: the document to hold out if the hashes hold out none or all.
     """
 
     part: Path
@@ -60,22 +60,23 @@ class ShardBuilder:
     def encode(
         self, files: Mapping[str, Sequence[Path]], read: ReadSettings, counts: ReadCounts
     ) -> None:
-        """Reads, encodes and writes all documents, in their order.
+        """Read, encode and write all documents, in their order.
 
         Args:
-            files: to train on, by chance in part, and those that are to be held out.
+            files: files to train on (a share is held out by hash), and files to hold out.
             read: how files become documents.
-            counts: what to count in.
+            counts: updated while reading.
 
         Raises:
-            UserError: a file cannot be read, or there is no text in those to be held out.
+            UserError: a file cannot be read, or the files to hold out have no text.
         """
+        # Writers for both sides, and the pool of encoders; starting processes pays for large text.
         workers = self.workers or _cores()
         under_way: deque[tuple[str, int, Future[Encoded]]] = deque()
         with ExitStack() as stack:
             writers = {name: stack.enter_context(self._writer(name)) for name in self.counts}
             submit = stack.enter_context(
-                encoder_on(
+                encoder_pool(
                     Encoder(self.tokenizer, self.cut),
                     self.part / "tokenizer",
                     workers if self.total > _SMALL else 0,
@@ -84,12 +85,14 @@ class ShardBuilder:
             )
 
             def write(at_most: int) -> None:
-                """Writes what was submitted first, until so many batches are under way."""
+                """Write the oldest batches until at most `at_most` are under way."""
                 while len(under_way) > at_most:
                     name, size, future = under_way.popleft()
-                    found = future.result()
-                    writers[name].add(found.tokens, found.sequence_lengths, found.document_lengths)
-                    self.counts[name].add(found, size)
+                    encoded = future.result()
+                    writers[name].add(
+                        encoded.tokens, encoded.sequence_lengths, encoded.document_lengths
+                    )
+                    self.counts[name].add(encoded, size)
                     if self.progress:
                         self.progress(counts.bytes_read, self.total)
 
@@ -103,30 +106,33 @@ class ShardBuilder:
             self.files |= writer.files
 
     def ensure_split(self) -> None:
-        """Holds one document out, where none was or all were."""
+        """Hold out one document if the hashes held out none or all."""
         train, heldout = (self.counts[name] for name in (TRAIN, HELDOUT))
         if not self.share or (train.documents and heldout.documents):
             return
+        # Cut the fallback document, by sequences or by encoding its sentences again.
         shards = Shards.open(self.part / (TRAIN if train.documents else HELDOUT))
         total = train.bytes + heldout.bytes
         pieces = self.lowest.cut(self.share, total, is_whole=self.cut == "lines")
-        places = self.lowest.places
+        indices = self.lowest.indices
         if self.cut == "lines":
-            parts = holdout.cut_sequences(shards, places[0], 0)
+            parts = holdout.cut_sequences(shards, indices[0], 0)
         elif self.cut == "sentences":
-            parts = holdout.cut_sequences(shards, places[0], len(pieces[0]))
+            parts = holdout.cut_sequences(shards, indices[0], len(pieces[0]))
         else:
             encoder = Encoder(self.tokenizer, self.cut)
-            kept, held = ([b"".join(side)] if side else [] for side in pieces)
-            parts = encoder.encode(kept), encoder.encode(held)
-        mended = self.part / "mended"
-        mended.mkdir()
-        with self._writer(f"mended/{TRAIN}") as one, self._writer(f"mended/{HELDOUT}") as other:
-            holdout.hold_out(shards, places, parts, one, other)
+            trained, held = ([b"".join(side)] if side else [] for side in pieces)
+            parts = encoder.encode(trained), encoder.encode(held)
+        # Write both sides again, and replace the first ones.
+        resplit = self.part / "resplit"
+        resplit.mkdir()
+        with self._writer(f"resplit/{TRAIN}") as one, self._writer(f"resplit/{HELDOUT}") as other:
+            holdout.hold_out(shards, indices, parts, one, other)
         self.files = one.files | other.files
         for name in self.files:
-            (mended / name).replace(self.part / name)
-        size = len(places) * sum(map(len, pieces[1]))
+            (resplit / name).replace(self.part / name)
+        # Their sizes have changed.
+        size = len(indices) * sum(map(len, pieces[1]))
         unknown = self.tokenizer.vocab.special.get(UNK, -1)
         for name, size_bytes in ((TRAIN, total - size), (HELDOUT, size)):
             self.counts[name] = _count(Shards.open(self.part / name), size_bytes, unknown)
@@ -134,18 +140,20 @@ class ShardBuilder:
     def _batches(
         self, files: Mapping[str, Sequence[Path]], read: ReadSettings, counts: ReadCounts
     ) -> Iterator[tuple[str, list[bytes]]]:
-        """Documents as UTF-8, a few at a time, with the side that they belong to."""
+        """Yield batches of documents as UTF-8, each with its side of the split."""
         pending: dict[str, list[bytes]] = {name: [] for name in self.counts}
         sizes = dict.fromkeys(self.counts, 0)
         documents = (
             (side, document)
-            for side, those in files.items()
-            for document in (read_documents(those, read, counts) if those else ())
+            for side, paths in files.items()
+            for document in (read_documents(paths, read, counts) if paths else ())
         )
-        for place, (side, document) in enumerate(documents):
+        for index, (side, document) in enumerate(documents):
             text = document.text.encode()
-            number = holdout.draw(text) if text else 2.0  # a blank line is never held out alone
-            self.lowest.see(number, text, place)
+            number = (
+                holdout.hash_to_unit(text) if text else 2.0
+            )  # a blank line is never held out alone
+            self.lowest.update(number, text, index)
             name = HELDOUT if number < self.share else side
             pending[name].append(text)
             sizes[name] += len(text)
@@ -159,7 +167,7 @@ class ShardBuilder:
 
 
 def _cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -168,8 +176,8 @@ def _cores() -> int:
 def _count(shards: Shards, size: int, unknown: int) -> Split:
     block = 1 << 24
     tokens: Array = shards.tokens
-    found = sum(
+    unknown_tokens = sum(
         int(np.count_nonzero(tokens[at : at + block] == unknown))
         for at in range(0, len(tokens), block)
     )
-    return Split(len(shards), len(shards.sequence_lengths), len(tokens), size, found)
+    return Split(len(shards), len(shards.sequence_lengths), len(tokens), size, unknown_tokens)

@@ -1,7 +1,7 @@
-"""Token shards: a `.bin` of tokens and an `.idx` that says where sentences and documents begin.
+"""Token shards: a `.bin` of tokens and an `.idx` of where sentences and documents begin.
 
-The format is the indexed dataset that Megatron-LM, NeMo Curator and datatrove write and read, so
-that corpora go both ways. All numbers are little-endian:
+The format is the indexed dataset of Megatron-LM, NeMo Curator and datatrove, so corpora can be
+exchanged both ways. All numbers are little-endian:
 
     .bin   the tokens of all sequences, one after the other
     .idx   9 bytes      "MMIDIDX", two zero bytes
@@ -10,10 +10,10 @@ that corpora go both ways. All numbers are little-endian:
            uint64       number of sequences
            uint64       number of entries in the document index: documents + 1
            int32 each   length of each sequence, in tokens
-           int64 each   place of each sequence in the .bin, in bytes
+           int64 each   offset of each sequence in the .bin, in bytes
            int64 each   document index: the first sequence of each document, and the end
 
-A sequence is a sentence here; in corpora made elsewhere it is often a whole document.
+Here a sequence is a sentence; in corpora made elsewhere it is often a whole document.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _BLOCK = 1 << 20  # tokens, or entries of the index, at once
 
 @dataclass(frozen=True)
 class Shards:
-    """Tokens on disk, mapped into memory: only what is looked at is read.
+    """Tokens on disk, mapped into memory: only the accessed part is read.
 
     Attributes:
         prefix: the path without `.bin` and `.idx`.
@@ -60,7 +60,7 @@ class Shards:
 
     @classmethod
     def open(cls, prefix: str | Path) -> Shards:
-        """Opens `prefix.bin` and `prefix.idx`, and holds one against the other.
+        """Open `prefix.bin` and `prefix.idx`, and check one against the other.
 
         Raises:
             UserError: one is missing, cut short, or not of this format; the message names it.
@@ -82,18 +82,18 @@ class Shards:
         )
         if not is_whole:
             raise UserError(f"{idx_path}: the index contradicts itself; prepare the text again")
-        size, wanted = bin_path.stat().st_size, int(starts[-1]) * dtype.itemsize
-        if size != wanted:
+        size, expected = bin_path.stat().st_size, int(starts[-1]) * dtype.itemsize
+        if size != expected:
             raise UserError(
-                f"{bin_path}: {'cut short' if size < wanted else 'too long'}: {size:,} bytes where "
-                f"its index says {wanted:,}; prepare the text again"
+                f"{bin_path}: {'cut short' if size < expected else 'too long'}: {size:,} bytes "
+                f"where its index says {expected:,}; prepare the text again"
             )
         # An empty file cannot be mapped.
         tokens = np.memmap(bin_path, dtype, "r") if size else np.empty(0, dtype)
         return cls(prefix, tokens, lengths, documents)
 
     def __len__(self) -> int:
-        """Number of documents."""
+        """Return the number of documents."""
         return len(self.document_index) - 1
 
     @property
@@ -102,14 +102,14 @@ class Shards:
         return len(self.tokens)
 
     def counts(self, vocab: int) -> Array:
-        """How often each token stands there, (vocab,) int64."""
+        """Return the frequency of each token, (vocab,) int64."""
         counts = np.zeros(vocab, dtype=np.int64)
         for at in range(0, self.tokens_total, _BLOCK):
             counts += np.bincount(self.tokens[at : at + _BLOCK], minlength=vocab)[:vocab]
         return counts
 
     def require_variety(self) -> None:
-        """Makes sure that there is something to predict; of most texts only the beginning is read.
+        """Check that there are two different tokens; reads only the beginning of most texts.
 
         Raises:
             UserError: all tokens are the same.
@@ -140,7 +140,7 @@ def _paths(prefix: Path) -> tuple[Path, Path]:
 
 
 def _read_index(path: Path) -> tuple[np.dtype[Any], Array, Array, Array]:
-    """The type of the tokens, the sequences' lengths and places, and the document index."""
+    """Return the tokens' type, the sequences' lengths and offsets, and the document index."""
     size = path.stat().st_size
     cut = f"{path}: cut short, or not a token index; prepare the text again"
     if size < _HEADER.size:
@@ -151,7 +151,7 @@ def _read_index(path: Path) -> tuple[np.dtype[Any], Array, Array, Array]:
         raise UserError(
             f"{path}: not a token index of the MMIDIDX format, version 1, with whole numbers"
         )
-    # Not of numpy's integers: of a damaged header these would overflow.
+    # Python's integers: numpy's would overflow on a damaged header.
     ends = list(itertools.accumulate([_HEADER.size, 4 * sequences, 8 * sequences, 8 * entries]))
     # Corpora of text and images add a byte for each sequence.
     if entries < 1 or size not in (ends[-1], ends[-1] + sequences):
@@ -163,13 +163,13 @@ def _read_index(path: Path) -> tuple[np.dtype[Any], Array, Array, Array]:
 
 
 class ShardWriter:
-    """Writes `prefix.bin` and `prefix.idx`; they take their names when both are whole.
+    """A writer of `prefix.bin` and `prefix.idx`, which take their names when both are whole.
 
         with ShardWriter("shards/train", vocab_size) as writer:
             writer.add(tokens, sequence_lengths, document_lengths)
 
-    Tokens go to the disk as they come; the lengths of sequences (4 bytes each) and documents (8
-    bytes each) are kept in memory, because the format wants their number before them.
+    Tokens are written as they come; the lengths of sequences (4 bytes each) and documents (8 bytes
+    each) are kept in memory, because the format puts their number first.
 
     Args:
         prefix: the path without `.bin` and `.idx`.
@@ -195,12 +195,12 @@ class ShardWriter:
         return self
 
     def add(self, tokens: Array, sequence_lengths: Array, document_lengths: Array) -> None:
-        """Adds whole documents.
+        """Add whole documents.
 
         Args:
-            tokens: the tokens of all, (tokens,).
-            sequence_lengths: how many of them each sequence has, (sequences,).
-            document_lengths: how many sequences each document has, (documents,).
+            tokens: the tokens of all documents, (tokens,).
+            sequence_lengths: tokens in each sequence, (sequences,).
+            document_lengths: sequences in each document, (documents,).
 
         Raises:
             UserError: the disk is full.
@@ -235,21 +235,21 @@ class ShardWriter:
             idx = _Hashed(file)
             idx.write(_HEADER.pack(MAGIC, 1, self._code, len(lengths), len(counts)))
             idx.write(lengths.data)
-            place = 0
+            offset = 0
             for at in range(0, len(lengths), _BLOCK):
-                ends = place + np.cumsum(lengths[at : at + _BLOCK], dtype="<i8")
-                starts = np.concatenate([np.array([place]), ends[:-1]])
+                ends = offset + np.cumsum(lengths[at : at + _BLOCK], dtype="<i8")
+                starts = np.concatenate([np.array([offset]), ends[:-1]])
                 idx.write((starts * self.dtype.itemsize).astype("<i8").data)
-                place = int(ends[-1])
+                offset = int(ends[-1])
             idx.write(np.cumsum(counts, dtype="<i8").data)
             written = [self._bin.close(), idx.close()]
-        for part, path, described in zip(self._parts, self._paths, written, strict=True):
+        for part, path, entry in zip(self._parts, self._paths, written, strict=True):
             part.replace(path)
-            self.files[path.name] = described
+            self.files[path.name] = entry
 
 
 class _Hashed:
-    """A file that is hashed as it is written."""
+    """A file hashed while it is written."""
 
     def __init__(self, file: BufferedWriter) -> None:
         self.file = file

@@ -1,4 +1,4 @@
-"""An open text file, compressed or not, and what is counted while it is read."""
+"""A text file, compressed or not, and the counts of reading."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class ReadSettings:
 
     Attributes:
         field: the field of JSON lines and the column of Parquet that holds the text.
-        target: of parallel text, where the other side of each pair stands: another field or
-            column; with plain text, `NAME.en` and `NAME.de` are read side by side, line by line,
-            where `field` is `en` and this is `de`. "" for text that is not parallel.
-        documents: what a document is in a plain text file: the file, a paragraph (paragraphs are
-            parted by blank lines), or a line.
-        blank_lines: whether a blank line is a document too, one of no words, where documents are
-            lines. WikiText's published figures count its end.
-        errors: what to do about bytes that are not UTF-8: `strict` stops and says where, `replace`
-            puts U+FFFD in their place and counts them.
+        target: in parallel text, the other side of each pair: another field or column; with plain
+            text, `NAME.en` and `NAME.de` are read side by side, line by line, if `field` is `en`
+            and this is `de`. "" for text that is not parallel.
+        documents: the unit of a document in a plain text file: the file, a paragraph (separated by
+            blank lines), or a line.
+        blank_lines: whether a blank line is a document of no words, with `documents` "line".
+            WikiText's published figures count its end.
+        errors: how to treat bytes that are not UTF-8: `strict` stops with their position, `replace`
+            substitutes U+FFFD and counts them.
     """
 
     field: str = "text"
@@ -50,25 +50,25 @@ class ReadSettings:
         if self.errors not in ("strict", "replace"):
             raise ValueError(f"errors: strict or replace, got {self.errors!r}")
         if self.target and self.target == self.field:
-            raise ValueError(f"target: must be another than field, {self.field!r}")
+            raise ValueError(f"target: must differ from field, {self.field!r}")
         if self.blank_lines and self.documents != "line":
-            raise ValueError(f"blank_lines: wants documents=line, got {self.documents!r}")
+            raise ValueError(f"blank_lines: requires documents=line, got {self.documents!r}")
 
 
 @dataclass
 class ReadCounts:
-    """What was read, and what was not.
+    """The counts of what was read and what was skipped.
 
     Attributes:
         files: files read.
         empty_files: files of no bytes.
-        skipped: files in folders that no reader reads, by what they are (`".pdf"` -> 3).
+        skipped: files in folders that no reader reads, by kind (`".pdf"` -> 3).
         documents: documents with text.
         empty_documents: documents without text, skipped.
-        empty_sides: pairs one side of which is without text, skipped.
-        bytes: of the documents' text as UTF-8.
-        replaced_bytes: bytes that were not UTF-8, each run now U+FFFD.
-        bytes_read: bytes of the files, compressed where they are; for progress.
+        empty_sides: pairs with one side without text, skipped.
+        bytes: bytes of the documents' text as UTF-8.
+        replaced_bytes: bytes that were not UTF-8, each run replaced by U+FFFD.
+        bytes_read: bytes of the files as stored (compressed); for progress.
     """
 
     files: int = 0
@@ -82,17 +82,17 @@ class ReadCounts:
     bytes_read: int = 0
 
     def skip(self, what: str) -> None:
-        """Counts a file that is not read."""
+        """Count a file that is not read."""
         self.skipped[what] = self.skipped.get(what, 0) + 1
 
 
 class TextFile:
-    """A file being read: its bytes as they are decompressed, its text, its documents.
+    """A file being read: its decompressed bytes, its text, its documents.
 
     Args:
         path: the file.
         settings: how to read it.
-        counts: what to count in.
+        counts: updated while reading.
     """
 
     def __init__(self, path: Path, settings: ReadSettings, counts: ReadCounts) -> None:
@@ -104,7 +104,7 @@ class TextFile:
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """The file's bytes, decompressed, as a stream without a byte order mark."""
+        """Open the file as a stream of decompressed bytes, without a byte order mark."""
         with self.path.open("rb") as raw:
             codec = COMPRESSIONS.get(self.path.suffix.lower())
             stream: Any = raw
@@ -115,27 +115,27 @@ class TextFile:
             self._raw = raw
             yield cast(IO[bytes], stream)
 
-    def at(self, position: int) -> None:
-        """Says how far into the file the reading is, in bytes."""
+    def report_position(self, position: int) -> None:
+        """Record how far into the file reading is, in bytes."""
         self.counts.bytes_read = self._before + position
 
     def lines(self) -> Iterator[tuple[int, int, bytes]]:
-        """Each line as it stands: its number from 1, the place of its first byte, its bytes."""
+        """Yield each line: its number from 1, the offset of its first byte, its bytes."""
         with self.open() as stream:
             start = 0
             for number, line in enumerate(stream, 1):
                 yield number, start, line
                 start += len(line)
                 if not number % 64:
-                    self.at(self._raw.tell())
+                    self.report_position(self._raw.tell())
 
     def decode(self, data: bytes, where: str, start: int = 0) -> str:
-        """The text of `data`.
+        """Return the text of `data`.
 
         Args:
-            data: bytes, of UTF-8 if all is well.
-            where: names them in a message: file, and line or row.
-            start: the place of the first one in the text, from 0.
+            data: bytes of UTF-8.
+            where: their origin for messages: file, and line or row.
+            start: the offset of the first one in the text, from 0.
 
         Raises:
             UserError: they are not UTF-8, and `errors` is `strict`.
@@ -145,9 +145,9 @@ class TextFile:
         except UnicodeDecodeError as error:
             if self.settings.errors == "strict":
                 is_utf16 = start == 0 and data[:2] in (b"\xff\xfe", b"\xfe\xff")
-                place = self._start + start + error.start
+                offset = self._start + start + error.start
                 raise UserError(
-                    f"{where}: byte {place:,} (0x{data[error.start]:02x}) is not UTF-8"
+                    f"{where}: byte {offset:,} (0x{data[error.start]:02x}) is not UTF-8"
                     f"{', it looks like UTF-16' if is_utf16 else ''}; convert the file, or use "
                     "--errors replace to go on and count them"
                 ) from None
@@ -158,10 +158,10 @@ class TextFile:
         self.counts.replaced_bytes += len(data) - added
         return text
 
-    def document(self, text: str, place: int | None = None) -> Iterator[Document]:
-        """The document of `text`; where there is nothing in it an empty one if asked, else a count.
+    def document(self, text: str, number: int | None = None) -> Iterator[Document]:
+        """Yield the document of `text`; a blank one only with `blank_lines`, else it is counted.
 
-        Line ends become `\\n`, and those around the text go.
+        Line ends become `\\n`, and those around the text are removed.
         """
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -173,15 +173,15 @@ class TextFile:
             text = ""
         self.counts.documents += 1
         self.counts.bytes += len(text) if text.isascii() else len(text.encode())
-        yield Document(text, str(self.path) if place is None else f"{self.path}:{place}")
+        yield Document(text, str(self.path) if number is None else f"{self.path}:{number}")
 
-    def pair(self, text: str, target: str, place: int) -> Iterator[Document]:
-        """A pair as a document of two lines, or none and a count where a side has no text.
+    def pair(self, text: str, target: str, number: int) -> Iterator[Document]:
+        """Yield a pair as a document of two lines; if one side has no text, count it instead.
 
-        Within a side white space is one space.
+        Whitespace within a side becomes one space.
         """
         sides = [" ".join(side.split()) for side in (text, target)]
         if any(sides) and not all(sides):
             self.counts.empty_sides += 1
             return
-        yield from self.document("\n".join(sides), place)
+        yield from self.document("\n".join(sides), number)

@@ -1,9 +1,10 @@
-"""Texts to tokens on all cores: worker processes that are asked over pipes.
+"""Texts to tokens on all cores, by worker processes over pipes.
 
 Each worker is a plain child process (`python -P -m foreword.data.tokenize_documents TOKENIZER`),
 which needs no `if __name__ == "__main__"` in the caller's script and ends by itself when the caller
-is gone. A question and an answer are each a header of four int64 and then so many bytes; no objects
-travel. `-P` keeps the current folder off its path: a `numpy.py` beside the texts is none of ours.
+does. A request and a response are each a header of four int64 followed by plain bytes; no objects
+are sent. `-P` keeps the current folder off its path, so a `numpy.py` beside the texts is not
+imported.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ _LONG = 4 << 20  # bytes: a document so long is encoded here, by all cores at on
 
 @dataclass(frozen=True)
 class Encoded:
-    """Documents as tokens.
+    """Tokenized documents.
 
     Attributes:
         tokens: of all documents, one after the other; (tokens,) int32.
         sequence_lengths: tokens in each sequence; (sequences,) int32.
         document_lengths: sequences in each document; (documents,) int32.
-        unknown: how many of the tokens stand for text that the vocabulary lacks.
+        unknown: the number of unknown tokens.
     """
 
     tokens: Array
@@ -55,7 +56,7 @@ class Encoded:
 
 
 class Encoder:
-    """Encodes documents in this process.
+    """An encoder of documents in this process.
 
     Args:
         tokenizer: text to ids.
@@ -68,7 +69,7 @@ class Encoder:
         self._unknown = tokenizer.vocab.special.get(UNK, -1)
 
     def encode(self, texts: Sequence[bytes]) -> Encoded:
-        """The tokens of documents given as UTF-8."""
+        """Return the tokens of documents given as UTF-8."""
         pieces = [self._pieces(text.decode()) for text in texts]
         flat = list(itertools.chain.from_iterable(pieces))
         tokens, lengths = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
@@ -111,20 +112,20 @@ class Worker:
             "PYTHONPATH": os.pathsep.join([*filter(None, sys.path), ours]),
             "TOKENIZERS_PARALLELISM": "false",
         }
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (not the user's screen)
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  (not the user's screen)
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._said,
+            stderr=self._stderr,
             env=environment,
         )
 
     def encode(self, texts: Sequence[bytes]) -> Encoded:
-        """The tokens of documents given as UTF-8.
+        """Return the tokens of documents given as UTF-8.
 
         Raises:
-            UserError: the process was killed, which mostly means that memory has run out.
+            UserError: the process was killed, usually for lack of memory.
             WorkerError: it failed.
         """
         assert self._process.stdin and self._process.stdout
@@ -139,13 +140,13 @@ class Worker:
         return Encoded(parts[0], parts[1], parts[2], unknown)
 
     def _failure(self) -> Exception:
-        """What ended the process."""
+        """Return the error that ended the process."""
         status = self._process.wait()
-        self._said.seek(0)
-        said = self._said.read().decode(errors="replace").strip()
-        last = said.rpartition("\n")[2]
-        if status > 0 and said and "MemoryError" not in last:
-            return WorkerError(f"a worker process failed: {last}", said)
+        self._stderr.seek(0)
+        output = self._stderr.read().decode(errors="replace").strip()
+        last = output.rpartition("\n")[2]
+        if status > 0 and output and "MemoryError" not in last:
+            return WorkerError(f"a worker process failed: {last}", output)
         number = status if status >= 0 else 128 - status
         return UserError(
             f"a worker process died (status {number}), probably out of memory; "
@@ -153,22 +154,22 @@ class Worker:
         )
 
     def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         self._process.kill()
         self._process.communicate()
-        self._said.close()
+        self._stderr.close()
 
 
 @contextmanager
-def encoder_on(
-    here: Encoder, tokenizer: Path, workers: int, cut: Cut
+def encoder_pool(
+    local: Encoder, tokenizer: Path, workers: int, cut: Cut
 ) -> Iterator[Callable[[list[bytes]], Future[Encoded]]]:
-    """Gives a function that has documents encoded, many at a time.
+    """Yield a function that submits batches of documents to be encoded.
 
     Args:
-        here: encodes in this process.
+        local: encodes in this process.
         tokenizer: the folder that the workers load.
-        workers: number of processes; 0 encodes everything here.
+        workers: number of processes; 0 encodes everything in this process.
         cut: what a sequence is.
     """
     with ExitStack() as stack:
@@ -183,7 +184,7 @@ def encoder_on(
 
         def encode(texts: list[bytes]) -> Encoded:
             if not workers or max(map(len, texts)) > _LONG:
-                return here.encode(texts)
+                return local.encode(texts)
             worker = free.get()
             try:
                 return worker.encode(texts)
@@ -194,7 +195,7 @@ def encoder_on(
 
 
 def serve(tokenizer: str, cut: Cut) -> None:
-    """Answers the questions on standard input until it ends."""
+    """Serve requests on standard input until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller decides what an interrupt means
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints must not get between the answers

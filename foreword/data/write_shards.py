@@ -1,6 +1,6 @@
-"""Text files to token shards, once: read, cut into training and held-out, encode, write.
+"""Text files to token shards, once: read, split into training and held-out, encode, write.
 
-What stands in the folder then, `foreword.data.prepared_text` says.
+See `foreword.data.prepared_text` for the resulting folder.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from foreword import atomic
 from foreword.data import holdout
-from foreword.data.fingerprint import digest, fingerprint_text, state_of
+from foreword.data.fingerprint import digest, file_state, fingerprint_text
 from foreword.data.prepared_text import (
     FORMAT,
     HELDOUT,
@@ -39,8 +39,8 @@ class PrepareSettings(Ranged):
 
     Attributes:
         heldout: share of the documents that is held out and never trained on; 0 for none.
-        sentences: whether a sequence is a sentence; else it is a whole document. Of parallel text
-            it is a side of a pair.
+        sentences: whether a sequence is a sentence; else it is a whole document. In parallel text
+            it is one side of a pair.
         workers: processes that encode; 0 for one per core. The shards do not depend on it.
     """
 
@@ -58,14 +58,13 @@ def prepare(
     progress: Progress | None = None,
     heldout: Sequence[str | Path] = (),
 ) -> PreparedText:
-    """Makes token shards of text files, or finds them made.
+    """Make token shards of text files, or reuse those made before.
 
-    Without text given as `heldout`, the documents are held out whose text has a low hash, about
-    `settings.heldout` of them; equal texts land on the same side. Where that holds out none, or
-    all, the document with the lowest hash is held out, if it is at most a tenth of the text; a
-    longer one, such as the only one, gives its last sentences, about that share of the text. The
-    shards depend on the files' bytes, the settings and the tokenizer alone, not on the number of
-    workers.
+    Without text given as `heldout`, documents whose text has a low hash are held out, about
+    `settings.heldout` of them; equal texts land on the same side. If that holds out none or all,
+    the document with the lowest hash is held out if it is at most a tenth of the text; of a longer
+    one, such as the only one, its last sentences are, about that share of the text. The shards
+    depend only on the files' bytes, the settings and the tokenizer, not on the number of workers.
 
     Args:
         inputs: files, folders and patterns.
@@ -86,7 +85,7 @@ def prepare(
     held = holdout.find_apart(heldout, files, counts, read)
     if held:
         settings = replace(settings, heldout=0.0)
-    before = [state_of(file) for file in [*files, *held]]
+    before = [file_state(file) for file in [*files, *held]]
     require_free(folder)
     with atomic.alone(folder, wait=True):
         text = fingerprint_text(files, read)
@@ -104,21 +103,21 @@ def prepare(
             cut = "lines" if read.target else cut
             share, workers = settings.heldout, settings.workers
             total = sum(size for size, _ in before)
-            making = ShardBuilder(part, tokenizer, cut, share, workers, progress, total)
-            making.encode({TRAIN: files, HELDOUT: held}, read, counts)
-            making.ensure_split()
+            builder = ShardBuilder(part, tokenizer, cut, share, workers, progress, total)
+            builder.encode({TRAIN: files, HELDOUT: held}, read, counts)
+            builder.ensure_split()
             for file, state in zip([*files, *held], before, strict=True):
-                if state_of(file) != state:
+                if file_state(file) != state:
                     raise UserError(f"{file}: changed while it was read; prepare it again")
             of_text = {"text": text, "read": {**asdict(read), "counts": asdict(counts)}}
-            publish(part, folder, _manifest(fingerprint, of_text, tokenizer, settings, making))
+            publish(part, folder, _manifest(fingerprint, of_text, tokenizer, settings, builder))
         finally:
             shutil.rmtree(part, ignore_errors=True)
     return PreparedText.load(folder, verify=False)
 
 
 def _made_from(text: str, held_text: str, tokenizer: Tokenizer, settings: PrepareSettings) -> str:
-    """The fingerprint of shards: equal for equal texts, settings and tokenizers."""
+    """Return the fingerprint of shards, equal for equal texts, settings and tokenizers."""
     parts = [FORMAT, text, tokenizer.fingerprint, settings.heldout, settings.sentences]
     return digest([*parts, held_text] if held_text else parts)
 
@@ -128,15 +127,15 @@ def _manifest(
     of_text: dict[str, Any],
     tokenizer: Tokenizer,
     settings: PrepareSettings,
-    making: ShardBuilder,
+    builder: ShardBuilder,
 ) -> dict[str, Any]:
-    """What `prepared.json` says."""
+    """Return the contents of `prepared.json`."""
     return {
         "format": FORMAT,
         "fingerprint": fingerprint,
         **of_text,
         "tokenizer": {"fingerprint": tokenizer.fingerprint, "vocab": tokenizer.vocab.size},
         "settings": {"heldout": settings.heldout, "sentences": settings.sentences},
-        "counts": {name: asdict(split) for name, split in making.counts.items()},
-        "files": making.files,
+        "counts": {name: asdict(split) for name, split in builder.counts.items()},
+        "files": builder.files,
     }

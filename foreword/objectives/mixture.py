@@ -123,7 +123,7 @@ class Mixture(SourceTarget):
         targets: list[tuple[Array, Tokens]] = []
         for n in np.unique(chosen):
             indices = np.flatnonzero(chosen == n)
-            example = self.objectives[n].corrupt(_select(rows, indices), rng.of(indices), free)
+            example = self.objectives[n].corrupt(_select(rows, indices), rng.select(indices), free)
             assert example.source is not None
             sources.append((indices, _with_mode(example.source, modes[n])))
             targets.append((indices, example.target))

@@ -91,7 +91,7 @@ TEXTS: dict[str, tuple[Mistake, list[str]]] = {
     "UTF-16": (text("wide.txt", "text".encode("utf-16")), ["wide.txt", "looks like UTF-16"]),
     "broken JSON": (
         text("a.jsonl", LINES * 2 + '{"text": "b\n'),
-        ["a.jsonl:3: not JSON", "mend or delete the line"],
+        ["a.jsonl:3: not JSON", "fix or delete the line"],
     ),
     "no text field": (
         text("a.jsonl", LINES + '{"body": "b", "id": 1}\n'),

@@ -63,7 +63,7 @@ def test_a_tokenizer_that_is_there(
     [
         (["--documents", "page"], "--documents: file, paragraph or line"),
         (["--errors", "ignore"], "--errors: strict or replace"),
-        (["--target", "text"], "--target: must be another than field"),
+        (["--target", "text"], "--target: must differ from field"),
         (["--heldout", "1.5"], "--heldout: must be a number of at least 0 and below 1"),
         (["--heldout", "0.1", "--heldout", "b.txt"], "--heldout: expected one share, or texts"),
         (["--heldout", "b.txt"], "b.txt: there is no such file"),

@@ -76,7 +76,7 @@ def test_sides_that_differ_in_length(
     number = min(english.count("\n"), 2) + 1
     message = fails(tmp_path)
     assert message.startswith(f"{tmp_path / longer}:{number}: there is no line {number} in")
-    assert "must have as many lines" in message
+    assert "must have the same number of lines" in message
 
 
 def test_what_is_not_parallel(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_what_is_not_parallel(tmp_path: Path) -> None:
     (tmp_path / "a.txt").rename(tmp_path / "a.jsonl")
     (tmp_path / "a.jsonl").write_text('{"en": "one"}\n')
     assert "name the one that holds the text with --target" in fails(tmp_path)
-    with pytest.raises(ValueError, match="target: must be another than field"):
+    with pytest.raises(ValueError, match="target: must differ from field"):
         ReadSettings(field="en", target="en")
 
 

@@ -226,7 +226,7 @@ def test_blank_lines_are_documents_where_asked(tmp_path: Path, in_sentences: boo
     assert packed.rows(np.arange(1)).ids[0, 0] == words.vocab.id("</s>")
     counts = prepare([text], words, tmp_path / "by_chance", settings, read).counts
     assert counts["heldout"].tokens > 0, "a blank line alone holds nothing out"
-    with pytest.raises(ValueError, match="blank_lines: wants documents=line"):
+    with pytest.raises(ValueError, match="blank_lines: requires documents=line"):
         ReadSettings(blank_lines=True)
 
 
@@ -282,7 +282,7 @@ def test_changed_is_never_reused(tmp_path: Path, tokenizer: Tokenizer) -> None:
     assert len(fingerprints) == 6
 
 
-def test_damage_is_found_and_mended(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_damage_is_found_and_repaired(tmp_path: Path, tokenizer: Tokenizer) -> None:
     texts = make_texts(30)
     found = run(tmp_path, texts, tokenizer)
     before = contents(found.folder)

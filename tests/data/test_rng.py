@@ -38,5 +38,5 @@ def test_draws_depend_on_the_row_alone() -> None:
 def test_some_of_the_rows_draw_on_as_they_would_have() -> None:
     many = RowRng(3, np.arange(10))
     many.uniform(4)
-    some = many.of(np.array([7, 2]))
+    some = many.select(np.array([7, 2]))
     assert (some.uniform(5) == many.uniform(5)[[7, 2]]).all()

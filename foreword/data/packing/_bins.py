@@ -1,4 +1,4 @@
-"""Pieces of different lengths into as few rows as can be."""
+"""Bin packing: pieces of different lengths into few rows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from foreword.types import Array
 
 
 def into_bins(sizes: Array, length: int) -> Array:
-    """The row of each piece: best fit, longest pieces first (Johnson 1973), by counting.
+    """Return the row of each piece: best-fit decreasing (Johnson 1973), by counting.
 
-    Rows with as much room are alike, and so are pieces of one length; so the work grows with the
-    square of `length` and not with the number of pieces.
+    Rows with equal room are interchangeable, and so are pieces of equal length; so the work grows
+    with the square of `length`, not with the number of pieces.
 
     Args:
         sizes: tokens in each piece, 1 to `length`; (pieces,) int64.
@@ -23,6 +23,7 @@ def into_bins(sizes: Array, length: int) -> Array:
     bins = np.empty(len(sizes), dtype=np.int64)
     by_size = np.argsort(sizes, kind="stable")
     edges = np.searchsorted(sizes[by_size], np.arange(length + 2))
+    # Longest first, pieces of one size at a time: into the fullest rows that have room, ...
     opened: list[list[Array]] = [[] for _ in range(length + 1)]  # rows by the room they have left
     rows = 0
     for size in range(length, 0, -1):
@@ -37,8 +38,9 @@ def into_bins(sizes: Array, length: int) -> Array:
             bins[pieces[: len(taken)]] = taken
             opened[room - size].append(taken)
             pieces = pieces[len(taken) :]
+        # ... and the rest into new rows.
         if len(pieces):
-            each = length // size  # so many of them share a row
+            each = length // size  # pieces per row
             numbers = rows + np.arange(len(pieces)) // each
             bins[pieces] = numbers
             fresh, held = np.unique(numbers, return_counts=True)

@@ -1,4 +1,4 @@
-"""Which sentences make the pairs of an epoch, all of them at once."""
+"""Pairing of sentences for an epoch, all pairs at once."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from foreword.data.rng import RowRng
 from foreword.data.shards import Shards
 from foreword.types import Array
 
-BLOCK = 1 << 20  # sentences that are looked at together, give or take a document
-TRIES = 4  # sentences drawn for a random second text, to choose one from
+BLOCK = 1 << 20  # sentences paired at once, rounded to whole documents
+TRIES = 4  # candidates sampled for each random second text
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """Pairs, by where their texts stand in the shards.
+class SentencePairs:
+    """Pairs of texts, by their positions in the shards.
 
     Attributes:
         a_start: the first token of A, (pairs,) int64.
@@ -35,9 +35,9 @@ class Drawn:
     b_size: Array
     label: Array
 
-    def take(self, which: Array) -> Drawn:
-        """Some of the pairs."""
-        return Drawn(*(getattr(self, f.name)[which] for f in fields(self)))
+    def select(self, which: Array) -> SentencePairs:
+        """Return some of the pairs."""
+        return SentencePairs(*(getattr(self, f.name)[which] for f in fields(self)))
 
     @property
     def sizes(self) -> Array:
@@ -61,7 +61,7 @@ class Sentences:
 
     @classmethod
     def of(cls, shards: Shards, room: int) -> Sentences:
-        """The sentences of the shards, those longer than `room` cut into several."""
+        """Return the sentences of the shards, those longer than `room` cut into several."""
         lengths = shards.sequence_lengths.astype(np.int64)
         counts = -(-lengths // room)  # none of an empty one
         within, sequences = ranges(np.zeros_like(counts), counts)
@@ -75,11 +75,11 @@ class Sentences:
         """Whether there is no other document to draw a random text from."""
         return bool(np.count_nonzero(np.diff(self.documents)) == 1)
 
-    def draw(self, key: int, random: float, short: float) -> Drawn:
-        """The pairs of an epoch, which `key` chooses.
+    def pair_up(self, key: int, random: float, short: float) -> SentencePairs:
+        """Return the pairs of an epoch.
 
         Args:
-            key: of the epoch.
+            key: random key of the epoch.
             random: share of the pairs with a random B.
             short: share of the pairs of a random length.
         """
@@ -87,20 +87,27 @@ class Sentences:
         cuts = np.unique(self.documents[np.searchsorted(self.documents, wanted[:-1])])
         cuts = np.append(cuts, self.documents[-1])
         blocks = [
-            self._draw(int(low), int(high), key, random, short) for low, high in pairwise(cuts)
+            self._pair_block(int(low), int(high), key, random, short)
+            for low, high in pairwise(cuts)
         ]
         if len(blocks) == 1:
             return blocks[0]
-        return Drawn(
-            *(np.concatenate([getattr(block, f.name) for block in blocks]) for f in fields(Drawn))
+        return SentencePairs(
+            *(
+                np.concatenate([getattr(block, f.name) for block in blocks])
+                for f in fields(SentencePairs)
+            )
         )
 
-    def _draw(self, low: int, high: int, key: int, random: float, short: float) -> Drawn:
-        """The pairs of the sentences `low` to `high`, which are whole documents.
+    def _pair_block(
+        self, low: int, high: int, key: int, random: float, short: float
+    ) -> SentencePairs:
+        """Return the pairs of the sentences `low` to `high`, which are whole documents.
 
-        Each sentence gets the pair that would begin with it; then the way from one to the next is
-        walked from the first on.
+        Each sentence gets the pair that would begin with it; then the pairs are chained from the
+        first sentence on.
         """
+        # Where each pair would end: at its target length, in its document, with two sentences.
         starts, room = self.starts, self.room
         first = np.arange(low, high)
         end = self._document_end(first)
@@ -111,11 +118,13 @@ class Sentences:
         stop = np.where(starts[two] - starts[first] <= room, np.maximum(stop, two), stop)
         stop = np.clip(stop, first + 1, end)
         stop -= (end - stop == 1) & (stop - first > 2)  # or the last would be left alone
+        # Where A ends, and whether B is a random text.
         count = stop - first
         split = first + 1 + (where * (count - 1)).astype(np.int64)
         split = np.where(count > 1, split, stop)
         has_others = len(starts) - 1 > count  # not all of the text is in this pair
         label = np.where(count > 1, ((is_random < random) & has_others).astype(np.int64), -1)
+        # Keep the pairs that follow one another, and place their texts.
         walked = _walk(np.where(label == 1, split, stop) - low)
         first, split, stop, label = (x[walked] for x in (first, split, stop, label))
         a_size, rest = starts[split] - starts[first], starts[stop] - starts[split]
@@ -124,30 +133,32 @@ class Sentences:
         b_start[is_one], b_size[is_one] = self._elsewhere(
             first[is_one], stop[is_one], rest[is_one], room - a_size[is_one], key
         )
-        return Drawn(starts[first], a_size, b_start, b_size, label)
+        return SentencePairs(starts[first], a_size, b_start, b_size, label)
 
     def _elsewhere(
         self, first: Array, stop: Array, like: Array, most: Array, key: int
     ) -> tuple[Array, Array]:
-        """Random texts of other documents than the pairs from `first` to `stop`, (pairs,) each.
+        """Sample texts from other documents than the pairs from `first` to `stop`, (pairs,) each.
 
-        Where there is one document alone (`is_one_document`), of other places in it.
+        In a text of one document (`is_one_document`) they come from elsewhere in it.
 
-        Whole sentences from a random one on, as many as come nearest to `like` tokens, the size of
-        the pair's own B; and of several drawn, the nearest, so that the size does not tell them
-        apart. The sentence is cut only where none drawn has at most `most` tokens.
+        Each is whole sentences from a random one on, as near as possible to `like` tokens, the
+        size of the pair's own B; of `TRIES` candidates the nearest is chosen, so that sizes do not
+        give random texts away. A sentence is cut only if no candidate has at most `most` tokens.
 
         Returns:
             First tokens and numbers of tokens.
         """
+        # Candidates: random sentences outside of the pair's document.
         starts, end = self.starts, self._document_end(first)
         begin = self.documents[np.searchsorted(self.documents, first, side="right") - 1]
         if self.is_one_document:
             begin, end = first, stop
         others = int(self.documents[-1]) - (end - begin)
-        drawn = RowRng(key ^ 0xB, first).uniform(TRIES)
-        found = (drawn * others[:, None]).astype(np.int64)  # (pairs, tries)
+        draws = RowRng(key ^ 0xB, first).uniform(TRIES)
+        found = (draws * others[:, None]).astype(np.int64)  # (pairs, tries)
         found += np.where(found >= begin[:, None], (end - begin)[:, None], 0)
+        # For each candidate the number of sentences nearest to the wanted size.
         like, most = like[:, None], most[:, None]
         start, last = starts[found], self._document_end(found)
         below = np.searchsorted(starts, start + like, side="right") - 1
@@ -155,20 +166,21 @@ class Sentences:
         above = np.minimum(below + 1, last)
         is_nearer = starts[above] - start - like < like - (starts[below] - start)
         stop = np.where(is_nearer & (starts[above] - start <= most), above, below)
+        # The best candidate of each pair.
         size = starts[stop] - start
         best = np.where(size <= most, np.abs(size - like), self.room + 1).argmin(1)[:, None]
         size = np.minimum(np.take_along_axis(size, best, 1), most)
         return np.take_along_axis(start, best, 1)[:, 0], size[:, 0]
 
     def _document_end(self, sentences: Array) -> Array:
-        """The end of the document that each sentence is of."""
+        """Return the end of each sentence's document."""
         return np.asarray(self.documents[np.searchsorted(self.documents, sentences, side="right")])
 
 
-def _walk(next_token: Array) -> Array:
-    """The places that one comes by from place 0, going from each to `next_token` it."""
-    step, place, walked = next_token.tolist(), 0, []
-    while place < len(step):
-        walked.append(place)
-        place = step[place]
+def _walk(following: Array) -> Array:
+    """Return the indices visited from 0 on, each followed by its successor in `following`."""
+    successors, index, walked = following.tolist(), 0, []
+    while index < len(successors):
+        walked.append(index)
+        index = successors[index]
     return np.asarray(walked, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Rows that are packed to the brim: documents end to end, cut where a row is full."""
+"""Full rows: documents end to end, cut where a row is full."""
 
 from __future__ import annotations
 
@@ -16,28 +16,27 @@ from foreword.types import Array, Rows, Vocab
 
 @dataclass(frozen=True)
 class Documents(Packing):
-    """Documents end to end, each wrapped in special tokens, in rows without padding.
+    """Documents end to end, each between special tokens, in rows without padding.
 
-    All documents in their order, for ever, are one endless stream: epoch follows epoch without a
-    gap, so nothing is lost and nothing padded, and the cuts fall elsewhere in each epoch. Row r of
-    the stream is its tokens from r * length on; training sees the rows in an order shuffled anew
-    in each epoch.
+    The documents in their order, repeated, form one endless stream: epoch follows epoch without a
+    gap, so nothing is lost or padded, and rows begin elsewhere in each epoch. Row r of the stream
+    is its tokens from r * length on; training sees the rows in a new random order in each epoch.
 
         documents  7 8 9 | 4 | 5 6          length 4, after </s> (2)
         ids        [ 7  8  9  2]  [ 4  2  5  6]  [ 2  7  8  9] ...
         documents  [ 0  0  0  0]  [ 0  0  1  1]  [ 0  1  1  1]
         positions  [ 0  1  2  3]  [ 0  1  0  1]  [ 0  0  1  2]
-        following        .             </s>           </s>
+        next token       .             </s>           </s>
 
-    The last place of a row predicts the token that follows it where both are of one document, so
-    that cuts cost no prediction. Text that is read once ends in a row with padding.
+    The last position of a row predicts the next token if both are of one document, so that cuts
+    cost no prediction. Text that is read once ends in a row with padding.
 
     Attributes:
         length: tokens in a row.
         bos: the special token before each document, "" for none.
         eos: the special token after each document, "" for none.
-        document_mask: whether the documents of a row are kept apart; else a row reads as one text,
-            as in GPT-2 and RoBERTa (FULL-SENTENCES).
+        document_mask: whether documents of a row do not attend to each other; else a row is one
+            text, as in GPT-2 and RoBERTa (FULL-SENTENCES).
     """
 
     length: Count = 128
@@ -48,7 +47,7 @@ class Documents(Packing):
     def open(
         self, shards: Shards, vocab: Vocab, seed: int, batch: int, *, once: bool = False
     ) -> PackedDocuments:
-        """The corpus as rows, in an order that depends on the seed alone.
+        """Return the corpus as rows, in an order that depends on the seed alone.
 
         Raises:
             UserError: the text is shorter than a row, or the tokenizer lacks a special token.
@@ -62,16 +61,16 @@ class PackedDocuments(Packed):
     """A corpus as rows of packed documents; see `Documents`.
 
     Args:
-        settings: of the packing.
+        settings: the packing.
         stream: the documents.
-        seed: of the order of rows.
-        padding: fills the last row of text that is read once; None where it is read for ever.
+        seed: seed of the order of rows.
+        padding: fills the last row of text that is read once; None for text read repeatedly.
     """
 
     def __init__(
         self, settings: Documents, stream: DocumentStream, seed: int, padding: int | None = None
     ) -> None:
-        stream.need(settings.length, "a row")
+        stream.require_tokens(settings.length, "a row")
         self._settings = settings
         self._stream = stream
         self._seed = seed
@@ -81,16 +80,17 @@ class PackedDocuments(Packed):
         self.rows_per_epoch = whole + (padding is not None and rest > 0)
 
     def rows(self, numbers: Array) -> Rows:
-        """The rows with these places in the order of training, (batch,) int64."""
+        """Return the rows with these numbers in the order of training, (batch,) int64."""
         numbers = np.asarray(numbers, dtype=np.int64)
         batch, length, total = len(numbers), self._settings.length, len(self._stream)
-        # A row that runs over the end of the stream goes on at its beginning: two spans each.
+        # A row across the end of the stream continues at its beginning: two spans each.
         starts = self._order(numbers) * length % total
         first = np.minimum(length, total - starts)
         spans = np.stack([starts, np.zeros_like(starts)], axis=1)
         sizes = np.stack([first, length - first], axis=1)
         pieces = self._stream.read(spans.ravel(), sizes.ravel())
 
+        # Number the documents of each row, and the positions within them.
         shape = (batch, length)
         ids = pieces.ids.reshape(shape)
         next_token = self._next_token(starts)
@@ -110,7 +110,7 @@ class PackedDocuments(Packed):
         return Rows(ids, documents, positions, numbers, next_token=next_token)
 
     def _next_token(self, starts: Array) -> Array:
-        """What the rows that begin at these places predict last, -1 for nothing; (rows,) int64."""
+        """Return the token after the rows from `starts`, -1 for none; (rows,) int64."""
         total, places = len(self._stream), starts + self._settings.length
         ids = self._stream.read(places % total, np.ones_like(places)).ids
         is_there = np.ones(len(places), dtype=bool)
@@ -122,7 +122,7 @@ class PackedDocuments(Packed):
         return np.where(is_there, ids, -1)
 
     def _order(self, numbers: Array) -> Array:
-        """The row of the endless stream at each place in the order of training."""
+        """Return the row of the endless stream for each number in the order of training."""
         per_epoch = self.rows_per_epoch
         epochs, places = np.divmod(numbers, per_epoch)
         seed = mix(np.array([self._seed]).astype(np.uint64))

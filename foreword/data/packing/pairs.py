@@ -11,7 +11,7 @@ from annotated_types import Interval
 from foreword.data.document_stream import ranges
 from foreword.data.packing._bins import into_bins
 from foreword.data.packing._contract import Packed, Packing
-from foreword.data.packing._pairing import Drawn, Sentences
+from foreword.data.packing._pairing import SentencePairs, Sentences
 from foreword.data.rng import mix, permute
 from foreword.data.shards import Shards
 from foreword.errors import UserError
@@ -26,28 +26,27 @@ ONE = (
 
 @dataclass(frozen=True)
 class Pairs(Packing):
-    """Pairs of texts, each `[CLS] A [SEP] B [SEP]`, as many in a row as it holds.
+    """Pairs of texts, each `[CLS] A [SEP] B [SEP]`, as many in a row as fit.
 
-    A and B are one or more whole sentences of one document, cut apart at a random boundary; of a
-    share `random` of the pairs, B comes from another document (from elsewhere in it, where there
-    is one alone), begins at a random sentence, and what would have followed A stands in the next
-    pair. So each epoch shows every sentence once, and some again as random ones; it cuts elsewhere
-    and draws other random ones than the epoch before. A sentence with no neighbour that fits stands
-    alone, `[CLS] A [SEP]`, without a label: it is read, and nothing is asked about it. A sentence
-    longer than a row is cut.
+    A and B are one or more whole sentences of one document, split at a random boundary; in a share
+    `random` of the pairs, B comes from another document (from elsewhere in it if it is the only
+    one) and begins at a random sentence, and the text that followed A goes to the next pair. So
+    each epoch shows every sentence once, and some again as random ones; each epoch has its own
+    boundaries and random texts. A sentence with no neighbour that fits stands alone,
+    `[CLS] A [SEP]`, without a label. A sentence longer than a row is cut.
 
         documents  7 8 | 9,  4 | 5 6       length 8, [CLS] is 1, [SEP] is 2, [PAD] is 0
         ids        [ 1  7  8  2  9  2  0  0]  [ 1  4  2  7  8  2  0  0]  [ 1  5  6  2  0 ...
         segments   [ 0  0  0  0  1  1  0  0]  [ 0  0  0  1  1  1  0  0]  [ 0  0  0  0  0 ...
         labels     [ 0 -1 -1 -1 -1 -1 -1 -1]  [ 1 -1 -1 -1 -1 -1 -1 -1]  [-1 -1 -1 -1 -1 ...
 
-    In the row, each pair is a document of its own, and its positions begin at 0. Where no further
-    pair fits there is padding: with long documents and sentences of 24 tokens, about 11 % of rows
-    of 128 and 4 % of rows of 512; with short documents next to none.
+    In the row, each pair is a document of its own, with positions from 0. Where no further pair
+    fits there is padding: with long documents and sentences of 24 tokens, about 11 % of rows of
+    128 and 4 % of rows of 512; with short documents almost none.
 
     Attributes:
         length: tokens in a row.
-        bos: the special token before each pair; its state is what the pair is told by.
+        bos: the special token before each pair; the pair is classified from its state.
         eos: the special token after each text.
         random: share of the pairs whose B comes from another document, labelled 1; the others are
             labelled 0.
@@ -55,11 +54,10 @@ class Pairs(Packing):
 
     Reference: Devlin et al. 2019, section 3.1 and appendix A.2, with their code's
     create_pretraining_data; Lan et al. 2020, section 3.1.
-    Differs from the paper: several pairs to a row, kept apart by the mask, where BERT pads; no
-    pair is cut to fit, where BERT takes a sentence too much and cuts; a random B is about as long
-    as the pair's own, and of a text that is one document it comes from that document; a sentence
-    left over at the end of a document is not given a random B, so that the labels keep to their
-    share.
+    Differs from the paper: several pairs to a row, separated by the mask, where BERT pads; no pair
+    is cut to fit, where BERT takes a sentence too many and cuts; a random B is about as long as
+    the pair's own, and in a text of one document it comes from that document; a sentence left over
+    at the end of a document gets no random B, so that labels keep to their share.
     """
 
     labels_pairs: ClassVar[bool] = True
@@ -74,12 +72,12 @@ class Pairs(Packing):
         super().__post_init__()
         for name in ("bos", "eos"):
             if not getattr(self, name):
-                raise ValueError(f"{name}: a pair wants a special token here, got ''")
+                raise ValueError(f"{name}: a pair requires a special token here, got ''")
 
     def open(
         self, shards: Shards, vocab: Vocab, seed: int, batch: int, *, once: bool = False
     ) -> PackedPairs:
-        """The corpus as rows of pairs; which, depends on the seed alone.
+        """Return the corpus as rows of pairs; their order depends on the seed alone.
 
         Raises:
             UserError: the text is shorter than a row, its documents have one sentence each, or the
@@ -91,15 +89,15 @@ class Pairs(Packing):
 
 @dataclass(frozen=True)
 class _Epoch:
-    """The pairs of an epoch, those of a row together.
+    """The pairs of an epoch, grouped by row.
 
     Attributes:
-        drawn: the pairs, row by row.
+        pairs: the pairs, row by row.
         first: the first pair of each row, and the end; (rows + 1,) int64.
-        key: of the order of the rows.
+        key: key of the order of the rows.
     """
 
-    drawn: Drawn
+    pairs: SentencePairs
     first: Array
     key: int
 
@@ -116,7 +114,7 @@ class PackedPairs(Packed):
 
     def __init__(self, settings: Pairs, shards: Shards, vocab: Vocab, seed: int) -> None:
         self._settings, self._shards, self._vocab, self._seed = settings, shards, vocab, seed
-        self._before, self._after = vocab.id(settings.bos), vocab.id(settings.eos)
+        self._bos, self._eos = vocab.id(settings.bos), vocab.id(settings.eos)
         self._padding = vocab.special.get("[PAD]", 0)
         self._sentences = Sentences.of(shards, settings.length - 3)
         self._refuse()
@@ -124,7 +122,7 @@ class PackedPairs(Packed):
         self._firsts = [0]  # the number of each epoch's first row
         self._epochs: dict[int, _Epoch] = {}
         epoch = self._epoch(0)
-        self.tokens_per_epoch = int(epoch.drawn.sizes.sum())
+        self.tokens_per_epoch = int(epoch.pairs.sizes.sum())
         self.rows_per_epoch = len(epoch)
         if self.tokens_per_epoch < settings.length:
             raise UserError(
@@ -133,7 +131,7 @@ class PackedPairs(Packed):
             )
 
     def _refuse(self) -> None:
-        """Raises a UserError where no pairs can be made."""
+        """Raise a UserError if no pairs can be made."""
         shards = self._shards
         sentences = np.diff(shards.document_index)
         if (sentences > 0).any() and sentences.max() < 2:
@@ -144,7 +142,7 @@ class PackedPairs(Packed):
             )
 
     def rows(self, numbers: Array) -> Rows:
-        """The rows with these places in the order of training, (batch,) int64."""
+        """Return the rows with these numbers in the order of training, (batch,) int64."""
         numbers = np.asarray(numbers, dtype=np.int64)
         epochs, places = self._find(numbers)
         batch, length = len(numbers), self._settings.length
@@ -158,7 +156,7 @@ class PackedPairs(Packed):
             epoch = self._epoch(int(number))
             order = permute(places[where], len(epoch), epoch.key)
             pairs, group = ranges(epoch.first[order], np.diff(epoch.first)[order])
-            self._write(rows, epoch.drawn.take(pairs), where[group])
+            self._write(rows, epoch.pairs.select(pairs), where[group])
         if ids.max(initial=0) >= self._vocab.size:
             raise UserError(
                 f"{self._shards.prefix}: holds token {ids.max():,}, but the tokenizer has only "
@@ -166,8 +164,8 @@ class PackedPairs(Packed):
             )
         return rows
 
-    def _write(self, into: Rows, pairs: Drawn, row: Array) -> None:
-        """Writes pairs into their rows, one behind the other; pairs of a row stand together."""
+    def _write(self, into: Rows, pairs: SentencePairs, row: Array) -> None:
+        """Write pairs into their rows, one after the other; pairs of a row are adjacent."""
         assert into.segments is not None
         assert into.labels is not None
         length, sizes = self._settings.length, pairs.sizes
@@ -182,16 +180,16 @@ class PackedPairs(Packed):
         into.segments.reshape(-1)[places] = places - at[which] >= (pairs.a_size + 2)[which]
         into.labels.reshape(-1)[at] = pairs.label
         ids, tokens = into.ids.reshape(-1), self._shards.tokens
-        ids[at] = self._before
+        ids[at] = self._bos
         for start, begin, size in (
             (at + 1, pairs.a_start, pairs.a_size),
             (at + pairs.a_size + 2, pairs.b_start, pairs.b_size),
         ):
             ids[ranges(start, size)[0]] = np.take(tokens, ranges(begin, size)[0])
-            ids[(start + size)[size > 0]] = self._after
+            ids[(start + size)[size > 0]] = self._eos
 
     def _find(self, numbers: Array) -> tuple[Array, Array]:
-        """The epoch of each row and its place in it; epochs need not have as many rows."""
+        """Return the epoch of each row and its number in it; epochs may differ in rows."""
         while numbers.max(initial=0) >= self._firsts[-1]:
             self._firsts.append(self._firsts[-1] + len(self._epoch(len(self._firsts) - 1)))
         firsts = np.asarray(self._firsts)
@@ -199,13 +197,13 @@ class PackedPairs(Packed):
         return epochs, numbers - firsts[epochs]
 
     def _epoch(self, number: int) -> _Epoch:
-        """The epoch's pairs in rows; the last two are kept."""
+        """Return an epoch's pairs in rows; the last two epochs are cached."""
         if number not in self._epochs:
             key = int(mix(mix(np.array([self._seed]).astype(np.uint64)) + np.uint64(number))[0])
-            drawn = self._sentences.draw(key, self._settings.random, self._settings.short)
-            bins = into_bins(drawn.sizes, self._settings.length)
+            pairs = self._sentences.pair_up(key, self._settings.random, self._settings.short)
+            bins = into_bins(pairs.sizes, self._settings.length)
             first = np.concatenate([[0], np.cumsum(np.bincount(bins))])
-            made = _Epoch(drawn.take(np.argsort(bins, kind="stable")), first, key)
+            made = _Epoch(pairs.select(np.argsort(bins, kind="stable")), first, key)
             kept = sorted(self._epochs)[-1:]
             self._epochs = {n: self._epochs[n] for n in kept} | {number: made}
         return self._epochs[number]

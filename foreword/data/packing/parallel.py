@@ -1,4 +1,4 @@
-"""Pairs of a text and what it is translated into, whole, as many in a row as it holds."""
+"""Whole pairs of a text and its translation, as many in a row as fit."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from foreword.errors import UserError
 from foreword.ranges import LARGEST
 from foreword.types import Array, Rows, Vocab
 
-ENDS = 2  # places that each pair leaves for the ends of its sides
-KEPT = 2  # epochs whose rows are remembered
+ENDS = 2  # positions reserved in each pair for the ends of its sides
+KEPT = 2  # epochs whose rows are cached
 
 
 @dataclass(frozen=True)
 class Parallel(Packing):
     """Pairs of parallel text, each whole: a source, which is segment 0, and its target, segment 1.
 
-    Pairs go into rows as they fit, anew in each epoch. In the row, each pair is a document of its
-    own, and its positions begin at 0. A place for each side is left free, for the end that an
-    objective puts there. Of a pair longer than a row the longer side is cut (each to its half, if
-    both are longer), and how many were is said.
+    Pairs are packed into rows anew in each epoch. In the row, each pair is a document of its own,
+    with positions from 0. One position per side is left free for the end that an objective adds.
+    In a pair longer than a row the longer side is cut (each to half a row if both are longer); the
+    number of cut pairs is reported.
 
         pairs      7 8 | 9,  4 | 5 6,  3 | 2        length 10
         ids        [ 7  8  9  4  5  6  0  0  0  0]  [ 3  2  0 ...
@@ -39,19 +39,19 @@ class Parallel(Packing):
         length: tokens in a row, of both sides together.
     """
 
-    wants_pairs: ClassVar[bool] = True
+    needs_pairs: ClassVar[bool] = True
 
     length: Annotated[int, Interval(ge=2 + ENDS, le=LARGEST)] = 128
 
     @property
     def max_text(self) -> int:
-        """The most tokens of a pair: the ends of its sides have places of their own."""
+        """The most tokens of a pair: the ends of its sides have reserved positions."""
         return self.length - ENDS
 
     def open(
         self, shards: Shards, vocab: Vocab, seed: int, batch: int, *, once: bool = False
     ) -> PackedParallel:
-        """The corpus as rows of pairs; which, depends on the seed alone.
+        """Return the corpus as rows of pairs; their order depends on the seed alone.
 
         Raises:
             UserError: the text is not parallel, or shorter than a row.
@@ -104,7 +104,7 @@ class PackedParallel(Packed):
         self.rows_per_epoch = len(self._epoch(0))
 
     def rows(self, numbers: Array) -> Rows:
-        """The rows with these places in the order of training, (batch,) int64."""
+        """Return the rows with these numbers in the order of training, (batch,) int64."""
         numbers = np.asarray(numbers, dtype=np.int64)
         shape = (len(numbers), self._length)
         ids = np.full(shape, self._padding, dtype=np.int64)
@@ -123,7 +123,7 @@ class PackedParallel(Packed):
         return rows
 
     def _write(self, into: Rows, epoch: _Epoch, places: Array, where: Array) -> None:
-        """Writes the pairs of some rows of an epoch, one behind the other."""
+        """Write the pairs of some rows of an epoch, one after the other."""
         assert into.segments is not None
         counts = np.diff(epoch.first)[places]
         chosen, group = ranges(epoch.first[places], counts)
@@ -144,10 +144,10 @@ class PackedParallel(Packed):
             at = at + lengths
 
     def _epoch(self, number: int) -> _Epoch:
-        """The epoch's pairs in rows; as many rows in every epoch, for all pairs are in each.
+        """Return an epoch's pairs in rows; every epoch has all pairs and equally many rows.
 
-        Best fit gives the same rows sizes whatever the order of the pairs, so that only which pair
-        of a size stands where differs, and the order of the rows.
+        Best fit depends only on sizes, so epochs differ in which pair of a size goes where, and in
+        the order of the rows.
         """
         if number not in self._epochs:
             key = int(mix(self._seed + np.uint64(number))[0])
@@ -163,20 +163,20 @@ class PackedParallel(Packed):
 
 
 def _require_pairs(shards: Shards) -> None:
-    """Raises a UserError where a document is no pair."""
+    """Raise a UserError if a document is not a pair."""
     others = np.flatnonzero(np.diff(shards.document_index) != 2)
     if len(others):
         number = int(others[0])
         count = int(np.diff(shards.document_index)[number])
         raise UserError(
             f"{shards.prefix}: document {number + 1:,} has {count:,} sequences where a pair has "
-            "two; packing 'parallel' wants parallel text: read.field=en and read.target=de with "
+            "two; packing 'parallel' requires parallel text: read.field=en and read.target=de with "
             "files NAME.en and NAME.de, or with two fields of JSON lines"
         )
 
 
 def _cut(lengths: Array, room: int) -> Array:
-    """The lengths of both sides (pairs, 2), so that no pair has more than `room` tokens."""
+    """Return the lengths of both sides (pairs, 2), cut to at most `room` tokens a pair."""
     least = np.minimum(lengths, [room // 2, room - room // 2])  # what a side gets in any case
     fits = lengths.sum(1, keepdims=True) <= room
     return np.where(fits, lengths, np.minimum(lengths, room - least[:, ::-1]))

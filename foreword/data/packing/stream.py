@@ -1,4 +1,4 @@
-"""Rows that follow one another: each lane of the batch reads its own part of the text."""
+"""Contiguous rows: each row of the batch is a stream through its own part of the text."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from foreword.types import Array, Rows, Vocab
 
 @dataclass(frozen=True)
 class Stream(Packing):
-    """Contiguous text for models with a memory: what a row ends with, the lane's next one goes on.
+    """Contiguous text for models with a memory: each row continues its stream's previous one.
 
-    The text, each document followed by `after`, is cut into as many equal parts as the batch has
-    lanes; lane b reads part b, step by step, and begins it again at its end. Row number p is step
-    p // batch of lane p % batch. Rows are not shuffled and documents not kept apart. The last place
-    of a row predicts the first token of the lane's next one, so that every token is predicted.
-    Text that is read once ends with padding in each lane; behind its part a lane shows the token
-    that the next lane begins with, so that this is predicted too.
+    The text, each document followed by `eos`, is cut into `batch` equal parts, one stream each;
+    stream b reads part b, step by step, and starts over at its end. Row number p is step
+    p // batch of stream p % batch. Rows are not shuffled, and documents attend to each other. The
+    last position of a row predicts the first token of the stream's next one, so that every token
+    is predicted. Text that is read once ends with padding in each stream; after its part a stream
+    shows the first token of the next stream, so that this is predicted too.
 
         text   1 2 3 4 5 6 7 8 9 10 11 12     batch 2, length 3
         step 0   [1 2 3] [7  8  9]
@@ -43,17 +43,17 @@ class Stream(Packing):
     def open(
         self, shards: Shards, vocab: Vocab, seed: int, batch: int, *, once: bool = False
     ) -> PackedStream:
-        """The corpus as rows; their order does not depend on the seed.
+        """Return the corpus as rows; their order does not depend on the seed.
 
         Args:
             shards: the documents.
             vocab: to look up the special token.
             seed: not used.
-            batch: number of lanes: rows per step.
-            once: whether each lane reads its part once, to the end.
+            batch: number of streams: rows per step.
+            once: whether each stream reads its part once, to the end.
 
         Raises:
-            UserError: a lane is shorter than a row, or the tokenizer lacks the special token.
+            UserError: a stream is shorter than a row, or the tokenizer lacks the special token.
         """
         del seed
         stream = DocumentStream(shards, vocab, "", self.eos)
@@ -62,25 +62,25 @@ class Stream(Packing):
 
 
 class PackedStream(Packed):
-    """A corpus as lanes of contiguous rows; see `Stream`.
+    """A corpus as streams of contiguous rows; see `Stream`.
 
     Args:
         length: tokens in a row.
         stream: the documents.
-        batch: number of lanes.
-        padding: fills the lanes of text that is read once; None where it is read for ever.
+        batch: number of streams.
+        padding: fills the streams of text that is read once; None for text read repeatedly.
     """
 
     def __init__(
         self, length: int, stream: DocumentStream, batch: int, padding: int | None = None
     ) -> None:
-        stream.need(length * batch, f"a row for each of the {batch} lanes")
+        stream.require_tokens(length * batch, f"a row for each of the {batch} streams")
         self._length = length
         self._stream = stream
         self._padding = padding
-        # Where the lanes' parts begin, and the end: they differ by a token at most, none is lost.
+        # Bounds of the streams' parts: sizes differ by at most one token, and none is lost.
         bounds = np.arange(batch + 1) * len(stream) // batch
-        is_shared = np.arange(batch) < batch - 1  # with the next lane, which cannot predict it
+        is_shared = np.arange(batch) < batch - 1  # with the next stream, which cannot predict it
         self._starts, self._stops = bounds[:-1], bounds[1:] + is_shared * (padding is not None)
         self.tokens_per_epoch = len(stream)
         self.rows_per_epoch = len(stream) // length
@@ -88,21 +88,21 @@ class PackedStream(Packed):
             self.rows_per_epoch = int(-(-(self._stops - self._starts).max() // length)) * batch
 
     def rows(self, numbers: Array) -> Rows:
-        """The rows with these places in the order of training, (batch,) int64."""
+        """Return the rows with these numbers in the order of training, (batch,) int64."""
         numbers = np.asarray(numbers, dtype=np.int64)
-        step, lane = np.divmod(numbers, len(self._starts))
-        start, size = self._starts[lane], (self._stops - self._starts)[lane]
+        step, part = np.divmod(numbers, len(self._starts))
+        start, size = self._starts[part], (self._stops - self._starts)[part]
         shape = (len(numbers), self._length)
-        places = step * self._length  # within the lane's part
-        is_over = places[:, None] + np.arange(self._length + 1) >= size[:, None]
-        place = places % size
-        # A row that runs over the end of the lane goes on at its beginning: two spans each.
-        first = np.minimum(self._length, size - place)
-        spans = np.stack([start + place, start], axis=1)
+        offset = step * self._length  # within the stream's part
+        is_over = offset[:, None] + np.arange(self._length + 1) >= size[:, None]
+        offset = offset % size
+        # A row across the end of the part continues at its beginning: two spans each.
+        first = np.minimum(self._length, size - offset)
+        spans = np.stack([start + offset, start], axis=1)
         sizes = np.stack([first, self._length - first], axis=1)
         ids = self._stream.read(spans.ravel(), sizes.ravel()).ids.reshape(shape)
-        next_token = start + (place + self._length) % size
-        next_token = self._stream.read(next_token, np.ones_like(place)).ids
+        after = start + (offset + self._length) % size
+        next_token = self._stream.read(after, np.ones_like(after)).ids
         positions = np.broadcast_to(np.arange(self._length), shape).copy()
         documents = np.zeros(shape, np.int64)
         if self._padding is not None:

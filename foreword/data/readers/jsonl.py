@@ -14,17 +14,17 @@ from foreword.types import Document
 
 @dataclass(frozen=True)
 class JSONL:
-    """JSON lines: each line is an object, and its text stands in the field `field`.
+    """JSON lines: an object on each line, with the text in the field `field`.
 
-    Blank lines are passed over; a field that is null or without text is an empty document. With
-    `target`, the text and what that field holds are a pair.
+    Blank lines are skipped; a field that is null or blank is an empty document. With `target`, the
+    text and the value of that field are a pair.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson")
     has_sides: ClassVar[bool] = True
 
     def read(self, source: TextFile) -> Iterator[Document]:
-        """The documents of a file.
+        """Yield the documents of a file.
 
         Raises:
             UserError: a line is not UTF-8 or not JSON, or has no text field.
@@ -42,12 +42,12 @@ class JSONL:
 
 
 def _record(line: str, where: str) -> dict[str, Any]:
-    """The object on one line."""
+    """Return the object on one line."""
     try:
         record = json.loads(line.rstrip("\r\n"))
     except (ValueError, RecursionError) as error:
         reason = _reason(error) if isinstance(error, json.JSONDecodeError) else str(error)
-        raise UserError(f"{where}: not JSON ({reason}); mend or delete the line") from None
+        raise UserError(f"{where}: not JSON ({reason}); fix or delete the line") from None
     if not isinstance(record, dict):
         raise UserError(
             f"{where}: not a JSON object but {type(record).__name__}; each line must be one"
@@ -56,13 +56,13 @@ def _record(line: str, where: str) -> dict[str, Any]:
 
 
 def _reason(error: json.JSONDecodeError) -> str:
-    """What is wrong, and at which character of the line; Python's own words count lines too."""
+    """Return the error and its character in the line, without Python's line count."""
     what = error.msg.removesuffix(" at").removesuffix(" starting")
     return f"character {error.pos + 1:,}: {what[:1].lower()}{what[1:]}"
 
 
 def _text(source: TextFile, record: dict[str, Any], setting: str, where: str) -> str:
-    """What stands in the field that a setting of reading names."""
+    """Return the text of the field named by a setting."""
     field = getattr(source.settings, setting)
     if field not in record:
         raise UserError(

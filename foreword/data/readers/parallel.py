@@ -1,4 +1,4 @@
-"""Parallel text: two files, of which each line of one translates a line of the other."""
+"""Parallel text: two files whose lines are translations of each other."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class Parallel:
     """Two plain files side by side, `train.en` and `train.de`; each may be compressed.
 
     Their names end in the settings' `field` and `target`. A pair is a document of two lines; one
-    of which a side has no text is counted and passed over.
+    with an empty side is counted and skipped.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = ()  # those that the settings name
     has_sides: ClassVar[bool] = True
 
     def read(self, source: TextFile) -> Iterator[Document]:
-        """The pairs of a file and the one beside it.
+        """Yield the pairs of a file and its counterpart.
 
         Raises:
             UserError: a line is not UTF-8, or one file has more lines than the other.
         """
-        path, other = both(source.path, source.settings)
+        path, other = find_sides(source.path, source.settings)
         counts = ReadCounts()
         beside = TextFile(other, source.settings, counts)
         for number, pair in enumerate(zip_longest(source.lines(), beside.lines()), 1):
@@ -39,28 +39,29 @@ class Parallel:
                 longer, shorter = (path, other) if two is None else (other, path)
                 raise UserError(
                     f"{longer}:{number}: there is no line {number:,} in {shorter}, which ends "
-                    "before; the two sides must have as many lines: find the line that one lacks"
+                    "before; both sides must have the same number of lines: find the missing one"
                 )
             text = source.decode(one[2], f"{path}:{number}", one[1])
             yield from source.pair(text, beside.decode(two[2], f"{other}:{number}", two[1]), number)
         source.counts.replaced_bytes += counts.replaced_bytes
 
 
-def both(file: Path, settings: ReadSettings) -> tuple[Path, Path]:
-    """The two sides that a file, either of them, belongs to.
+def find_sides(file: Path, settings: ReadSettings) -> tuple[Path, Path]:
+    """Return both files of a pair, source first, given either.
 
     Raises:
-        UserError: the other one is not there.
+        UserError: the other one is missing.
     """
     name = file.name
     if file.suffix.lower() in COMPRESSIONS:
         name = Path(name).stem
     stem, end = name.rsplit(".", 1)
     is_source = end.lower() == settings.field.lower()
-    wanted = f"{stem}.{settings.target if is_source else settings.field}"
-    for found in (file.with_name(wanted + compression) for compression in ("", *COMPRESSIONS)):
-        if found.is_file():
-            return (file, found) if is_source else (found, file)
+    counterpart = f"{stem}.{settings.target if is_source else settings.field}"
+    for compression in ("", *COMPRESSIONS):
+        other = file.with_name(counterpart + compression)
+        if other.is_file():
+            return (file, other) if is_source else (other, file)
     raise UserError(
-        f"{file}: there is no {wanted} beside it (nor with {' or '.join(COMPRESSIONS)})"
+        f"{file}: there is no {counterpart} beside it (nor with {' or '.join(COMPRESSIONS)})"
     )

@@ -20,18 +20,18 @@ _BLOCK = 1 << 20  # bytes decompressed at once
 
 @dataclass(frozen=True)
 class Parquet:
-    """Parquet: the text stands in the column `field`; only that column is read, a piece at a time.
+    """Parquet with the text in the column `field`; only that column is read, in pieces.
 
-    A null or a text without text is an empty document. With `target`, the text and what that
-    column holds are a pair. A file that is compressed as a whole is decompressed to a
-    temporary one while it is read.
+    A null or a blank text is an empty document. With `target`, the text and the value of that
+    column are a pair. A file that is compressed as a whole is decompressed to a temporary one
+    while it is read.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = (".parquet",)
     has_sides: ClassVar[bool] = True
 
     def read(self, source: TextFile) -> Iterator[Document]:
-        """The documents of a file.
+        """Yield the documents of a file.
 
         Raises:
             UserError: it is not Parquet or cut short, has no such column, or is not UTF-8.
@@ -53,9 +53,9 @@ class Parquet:
 
 @contextmanager
 def _plain(source: TextFile) -> Iterator[Path | IO[bytes]]:
-    """The file, or what it is decompressed to, since Parquet is read from its end.
+    """Yield the file, or a decompressed temporary one, since Parquet is read from its end.
 
-    That has no name, so nothing of it is left however the process ends.
+    The temporary file has no name, so nothing remains however the process ends.
 
     Raises:
         UserError: there is no room for it.
@@ -73,7 +73,7 @@ def _plain(source: TextFile) -> Iterator[Path | IO[bytes]]:
 
 
 def _documents(file: Any, source: TextFile) -> Iterator[Document]:
-    """The documents of an open file."""
+    """Yield the documents of an open file."""
     import pyarrow as pa
 
     path, settings = source.path, source.settings
@@ -88,19 +88,19 @@ def _documents(file: Any, source: TextFile) -> Iterator[Document]:
             batch.column(name).cast(pa.string(), safe=False).cast(pa.binary()).to_pylist()
             for name in names.values()
         ]
-        for found in zip(*columns, strict=True):
+        for values in zip(*columns, strict=True):
             done += 1
             where = f"{path}:{done}"
-            texts = [source.decode(data or b"", where) for data in found]
+            texts = [source.decode(data or b"", where) for data in values]
             if settings.target:
                 yield from source.pair(texts[0], texts[1], done)
             else:
                 yield from source.document(texts[0], done)
-        source.at(size * done // rows)
+        source.report_position(size * done // rows)
 
 
 def _check(schema: Any, path: Path, field: str, setting: str) -> None:
-    """Makes sure that the column which a setting names is there and holds text."""
+    """Check that the column named by a setting exists and holds text."""
     import pyarrow as pa
 
     if field not in schema.names:
@@ -119,7 +119,7 @@ def _check(schema: Any, path: Path, field: str, setting: str) -> None:
 
 
 def _batches(file: Any, source: TextFile, columns: list[str]) -> Iterator[Any]:
-    """Pieces of the columns."""
+    """Yield the columns in pieces."""
     import pyarrow as pa
 
     try:

@@ -1,4 +1,4 @@
-"""Plain text: .txt, .md, and .tokens as WikiText has it."""
+"""Plain text: .txt, .md, and WikiText's .tokens."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from foreword.types import Document
 class Text:
     """Plain text, where a document is the whole file, a paragraph, or a line.
 
-    A file that is one document is held in memory whole; paragraphs and lines are streamed. Blank
-    lines between paragraphs are no documents; with `documents = "line"` they are empty ones, which
-    are skipped and counted unless `blank_lines` asks for them.
+    A file that is one document is read into memory whole; paragraphs and lines are streamed. Blank
+    lines between paragraphs are not documents; with `documents = "line"` they are empty ones,
+    skipped and counted unless `blank_lines` is true.
     """
 
     suffixes: ClassVar[tuple[str, ...]] = (".txt", ".md", ".tokens")
 
     def read(self, source: TextFile) -> Iterator[Document]:
-        """The documents of a file.
+        """Yield the documents of a file.
 
         Raises:
             UserError: it is not UTF-8.

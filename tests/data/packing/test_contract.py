@@ -29,8 +29,8 @@ def opened(tmp_path: Path, kind: str, length: int = 16, seed: int = 1, batch: in
 
 def corpus(tmp_path: Path, kind: str) -> Shards:
     """Documents, or the same text in pairs for a packing that is of pairs."""
-    wants_pairs = kinds.load("data/packing", kind).wants_pairs
-    return (corpora.pairs if wants_pairs else corpora.shards)(tmp_path, LENGTHS)
+    needs_pairs = kinds.load("data/packing", kind).needs_pairs
+    return (corpora.pairs if needs_pairs else corpora.shards)(tmp_path, LENGTHS)
 
 
 @pytest.mark.parametrize("kind", KINDS)

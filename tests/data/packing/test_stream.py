@@ -13,7 +13,7 @@ from foreword.objectives.causal import Causal
 from tests.data.packing import corpora
 
 
-def test_lanes_are_contiguous_and_wrap(tmp_path: Path) -> None:
+def test_streams_are_contiguous_and_wrap(tmp_path: Path) -> None:
     shards = corpora.shards(tmp_path, [40, 0, 25, 33])
     batch, length, steps = 3, 8, 12
     packed = Stream(length).open(shards, corpora.vocab(), 1, batch)
@@ -30,14 +30,14 @@ def test_lanes_are_contiguous_and_wrap(tmp_path: Path) -> None:
         )
 
 
-def test_no_token_is_lost_where_the_lanes_are_unequal(tmp_path: Path) -> None:
+def test_no_token_is_lost_with_unequal_streams(tmp_path: Path) -> None:
     shards = corpora.shards(tmp_path, [101])
     packed = Stream(4, eos="").open(shards, corpora.vocab(), 1, 3)
     rows = packed.rows(np.arange(3 * 9))
     assert set(rows.ids.ravel().tolist()) == set(range(10, 111))
 
 
-def test_every_token_of_a_lane_is_predicted_from_the_one_before(tmp_path: Path) -> None:
+def test_every_token_of_a_stream_is_predicted_from_the_one_before(tmp_path: Path) -> None:
     packed = Stream(4).open(corpora.shards(tmp_path, [29, 33]), corpora.vocab(), 1, 2)
     rows = packed.rows(np.arange(2 * 8))  # a whole lane of 32 tokens each
     example = Causal().corrupt(rows, RowRng(1, rows.numbers), corpora.vocab())
@@ -48,8 +48,8 @@ def test_every_token_of_a_lane_is_predicted_from_the_one_before(tmp_path: Path) 
         assert predicted.tolist() == np.roll(read, -1).tolist()
 
 
-def test_every_lane_needs_a_row(tmp_path: Path) -> None:
+def test_every_stream_needs_a_row(tmp_path: Path) -> None:
     shards = corpora.shards(tmp_path, [31])
     Stream(8).open(shards, corpora.vocab(), 1, 4)
-    with pytest.raises(UserError, match="each of the 5 lanes needs 40"):
+    with pytest.raises(UserError, match="each of the 5 streams needs 40"):
         Stream(8).open(shards, corpora.vocab(), 1, 5)
