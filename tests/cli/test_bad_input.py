@@ -144,15 +144,15 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "spans of T5": (
         ["--set", "objective.kind=span_corruption", "--set", "objective.mean_span=200"],
-        ["objective.mean_span: spans of 200 tokens", "of a row of 16 only 2 are hidden"],
+        ["objective.mean_span: spans of 200 tokens", "only 2 of a row of 16 are masked"],
     ),
     "spans of XLNet": (
         ["--set", "objective.kind=permutation", "--set", "objective.max_span=500"],
-        ["objective.max_span: spans of up to 500 tokens", "of a row of 16 only 3 are predicted"],
+        ["objective.max_span: spans of up to 500 tokens", "only 3 of a row of 16 are predicted"],
     ),
     "spans of UL2": (
         ["--set", "objective.kind=mixture"],
-        ["objective.objectives[1].mean_span: spans of 8 tokens", "of a row of 16 only 2"],
+        ["objective.objectives[1].mean_span: spans of 8 tokens", "only 2 of a row of 16"],
     ),
     "pairs of lone sentences": (
         ["--set", "objective.kind=next_sentence", "--set", "packing.kind=pairs"],
@@ -193,7 +193,10 @@ def test_texts(name: str, case: Case) -> None:
             ["model.d_model=18", "model.heads=6", "model.position=rotary"],
             "model.d_head: rotary positions require an even number, got 3; its default is",
         ),
-        (["objective=causal"], "layout.kind: 'encoder' predicts in place"),
+        (
+            ["objective=causal"],
+            "layout.kind: 'encoder' requires an objective that predicts in place",
+        ),
         (["layout=decoder"], "layout.kind: this objective predicts in place"),
         (["model.output=adaptive"], "model.output"),
     ],

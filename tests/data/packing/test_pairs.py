@@ -205,7 +205,7 @@ def test_one_document_alone_is_said(tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ({"length": 4}, "length: must be a whole number from 8"),
-        ({"bos": ""}, "bos: a pair wants"),
+        ({"bos": ""}, "bos: a pair requires"),
         ({"random": 1.5}, r"random: must be a number from 0 to 1"),
         ({"short": -0.1}, r"short: must be a number from 0 to 1"),
     ],
