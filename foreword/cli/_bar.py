@@ -1,10 +1,10 @@
-"""One live line on the error stream, for a person who watches: what goes on, how far, how long.
+"""A live progress line on the error stream: the stage, how far it is, and the time left.
 
     training ━━━━━━━───────────  35%  loss 5.68  33,165 tokens/s  0:07 elapsed, 0:14 left
 
-The cursor rests at the start of the line and stays visible. So a window that gets narrower, whose
-terminal folds the line, is cleared by erasing from the cursor on; a `^C` that the terminal shows
-moves nothing; and a process that is killed leaves a terminal in which one can go on.
+The cursor rests at the start of the line and stays visible. So if the window gets narrower and the
+terminal wraps the line, erasing from the cursor on clears it; a `^C` that the terminal echoes moves
+nothing; and a process that is killed leaves a usable terminal.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import IO, Any
 
 from rich.cells import cell_len, set_cell_size
 
-SECONDS = 0.2  # between two looks at whether the line has changed
+SECONDS = 0.2  # between two checks whether the line has changed
 FIRST_LINE, LINES = 5.0, 60.0  # seconds to the first line of a stage without a bar, and to others
-SPEED_SECONDS = 60.0  # of the past, that the time left is reckoned by
+SPEED_SECONDS = 60.0  # of the past, from which the time left is estimated
 ERASE = "\r\x1b[J"  # to the start of the line, and all from there to the end of the screen
 COLOUR = "\x1b[36m", "\x1b[0m"  # cyan, and back
 SHORTEST, LONGEST = 8, 40  # columns of the bar itself
@@ -31,10 +31,10 @@ Advance = Callable[..., None]  # takes what is done, what there is to do, and no
 
 
 class Bar:
-    """The line, from `with` to the end of the block; or lines now and then where nobody watches.
+    """The live line of a `with` block; outside a terminal, a printed line now and then.
 
     Args:
-        say: prints a line of its own.
+        say: prints a separate line.
         is_live: whether the error stream is a terminal that can erase a line.
         is_coloured: whether it may use colours.
 
@@ -73,10 +73,10 @@ class Bar:
         with self._lock:
             self._stage = None
             if self._streams is not None:
-                self._give_back(*self._streams)
+                self._restore(*self._streams)
         self._thread.join()
 
-    def _give_back(self, out: IO[str], err: IO[str]) -> None:
+    def _restore(self, out: IO[str], err: IO[str]) -> None:
         if self._drawn:
             self._drawn = None
             self._file.write(ERASE)
@@ -86,25 +86,24 @@ class Bar:
                 stream.end()
         sys.stdout, sys.stderr = out, err
 
-    def stage(self, name: str, *, is_said: bool = False, has_lines: bool = True) -> Advance:
-        """Begins a stage, in the place of the one before.
+    def stage(self, name: str, *, is_announced: bool = False, has_lines: bool = True) -> Advance:
+        """Begin a stage, which replaces the previous one.
 
         Args:
-            name: what goes on.
-            is_said: where there is no bar, whether a line says so at once.
-            has_lines: where there is no bar, whether lines now and then say how far it is.
+            name: the name of the stage.
+            is_announced: without a live line, whether to print the name at once.
+            has_lines: without a live line, whether to print the progress now and then.
 
         Returns:
-            A function that takes what is done, what there is to do, and notes of which the first
-            are worth most.
+            A function that takes what is done, the total, and notes, the most important first.
         """
         stage = Stage(name)
         with self._lock:
             self._stage = stage if self.is_live or has_lines else None
-            self._due = stage.began + (LINES if is_said else FIRST_LINE)
+            self._due = stage.began + (LINES if is_announced else FIRST_LINE)
             if self.is_live:
                 self._draw()
-            elif is_said:
+            elif is_announced:
                 self._say(name)
         return stage.advance
 
@@ -127,7 +126,7 @@ class Bar:
             self._say(self._stage.line(1 << 16, now))
 
     def above(self, file: IO[str], text: str) -> None:
-        """Writes whole lines where the bar was, and the bar below them, at once."""
+        """Write whole lines in place of the bar, and the bar below them, in one write."""
         with self._lock:
             width, line = self._line()
             erase = ERASE if self._drawn else ""
@@ -142,7 +141,7 @@ class Bar:
             self._file.flush()
 
     def _line(self) -> tuple[int, str]:
-        """The width of the window, and what is to be seen now."""
+        """Return the width of the window, and the line to show now."""
         width = self._width()
         if self._stage is None or not self._is_in_front():
             return width, ""
@@ -155,7 +154,7 @@ class Bar:
             return 80
 
     def _is_in_front(self) -> bool:
-        """Whether the shell has not put the process into the background."""
+        """Return whether the process is in the foreground of its terminal."""
         try:
             return os.tcgetpgrp(self._file.fileno()) == os.getpgrp()
         except (OSError, ValueError, AttributeError):
@@ -167,7 +166,7 @@ class Bar:
         return f"{start}{done * filled}{end}{left * (size - filled)}"
 
     def _characters(self) -> tuple[str, str]:
-        """What the bar is drawn with, if the stream can write it: what is done, what is left."""
+        """Return the characters for what is done and what is left that the stream can encode."""
         done, left = "━", "─"
         try:
             done.encode(self._file.encoding or "ascii")
@@ -177,11 +176,11 @@ class Bar:
 
 
 class Stage:
-    """How far one stage is.
+    """The progress of one stage.
 
     Args:
-        name: what goes on.
-        began: on the monotonic clock; now, if unsaid.
+        name: the name of the stage.
+        began: when, on the monotonic clock; default: now.
     """
 
     def __init__(self, name: str, began: float | None = None) -> None:
@@ -189,11 +188,11 @@ class Stage:
         self.began = time.monotonic() if began is None else began
         self._total = 0.0
         self._notes: tuple[str, ...] = ()
-        self._last = (self.began, 0.0)  # a moment, and what was done by then
-        self._past: deque[tuple[float, float]] = deque()  # such of the past, a second apart
+        self._last = (self.began, 0.0)  # a time, and what was done by then
+        self._past: deque[tuple[float, float]] = deque()  # earlier such pairs, a second apart
 
     def advance(self, done: float, total: float, *notes: str) -> None:
-        """Takes what is done, what there is to do in all (0 if unknown), and notes."""
+        """Record what is done, the total (0 if unknown), and notes."""
         now = time.monotonic()
         self._last, self._total, self._notes = (now, done), total, notes
         past = self._past
@@ -203,12 +202,12 @@ class Stage:
                 past.popleft()
 
     def line(self, room: int, now: float, bar: Callable[[int, int], str] | None = None) -> str:
-        """The line in so many columns; where they are few, what matters least is left out.
+        """Return the line for a window; in a narrow one, the least important parts are left out.
 
         Args:
-            room: the columns.
-            now: on the monotonic clock.
-            bar: draws a bar of so many columns filled, of so many in all.
+            room: number of columns.
+            now: the time on the monotonic clock.
+            bar: returns a bar, given its filled columns and all its columns.
         """
         notes = [note for note in self._notes if note]
         elapsed, left = clock(now - self.began), self._left(now)
@@ -216,54 +215,54 @@ class Stage:
             parts = [self.name, *notes, f"{elapsed} elapsed"]
             if cell_len(f"{self.name}  {parts[-1]}") > room:
                 parts[-1] = elapsed
-            return fitted(parts, [0, *range(2, 2 + len(notes)), 1], room)
+            return fit_parts(parts, [0, *range(2, 2 + len(notes)), 1], room)
         share = min(max(self._last[1] / self._total, 0.0), 1.0)
-        said = f"{elapsed} elapsed" + ("" if left is None else f", {clock(left)} left")
-        parts = [self.name, f"{share:4.0%}", *notes, said]
+        times = f"{elapsed} elapsed" + ("" if left is None else f", {clock(left)} left")
+        parts = [self.name, f"{share:4.0%}", *notes, times]
         ranks = [0, 1, *range(3, 3 + len(notes)), 2]
         if (
             left is not None
-            and cell_len("  ".join([*parts[: 2 + bool(notes)], said])) + SHORTEST + 1 > room
+            and cell_len("  ".join([*parts[: 2 + bool(notes)], times])) + SHORTEST + 1 > room
         ):
             parts[-1] = f"{clock(left)} left"  # elapsed makes way for the bar and the first note
-        line = fitted(parts, ranks, room)
+        line = fit_parts(parts, ranks, room)
         size = min(room - cell_len(line) - 1, LONGEST)
         if bar is None or size < SHORTEST:
             return line
         return f"{self.name} {bar(round(share * size), size)}{line[len(self.name) :]}"
 
     def _left(self, now: float) -> float | None:
-        """Seconds, at the speed of the past minute; None where that is not known yet."""
+        """Return the seconds left at the speed of the past minute; None if not known yet."""
         if not self._past:
             return None
         (then, before), (last, done) = self._past[0], self._last
-        if done <= before or last < then + 1:  # of a burst no speed can be told
+        if done <= before or last < then + 1:  # a burst tells no speed
             return None
         speed = (done - before) / (last - then)
         return max((self._total - done) / speed - (now - last), 0.0)
 
 
-def fitted(parts: Sequence[str], ranks: Sequence[int], room: int) -> str:
-    """Parts on one line with two spaces between; those of the highest ranks go where room lacks.
+def fit_parts(parts: Sequence[str], ranks: Sequence[int], room: int) -> str:
+    """Return the parts on one line, two spaces apart, without those of the highest ranks.
 
-    What is of rank 0 is cut at last.
+    As many are left out as the room requires; a single part that is left is cut.
     """
-    kept = sorted(range(len(parts)), key=lambda n: ranks[n])
-    while len(kept) > 1 and sum(cell_len(parts[n]) + 2 for n in kept) - 2 > room:
-        kept.pop()
-    line = "  ".join(parts[n] for n in sorted(kept))
+    chosen = sorted(range(len(parts)), key=lambda n: ranks[n])
+    while len(chosen) > 1 and sum(cell_len(parts[n]) + 2 for n in chosen) - 2 > room:
+        chosen.pop()
+    line = "  ".join(parts[n] for n in sorted(chosen))
     return line if cell_len(line) <= room else set_cell_size(line, max(room - 1, 0)) + "…"
 
 
 def clock(seconds: float) -> str:
-    """Minutes and seconds, and hours where there are any: `2:03`, `1:02:03`."""
+    """Return minutes and seconds, with hours if there are any: `2:03`, `1:02:03`."""
     minutes, rest = divmod(round(max(seconds, 0.0)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 class _Above:
-    """A stream while a bar is shown: its lines go above the bar when they are whole.
+    """A stream while a bar is shown: whole lines are written above the bar.
 
     Args:
         bar: the bar.
@@ -271,25 +270,25 @@ class _Above:
     """
 
     def __init__(self, bar: Bar, file: IO[str]) -> None:
-        self._bar, self._file, self._begun = bar, file, ""
+        self._bar, self._file, self._unfinished = bar, file, ""
 
     def write(self, text: str) -> int:
-        """Takes text; what ends no line waits."""
+        """Write the whole lines of a text, and hold back an unfinished one."""
         whole, end, rest = text.rpartition("\n")
         if end:
-            whole, self._begun = self._begun + whole + end, ""
+            whole, self._unfinished = self._unfinished + whole + end, ""
             self._bar.above(self._file, whole)
-        self._begun += rest
+        self._unfinished += rest
         return len(text)
 
     def flush(self) -> None:
-        """Does nothing: whole lines are out already."""
+        """Do nothing: whole lines are written already."""
 
     def end(self) -> None:
-        """Writes what was begun of a line."""
-        if self._begun:
-            self._bar.above(self._file, self._begun)
-            self._begun = ""
+        """Write the unfinished line."""
+        if self._unfinished:
+            self._bar.above(self._file, self._unfinished)
+            self._unfinished = ""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)

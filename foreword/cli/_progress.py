@@ -45,7 +45,7 @@ class RunDisplay:
 
     def stage(self, name: str) -> Callable[[float, float], None]:
         """Begin a stage; return a function that takes what is done and the total."""
-        self._advance = self._bar.stage(name, is_said=True, has_lines=name != TRAINING)
+        self._advance = self._bar.stage(name, is_announced=True, has_lines=name != TRAINING)
         return self._advance
 
     def note(self, text: str) -> None:
@@ -70,7 +70,7 @@ class RunDisplay:
             console.say(console.line_of(parts, [0, 0, *range(1, len(parts) - 1)]))
         else:
             for sample in record["samples"]:
-                console.say(console.beside(sample["prompt"], sample["text"]))
+                console.say(console.side_by_side(sample["prompt"], sample["text"]))
 
     def samples(self) -> list[dict[str, str]]:
         """Return none; the run adds them."""

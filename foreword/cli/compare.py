@@ -101,7 +101,7 @@ class _ComparisonDisplay:
         if name == TRAINING:  # `stands` shows which
             return lambda done, total: None
         self._work = ""
-        return self._bar.stage(name, is_said=True)
+        return self._bar.stage(name, is_announced=True)
 
     def stands(self, standing: CellProgress) -> None:
         """Show the progress of this piece of work as the bar, and of all as its note."""
@@ -109,7 +109,7 @@ class _ComparisonDisplay:
         least = "" if standing.is_all else "at least "
         left = f"total {least}{clock(standing.seconds_left)} left"
         if work != self._work:
-            self._work, self._advance = work, self._bar.stage(work, is_said=True)
+            self._work, self._advance = work, self._bar.stage(work, is_announced=True)
         self._advance(standing.share, 1.0, left, standing.note)
 
 

@@ -1,7 +1,7 @@
 """The command line: one file per verb, and one way to fail.
 
-Exit status 0 for done, 2 for a user's mistake (one line that says what and how to mend it),
-1 for a fault of ours, 130 when interrupted. `--debug` shows the traceback.
+Exit status: 0 for success, 2 for a user's mistake (one line that says what and how to fix it),
+1 for a bug of Foreword's own, 130 when interrupted. `--debug` shows the traceback.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from foreword.errors import UserError, nearest
 
 settle()  # before torch is first imported
 
-PLAIN = ("main", "console")
-LONGEST_WORD = 500  # characters of a message without a blank; paths are seldom longer
+NOT_VERBS = ("main", "console")  # files of this folder without an underscore
+LONGEST_WORD = 500  # characters of a message without a space; paths are seldom longer
 
 
 class _InterruptedError(Exception):
-    """Ctrl-C, of which typer would make an exit status that nobody has put into words."""
+    """Ctrl-C, which typer would turn into an exit status without a message."""
 
 
 class _Verbs(TyperGroup):
@@ -52,12 +52,12 @@ def _interrupted() -> Iterator[None]:
 
 
 def verbs() -> list[str]:
-    """The verbs: the files of this folder."""
-    return [name for name in kinds.names("cli") if name not in PLAIN]
+    """Return the names of the verbs: the files of this folder."""
+    return [name for name in kinds.names("cli") if name not in NOT_VERBS]
 
 
-def assemble(wanted: str | None) -> typer.Typer:
-    """The application with the verb `wanted`, or with all of them to list in the help."""
+def assemble(verb: str | None) -> typer.Typer:
+    """Return the application with one verb, or with all of them for the help."""
     app = typer.Typer(
         name="foreword",
         help="Pretrain language models of every classic family on your own text.",
@@ -68,13 +68,13 @@ def assemble(wanted: str | None) -> typer.Typer:
         cls=_Verbs,
     )
     app.callback()(_global_options)
-    for verb in verbs() if wanted is None else [wanted]:
-        module = kinds.module_of("cli", verb)
+    for name in verbs() if verb is None else [verb]:
+        module = kinds.module_of("cli", name)
         if hasattr(module, "app"):
-            app.add_typer(module.app, name=verb)
+            app.add_typer(module.app, name=name)
         else:
-            name = module.__name__.rpartition(".")[2]
-            app.command(verb)(flat(getattr(module, name)))
+            function = module.__name__.rpartition(".")[2]
+            app.command(name)(flat(getattr(module, function)))
     return app
 
 
@@ -111,17 +111,17 @@ def _take_plugins(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs the command line and leaves with its exit status."""
+    """Run the command line and exit with its status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     is_debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     status = run(words, is_debug=is_debug)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is said; another Ctrl-C just ends it
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is printed; another Ctrl-C just ends it
     sys.exit(status)
 
 
 def run(words: list[str], *, is_debug: bool = False) -> int:
-    """Runs one command; returns its exit status."""
+    """Run one command; return its exit status."""
     try:
         if words[:1] == ["--version"]:
             from foreword import __version__
@@ -171,10 +171,10 @@ def _run_verb(words: list[str]) -> Any:
 
 
 def _require_utf8(words: list[str]) -> None:
-    """Make sure that each argument is text: Python has bytes that are not as lone surrogates.
+    """Make sure that each argument is text; Python keeps other bytes as lone surrogates.
 
     Raises:
-        UserError: one is not.
+        UserError: one is not UTF-8.
     """
     for number, word in enumerate(words, 1):
         try:
@@ -195,7 +195,7 @@ def _fail(text: str, status: int, *, is_debug: bool) -> int:
 
 
 def _legible(word: str) -> str:
-    """A word of a message; of a very long one, such as a value of a recipe, its two ends."""
+    """Return a word of a message; of a very long one, such as a recipe's value, its two ends."""
     if len(word) <= LONGEST_WORD:
         return word
     left_out = len(word) - LONGEST_WORD

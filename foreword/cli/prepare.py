@@ -1,8 +1,8 @@
-"""`foreword prepare`: text files to token shards, once, for many runs."""
+"""`foreword prepare`: turn text files into token shards, once, for many runs."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +11,7 @@ import typer
 from foreword.cli import console
 from foreword.cli._bar import Bar
 from foreword.cli._heldout import HeldOut, hold_out
+from foreword.cli._options import Options
 from foreword.cli._places import spare_runs
 from foreword.cli._reading import Reading
 from foreword.errors import UserError
@@ -22,25 +23,47 @@ if TYPE_CHECKING:
     from foreword.text.tokenizer import Tokenizer
 
 
+@dataclass(frozen=True)
+class TokenizerOptions(Options):
+    """A tokenizer to use, or the one to train."""
+
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="Tokenizer folder; default: train one on the text.")
+    ] = None
+    kind: Annotated[
+        str | None,
+        typer.Option(help="Tokenizer to train: wordpiece (default), bpe, unigram, word or char."),
+    ] = None
+    vocab: Annotated[Count | None, typer.Option(help="Vocabulary size to train.")] = None
+
+    def require_one_source(self) -> None:
+        """Make sure that a tokenizer is either given or described.
+
+        Raises:
+            UserError: both.
+        """
+        if self.tokenizer is not None and (self.kind is not None or self.vocab is not None):
+            raise UserError("--tokenizer cannot be combined with --kind or --vocab, to train one")
+
+    def as_table(self) -> dict[str, Any]:
+        """Return the tokenizer to train, as a recipe has it."""
+        vocab = {} if self.vocab is None else {"vocab": self.vocab}
+        return {"kind": self.kind or "wordpiece", **vocab}
+
+
 def prepare(
     texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Files, folders, globs.")],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where to write the shards.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the shards.")],
+    tokenizer_options: TokenizerOptions,
     reading: Reading,
-    tokenizer: Annotated[
-        Path | None, typer.Option(help="A tokenizer's folder; without it one is trained.")
-    ] = None,
-    kind: Annotated[str | None, typer.Option(help="wordpiece, bpe, unigram, word, char.")] = None,
-    vocab: Annotated[Count | None, typer.Option(help="Size of the tokenizer to train.")] = None,
     heldout: HeldOut = None,
     sentences: Annotated[
-        bool, typer.Option(help="A sequence is a sentence, or a whole document.")
+        bool, typer.Option(help="Split documents into sentences, or keep them whole.")
     ] = True,
-    workers: Annotated[Workers, typer.Option(help="Processes; 0 for one per core.")] = 0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document, for scripts.")
-    ] = False,
+    workers: Annotated[Workers, typer.Option(help="Number of processes; 0 for one per core.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Make token shards of text files; what is made already and still true is reused."""
+    """Turn text files into token shards; shards that are still up to date are reused."""
     from foreword.data import write_shards as preparing
     from foreword.data.holdout import find_apart
     from foreword.data.prepared_text import require_free
@@ -48,55 +71,52 @@ def prepare(
     from foreword.data.text_files import ReadSettings
     from foreword.text.tokenizer import Tokenizer
 
+    # Check every option before any text is read.
     read = reading.on(ReadSettings())
     settings = preparing.PrepareSettings(sentences=sentences, workers=workers)
-    settings, apart = hold_out(settings, heldout)
-    if tokenizer is not None and (kind is not None or vocab is not None):
-        raise UserError("--tokenizer is there already; --kind and --vocab are for training one")
+    settings, heldout_texts = hold_out(settings, heldout)
+    tokenizer_options.require_one_source()
     spare_runs(out)
     require_free(out)
-    find_apart(apart, find_files(texts, None, read), None, read)
+    find_apart(heldout_texts, find_files(texts, None, read), None, read)
+
+    # Load or train the tokenizer, and write the shards.
     with console.progress() as bar:
-        if tokenizer is not None:
-            found = Tokenizer.load(tokenizer)
+        if tokenizer_options.tokenizer is not None:
+            tokenizer = Tokenizer.load(tokenizer_options.tokenizer)
         else:
-            found = _train(bar, texts, read, out, {"kind": kind or "wordpiece"}, vocab)
+            tokenizer = _train(bar, texts, read, out, tokenizer_options.as_table())
         advance = bar.stage("cutting text into tokens")
 
         def show(done: int, total: int) -> None:
             advance(done, total, f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
 
-        prepared = preparing.prepare(texts, found, out, settings, read, show, apart)
+        prepared = preparing.prepare(texts, tokenizer, out, settings, read, show, heldout_texts)
     if as_json:
         console.emit({"folder": str(out), "reused": prepared.reused, **prepared.manifest})
     else:
-        _show(prepared, found)
+        _show(prepared, tokenizer)
 
 
 def _train(
-    bar: Bar,
-    texts: list[str],
-    read: ReadSettings,
-    out: Path,
-    table: dict[str, Any],
-    vocab: int | None,
+    bar: Bar, texts: list[str], read: ReadSettings, out: Path, table: dict[str, Any]
 ) -> Tokenizer:
-    """A tokenizer trained on the texts, or the one in `out` if it was trained just so."""
+    """Return the tokenizer in `out` if it matches texts and settings, else train one."""
     from foreword import config, kinds
     from foreword.data.learning import train_tokenizer
     from foreword.data.read_documents import find_files
 
     kind = table["kind"]
-    table |= {} if vocab is None else {"vocab": vocab}
     trainer = config.build_kind(kinds.Part("text/tokenizers", kind), table, "tokenizer")
     files = find_files(texts, None, read)
-    if (made := _made(out, files, read)) and made.kind == {"kind": kind, **asdict(trainer)}:
-        return made
+    existing = _existing_tokenizer(out, files, read)
+    if existing is not None and existing.kind == {"kind": kind, **asdict(trainer)}:
+        return existing
     return train_tokenizer(trainer, files, read, bar.stage)
 
 
-def _made(out: Path, files: list[Path], read: ReadSettings) -> Tokenizer | None:
-    """The tokenizer in `out`, if the shards there were made of the same texts."""
+def _existing_tokenizer(out: Path, files: list[Path], read: ReadSettings) -> Tokenizer | None:
+    """Return the tokenizer in `out` if the shards there were made from the same texts."""
     from foreword.data.fingerprint import fingerprint_text
     from foreword.data.prepared_text import PreparedText
     from foreword.text.tokenizer import Tokenizer
@@ -111,7 +131,7 @@ def _made(out: Path, files: list[Path], read: ReadSettings) -> Tokenizer | None:
 
 
 def _show(prepared: PreparedText, tokenizer: Tokenizer) -> None:
-    """The counts, for people; what was not read is said as well as what was."""
+    """Print the counts, of what was skipped as well as of what was read."""
     from foreword.data.prepared_text import data_warnings
     from foreword.text.training import describe
 
@@ -124,6 +144,6 @@ def _show(prepared: PreparedText, tokenizer: Tokenizer) -> None:
     counts = prepared.manifest["read"]["counts"]
     console.facts({"files read": counts["files"], **data_warnings(counts)})
     state = "unchanged, reused" if prepared.reused else "written"
-    trained = {"trained on": said} if (said := describe(tokenizer)) else {}
+    trained = {"trained on": sample} if (sample := describe(tokenizer)) else {}
     places = {"shards": f"{prepared.folder} ({state})", "tokenizer": str(prepared.tokenizer)}
     console.facts(places | trained)

@@ -1,4 +1,4 @@
-"""`foreword report`: a run or a comparison as one page."""
+"""`foreword report`: write a run or a comparison as one HTML page."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from foreword.cli._model_options import Json
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="A run folder, or one that compare made.")],
-    out: Annotated[Path | None, typer.Option(help="The page; RUN/report.html if unsaid.")] = None,
+    run: Annotated[Path, typer.Argument(help="A run folder, or a folder of 'compare'.")],
+    out: Annotated[Path | None, typer.Option(help="The page; default: RUN/report.html.")] = None,
     json: Json = False,
 ) -> None:
     """Write the report of a run or a comparison: one self-contained HTML page."""

@@ -1,4 +1,4 @@
-"""`foreword score`: how likely a model finds a text."""
+"""`foreword score`: score a text by its probability under a model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from foreword.evaluate.prompting import PromptedModel
     from foreword.evaluate.scoring import Score
 
-SHOWN = 60  # tokens listed for people; --json has all
+MAX_TOKENS_SHOWN = 60  # --json lists all
 
 
 def score(
@@ -28,13 +28,13 @@ def score(
     reading: Reading,
     text: Annotated[str | None, typer.Argument(help="The text to score.")] = None,
     file: Annotated[
-        Path | None, typer.Option(help="Score a file or folder instead: sums alone.")
+        Path | None, typer.Option(help="Score a file or folder instead, and show totals only.")
     ] = None,
     source: Annotated[
-        str | None, typer.Option(help="What the text answers, for a model that reads a source.")
+        str | None, typer.Option(help="The source that the text answers, for a model with one.")
     ] = None,
     stride: Annotated[
-        Count | None, typer.Option(help="Tokens from window to window; half a window if unsaid.")
+        Count | None, typer.Option(help="Tokens from window to window; default: half a window.")
     ] = None,
     device: Device = "auto",
     json: Json = False,
@@ -49,18 +49,22 @@ def score(
     if text is not None and file is not None:
         raise UserError("give a text to score or --file FILE, not both")
     if file is not None and source is not None:
-        raise UserError("--source goes with one text; score a file's texts one by one")
+        raise UserError("--source requires one text; score the texts of a file one by one")
     if file is None:
-        reading.refuse("goes with --file")
+        reading.refuse("requires --file")
     prompted = open_model(run, device).trained
+
+    # A file: its totals.
     if file is not None:
         totals, counts = _score_file(reading.of(prompted), file, stride)
         if json:
             console.emit({**totals.as_row(), "read": asdict(counts)})
             return
-        _say_totals(totals)
+        _show_totals(totals)
         console.facts({"files read": counts.files, **data_warnings(asdict(counts))})
         return
+
+    # A text: each token, and the totals.
     found = scoring.score(prompted, text or "", source, stride)
     if json:
         tokens = [
@@ -69,14 +73,14 @@ def score(
         ]
         console.emit({**found.totals.as_row(), "scored": tokens})
         return
-    _say_tokens(found)
-    _say_totals(found.totals)
+    _show_tokens(found)
+    _show_totals(found.totals)
 
 
 def _score_file(
     prompted: PromptedModel, file: Path, stride: int | None
 ) -> tuple[Totals, ReadCounts]:
-    """The sums over a file or folder, and what was read of it."""
+    """Return the totals over a file or folder, and what was read of it."""
     from foreword.data.read_documents import find_files, read_documents
     from foreword.data.text_files import ReadCounts
     from foreword.errors import UserError
@@ -86,30 +90,31 @@ def _score_file(
     counts = ReadCounts()
     total = sum(path.stat().st_size for path in find_files([file], None, prompted.recipe.read))
     documents = read_documents([file], prompted.recipe.read, counts)
-    sums = Totals(measure_of(prompted))
+    totals = Totals(measure_of(prompted))
     with console.progress() as bar:
         advance = bar.stage("scoring")
         for found in score_texts(prompted, (document.text for document in documents), stride):
-            sums += found
-            advance(counts.bytes_read, total, f"{sums.tokens:,} tokens")
-    if not sums.tokens:
+            totals += found
+            advance(counts.bytes_read, total, f"{totals.tokens:,} tokens")
+    if not totals.tokens:
         raise UserError(f"{file}: no token in it can be scored")
-    return sums, counts
+    return totals, counts
 
 
-def _say_tokens(found: Score) -> None:
+def _show_tokens(found: Score) -> None:
     from rich.markup import escape
 
     rows = [
         [escape(token), f"{-value:.3f}", f"{-value / math.log(2):.3f}", f"{math.exp(value):.4f}"]
-        for token, value in zip(found.tokens[:SHOWN], found.log_probs, strict=False)
+        for token, value in zip(found.tokens[:MAX_TOKENS_SHOWN], found.log_probs, strict=False)
     ]
     console.table("", ["token", "nats", "bits", "probability"], rows)
-    if len(found.tokens) > SHOWN:
-        console.say(f"and {len(found.tokens) - SHOWN:,} more tokens; --json lists them all")
+    if len(found.tokens) > MAX_TOKENS_SHOWN:
+        more = len(found.tokens) - MAX_TOKENS_SHOWN
+        console.say(f"and {more:,} more tokens; --json lists them all")
 
 
-def _say_totals(totals: Totals) -> None:
+def _show_totals(totals: Totals) -> None:
     from foreword.formatting import flattered
 
     bits = totals.bits_per_byte
@@ -122,13 +127,13 @@ def _say_totals(totals: Totals) -> None:
             "pseudo-perplexity" if totals.is_pseudo else "perplexity": totals.perplexity,
             **per_byte,
             "tokens": totals.tokens,
-            "of these, ends of texts": totals.ends,
+            "of which ends of texts": totals.ends,
             "bytes": totals.bytes,
         }
     )
     if totals.documents > 1:
         console.facts({"documents": totals.documents})
     if totals.unscored:
-        console.say(f"{totals.unscored:,} first tokens have nothing before them and are not scored")
+        console.say(f"{totals.unscored:,} first tokens have no context and are not scored")
     if totals.unknown:
         console.say(flattered(totals.unknown / (totals.tokens - totals.ends)))

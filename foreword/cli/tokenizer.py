@@ -1,4 +1,4 @@
-"""`foreword tokenizer`: train one, look at one, or watch BPE learn."""
+"""`foreword tokenizer`: train or inspect a tokenizer, or watch BPE learn."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foreword.cli import console
+from foreword.cli._model_options import Json
 from foreword.cli._options import flat
 from foreword.cli._places import spare_runs
 from foreword.cli._reading import Reading
@@ -23,25 +24,26 @@ EXAMPLE = ("low:5", "lower:2", "newest:6", "widest:3")
 _COLOURS = ("black on bright_cyan", "black on bright_yellow", "black on bright_green")
 _SAMPLE = 24  # pieces shown
 
-app = typer.Typer(no_args_is_help=True, help="Train a tokenizer, look at one, watch BPE learn.")
-
-Json = Annotated[bool, typer.Option("--json", help="One JSON document, for scripts.")]
+app = typer.Typer(no_args_is_help=True, help="Train or inspect a tokenizer, or watch BPE learn.")
 
 
 @app.command()
 @flat
 def train(
-    files: Annotated[list[str], typer.Argument(metavar="FILES...", help="Texts, or folders.")],
-    out: Annotated[Path, typer.Option(help="The folder to write the tokenizer to.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILES...", help="Text files or folders.")],
+    out: Annotated[Path, typer.Option(help="Folder for the tokenizer.")],
     reading: Reading,
     kind: Annotated[str, typer.Option(help="wordpiece, bpe, unigram, word or char.")] = "wordpiece",
-    vocab: Annotated[Count | None, typer.Option(help="Size, special tokens included.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Any setting: tokenizer.lowercase=false")
+    vocab: Annotated[
+        Count | None, typer.Option(help="Vocabulary size, special tokens included.")
+    ] = None,
+    assign: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A setting: tokenizer.lowercase=false; repeatable."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Learn a tokenizer from texts, and save it for Foreword and transformers."""
+    """Train a tokenizer on text, and save it for Foreword and transformers."""
     from foreword import config, kinds
     from foreword.data.learning import train_tokenizer
     from foreword.data.prepared_text import MANIFEST, data_warnings
@@ -49,13 +51,13 @@ def train(
 
     spare_runs(out)
     if (out.absolute().parent / MANIFEST).is_file():
-        raise UserError(f"{out}: belongs to token shards, made with it; choose another --out")
-    given = {"kind": kind} | ({} if vocab is None else {"vocab": vocab})
-    table = config.assign({"tokenizer": given}, set_ or [])
+        raise UserError(f"{out}: belongs to the token shards made with it; choose another --out")
+    options = {"kind": kind} | ({} if vocab is None else {"vocab": vocab})
+    table = config.assign({"tokenizer": options}, assign or [])
     part = kinds.Part("text/tokenizers", kind)
     trainer = config.build_kind(part, table.pop("tokenizer"), "tokenizer")
     if table:
-        raise UserError(f"--set {next(iter(table))}: here only tokenizer.* can be set")
+        raise UserError(f"--set {next(iter(table))}: only tokenizer.* can be set here")
     counts = ReadCounts()
     with console.progress() as bar:
         tokenizer = train_tokenizer(trainer, files, reading.on(ReadSettings()), bar.stage, counts)
@@ -69,11 +71,11 @@ def train(
 
 @app.command()
 def show(
-    folder: Annotated[Path, typer.Argument(help="A tokenizer's folder, or a tokenizer.json.")],
-    text: Annotated[str | None, typer.Option(help="A text to cut into tokens.")] = None,
+    folder: Annotated[Path, typer.Argument(help="A tokenizer folder, or a tokenizer.json.")],
+    text: Annotated[str | None, typer.Option(help="A text to tokenize.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show a tokenizer: its size, special tokens, some pieces, and how it cuts a text."""
+    """Show a tokenizer: its size, special tokens, some pieces, and how it splits a text."""
     from foreword.text.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.load(folder)
@@ -98,8 +100,10 @@ def trace(
     words: Annotated[
         list[str] | None, typer.Argument(metavar="WORD:COUNT...", help=" ".join(EXAMPLE))
     ] = None,
-    segment: Annotated[list[str] | None, typer.Option(help="A word to cut at the end.")] = None,
-    merges: Annotated[CountOrZero, typer.Option(help="The most merges to make.")] = 10,
+    segment: Annotated[
+        list[str] | None, typer.Option(help="A word to segment with the merges learned.")
+    ] = None,
+    merges: Annotated[CountOrZero, typer.Option(help="Maximum number of merges.")] = 10,
     as_json: Json = False,
 ) -> None:
     """Watch byte-pair encoding learn from a small dictionary, merge by merge."""
@@ -138,14 +142,14 @@ def trace(
 
 
 def _parse_counts(words: list[str] | tuple[str, ...]) -> dict[str, int]:
-    """`low:5` -> {"low": 5}; a word without a count occurs once."""
+    """Return `low:5` as {"low": 5}; a word without a count occurs once."""
     counts: dict[str, int] = {}
-    for given in words:
-        word, colon, number = given.rpartition(":")
+    for argument in words:
+        word, colon, number = argument.rpartition(":")
         if not colon:
-            word, number = given, "1"
+            word, number = argument, "1"
         if not word or not (number.isascii() and number.isdigit()) or int(number) < 1:
-            raise UserError(f"{given}: expected WORD:COUNT, such as low:5")
+            raise UserError(f"{argument}: expected WORD:COUNT, such as low:5")
         counts[word] = counts.get(word, 0) + int(number)
     return counts
 
@@ -178,7 +182,7 @@ def _say_facts(tokenizer: Tokenizer, facts: dict[str, Any]) -> None:
 
 
 def _some_pieces(tokenizer: Tokenizer) -> list[str]:
-    """Ordinary pieces at equal distances, from the first to the last."""
+    """Return ordinary pieces at equal distances, from the first to the last."""
     import numpy as np
 
     ordinary = np.flatnonzero(~tokenizer.vocab.is_special)
@@ -196,7 +200,7 @@ def _cut(tokenizer: Tokenizer, text: str, ids: list[int]) -> dict[str, Any]:
 
 
 def _say_tokens(label: str, tokens: list[str]) -> None:
-    """The tokens side by side, each on a colour of its own."""
+    """Print tokens side by side, neighbours in different colours."""
     from rich.text import Text
 
     line = Text(f"{label}  ")
@@ -211,7 +215,7 @@ def _spaced(words: tuple[tuple[str, ...], ...]) -> str:
 
 
 def _plain(cell: Any) -> Any:
-    """A cell as it is: `[b]` in a word is no markup."""
+    """Return the cell with markup escaped, so that `[b]` is printed."""
     from rich.markup import escape
 
     return escape(cell) if isinstance(cell, str) else cell

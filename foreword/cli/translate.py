@@ -1,9 +1,9 @@
-"""`foreword translate`: a file, sentence by sentence, and its quality beside a reference."""
+"""`foreword translate`: translate a file line by line, and score it against a reference."""
 
 from __future__ import annotations
 
 import json as jsons
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +11,7 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._model_options import Device, Json, Run, open_model
+from foreword.cli._options import Options
 from foreword.cli._reading import Errors, Reading
 from foreword.ranges import Count, CountOrZero, LengthPenalty
 
@@ -18,33 +19,47 @@ if TYPE_CHECKING:
     from foreword.evaluate.loaded import LoadedModel
 
 
-def translate(
-    run: Run,
-    source: Annotated[Path, typer.Option(help="A text a line, plain, .gz or .zst.")],
-    reference: Annotated[
-        Path | None, typer.Option(help="A translation of each, to score by: BLEU and chrF.")
-    ] = None,
-    beams: Annotated[Count, typer.Option(help="Beginnings kept side by side; 1 is greedy.")] = 5,
+@dataclass(frozen=True)
+class BeamOptions(Options):
+    """The settings of beam search."""
+
+    beams: Annotated[Count, typer.Option(help="Number of beams; 1 is greedy decoding.")] = 5
     length_penalty: Annotated[
         LengthPenalty,
         typer.Option(help="0 prefers short texts, 1 ranks by the mean of their tokens."),
-    ] = 1.0,
-    tokens: Annotated[Count, typer.Option(help="At most so many tokens in each.")] = 100,
+    ] = 1.0
+    tokens: Annotated[Count, typer.Option(help="Maximum tokens per translation.")] = 100
+
+
+@dataclass(frozen=True)
+class AlignmentOptions(Options):
+    """Which attention to plot."""
+
     alignment: Annotated[
         list[Count] | None,
-        typer.Option(help="Draw where the model looked while it wrote line N, as a PNG."),
-    ] = None,
+        typer.Option(help="Plot the attention to the source for line N, as a PNG; repeatable."),
+    ] = None
     layer: Annotated[
         CountOrZero | None,
-        typer.Option(help="With --alignment: of the decoder; the last if unsaid."),
+        typer.Option(help="With --alignment: decoder layer; default: the last."),
+    ] = None
+
+
+def translate(
+    run: Run,
+    source: Annotated[Path, typer.Option(help="Source file, one text per line; .gz or .zst too.")],
+    beam_options: BeamOptions,
+    alignment_options: AlignmentOptions,
+    reference: Annotated[
+        Path | None, typer.Option(help="Reference translations, one per line, for BLEU and chrF.")
     ] = None,
     errors: Errors = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Translate a file line by line; with a reference, say how near the result is to it.
+    """Translate a file line by line; with a reference, score the result by BLEU and chrF.
 
-    The translations are kept in RUN/evaluations, with the scores and the drawings beside them.
+    Translations, scores and plots are saved in RUN/evaluations.
     """
     from foreword.data.text_files import ReadCounts, ReadSettings
     from foreword.errors import UserError
@@ -52,60 +67,64 @@ def translate(
     from foreword.evaluate.alignment import layer_of
     from foreword.evaluate.beam import Beams
 
-    how = Beams(beams, length_penalty, tokens)
+    # Read the texts and check the options.
+    beams = Beams(beam_options.beams, beam_options.length_penalty, beam_options.tokens)
+    alignment, layer = alignment_options.alignment or [], alignment_options.layer
     read, counts = Reading(errors=errors).on(ReadSettings()), ReadCounts()
     texts = translation.read_lines(source, read, counts)
     references = None
     if reference is not None:
         references = translation.read_lines(reference, read, counts)
         translation.require_as_many(texts, references, [str(source), str(reference)])
-    for number in alignment or []:
+    for number in alignment:
         if not 1 <= number <= len(texts) or not texts[number - 1]:
-            raise UserError(f"--alignment {number}: {source} has no text in such a line")
+            raise UserError(f"--alignment {number}: {source} has no text in line {number}")
     if counts.replaced_bytes:
         console.say(f"{counts.replaced_bytes:,} bytes replaced")
     if layer is not None and not alignment:
-        raise UserError("--layer: goes with --alignment")
+        raise UserError("--layer: requires --alignment")
+
+    # Translate.
     loaded = open_model(run, device)
     if alignment:
         layer = layer_of(loaded.trained, layer)
-    found = []
+    outputs: list[str] = []
     with console.progress() as bar:
         advance = bar.stage("translating")
         advance(0, len(texts))
-        for one in translation.translate(loaded.trained, texts, how):
-            found.append(one)
-            advance(len(found), len(texts), f"{len(found):,} of {len(texts):,}")
-    result = _result(loaded, _plain_name(source), asdict(how))
+        for output in translation.translate(loaded.trained, texts, beams):
+            outputs.append(output)
+            advance(len(outputs), len(texts), f"{len(outputs):,} of {len(texts):,}")
+
+    # Score, save and show.
+    result = _result(loaded, _plain_name(source), asdict(beams))
     result["rows"] = [{"lines": len(texts), "empty_lines": texts.count("")}]
     if references is not None:
-        quality = asdict(translation.compare(found, references))
+        quality = asdict(translation.compare(outputs, references))
         result["signatures"] = list(quality.pop("signatures"))
         result["rows"][0] |= quality
-    kept = _keep(loaded, result, found)
-    kept += [
-        _draw(
-            kept[0].with_suffix(""), loaded, number, (texts[number - 1], found[number - 1]), layer
-        )
-        for number in alignment or []
-    ]
+    saved = _save(loaded, result, outputs)
+    stem = saved[0].with_suffix("")
+    for number in alignment:
+        pair = texts[number - 1], outputs[number - 1]
+        saved.append(_plot_alignment(stem, loaded, number, pair, layer))
     if json:
-        console.emit({**result, "translations": found, "kept": [str(path) for path in kept]})
+        console.emit({**result, "translations": outputs, "kept": [str(path) for path in saved]})
         return
-    _show(result, found)
-    for path in kept:
-        console.say(f"kept in {path}")
+    _show(result, outputs)
+    for path in saved:
+        console.say(f"saved to {path}")
 
 
 def _plain_name(file: Path) -> str:
-    """A file's name without that of a compression."""
+    """Return a file's name without the suffix of a compression."""
     from foreword.data.text_files import COMPRESSIONS
 
     return file.stem if file.suffix.lower() in COMPRESSIONS else file.name
 
 
 def _result(loaded: LoadedModel, source: str, beams: dict[str, Any]) -> dict[str, Any]:
-    """What is kept beside the translations, without the scores."""
+    """Return the result that is saved with the translations, still without scores."""
     from foreword.runs.provenance import command
 
     return {
@@ -117,21 +136,21 @@ def _result(loaded: LoadedModel, source: str, beams: dict[str, Any]) -> dict[str
     }
 
 
-def _keep(loaded: LoadedModel, result: dict[str, Any], found: list[str]) -> list[Path]:
-    """Writes the translations and the scores."""
+def _save(loaded: LoadedModel, result: dict[str, Any], outputs: list[str]) -> list[Path]:
+    """Write the translations and the scores."""
     from foreword import atomic
 
     text = jsons.dumps(result, indent=1, ensure_ascii=False) + "\n"
     path = loaded.trained.run / "evaluations" / f"{result['name']}.txt"
-    atomic.write_text(path, "\n".join(found) + "\n")
+    atomic.write_text(path, "\n".join(outputs) + "\n")
     atomic.write_text(path.with_suffix(".json"), text)
     return [path]
 
 
-def _draw(
+def _plot_alignment(
     stem: Path, loaded: LoadedModel, number: int, pair: tuple[str, str], layer: int | None
 ) -> Path:
-    """Draws where the model looked while it wrote one line."""
+    """Plot the attention to the source while one line was written."""
     from foreword import atomic
     from foreword.evaluate.alignment import align
     from foreword.report.alignment import draw
@@ -141,11 +160,11 @@ def _draw(
     return path
 
 
-def _show(result: dict[str, Any], found: list[str]) -> None:
-    """The scores, or without them the translations."""
+def _show(result: dict[str, Any], outputs: list[str]) -> None:
+    """Print the scores, or the translations if there are none."""
     if "signatures" not in result:
-        for one in found:
-            console.out.print(one, markup=False)
+        for output in outputs:
+            console.out.print(output, markup=False)
         return
     row = result["rows"][0]
     cells = [f"{cell:.2f}" if isinstance(cell, float) else cell for cell in row.values()]

@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 
 from foreword.cli import _bar
-from foreword.cli._bar import Bar, Stage, clock, fitted
+from foreword.cli._bar import Bar, Stage, clock, fit_parts
 
 
 def draw(filled: int, size: int) -> str:
@@ -65,9 +65,9 @@ def test_a_stage_of_unknown_length_says_for_how_long_it_goes_on() -> None:
 
 
 def test_parts_of_the_highest_rank_go_first_and_the_first_is_cut_at_last() -> None:
-    assert fitted(["one", "two", "three"], [0, 2, 1], 40) == "one  two  three"
-    assert fitted(["one", "two", "three"], [0, 2, 1], 12) == "one  three"
-    assert fitted(["one", "two", "three"], [0, 2, 1], 2) == "o…"
+    assert fit_parts(["one", "two", "three"], [0, 2, 1], 40) == "one  two  three"
+    assert fit_parts(["one", "two", "three"], [0, 2, 1], 12) == "one  three"
+    assert fit_parts(["one", "two", "three"], [0, 2, 1], 2) == "o…"
 
 
 def test_a_clock_has_hours_where_there_are_any() -> None:
@@ -108,5 +108,5 @@ def test_without_a_terminal_a_long_stage_says_now_and_then_how_far_it_is(
         bar.stage("long")(3, 4, "a note")
         while not said:
             pass
-        bar.stage("at once", is_said=True, has_lines=False)
+        bar.stage("at once", is_announced=True, has_lines=False)
     assert said[0].startswith("long") and said[1:] == ["at once"]

@@ -27,15 +27,15 @@ def test_a_table_too_wide_goes_on_below(
 
 def test_samples_stay_on_their_line(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "one\r\ntwo\n\n\x1b[31mthree\u00a0"
-    assert console.beside("a\nb", text) == "    a⏎b  ->  one ⏎two⏎⏎ [31mthree "
+    assert console.side_by_side("a\nb", text) == "    a⏎b  ->  one ⏎two⏎⏎ [31mthree "
     monkeypatch.setattr(console.err, "_force_terminal", True)
     monkeypatch.setattr(console.err, "width", 61)
     for before, after in (("a b " * 30, "c d " * 30), ("a", "漢字" * 60), ("a b " * 30, "c")):
-        line = console.beside(before, after)
+        line = console.side_by_side(before, after)
         assert cell_len(line) in (59, 60)
         assert line.startswith(f"    {before[:20].rstrip()}") and line.count("…") in (1, 2)
         assert f"  ->  {after[:10].rstrip()}" in line
-    assert console.beside("short", "text") == "    short  ->  text"
+    assert console.side_by_side("short", "text") == "    short  ->  text"
 
 
 def test_a_table_that_fits_is_one(

@@ -106,9 +106,10 @@ def test_other_text_is_read_as_it_is(
     for verb in ("score", "evaluate"):
         for name, fault in (("texts", "--field NAME"), ("c.txt", "--errors replace")):
             assert fault in refused(capsys, verb, decoder, "--file", str(tmp_path / name))
-        goes = {"score": "--file", "evaluate": "--data"}[verb]
+        option = {"score": "--file", "evaluate": "--data"}[verb]
         text = [TEXTS[0]] * (verb == "score")
-        assert f"--field: goes with {goes}" in refused(capsys, verb, decoder, *text, "--field", "x")
+        error = refused(capsys, verb, decoder, *text, "--field", "x")
+        assert f"--field: requires {option}" in error
     assert command(["score", decoder, "--file", str(folder), "--field", "body"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "documents 19 files read 1 empty documents 1 files not read (1 .pdf) 1" in said

@@ -110,7 +110,7 @@ def test_its_scorer_gives_the_log_probabilities_of_the_table(run: Path) -> None:
 
 def test_there_is_none_without_its_text(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(capsys, "probe", str(run), "--kind", "similarity", "--untrained")
-    assert f"--untrained: {run} is counts of a text" in said
+    assert f"--untrained: {run} is a count-based model" in said
 
 
 def test_there_and_back_as_an_arpa_file(

@@ -100,7 +100,7 @@ def test_nothing_of_a_run_or_of_somebody_else_is_overwritten(
         (prepare, "run/shards", "belongs to the model"),
         (train, "run/tokenizer", "belongs to the model"),
         (train, "run", "belongs to the model"),
-        (train, "made/tokenizer", "belongs to token shards"),
+        (train, "made/tokenizer", "belongs to the token shards"),
         (prepare, "mine", "is not empty; choose another --out"),
     ):
         assert run([*words, str(tmp_path / out), "--kind", "char"]) == 2

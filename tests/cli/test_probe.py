@@ -42,7 +42,7 @@ def test_the_result_is_kept_in_the_run_and_shown_in_its_report(
     run = make_run("encoder")
     assert command(["probe", str(run), "--kind", "word_in_context"]) == 0
     captured = capsys.readouterr()
-    assert "apart" in captured.out and "kept in" in captured.err
+    assert "apart" in captured.out and "saved to" in captured.err
     assert (run / "evaluations" / "probe-word_in_context.png").is_file()
     assert command(["report", str(run)]) == 0
     page = (run / "report.html").read_text("utf-8")

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from foreword import config
-from foreword.cli.show import _gathered
+from foreword.cli.show import _grouped
 
 
 @pytest.mark.parametrize(
@@ -22,13 +22,13 @@ from foreword.cli.show import _gathered
     ],
 )
 def test_names_are_folded_where_they_part(names: str, said: str) -> None:
-    assert _gathered(names.split()) == said
+    assert _grouped(names.split()) == said
 
 
 def test_unfolded_they_are_the_names() -> None:
     names = config.recipe_names()
     found = []
-    for word in _gathered(names).split("; "):
+    for word in _grouped(names).split("; "):
         first, brace, rest = word.partition("{")
         found += [first + end for end in re.split(", ", rest.rstrip("}"))] if brace else [first]
     assert sorted(found) == sorted(names)

@@ -71,7 +71,7 @@ VERBS = {
     "compare": ("{place}/grid/grid.toml --out {out}", 80, "masked"),
     "evaluate": ("{place}/run", 25, "measuring"),
     "translate": ("{place}/translator --source {place}/some.en --tokens 9", 200, "translating"),
-    "probe": ("{place}/run --kind gradient_reach", 50, "looking into run"),
+    "probe": ("{place}/run --kind gradient_reach", 50, "probing run"),
     "score": ("{place}/run --file {place}/text/0.txt", 40, "scoring"),
 }
 

@@ -128,11 +128,11 @@ def test_what_was_asked_wrongly(
     words = ("translate", run, "--source", source)
     said = refused(capsys, *words, "--reference", str(made / "short.de"))
     assert f"{source}:2: there is no line 2 in {made / 'short.de'}" in said
-    assert "no text in such a line" in refused(capsys, *words, "--alignment", "99")
+    assert "has no text in line 99" in refused(capsys, *words, "--alignment", "99")
     monkeypatch.setattr(translation, "translate", None)  # all this is said before
     said = refused(capsys, *words, "--alignment", "1", "--layer", "4")
     assert "--layer 4: layers 1 to 1 look at the source" in said
-    assert "--layer: goes with --alignment" in refused(capsys, *words, "--layer", "1")
+    assert "--layer: requires --alignment" in refused(capsys, *words, "--layer", "1")
     monkeypatch.setattr(alignment, "_lookers", lambda backbone: [])
     assert "this model has no attention" in refused(capsys, *words, "--alignment", "1")
     assert "--beams: must be a whole number from 1" in refused(capsys, *words, "--beams", "0")
