@@ -1,4 +1,4 @@
-"""Tokens as they are spelt: the characters of each through convolutions and highway layers."""
+"""Character embeddings of tokens, by convolutions and highway layers."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from torch.nn import functional as F
 from foreword.ranges import Count, CountOrZero, Ranged
 from foreword.types import Array, Vocab
 
-# The first 256 characters are bytes; then what stands around them.
+# The first 256 characters are bytes, the others markers.
 BEGIN, WITHIN, SPECIAL, END, PADDING = range(256, 261)
 CHARACTERS = PADDING + 1
 
 
 @dataclass(frozen=True)
 class Spelling(Ranged):
-    """How tokens are read by their characters; unsaid, as the published ELMo does.
+    """The settings of character embeddings; the defaults are those of the published ELMo.
 
     Attributes:
         width: of a character's embedding.
-        filters: convolutions, (characters that each sees, how many of them) a group.
-        highways: highway layers on what they found.
-        length: the most characters of a token, with its begin and end; the rest is cut.
+        filters: convolutions, (width in characters, number of filters) for each group.
+        highways: number of highway layers after the convolutions.
+        length: maximum characters of a token, begin and end included; the rest is truncated.
     """
 
     width: Count = 16
@@ -55,7 +55,7 @@ class Spelling(Ranged):
 
 
 class Highway(nn.Module):
-    """y = g * relu(W x + b) + (1 - g) * x, with the gate g = sigmoid(W_g x + b_g).
+    """Highway layer: y = g * relu(W x + b) + (1 - g) * x, with the gate g = sigmoid(W_g x + b_g).
 
     Reference: Srivastava et al. 2015.
 
@@ -68,25 +68,25 @@ class Highway(nn.Module):
         self.both = nn.Linear(width, 2 * width)  # W and W_g
 
     def close_gates(self) -> None:
-        """The gates nearly closed, so that at first what enters is passed on."""
+        """Nearly close the gates, so that at first the layer passes its input on."""
         _, gate = self.both.bias.chunk(2)
         gate.fill_(-2.0)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., width) -> (..., width)."""
-        found, gate = self.both(x).chunk(2, dim=-1)
-        return torch.lerp(x, F.relu(found), torch.sigmoid(gate))
+        """Return (..., width) -> (..., width)."""
+        hidden, gate = self.both(x).chunk(2, dim=-1)
+        return torch.lerp(x, F.relu(hidden), torch.sigmoid(gate))
 
 
 class Characters(nn.Module):
-    """Takes the place of a table of embeddings: the vector of a token comes from its spelling.
+    """An embedding of tokens by their spelling, in place of a table.
 
-    Each token is its bytes between a begin and an end, filled up behind. The begin says whether
-    the token begins a word, goes on with one, or is special, so that `[PAD]` in a text is not the
-    special token. The vectors of a batch's distinct tokens are computed, each once.
+    Each token is its bytes between a begin and an end marker, then padding. The begin marker tells
+    whether the token begins a word, continues one, or is special, so that `[PAD]` in a text is not
+    the special token. The vectors of a batch's distinct tokens are computed, each once.
 
-    Spellings come from the tokenizer, by `spell`; before, token 12 is spelt `12`. They are no
-    weights and stand in no checkpoint: a run has its tokenizer beside it.
+    Spellings come from the tokenizer, by `set_spellings`; before, token 12 is spelt `12`. They are
+    not weights and not in checkpoints, since a run has its own tokenizer.
 
     Reference: Kim et al. 2016, section 2; Jozefowicz et al. 2016, section 3.
 
@@ -106,41 +106,41 @@ class Characters(nn.Module):
         self.filters = nn.ModuleList(
             nn.Conv1d(spelling.width, count, size) for size, count in spelling.filters
         )
-        found = sum(count for _, count in spelling.filters)
-        self.highways = nn.Sequential(*(Highway(found) for _ in range(spelling.highways)))
-        self.project = nn.Linear(found, width)
+        features = sum(count for _, count in spelling.filters)
+        self.highways = nn.Sequential(*(Highway(features) for _ in range(spelling.highways)))
+        self.project = nn.Linear(features, width)
         self.register_buffer(
             "table", torch.empty(vocab, spelling.length, dtype=torch.int16), persistent=False
         )
         self._fill((), np.full(vocab, BEGIN))
 
     def set_spellings(self, vocab: Vocab) -> None:
-        """Takes the spellings of a vocabulary of as many tokens."""
+        """Set the spellings from a vocabulary of the same size."""
         begins = np.where(vocab.starts_word, BEGIN, WITHIN)
         self._fill(vocab.spellings, np.where(vocab.is_special, SPECIAL, begins))
 
     def _fill(self, spellings: tuple[bytes, ...], begins: Array) -> None:
         if not self.table.is_meta:
             numbers = range(len(spellings), len(self.table))
-            known = [*spellings, *(str(n).encode() for n in numbers)][: len(self.table)]
-            self.table.copy_(torch.from_numpy(characters_of(known, begins, self.length)))
+            complete = [*spellings, *(str(n).encode() for n in numbers)][: len(self.table)]
+            self.table.copy_(torch.from_numpy(characters_of(complete, begins, self.length)))
 
     def forward(self, ids: Tensor) -> Tensor:
-        """(batch, length) -> (batch, length, width)."""
+        """Return the vectors, (batch, length) -> (batch, length, width)."""
         distinct, where = torch.unique(ids, return_inverse=True)
         x = self.character(self.table[distinct].long()).transpose(1, 2)  # (tokens, width, length)
-        found = torch.cat([F.relu(find(x).amax(-1)) for find in self.filters], dim=-1)
-        vectors = cast(Tensor, self.project(self.highways(found)))
+        features = torch.cat([F.relu(conv(x).amax(-1)) for conv in self.filters], dim=-1)
+        vectors = cast(Tensor, self.project(self.highways(features)))
         return vectors[where]
 
 
 def characters_of(spellings: list[bytes], begins: Array, length: int) -> Array:
-    """The characters of each token, (tokens, length) int16.
+    """Return the characters of each token, (tokens, length) int16.
 
     Args:
         spellings: in UTF-8.
-        begins: the first character of each, (tokens,).
-        length: the most characters, begin and end included.
+        begins: begin marker of each, (tokens,).
+        length: maximum characters, begin and end included.
     """
     cut = [spelling[: length - 2] for spelling in spellings]
     sizes = np.fromiter(map(len, cut), dtype=np.int64, count=len(cut))

@@ -1,4 +1,4 @@
-"""Blocks of queries look at their neighbours, at both ends of the row and at random blocks."""
+"""BigBird: blocks of queries attend to neighbours, both ends of the row and random blocks."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from foreword.nn.masks import BlockSparseMask, FullMask, Mask
 from foreword.ranges import Count, CountOrZero, Seed
 from foreword.types import Array
 
-PAPER = (1_024, 3_072, 4_096)  # lengths of the paper's rows, for which its code has a plan apart
+PAPER = (1_024, 3_072, 4_096)  # the paper's lengths, for which its code has a separate plan
 
 
 @dataclass(frozen=True)
 class BigBird(AttentionKind):
-    """Window, global and random blocks: time and memory grow with the length.
+    """Window, global and random blocks: time and memory are linear in the length.
 
-    Rows too short to have something to leave out are attended to in full. Random blocks are drawn
-    for each layer, once and for all.
+    Rows too short to leave anything out get full attention. Random blocks are sampled once for each
+    layer.
 
     Attributes:
-        block: places of a block.
-        window: blocks that a block looks at around itself, itself included; odd.
+        block: positions in a block.
+        window: number of blocks around each block that it attends to, itself included; odd.
         ends: blocks at each end of the row that see all and are seen by all.
-        random: blocks drawn at random, none of them in the window or at the ends.
-        random_from: `row` draws from the whole row; `start` from its first window + 2 ends +
-            2 random blocks, and in rows of 1,024, 3,072 and 4,096 places (the paper's) from its
-            first 1,024 places, as the released code does.
-        per_head: whether each head draws its own.
-        seed: of the draws; layer n uses seed + n.
+        random: number of random blocks, none of them in the window or at the ends.
+        random_from: `row` samples from the whole row; `start` from its first window + 2 ends +
+            2 random blocks, and in rows of 1,024, 3,072 and 4,096 positions (the paper's) from its
+            first 1,024 positions, as the released code does.
+        per_head: whether each head samples its own.
+        seed: of the random blocks; layer n uses seed + n.
 
     Reference: Zaheer et al. 2020, section 2 and appendix D.
     Differs from the paper: the released code draws within the start of the row, and there `start`
@@ -66,7 +66,7 @@ class BigBird(AttentionKind):
 
     @property
     def least_blocks(self) -> int:
-        """Rows of so many blocks or fewer are attended to in full."""
+        """Rows of at most this many blocks get full attention."""
         return self.window + 2 * self.ends + 2 * self.random
 
     def prepare(
@@ -78,11 +78,11 @@ class BigBird(AttentionKind):
         *,
         flex: bool,
     ) -> PreparedMask | DeferredMask:
-        """The mask; long rows ask it layer by layer, for each has random blocks of its own.
+        """Prepare the mask; for long rows, defer it to the layers with their random blocks.
 
         Raises:
-            UserError: queries that stand behind a cache or a memory longer than what is attended
-                to in full: the blocks of a row are not known before its end.
+            UserError: queries follow a cache or a memory beyond the length of full attention: the
+                blocks of a row depend on its end.
         """
         batch, queries, keys = shape
         if keys <= self.least_blocks * self.block:
@@ -95,13 +95,13 @@ class BigBird(AttentionKind):
         return DeferredMask(mask, bias, batch, keys, like, flex)
 
     def build(self, heads: int, d_head: int, layers: int) -> list[AttentionMechanism]:
-        """A module without parameters for each layer."""
+        """Return a module without parameters for each layer."""
         return [BigBirdAttention(self, heads if self.per_head else 1, n) for n in range(layers)]
 
 
 @dataclass(frozen=True)
 class DeferredMask:
-    """What a layer needs to ask the mask about its own blocks; see `Bigbird.prepare`."""
+    """The inputs from which each layer prepares a mask of its own; see `BigBird.prepare`."""
 
     mask: Mask
     bias: Tensor | None
@@ -123,9 +123,9 @@ class BigBirdAttention(AttentionMechanism):
     """The blocks of one layer.
 
     Args:
-        settings: how many blocks of each sort.
-        heads: that draw their own; 1 if all share.
-        layer: number of the block in its stack.
+        settings: number of blocks of each type.
+        heads: number that sample their own blocks; 1 if all share.
+        layer: index of the block in its stack.
     """
 
     def __init__(self, settings: BigBird, heads: int, layer: int) -> None:
@@ -133,7 +133,7 @@ class BigBirdAttention(AttentionMechanism):
         self.settings, self.heads, self.layer = settings, heads, layer
 
     def mask(self, queries: int, keys: int) -> Mask | None:
-        """Blocks near, at the ends, and drawn; everything in a short row."""
+        """Return the mask of window, end and random blocks; the full mask in a short row."""
         s = self.settings
         if keys <= s.least_blocks * s.block:
             return FullMask()
@@ -171,7 +171,7 @@ class BigBirdAttention(AttentionMechanism):
         dropout: float,
         extra: Tensor | None,
     ) -> Tensor:
-        """(batch, heads, queries, d_head), as `_blocks.attend` or dense attention has it."""
+        """Return (batch, heads, queries, d_head), by `_blocks.attend` or densely."""
         ready = (
             self._prepare(prepared_mask)
             if isinstance(prepared_mask, DeferredMask)
@@ -181,9 +181,9 @@ class BigBirdAttention(AttentionMechanism):
             return attend(q, k, v, ready, scale, dropout, extra)
         return attend_densely(q, k, v, ready, scale, dropout, extra)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # it draws with numpy
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # it samples with numpy
     def _prepare(self, pending: DeferredMask) -> PreparedMask | BlockMask:
-        """The mask at this layer's blocks, for the engine at hand."""
+        """Return the mask of this layer's blocks, prepared for the engine in use."""
         mask, bias, like, length = pending.mask, pending.bias, pending.like, pending.length
         if uses_flex(pending.flex):
             whole = mask & self._mask(length, like.device)
@@ -195,7 +195,7 @@ class BigBirdAttention(AttentionMechanism):
 
 @functools.lru_cache(maxsize=256)
 def attended_blocks(settings: BigBird, count: int, layer: int, heads: int) -> Array:
-    """The blocks near each block and those drawn for it, without those at the ends.
+    """Return the window and random blocks of each block, without those at the ends.
 
     Returns:
         (heads, count, window + random) int64, -1 for none.
@@ -215,22 +215,22 @@ def attended_blocks(settings: BigBird, count: int, layer: int, heads: int) -> Ar
 
 
 def _near(settings: BigBird, n: int) -> range:
-    """The window of block `n`, over the edges of the row."""
+    """Return the window of block `n`, which may exceed the edges of the row."""
     return range(n - settings.window // 2, n + settings.window // 2 + 1)
 
 
-# Who draws first matters: these are the released code's draws, from a generator of each layer.
+# The order matters: it reproduces the released code's samples, with a generator for each layer.
 
 
 def _sample_blocks(
     settings: BigBird, count: int, heads: int, random: np.random.RandomState
 ) -> Iterator[tuple[int, int, list[int]]]:
-    """Head, block, and what is drawn for it, block by block and in each for all heads."""
+    """Yield head, block and its random blocks, block by block and in each head by head."""
     s = settings
     reach = min(count, s.least_blocks) if s.random_from == "start" else count
     for n in range(s.ends, count - s.ends):
         illegal = {*_near(s, n), *range(s.ends), *range(reach - s.ends, reach)}
-        # The code keeps apart the two blocks that stand next to the ends.
+        # The released code excludes these for the two blocks next to the ends.
         illegal |= {reach - s.ends - 1} if n == s.ends else set()
         illegal |= {s.ends} if n == reach - s.ends - 1 else set()
         for head in range(heads):
@@ -240,7 +240,7 @@ def _sample_blocks(
 def _sample_blocks_as_in_paper(
     settings: BigBird, count: int, heads: int, random: np.random.RandomState
 ) -> Iterator[tuple[int, int, list[int]]]:
-    """The same head by head, each for all blocks of the longest row of the paper."""
+    """Yield the same head by head, each for all blocks of the paper's longest row."""
     s, longest = settings, max(PAPER) // settings.block
     reach = min(PAPER) // s.block if min(PAPER) > 2 * s.block else longest - s.ends
     for head in range(heads):

@@ -1,4 +1,4 @@
-"""Every query is compared with every key that its mask allows."""
+"""Dense attention: every query attends to every key that its mask allows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from foreword.nn.masks import FullMask, Mask
 
 @dataclass(frozen=True)
 class Dense(AttentionKind):
-    """Full attention: time and scores grow with the square of the length.
+    """Full attention: time and memory of scores grow with the square of the length.
 
     Reference: Vaswani et al. 2017, section 3.2.1.
     """
@@ -27,19 +27,19 @@ class Dense(AttentionKind):
         *,
         flex: bool,
     ) -> PreparedMask:
-        """The mask and the bias for the engine at hand; see `foreword.nn.attention.prepare`."""
+        """Prepare mask and bias; see `foreword.nn.attention.prepare_mask`."""
         return prepare_mask(mask, bias, shape, like, flex=flex)
 
     def build(self, heads: int, d_head: int, layers: int) -> list[AttentionMechanism]:
-        """One module without parameters for all layers."""
+        """Return one module without parameters for all layers."""
         return [DenseAttention()] * layers
 
 
 class DenseAttention(AttentionMechanism):
-    """`foreword.nn.attention.attend`."""
+    """Attention over all keys, by `foreword.nn.attention.attend`."""
 
     def mask(self, queries: int, keys: int) -> Mask | None:
-        """All keys."""
+        """Return the mask of all keys."""
         return FullMask()
 
     def attend(
@@ -52,5 +52,5 @@ class DenseAttention(AttentionMechanism):
         dropout: float,
         extra: Tensor | None,
     ) -> Tensor:
-        """(batch, heads, queries, d_head), as `attend` says."""
+        """Return (batch, heads, queries, d_head)."""
         return attend(q, k, v, prepared_mask, scale, dropout, extra)

@@ -1,4 +1,4 @@
-"""Keys and values are projected along the length to a few; queries attend to these."""
+"""Linformer: queries attend to keys and values projected along the length to a few."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from foreword.ranges import Count
 
 @dataclass(frozen=True)
 class Linformer(AttentionKind):
-    """softmax(scale q (E k)') (F v), with E and F learned: time and memory grow with the length.
+    """softmax(scale q (E k)') (F v), with E and F learned.
 
-    A projection mixes all places of a row, so it cannot be causal, and a row is one text: use it
-    with layout `encoder` and packing that is not `document_mask`.
+    Time and memory are linear in the length.
 
-    A shorter text is projected by the first columns of E and F, as if padding with keys and values
-    of zero stood behind it. What it gets does not depend on the padding of its batch.
+    A projection mixes all positions of a row, so it cannot be causal, and a row must be one text:
+    it requires layout `encoder` and packing without `document_mask`.
+
+    A shorter text is projected by the first columns of E and F, as if followed by padding with keys
+    and values of zero. Its output does not depend on the padding of its batch.
 
     Attributes:
-        length: places of a row in training, and the most that a text may have.
-        projected: places that they are projected to, k in the paper.
-        share: which projections are the same: `none` has E and F for each head of each layer;
+        length: length of rows in training, and maximum length of a text.
+        projected: number of projected keys, k in the paper.
+        share: projections that are shared: `none` has E and F for each head of each layer;
             `heads` E and F for each layer; `keys_values` one matrix for each layer; `layers` one
             matrix in all.
 
@@ -45,7 +47,7 @@ class Linformer(AttentionKind):
 
     @property
     def required_length(self) -> int:
-        """The same: rows that are always shorter would leave columns of E and F untrained."""
+        """`length`, since shorter rows would leave columns of E and F untrained."""
         return self.length
 
     @property
@@ -62,10 +64,10 @@ class Linformer(AttentionKind):
         *,
         flex: bool,
     ) -> ProjectedMask:
-        """Return which places of a row are its text; every query sees every projected key.
+        """Return which positions of a row are text; every query sees every projected key.
 
         Raises:
-            UserError: the mask hides anything but padding, something is added to the scores, or
+            UserError: the mask excludes more than padding, something is added to the scores, or
                 rows are longer than `length`.
         """
         _, queries, keys = shape
@@ -89,7 +91,7 @@ class Linformer(AttentionKind):
         return ProjectedMask((mask.keys < 0)[:, None, :, None])
 
     def build(self, heads: int, d_head: int, layers: int) -> list[AttentionMechanism]:
-        """A module for each layer, or the same for all."""
+        """Return a module for each layer, or one for all."""
         if self.share == "layers":
             return [LinformerAttention(self, heads)] * layers
         return [LinformerAttention(self, heads) for _ in range(layers)]
@@ -97,11 +99,11 @@ class Linformer(AttentionKind):
 
 @dataclass(frozen=True)
 class ProjectedMask:
-    """What is projected of each row.
+    """The positions of each row that are projected.
 
     Attributes:
-        is_padding: places that are projected as zeros, (batch, 1, keys, 1) bool; None if all
-            places are text.
+        is_padding: positions projected as zeros, (batch, 1, keys, 1) bool; None if all positions
+            are text.
     """
 
     is_padding: Tensor | None = None
@@ -122,15 +124,15 @@ class LinformerAttention(AttentionMechanism):
 
     def __init__(self, settings: Linformer, heads: int) -> None:
         super().__init__()
-        of = heads if settings.share == "none" else 1
+        matrices = heads if settings.share == "none" else 1
         self.projected = settings.projected
-        self.keys = nn.Linear(settings.length, of * settings.projected, bias=False)  # E
+        self.keys = nn.Linear(settings.length, matrices * settings.projected, bias=False)  # E
         self.values = self.keys  # F
         if settings.share in ("none", "heads"):
-            self.values = nn.Linear(settings.length, of * settings.projected, bias=False)
+            self.values = nn.Linear(settings.length, matrices * settings.projected, bias=False)
 
     def mask(self, queries: int, keys: int) -> Mask | None:
-        """None: what a query sees is a mixture of all keys."""
+        """Return None: each query sees mixtures of all keys."""
         return None
 
     def attend(
@@ -143,7 +145,7 @@ class LinformerAttention(AttentionMechanism):
         dropout: float,
         extra: Tensor | None,
     ) -> Tensor:
-        """(batch, heads, queries, d_head).
+        """Return (batch, heads, queries, d_head).
 
         Raises:
             UserError: something is added to the scores.

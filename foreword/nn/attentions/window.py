@@ -1,4 +1,4 @@
-"""Every query looks at its neighbours, and at a few places that are seen by all."""
+"""Sliding-window attention: each query attends to its neighbours and a few global positions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from foreword.ranges import Count, CountOrZero
 
 @dataclass(frozen=True)
 class Window(AttentionKind):
-    """Local attention: time and memory grow with the length. Causal where the batch's mask is.
+    """Local attention, in time and memory linear in the length. Causal if the batch's mask is.
 
     Attributes:
-        radius: how many places away a key may be, on each side: 64 is ModernBERT's window of 128.
-        global_tokens: the first places of each row see all and are seen by all.
+        radius: maximum distance of a key, on each side; 64 is ModernBERT's window of 128.
+        global_tokens: number of first positions of each row that see all and are seen by all.
 
     Reference: Beltagy et al. 2020 (Longformer), section 3.1; Warner et al. 2024 (ModernBERT),
     section 2.1.2; Brown et al. 2020 (GPT-3), section 2.1; Child et al. 2019.
@@ -35,24 +35,24 @@ class Window(AttentionKind):
 
     @property
     def block(self) -> int:
-        """Places of a block; small ones look at fewer keys in vain, large ones multiply faster."""
+        """Positions in a block: small ones waste fewer keys, large ones multiply faster."""
         return min(max(self.radius, 16), 128)
 
     @property
     def reach(self) -> int:
-        """Blocks that a block looks at on each side."""
+        """Blocks that a block attends to on each side."""
         return -(-self.radius // self.block)
 
     @property
     def short(self) -> int:
-        """Up to so many places dense attention is as fast: half as many again as are gathered."""
+        """Length up to which dense attention is as fast: 1.5 times the gathered keys."""
         return 3 * (2 * self.reach + 1) * self.block // 2
 
     def mask(self, queries: int, keys: int) -> Mask:
-        """Near, or seen by all."""
+        """Return the mask of local and global keys."""
         offset = keys - queries
-        near: Mask = masks.WindowMask(self.radius, offset)
-        return near | masks.GlobalMask(self.global_tokens, offset) if self.global_tokens else near
+        local: Mask = masks.WindowMask(self.radius, offset)
+        return local | masks.GlobalMask(self.global_tokens, offset) if self.global_tokens else local
 
     def prepare(
         self,
@@ -63,38 +63,38 @@ class Window(AttentionKind):
         *,
         flex: bool,
     ) -> PreparedMask | BlockMask:
-        """The mask at the pairs in reach; short rows, caches and CUDA take the dense engine."""
+        """Prepare the mask by blocks; short rows, caches and CUDA use the dense engine."""
         batch, queries, keys = shape
         if uses_flex(flex) or queries != keys or keys <= self.short:
             return prepare_mask(mask & self.mask(queries, keys), bias, shape, like, flex=flex)
-        near = mask & masks.WindowMask(self.radius)
+        local = mask & masks.WindowMask(self.radius)
         return prepare_block_mask(
-            self._block_layout(keys, like.device), near, mask, bias, (batch, keys), like
+            self._block_layout(keys, like.device), local, mask, bias, (batch, keys), like
         )
 
     def _block_layout(self, length: int, device: torch.device) -> BlockLayout:
         size = self.block
         count, reach = -(-length // size), self.reach
-        own = torch.arange(count, device=device)[:, None]
-        blocks = own + torch.arange(-reach, reach + 1, device=device)
+        diagonal = torch.arange(count, device=device)[:, None]
+        blocks = diagonal + torch.arange(-reach, reach + 1, device=device)
         blocks = blocks.masked_fill((blocks < 0) | (blocks >= count), -1)
-        everywhere = torch.arange(min(self.global_tokens, length), device=device)
-        return BlockLayout(size, blocks[None], everywhere)
+        global_positions = torch.arange(min(self.global_tokens, length), device=device)
+        return BlockLayout(size, blocks[None], global_positions)
 
     def build(self, heads: int, d_head: int, layers: int) -> list[AttentionMechanism]:
-        """One module without parameters for all layers."""
+        """Return one module without parameters for all layers."""
         return [WindowAttention(self)] * layers
 
 
 class WindowAttention(AttentionMechanism):
-    """Attends to what the pattern says, by blocks or densely."""
+    """Sliding-window attention, computed by blocks or densely."""
 
     def __init__(self, settings: Window) -> None:
         super().__init__()
         self.settings = settings
 
     def mask(self, queries: int, keys: int) -> Mask | None:
-        """Near, or seen by all."""
+        """Return the mask of local and global keys."""
         return self.settings.mask(queries, keys)
 
     def attend(
@@ -107,7 +107,7 @@ class WindowAttention(AttentionMechanism):
         dropout: float,
         extra: Tensor | None,
     ) -> Tensor:
-        """(batch, heads, queries, d_head), as `_blocks.attend` or dense attention has it."""
+        """Return (batch, heads, queries, d_head), by `_blocks.attend` or densely."""
         if isinstance(prepared_mask, PreparedMask):
             return attend_densely(q, k, v, prepared_mask, scale, dropout, extra)
         return attend(q, k, v, prepared_mask, scale, dropout, extra)
