@@ -1,4 +1,4 @@
-"""How much of what came before a model really uses: held-out loss by the length of its memory."""
+"""How much context a model uses: held-out loss by the length of its memory."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from foreword.nn.stack import Stack
 from foreword.train.step import evaluate
 from foreword.types import Array, Batch
 
-LANES = 16  # at most, read side by side
-STEPS = 8  # a lane is at least so many times as long as a row and its memory
+STREAMS = 16  # at most, read side by side as rows of a batch
+STEPS = 8  # a stream has at least this many times the length of a row and its memory
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def by_memory(
     bytes_per_token: float,
     rows: int = ALL,
 ) -> list[ByMemory]:
-    """The loss on one running text for each length of memory; each time of the same tokens.
+    """Return the loss on one running text for each length of memory, on the same tokens.
 
     - A model with a memory remembers as many states as is said, in training's rows: longer
       memories than in training too.
@@ -75,7 +75,7 @@ def by_memory(
         shards: held-out text.
         memories: in tokens.
         bytes_per_token: of the text.
-        rows: at most so many of the text are read.
+        rows: the most rows of the text to read.
 
     Raises:
         UserError: it is no causal model, keeps documents apart, or has no room for such a memory.
@@ -95,7 +95,7 @@ def by_memory(
         if memory < 0 or (memory >= length and not recipe.model.has_memory):
             room = "must not be negative" if memory < 0 else f"can have at most {length - 1}"
             raise UserError(f"--memory {memory}: {room}; a row has {length} tokens")
-    text = _lanes(prompted, shards, length + max(memories), rows)
+    text = _as_streams(prompted, shards, length + max(memories), rows)
 
     loss_fn = partial(recipe.objective.loss, model)
     found, unknown = [], unknown_in(shards, prompted.vocab)
@@ -104,22 +104,22 @@ def by_memory(
             batches = _windows(text, length, 0)
         else:
             batches = _windows(text, length - memory, memory)
-        with _remembering(prompted, memory):
+        with _memory_set_to(prompted, memory):
             measured = evaluate(model, batches, loss_fn, prompted.dtype)
         bits = entropy.bits_per_byte(measured.loss, bytes_per_token)
         found.append(ByMemory(memory, measured.loss, int(measured.weight), bits, unknown))
     return found
 
 
-def _lanes(prompted: PromptedModel, shards: Shards, seen: int, rows: int) -> Array:
-    """The text in lanes that are long beside what is `seen` at once, (lanes, tokens) int64."""
+def _as_streams(prompted: PromptedModel, shards: Shards, seen: int, rows: int) -> Array:
+    """Return the text as streams far longer than what is `seen` at once, (streams, tokens)."""
     length = prompted.recipe.packing.length
     if shards.tokens_total < seen:
         raise UserError(
             f"{shards.tokens_total} tokens of held-out text are too few for a memory of "
             f"{seen - length} and rows of {length}; name a longer text with --file"
         )
-    streams = max(1, min(LANES, rows, shards.tokens_total // (STEPS * seen)))
+    streams = max(1, min(STREAMS, rows, shards.tokens_total // (STEPS * seen)))
     packed = Stream(length, prompted.recipe.packing.eos).open(shards, prompted.vocab, 0, streams)
     steps = min(packed.tokens_per_epoch // streams // length, max(1, rows // streams))
     ids = packed.rows(np.arange(steps * streams)).ids.reshape(steps, streams, length)
@@ -127,7 +127,7 @@ def _lanes(prompted: PromptedModel, shards: Shards, seen: int, rows: int) -> Arr
 
 
 def _windows(text: Array, new: int, again: int) -> Iterator[Batch]:
-    """The text in steps of `new` tokens, each with up to `again` tokens before, not predicted."""
+    """Yield steps of `new` tokens, each after up to `again` tokens that are not predicted."""
     last = text.shape[1] - 1
     for start in range(0, last, new):
         before, stop = min(again, start), min(start + new, last)
@@ -140,19 +140,19 @@ def _windows(text: Array, new: int, again: int) -> Iterator[Batch]:
 
 
 @contextmanager
-def _remembering(prompted: PromptedModel, memory: int) -> Iterator[None]:
-    """Within it, a model with a memory has one of this length."""
+def _memory_set_to(prompted: PromptedModel, memory: int) -> Iterator[None]:
+    """Set the length of the model's memory within the context."""
     stacks = _stacks(prompted)
-    kept = [stack.memory_length for stack in stacks]
+    lengths = [stack.memory_length for stack in stacks]
     for stack in stacks:
         stack.memory_length = memory
     try:
         yield
     finally:
-        for stack, places in zip(stacks, kept, strict=True):
-            stack.memory_length = places
+        for stack, length in zip(stacks, lengths, strict=True):
+            stack.memory_length = length
 
 
 def _stacks(prompted: PromptedModel) -> list[Stack]:
-    """The parts of the model that have a memory."""
+    """Return the stacks that have a memory."""
     return [m for m in prompted.model.modules() if isinstance(m, Stack) and m.memory_length]

@@ -1,4 +1,4 @@
-"""Writing text token by token, with the keys and values of earlier tokens remembered."""
+"""Autoregressive decoding with a key-value cache."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Start:
 
 @dataclass(frozen=True)
 class Written:
-    """What was written.
+    """The tokens written after a start.
 
     Attributes:
-        ids: new tokens, without the one that ended it; (length,) int64.
+        ids: new tokens, without the stop token; (length,) int64.
         log_probs: of each under the model itself, and of the token that ended it where one did;
             (length,) or (length + 1,) nats.
-        stopped: `end` by a stop token, `tokens` as many as were asked for, `places` since the
-            model's table of positions ends there.
+        stopped: `end` by a stop token, `tokens` at the requested number, `places` at the
+            model's last position.
     """
 
     ids: Array
@@ -55,7 +55,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Generation:
-    """A prompt and how it goes on.
+    """A prompt and its continuation or answer.
 
     Attributes:
         prompt: as given.
@@ -73,11 +73,11 @@ class Generation:
 def generate(
     prompted: PromptedModel, prompts: Sequence[str], sampling: Sampling, samples: int = 1
 ) -> list[Generation]:
-    """Texts that begin with, or answer, each prompt; `samples` for each, prompt by prompt.
+    """Return `samples` texts that continue, or answer, each prompt, prompt by prompt.
 
     A causal model goes on from the prompt. A model with a source reads the prompt as its source;
     where all its sources hold sentinels and the prompt has none, one is put at the end, so that it
-    writes how the text goes on; a mode token goes before it as in training. Special tokens other
+    continues the text; a mode token goes before it as in training. Special tokens other
     than an end are never written. What a prompt gives does not depend on the prompts beside it.
 
     Raises:
@@ -86,21 +86,21 @@ def generate(
     """
     starts = starts_of(prompted, prompts)
     require_room_to_write(prompted, len(starts) * samples, sampling.tokens)
-    wanted = [replace(start, number=n) for start in starts for n in range(samples)]
-    written = write(prompted, wanted, sampling, stops_of(prompted))
+    numbered = [replace(start, number=n) for start in starts for n in range(samples)]
+    written = write(prompted, numbered, sampling, stops_of(prompted))
     return [
         generation(prompted, prompts[n // samples], start, new)
-        for n, (start, new) in enumerate(zip(wanted, written, strict=True))
+        for n, (start, new) in enumerate(zip(numbered, written, strict=True))
     ]
 
 
 def generation(prompted: PromptedModel, prompt: str, start: Start, new: Written) -> Generation:
-    """What was written after a prompt, as text."""
+    """Return what was written after a prompt, as text."""
     return Generation(prompt, text_of(prompted, start, new.ids), len(new.ids), new.stopped)
 
 
 def starts_of(prompted: PromptedModel, prompts: Sequence[str]) -> list[Start]:
-    """Where the text for each prompt begins, see `generate`.
+    """Return the start of the text for each prompt, see `generate`.
 
     Raises:
         UserError: the model fills blanks, or a prompt is empty.
@@ -115,7 +115,7 @@ def starts_of(prompted: PromptedModel, prompts: Sequence[str]) -> list[Start]:
 
 
 def start_of(prompted: PromptedModel, prompt: str) -> Start:
-    """Where the text for a prompt begins, see `generate`.
+    """Return the start of the text for a prompt, see `generate`.
 
     Raises:
         UserError: the prompt is empty, and the model reads a source.
@@ -134,13 +134,13 @@ def start_of(prompted: PromptedModel, prompt: str) -> Start:
 
 
 def stops_of(prompted: PromptedModel) -> Array:
-    """The tokens that end a text."""
+    """Return the tokens that end a text."""
     known = [prompted.vocab.special[n] for n in ("</s>",) if n in prompted.vocab.special]
     return np.unique([*known, *prompted.eos, *prompted.end]).astype(np.int64)
 
 
 def text_of(prompted: PromptedModel, start: Start, ids: Array) -> str:
-    """New tokens as the text that stands after the start's."""
+    """Return new tokens as the text that follows the start's."""
     decode = prompted.tokenizer.decode
     if start.source is not None and not len(start.target):
         has_sentinels = np.isin(ids, prompted.vocab.sentinels).any()
@@ -157,7 +157,7 @@ def write(
     stops: Array,
     least: int = 0,
 ) -> list[Written]:
-    """Goes on from each start.
+    """Continue each start.
 
     Starts of equal length are computed together, so nothing is padded.
 
@@ -166,7 +166,7 @@ def write(
         starts: where the texts begin.
         sampling: how tokens are drawn.
         stops: tokens that end a text.
-        least: tokens that are written before one may.
+        least: the fewest tokens before a stop token is allowed.
 
     Raises:
         UserError: a start is empty, or longer than the model can read.
@@ -179,7 +179,7 @@ def write(
 
 
 def alike(starts: Sequence[Start], most: int) -> Iterator[list[int]]:
-    """The numbers of starts of equal length, at most so many at a time."""
+    """Yield the indices of starts of equal length, at most `most` at a time."""
     groups: dict[tuple[int, int], list[int]] = {}
     for n, start in enumerate(starts):
         key = (-1 if start.source is None else len(start.source), len(start.target))
@@ -192,14 +192,14 @@ def alike(starts: Sequence[Start], most: int) -> Iterator[list[int]]:
 def _write_group(
     prompted: PromptedModel, starts: Sequence[Start], sampling: Sampling, stops: Array, least: int
 ) -> list[Written]:
-    """The same for starts of one length."""
+    """Continue starts of one length as one batch."""
     batch = next_token_batch(prompted, starts).to(prompted.device)
     rows, length = batch.ids.shape
     forbidden = never_written(prompted, starts, stops)
     stop_ids = torch.from_numpy(stops).to(prompted.device)
     rng = RowRng(sampling.seed, np.array([start.number for start in starts], dtype=np.int64))
     positions = batch.positions[:, -1:]
-    is_open = torch.ones(rows, dtype=torch.bool, device=prompted.device)
+    is_unfinished = torch.ones(rows, dtype=torch.bool, device=prompted.device)
     ids: list[Tensor] = []
     log_probs: list[Tensor] = []
     cache: Any = None
@@ -217,21 +217,21 @@ def _write_group(
         new = choose(allowed, sampling, draws)
         ids.append(new)
         log_probs.append(logits.log_softmax(-1).gather(1, new[:, None])[:, 0])
-        is_open &= ~torch.isin(new, stop_ids)
-        if not is_open.any() or n + 1 == sampling.tokens:
+        is_unfinished &= ~torch.isin(new, stop_ids)
+        if not is_unfinished.any() or n + 1 == sampling.tokens:
             break
         positions = positions + 1
         if prompted.limit is not None and int(positions.max()) >= prompted.limit:
             stopped = "places"
             break
         cross = None if batch.cross_mask is None else FullMask()
-        # The new token stands after all that is remembered, and sees all of it.
+        # The new token follows all cached tokens and attends to all of them.
         batch = Batch(new[:, None], positions, CausalMask(length + n), cross_mask=cross)
     return _cut(torch.stack(ids, 1).cpu().numpy(), torch.stack(log_probs, 1), stops, stopped)
 
 
 def never_written(prompted: PromptedModel, starts: Sequence[Start], stops: Array) -> Tensor:
-    """Special tokens but stops, and but sentinels that name blanks, (starts, vocab) bool."""
+    """Return the special tokens except stops and usable sentinels, (starts, vocab) bool."""
     forbidden = np.tile(prompted.vocab.is_special, (len(starts), 1))
     forbidden[:, stops] = False
     for row, start in zip(forbidden, starts, strict=True):
@@ -249,7 +249,7 @@ def _names_blanks(prompted: PromptedModel, start: Start) -> bool:
 
 
 def _cut(ids: Array, log_probs: Tensor, stops: Array, stopped: Stopped) -> list[Written]:
-    """Each row up to its first stop."""
+    """Cut each row at its first stop token."""
     written = []
     nats = log_probs.cpu().double().numpy()
     for row, row_nats in zip(ids, nats, strict=True):
@@ -260,10 +260,10 @@ def _cut(ids: Array, log_probs: Tensor, stops: Array, stopped: Stopped) -> list[
 
 
 def next_token_batch(prompted: PromptedModel, starts: Sequence[Start]) -> Batch:
-    """The batch whose last place predicts the token after each start.
+    """Return the batch whose last position predicts the token after each start.
 
-    The layout arranges the target with one place more, which alone counts; where it says that
-    this place is predicted, the batch ends.
+    The layout arranges the target with one more token, the only one with weight; the batch ends at
+    the position that predicts it.
 
     Args:
         prompted: the model.
@@ -294,6 +294,6 @@ def next_token_batch(prompted: PromptedModel, starts: Sequence[Start]) -> Batch:
 
 
 def _tokens(ids: Array) -> Tokens:
-    """Rows of one document each, without padding."""
-    places = np.broadcast_to(np.arange(ids.shape[1]), ids.shape).copy()
-    return Tokens(ids, np.zeros_like(ids), places)
+    """Return rows of one document each, without padding."""
+    positions = np.broadcast_to(np.arange(ids.shape[1]), ids.shape).copy()
+    return Tokens(ids, np.zeros_like(ids), positions)

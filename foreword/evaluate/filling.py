@@ -55,7 +55,7 @@ def fill(prompted: PromptedModel, text: str, top: int = 5) -> FilledText:
 
 
 def candidates(prompted: PromptedModel, ids: Array, top: int) -> tuple[tuple[Candidate, ...], ...]:
-    """The candidates for each blank in `ids` (length,), likeliest first.
+    """Return the candidates for each blank in `ids` (length,), likeliest first.
 
     Raises:
         UserError: as `fill` does.
@@ -80,7 +80,7 @@ def candidates(prompted: PromptedModel, ids: Array, top: int) -> tuple[tuple[Can
 
 
 def blanks_in(prompted: PromptedModel, ids: Array) -> Array:
-    """Where the blanks of `ids` stand, (blanks,) int64: [MASK]s, and sentinels but a mode's."""
+    """Return the positions of blanks, (blanks,) int64: masks, and sentinels except a mode's."""
     names = [prompted.vocab.special.get("[MASK]", -1), *prompted.vocab.sentinels]
     mode = prompted.modes(ids)
     return mode + np.flatnonzero(np.isin(ids[mode:], names))
@@ -89,12 +89,14 @@ def blanks_in(prompted: PromptedModel, ids: Array) -> Array:
 def _in_place(
     prompted: PromptedModel, ids: Array, where: Array, top: int
 ) -> tuple[tuple[Candidate, ...], ...]:
-    hidden = ids.copy()
-    hidden[where] = prompted.vocab.id("[MASK]")
-    tokens = side_by_side([prompted.wrap(hidden)])
+    masked = ids.copy()
+    masked[where] = prompted.vocab.id("[MASK]")
+    tokens = side_by_side([prompted.wrap(masked)])
     weights = np.zeros(tokens.ids.shape, dtype=np.float32)
     weights[0, where + len(prompted.bos)] = 1.0
-    batch = prompted.recipe.layout.arrange(prompted.hidden(tokens, tokens, weights), prompted.vocab)
+    batch = prompted.recipe.layout.arrange(
+        prompted.in_place_example(tokens, tokens, weights), prompted.vocab
+    )
     states = prompted.read(batch).states[0, np.flatnonzero(batch.weights)]
     p = prompted.logits(states).softmax(-1)  # (blanks, vocab)
     best = p.topk(min(top, p.shape[1]), dim=-1)
@@ -118,7 +120,7 @@ def _by_sentinels(
     source = prompted.source_of(source)
     # A filling ends where the next blank's sentinel or the end of the text would stand.
     stops = np.concatenate([stops_of(prompted), sentinels])
-    # Twice as many as are asked for: some are the same but for what ended them.
+    # Twice as many as requested: some differ only in the token that ended them.
     require_room_to_search(prompted, 2 * top, LONGEST, "--top")
     beams = Beams(2 * top, length_penalty=0.0, tokens=LONGEST)
     target, found = ids[:0], []
@@ -135,7 +137,7 @@ def _by_sentinels(
 
 
 def _readable(prompted: PromptedModel, ids: tuple[int, ...]) -> str:
-    """A filling for people: as text, or where it has none ([UNK]) by its name."""
+    """Return a filling as text, or the names of its tokens if it has none ([UNK])."""
     text = prompted.tokenizer.decode(ids).strip()
     return text or " ".join(prompted.tokenizer.token(i) for i in ids)
 
@@ -143,7 +145,7 @@ def _readable(prompted: PromptedModel, ids: tuple[int, ...]) -> str:
 def marked(
     prompted: PromptedModel, ids: Array, blanks: tuple[tuple[Candidate, ...], ...]
 ) -> FilledText:
-    """The text of `ids` with the first candidate in each blank, as `«word»`."""
+    """Return the text of `ids` with the first candidate in each blank, as `«word»`."""
     parts = np.split(ids, blanks_in(prompted, ids))
     decode = prompted.tokenizer.decode
     text = decode(parts[0], skip_special=False)

@@ -22,7 +22,7 @@ from foreword.text.special import UNK
 from foreword.types import Vocab
 
 ALL = 1 << 62
-_COUNTED = 1 << 24  # tokens looked at at once
+_COUNTED = 1 << 24  # tokens searched at once
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,11 @@ class HeldOut:
 
 
 def run_shards(run: Path, option: str = "--file") -> PreparedText:
-    """The token shards that a run was trained on.
+    """Return the token shards that a run was trained on.
 
     Args:
         run: its folder.
-        option: of the command line, that names a text instead.
+        option: the command-line option that names a text instead.
 
     Raises:
         UserError: they are gone.
@@ -86,10 +86,10 @@ def run_shards(run: Path, option: str = "--file") -> PreparedText:
 
 
 def shards_of(prompted: PromptedModel, run: Path, option: str = "--file") -> PreparedText:
-    """The same, of the tokenizer that the model has.
+    """Return the token shards of a run, which must match the model's tokenizer.
 
     Raises:
-        UserError: they are gone, or of another.
+        UserError: they are gone, or were made with another tokenizer.
     """
     prepared = run_shards(run, option)
     if prepared.manifest["tokenizer"]["fingerprint"] != prompted.tokenizer.fingerprint:
@@ -100,17 +100,17 @@ def shards_of(prompted: PromptedModel, run: Path, option: str = "--file") -> Pre
 def on_run(
     prompted: PromptedModel, run: Path, rows: int = ALL, streams: int = 0, stage: Stage = unwatched
 ) -> list[HeldOut]:
-    """The loss on a run's held-out text, and that of counts of its training text.
+    """Return the loss on a run's held-out text, and those of count-based baselines.
 
-    The rows and what is hidden in them are those that training measures itself by.
+    The rows and their masks are those of the held-out loss during training.
 
     Args:
         prompted: the run's model.
         run: its folder.
-        rows: at most so many.
+        rows: the most rows to read.
         streams: parts that the text of a model with a memory is read in, side by side: 1 reads it
             as one stream; 0 for as many as training measures itself by.
-        stage: told what is going on, and how far it is.
+        stage: receives what is being done, and its progress.
 
     Raises:
         UserError: the shards are gone, or hold out too little.
@@ -139,15 +139,15 @@ def on_texts(
     note: Callable[[str], None] | None = None,
     stage: Stage = unwatched,
 ) -> list[HeldOut]:
-    """The same loss on other text.
+    """Return the loss on other text.
 
     Args:
         prompted: the model.
         texts: files, folders, globs.
-        rows: at most so many.
+        rows: the most rows to read.
         streams: as in `on_run`.
-        note: told what of the text was not as it should be.
-        stage: told what is going on, and how far it is.
+        note: receives the data warnings.
+        stage: receives what is being done, and its progress.
 
     Raises:
         UserError: the text cannot be read, or is shorter than a row.
@@ -164,13 +164,13 @@ def shards_of_texts(
     note: Callable[[str], None] | None = None,
     stage: Stage = unwatched,
 ) -> Iterator[tuple[Shards, float]]:
-    """Texts as shards, while they are needed, and their bytes per token that is predicted.
+    """Prepare texts as temporary shards; yield them and their bytes per predicted token.
 
     Args:
         prompted: the model.
         texts: files, folders, globs.
-        note: told what of the text was not as it should be.
-        stage: told what is going on, and how far it is.
+        note: receives the data warnings.
+        stage: receives what is being done, and its progress.
 
     Raises:
         UserError: they cannot be read.
@@ -218,13 +218,13 @@ def _measure(
 
 
 def unknown_in(shards: Shards, vocab: Vocab) -> float:
-    """The share of a text's tokens that are [UNK]."""
+    """Return the share of a text's tokens that are [UNK]."""
     unknown = vocab.special.get(UNK, -1)
-    components = range(0, shards.tokens_total, _COUNTED)
-    count = sum(int((shards.tokens[at : at + _COUNTED] == unknown).sum()) for at in components)
+    starts = range(0, shards.tokens_total, _COUNTED)
+    count = sum(int((shards.tokens[at : at + _COUNTED] == unknown).sum()) for at in starts)
     return count / max(1, shards.tokens_total)
 
 
 def _finite(value: float | None) -> float | None:
-    """JSON has no other numbers."""
+    """Return the value if JSON can hold it, else None."""
     return value if value is not None and math.isfinite(value) else None

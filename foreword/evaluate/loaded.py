@@ -51,7 +51,7 @@ class LoadedModel:
         return self.trained.tokenizer
 
     def fill(self, text: str, top: int = 5) -> filling.FilledText:
-        """Fills each blank of `text`; see `foreword.evaluate.filling.fill`.
+        """Fill each blank of `text`; see `foreword.evaluate.filling.fill`.
 
         Raises:
             UserError: the model only writes, or the text has no blank.
@@ -69,12 +69,12 @@ class LoadedModel:
     def generate(
         self, prompt: str | list[str], sampling: Sampling | None = None, **settings: float
     ) -> str | list[str]:
-        """How each prompt goes on: `run.generate("The cat", temperature=0, tokens=20)`.
+        """Return how each prompt continues: `run.generate("The cat", temperature=0, tokens=20)`.
 
         Args:
             prompt: one, or several.
             sampling: how tokens are drawn.
-            settings: of `Sampling`, laid on it.
+            settings: fields of `Sampling` that override it.
 
         Raises:
             UserError: the model does not write, a prompt is empty or too long, or there is no such
@@ -87,7 +87,7 @@ class LoadedModel:
         return texts[0] if isinstance(prompt, str) else texts
 
     def score(self, text: str, source: str | None = None) -> scoring.Score:
-        """The log-probability of each token; see `foreword.evaluate.scoring.score`.
+        """Return the log-probability of each token; see `foreword.evaluate.scoring.score`.
 
         Raises:
             UserError: nothing to score, or a missing source.
@@ -101,10 +101,10 @@ class LoadedModel:
     def encode(self, text: list[str]) -> list[Array]: ...
 
     def encode(self, text: str | list[str]) -> Array | list[Array]:
-        """The last hidden states of a text, or of each of several.
+        """Return the last hidden states of a text, or of each of several.
 
         The tokens put around a document in training (such as [CLS] and [SEP]) are put around each
-        text and have states too. Of an encoder-decoder these are the encoder's states.
+        text and have states too. An encoder-decoder gives the states of its encoder.
 
         Returns:
             (length, d_model) float32 for each text.
@@ -117,14 +117,14 @@ class LoadedModel:
         return [row for at in range(0, len(text), 32) for row in self._states(text[at : at + 32])]
 
     def _states(self, texts: Sequence[str]) -> list[Array]:
-        encode, framed = self.tokenizer.encode, self.trained.framed
-        wrapped = [framed(encode(text, special=True)) for text in texts]
+        encode, wrap = self.tokenizer.encode, self.trained.with_special_tokens
+        wrapped = [wrap(encode(text, special=True)) for text in texts]
         states = self.trained.encode(side_by_side(wrapped))
         return [row[: len(ids)] for row, ids in zip(states, wrapped, strict=True)]
 
 
 def load(path: str | Path, device: str = "auto", precision: str = "fp32") -> LoadedModel:
-    """Opens a run folder, or one of its checkpoints.
+    """Open a run folder, or one of its checkpoints.
 
     Args:
         path: a run folder, or one of its `checkpoints/step-*`.

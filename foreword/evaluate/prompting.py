@@ -20,8 +20,8 @@ from foreword.types import Array, Batch, Example, Hidden, Tokens
 
 
 @dataclass(frozen=True)
-class Form:
-    """What some sources look like: the token before them, 0 or 1, and whether they hold blanks."""
+class SourceForm:
+    """A form of sources: the mode token before them (0 or 1) and whether they hold sentinels."""
 
     mode: tuple[int, ...]
     has_sentinels: bool
@@ -35,104 +35,107 @@ class PromptedModel(TrainedModel):
     `TrainedModel`.
     """
 
-    # -- what it does ------------------------------------------------------------------------------
+    # -- what it predicts ------------------------------------------------------------------------------
 
     @property
     def fills_in_place(self) -> bool:
-        """It predicts masked tokens where they stand: a masked language model."""
+        """Whether it predicts masked tokens in place: a masked language model."""
         return self.recipe.objective.predicts == "in_place"
 
     @property
     def continues(self) -> bool:
-        """It predicts each token of a text from those before: a causal language model."""
+        """Whether it predicts each token from those before: a causal language model."""
         return self.recipe.objective.predicts == "next"
 
     @property
     def answers(self) -> bool:
-        """It reads a source and writes a target."""
+        """Whether it reads a source and writes a target."""
         return self.recipe.objective.predicts == "target"
 
     @cached_property
-    def forms(self) -> tuple[Form, ...]:
-        """What its sources look like, the likeliest way to ask first; none without a source."""
+    def forms(self) -> tuple[SourceForm, ...]:
+        """The forms of its sources, the default for prompts first; empty without a source."""
         return tuple(
-            Form(() if mode is None else (mode,), form.has_sentinels)
+            SourceForm(() if mode is None else (mode,), form.has_sentinels)
             for form in self.recipe.objective.source_forms
             for mode in [mode_id(form.mode, self.vocab)]
         )
 
     @property
     def uses_sentinels(self) -> bool:
-        """Its sources may hold sentinels for what is missing, and targets say what that is."""
+        """Whether sources may hold sentinels for missing text, which targets then supply."""
         return any(form.has_sentinels for form in self.forms)
 
     @property
     def reads_plain(self) -> bool:
-        """Its sources may be text without sentinels, which its targets go on with or mend."""
+        """Whether sources may be text without sentinels, which targets continue or correct."""
         return any(not form.has_sentinels for form in self.forms)
 
     def modes(self, ids: Array) -> int:
-        """How many tokens before the text in `ids` name a mode of its training, 0 or 1."""
+        """Return the number of mode tokens (0 or 1) that `ids` begins with."""
         return int(any(ids[:1].tolist() == list(form.mode) for form in self.forms if form.mode))
 
     def source_of(self, ids: Array) -> Array:
-        """`ids` as a source of its training, with mode token and end; its own mode is kept."""
+        """Return `ids` as a source in the form of training: mode token, bos, text and end.
+
+        A mode token that `ids` begins with is kept.
+        """
         mode = ids[: self.modes(ids)]
         text = ids[len(mode) :]
         if not len(mode):
             has_sentinels = bool(np.isin(text, self.vocab.sentinels).any())
-            fitting = [form for form in self.forms if form.has_sentinels == has_sentinels]
-            mode = np.asarray([*fitting, *self.forms][0].mode, dtype=np.int64)
+            matching = [form for form in self.forms if form.has_sentinels == has_sentinels]
+            mode = np.asarray([*matching, *self.forms][0].mode, dtype=np.int64)
         return np.concatenate([mode, self.bos, text, self.end])
 
     @property
     def is_count_based(self) -> bool:
-        """It was fitted to the text at once; it has neither hidden states nor gradients."""
+        """Whether it is a table of counts, without hidden states or gradients."""
         return self.recipe.model.is_count_based
 
     @property
     def family(self) -> str:
-        """One phrase for people."""
+        """A short description of the model for messages."""
         if self.is_count_based:
             order, smoothing = (getattr(self.recipe.model, key) for key in ("order", "smoothing"))
             return f"{order}-gram model ({kinds.name_of(smoothing)})"
         layout = kinds.name_of(self.recipe.layout).replace("_", "-")
         return f"{layout} model (objective {kinds.name_of(self.recipe.objective)})"
 
-    def hidden(self, source: Tokens, target: Tokens, weights: Array) -> Example:
-        """What a model that predicts in place is asked: all tokens with weight at once.
+    def in_place_example(self, source: Tokens, target: Tokens, weights: Array) -> Example:
+        """Return the example of a model that predicts in place: all weighted tokens at once.
 
         Args:
-            source: what it reads.
-            target: what is right, of the same shape.
-            weights: 1 where it is asked, (batch, length) float32.
+            source: the tokens it reads, some of them masked.
+            target: the correct tokens, of the same shape.
+            weights: 1 where a token is predicted, (batch, length) float32.
         """
         order = None
-        if self.recipe.objective.predicts_in_order:  # the context first, and then all that is asked
+        if self.recipe.objective.predicts_in_order:  # the context first, then all predicted tokens
             order = np.where(weights > 0, 0, -1)
         return Example(source, target, weights, is_aligned=True, order=order)
 
     def require_token_head(self) -> None:
-        """Makes sure that it predicts tokens at all.
+        """Check that the model predicts tokens.
 
         Raises:
-            UserError: it has no head for that.
+            UserError: it has no head that predicts tokens.
         """
         if not self.recipe.objective.predicts_tokens:
             raise UserError(f"{self.name}: this {self.family} has no head that predicts tokens")
 
-    # -- how its training wrapped texts ------------------------------------------------------------
+    # -- the special tokens around texts ------------------------------------------------------------
 
     @property
     def limit(self) -> int | None:
-        """The most tokens its positions allow, or None."""
+        """The maximum number of positions, or None."""
         return self.recipe.model.limit
 
     @property
     def reach(self) -> int:
-        """The most tokens that it saw at once in training: a row and what it looks back at.
+        """The most tokens it saw at once in training: a row and its memory.
 
-        One that is counted reads texts whole.
+        A count-based model reads texts whole.
         """
         if self.is_count_based:
             return 1 << 62
@@ -140,17 +143,17 @@ class PromptedModel(TrainedModel):
 
     @cached_property
     def bos(self) -> Array:
-        """What its packing puts before a document, (0 or 1,) int64."""
+        """The token its packing puts before a document, (0 or 1,) int64."""
         return self._special(self.recipe.packing.bos)
 
     @cached_property
     def eos(self) -> Array:
-        """What its packing puts after a document, (0 or 1,) int64."""
+        """The token its packing puts after a document, (0 or 1,) int64."""
         return self._special(self.recipe.packing.eos)
 
     @cached_property
     def opening(self) -> Array:
-        """What a text begins with when the model is to read it from left to right.
+        """The token a text begins with when it is read from left to right, (0 or 1,) int64.
 
         The token before a document; without one, the token after the document before, where
         training let documents see each other.
@@ -159,14 +162,14 @@ class PromptedModel(TrainedModel):
 
     @cached_property
     def end(self) -> Array:
-        """What closes its sources and targets, (0 or 1,) int64."""
+        """The token that ends its sources and targets, (0 or 1,) int64."""
         return self._special(self.recipe.objective.end)
 
     def _special(self, name: str) -> Array:
         return np.array([self.vocab.id(name)] if name else [], dtype=np.int64)
 
     def wrap(self, ids: Array) -> Array:
-        """`ids` as a whole document in a row of its own, as its packing wraps it.
+        """Return `ids` as a whole document in a row of its own, between bos and eos.
 
         Raises:
             UserError: it is longer than the model can read.
@@ -177,11 +180,11 @@ class PromptedModel(TrainedModel):
 
     @property
     def head(self) -> Array:
-        """What stands before a text that it reads, (0 or 1,) int64."""
+        """The token before a text that it encodes, (0 or 1,) int64."""
         return self.opening if self.continues else self.bos
 
-    def framed(self, ids: Array) -> Array:
-        """`ids` as a text that it reads: with `head` before it, and what ends texts behind.
+    def with_special_tokens(self, ids: Array) -> Array:
+        """Return `ids` as a text to encode: after `head`, and before the token that ends texts.
 
         Raises:
             UserError: it is longer than the model can read.
@@ -192,10 +195,10 @@ class PromptedModel(TrainedModel):
         return whole
 
     def check_length(self, length: int) -> None:
-        """Makes sure that the model has so many places.
+        """Check that the model has `length` positions.
 
         Raises:
-            UserError: it has not.
+            UserError: it has fewer.
         """
         if self.limit is not None and length > self.limit:
             raise UserError(
@@ -203,14 +206,14 @@ class PromptedModel(TrainedModel):
                 "give a shorter one"
             )
 
-    # -- how it computes ---------------------------------------------------------------------------
+    # -- the forward pass --------------------------------------------------------------------------
 
     def read(self, batch: Batch, cache: Any = None) -> Hidden:
-        """The states of `batch` that the token head reads, without gradients, in `dtype`.
+        """Return the states that the token head reads, computed without gradients in `dtype`.
 
         Args:
             batch: of numpy arrays or tensors.
-            cache: what an earlier call returned.
+            cache: the key-value cache that an earlier call returned.
         """
         return self._run(self.recipe.objective.token_backbone(self.model), batch, cache)
 
@@ -220,7 +223,7 @@ class PromptedModel(TrainedModel):
         return hidden
 
     def encode(self, texts: Tokens) -> Array:
-        """The last hidden states of texts: of the encoder, where there is one.
+        """Return the last hidden states of texts, from the encoder if there is one.
 
         Args:
             texts: (batch, length), padded on the right.
@@ -233,24 +236,26 @@ class PromptedModel(TrainedModel):
         """
         if self.is_count_based:
             raise UserError(f"{self.name}: this {self.family} has no hidden states")
-        batch = self.reading(texts)
+        batch = self.encoding_batch(texts)
         if batch.source is not None:
             return self._encode_source(batch.source)
         # A decoder with a source arranges source and target in one row; the source comes first.
         states = self._run(self.model.backbone, batch).states
-        found: Array = states[:, : texts.ids.shape[1]].float().cpu().numpy()
-        return found
+        encoded: Array = states[:, : texts.ids.shape[1]].float().cpu().numpy()
+        return encoded
 
-    def reading(self, texts: Tokens) -> Batch:
-        """A batch that makes the model read texts with nothing hidden.
+    def encoding_batch(self, texts: Tokens) -> Batch:
+        """Return a batch that encodes texts with nothing masked.
 
         Raises:
             UserError: an empty text.
         """
         if not (texts.documents[:, :1] == 0).all():
             raise UserError("a text is empty; there is nothing to encode")
-        if self.fills_in_place:  # with nothing hidden, and so no second stream
-            example = self.hidden(texts, texts, np.zeros(texts.ids.shape, dtype=np.float32))
+        if self.fills_in_place:  # with nothing masked, so no query stream
+            example = self.in_place_example(
+                texts, texts, np.zeros(texts.ids.shape, dtype=np.float32)
+            )
         else:
             ones = np.ones(texts.ids.shape, dtype=np.float32)
             example = Example(None if self.continues else texts, texts, ones)
@@ -260,11 +265,11 @@ class PromptedModel(TrainedModel):
         backbone: Any = self.model.backbone  # of a model that reads a source
         with torch.no_grad(), autocast(self.device, self.dtype):
             states: Tensor = backbone.encode(source.to(self.device))
-        found: Array = states.float().cpu().numpy()
-        return found
+        encoded: Array = states.float().cpu().numpy()
+        return encoded
 
     def logits(self, states: Tensor) -> Tensor:
-        """Scores over the vocabulary in float32, (..., d_model) -> (..., vocab)."""
+        """Return float32 logits over the vocabulary, (..., d_model) -> (..., vocab)."""
         with torch.no_grad(), autocast(self.device, self.dtype):
             logits: Tensor = self.model.token_head(states)
         return logits.float()

@@ -110,7 +110,7 @@ class NeuralScorer:
         source = side_by_side(sources) if sources else None
         if prompted.fills_in_place:
             assert source is not None
-            example = prompted.hidden(source, target, weights)
+            example = prompted.in_place_example(source, target, weights)
         else:
             example = Example(source, target, weights)
         batch = prompted.recipe.layout.arrange(example, prompted.vocab)

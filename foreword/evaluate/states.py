@@ -1,4 +1,4 @@
-"""The vectors that a model has for a word in its sentence, layer by layer."""
+"""Contextual word vectors: the states of a word in its sentence, layer by layer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AT_ONCE = 32
 
 
 @dataclass(frozen=True)
-class Placed:
+class WordInText:
     """A word in its sentence.
 
     Attributes:
@@ -38,8 +38,8 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Vectors:
-    """What a model has for a word in its sentence, each the mean over the word's pieces.
+class WordStates:
+    """The vectors of a word in its sentence, each the mean over the word's pieces.
 
     Attributes:
         pieces: ids of the tokens that the word is cut into, (pieces,) int64.
@@ -53,28 +53,28 @@ class Vectors:
     layers: tuple[Array, ...]
 
 
-def vectors(prompted: PromptedModel, words: Sequence[Placed]) -> Iterator[Vectors | None]:
-    """The vectors of each word; None where a piece of it is unknown to the tokenizer.
+def vectors(prompted: PromptedModel, words: Sequence[WordInText]) -> Iterator[WordStates | None]:
+    """Yield the vectors of each word; None where a piece of it is unknown to the tokenizer.
 
     Raises:
         UserError: a sentence is longer than the model can read, or the model embeds no tokens.
     """
     try:
         table = prompted.model.backbone.embedding.token
-    except (AttributeError, UserError) as error:  # a model of counts, of characters
+    except (AttributeError, UserError) as error:  # count-based, or character-based
         raise UserError(
             f"{prompted.name}: this {prompted.family} has no vectors for tokens"
         ) from error
     unknown = prompted.vocab.special.get("[UNK]", -1)
     for first in range(0, len(words), AT_ONCE):
-        rows, spots = [], []
+        rows, positions = [], []
         for placed in words[first : first + AT_ONCE]:
-            ids, places = prompted.tokenizer.located(placed.text)
-            is_piece = (places[:, 0] < placed.stop) & (places[:, 1] > placed.start)
-            rows.append(prompted.framed(ids))
-            spots.append(len(prompted.head) + np.flatnonzero(is_piece))
+            ids, offsets = prompted.tokenizer.located(placed.text)
+            is_piece = (offsets[:, 0] < placed.stop) & (offsets[:, 1] > placed.start)
+            rows.append(prompted.with_special_tokens(ids))
+            positions.append(len(prompted.head) + np.flatnonzero(is_piece))
         layers = _by_layer(prompted, rows)
-        for n, (row, where) in enumerate(zip(rows, spots, strict=True)):
+        for n, (row, where) in enumerate(zip(rows, positions, strict=True)):
             pieces = row[where]
             if not len(pieces) or (pieces == unknown).any():
                 yield None
@@ -82,12 +82,12 @@ def vectors(prompted: PromptedModel, words: Sequence[Placed]) -> Iterator[Vector
             with torch.no_grad():
                 alone = table(torch.from_numpy(pieces).to(prompted.device)).float().mean(0)
             means = tuple(layer[n, where].mean(0) for layer in layers)
-            yield Vectors(pieces, alone.cpu().numpy(), means)
+            yield WordStates(pieces, alone.cpu().numpy(), means)
 
 
 def _by_layer(prompted: PromptedModel, rows: Sequence[Array]) -> list[Array]:
-    """The states of texts by layer, (texts, length, width) float32 each."""
-    batch = prompted.reading(side_by_side(rows)).to(prompted.device)
+    """Return the states of texts by layer, (texts, length, width) float32 each."""
+    batch = prompted.encoding_batch(side_by_side(rows)).to(prompted.device)
     with torch.no_grad(), autocast(prompted.device, prompted.dtype):
         hidden = prompted.model.backbone.by_layer(batch)
     return [layer.float().cpu().numpy() for layer in hidden.layers or ()]

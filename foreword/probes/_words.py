@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from foreword.errors import UserError, nearest
-from foreword.evaluate.states import Placed
+from foreword.evaluate.states import WordInText
 
 DATA = Path(__file__).parent / "data"
 MARKED = re.compile(r"\[([^\[\]]+)\]")
@@ -26,10 +26,10 @@ class Ambiguous:
     """
 
     word: str
-    senses: tuple[tuple[Placed, ...], ...]
+    senses: tuple[tuple[WordInText, ...], ...]
 
     @property
-    def sentences(self) -> list[Placed]:
+    def sentences(self) -> list[WordInText]:
         """All of them, sense after sense."""
         return [placed for sense in self.senses for placed in sense]
 
@@ -79,11 +79,11 @@ def _word(entry: Any, where: str) -> Ambiguous:
     return Ambiguous(word, tuple(found))
 
 
-def _placed(sentence: Any, word: str, where: str) -> Placed:
+def _placed(sentence: Any, word: str, where: str) -> WordInText:
     """`The [bank] was steep.` as text and place."""
     marked = MARKED.findall(sentence) if isinstance(sentence, str) else []
     if marked != [word]:
         raise UserError(f"{where}: expected a sentence with one [{word}] in it, got {sentence!r}")
     start = sentence.index("[")
     text = sentence.replace(f"[{word}]", word)
-    return Placed(text, start, start + len(word))
+    return WordInText(text, start, start + len(word))

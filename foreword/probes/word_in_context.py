@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 
 from foreword.errors import UserError
 from foreword.evaluate.prompting import PromptedModel
-from foreword.evaluate.states import Vectors, vectors
+from foreword.evaluate.states import WordStates, vectors
 from foreword.probes._contract import Finding, ProbedModel, Row
 from foreword.probes._marks import MOST, mark, title
 from foreword.probes._words import Ambiguous, read_words
@@ -134,7 +134,7 @@ def _require(prompted: PromptedModel, words: Sequence[Ambiguous]) -> None:
         )
 
 
-def _pairs(senses: Sequence[Sequence[Vectors]]) -> Iterator[tuple[str, list[Pair]]]:
+def _pairs(senses: Sequence[Sequence[WordStates]]) -> Iterator[tuple[str, list[Pair]]]:
     """All pairs of a word's sentences, layer by layer."""
     placed = [(n, v) for n, sense in enumerate(senses) for v in sense]
     layers = [ALONE, *map(str, range(len(placed[0][1].layers)))]

@@ -68,7 +68,7 @@ def test_an_exported_folder_reads_texts_as_foreword(
     plain, _ = exporting.plain(open_run(run, "cpu"))
     family = exporting.export(plain, tmp_path / "hf")
     loaded = foreword.load(run, "cpu")
-    framed, encode = loaded.trained.framed, loaded.tokenizer.encode
+    framed, encode = loaded.trained.with_special_tokens, loaded.tokenizer.encode
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     model = transformers.AutoModel.from_pretrained(tmp_path / "hf").eval()
     reader = model.encoder if name == "t5" else model

@@ -13,7 +13,7 @@ from scipy.stats import mannwhitneyu
 from foreword.errors import UserError
 from foreword.evaluate.loaded import load
 from foreword.evaluate.prompting import PromptedModel
-from foreword.evaluate.states import Placed, vectors
+from foreword.evaluate.states import WordInText, vectors
 from foreword.probes._contract import ProbedModel
 from foreword.probes._words import read_words, shipped
 from foreword.probes.word_in_context import APART, Pair, WordInContext, _draw, _figures
@@ -69,7 +69,7 @@ def test_alone_a_word_is_the_same_everywhere_and_in_its_layers_it_is_not(
 def test_the_states_are_those_that_encoding_gives(make_run: Make) -> None:
     prompted = open_prompted(make_run, "lstm")
     text = "We record the record in a single day."
-    (first, second) = vectors(prompted, [Placed(text, 3, 9), Placed(text, 14, 20)])
+    (first, second) = vectors(prompted, [WordInText(text, 3, 9), WordInText(text, 14, 20)])
     states = load(make_run("lstm"), "cpu").encode(text)
     assert first is not None and second is not None
     head = len(prompted.head)
@@ -84,7 +84,7 @@ def test_a_word_in_pieces_is_the_mean_of_its_pieces(make_run: Make) -> None:
     recipe = kept.recipe
     model = recipe.build(bpe.vocab).eval()
     prompted = dataclasses.replace(kept, tokenizer=bpe, model=model)
-    placed = Placed("On the ice a crane stood.", 13, 18)
+    placed = WordInText("On the ice a crane stood.", 13, 18)
     (found,) = vectors(prompted, [placed])
     assert found is not None and len(found.pieces) > 1
     assert bpe.decode(found.pieces).strip() == "crane"
