@@ -35,7 +35,7 @@ class PromptedModel(TrainedModel):
     `TrainedModel`.
     """
 
-    # -- what it predicts ------------------------------------------------------------------------------
+    # -- what it predicts --------------------------------------------------------------------------
 
     @property
     def fills_in_place(self) -> bool:
@@ -124,7 +124,7 @@ class PromptedModel(TrainedModel):
         if not self.recipe.objective.predicts_tokens:
             raise UserError(f"{self.name}: this {self.family} has no head that predicts tokens")
 
-    # -- the special tokens around texts ------------------------------------------------------------
+    # -- the special tokens around texts -----------------------------------------------------------
 
     @property
     def limit(self) -> int | None:
