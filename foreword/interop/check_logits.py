@@ -1,4 +1,4 @@
-"""Whether our model and theirs compute the same: the greatest difference of their logits."""
+"""Comparing our logits with those of `transformers`: the greatest difference between them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOLERANCE = 1e-3  # of logits; rounding in another order differs by 1e-5
 
 
 def is_checkable() -> bool:
-    """Whether `transformers` is installed."""
+    """Return whether `transformers` is installed."""
     try:
         import transformers  # noqa: F401
     except ImportError:
@@ -36,17 +36,17 @@ def is_checkable() -> bool:
 def difference(
     model: Model, design: Design, vocab: Vocab, family: Family, folder: Path
 ) -> tuple[float, float]:
-    """The greatest difference between the logits, and the greatest logit, in float32.
+    """Return the greatest difference between the logits, and the greatest logit, in float32.
 
-    Two texts are read, of two segments where the model tells them apart; and one so long that a
-    model of windows or blocks leaves something out, where it has places for it.
+    The inputs are two texts, of two segments if the model has segments, and a text so long that
+    windowed or block attention leaves something out, if the model has enough positions.
 
     Args:
-        model: ours.
-        design: of it.
-        vocab: of the tokenizer.
-        family: whose class in `transformers` reads `folder`.
-        folder: theirs.
+        model: our model.
+        design: its design.
+        vocab: the vocabulary.
+        family: the family whose class in `transformers` reads `folder`.
+        folder: their folder.
 
     Raises:
         UserError: `transformers` cannot read the folder.
@@ -61,34 +61,34 @@ def difference(
             local_files_only=True,
             dtype=torch.float32,
             attn_implementation="eager",
-            **dict.fromkeys(family.still, 0.0),
+            **dict.fromkeys(family.dropout_keys, 0.0),
         )
     except Exception as error:  # whatever its readers raise
         reason = " ".join(str(error).split())
         raise UserError(f"{folder}: transformers cannot read it: {reason}") from error
     model.eval()
-    theirs.train(bool(family.still))
-    found, greatest = [], []
+    theirs.train(bool(family.dropout_keys))
+    differences, greatest = [], []
     for lengths in _lengths(design):
         tokens = _texts(vocab, lengths, _segments(design))
         batch = _batch(tokens, design, vocab).to("cpu")
         counts = torch.from_numpy(tokens.documents >= 0)
         with torch.no_grad():
             ours = _logits(model, batch, counts)
-            wanted = _their_logits(theirs(**_call(batch, counts)), counts)
-        found += [(a - b).abs().max() for a, b in zip(ours, wanted, strict=True)]
-        greatest += [logits.abs().max() for logits in wanted]
-    return float(torch.stack(found).max()), float(torch.stack(greatest).max())
+            expected = _their_logits(theirs(**_call(batch, counts)), counts)
+        differences += [(a - b).abs().max() for a, b in zip(ours, expected, strict=True)]
+        greatest += [logits.abs().max() for logits in expected]
+    return float(torch.stack(differences).max()), float(torch.stack(greatest).max())
 
 
 def _lengths(design: Design) -> list[tuple[int, ...]]:
-    """Of the texts of each batch, the longest first: theirs may not leave anything out thereafter.
+    """Return the text lengths of each batch, the longest first.
 
-    Which is what BigBird does once it has read a short text.
+    BigBird in `transformers` attends in full for good once it has read a short text.
     """
     attention = getattr(design.model, "attention", None)
     block = getattr(attention, "block", 0)
-    # Up to so many places a window or blocks are attended to in full, or as if dense.
+    # Up to this many positions, windowed or block attention computes the same as dense attention.
     whole = getattr(attention, "short", getattr(attention, "least_blocks", 0) * block)
     long = [(min(whole + block + 1, LONGEST),)] if whole else []
     limit = design.model.limit or LONGEST
@@ -96,24 +96,24 @@ def _lengths(design: Design) -> list[tuple[int, ...]]:
 
 
 def _segments(design: Design) -> int:
-    """How many a model tells apart: by embeddings, or by terms of its scores."""
+    """Return the number of segments of a model, by embeddings or by terms of its scores."""
     has_terms = getattr(design.model.position, "segments", False)
     return max(int(design.model.segments), 2 * has_terms)
 
 
 def _logits(model: Model, batch: Batch, counts: Tensor) -> list[Tensor]:
-    """What each of our heads says, of texts alone."""
+    """Return the logits of each of our heads, without those of padding."""
     states = model.backbone(batch).states
     if "replaced" in model.heads:
         return [model.heads["replaced"](states).squeeze(-1)[counts]]
-    found = [model.token_head(states)[counts]]
+    logits = [model.token_head(states)[counts]]
     if "pair" in model.heads:
-        found.append(model.heads["pair"](states[:, 0]))
-    return found
+        logits.append(model.heads["pair"](states[:, 0]))
+    return logits
 
 
 def _their_logits(output: Any, counts: Tensor) -> list[Tensor]:
-    """The same of theirs."""
+    """Return the logits of each of their heads, in the order of ours."""
     if "logits" in output:
         return [output.logits[counts]]
     pair = ("seq_relationship_logits", "sop_logits")
@@ -121,7 +121,7 @@ def _their_logits(output: Any, counts: Tensor) -> list[Tensor]:
 
 
 def _texts(vocab: Vocab, lengths: tuple[int, ...], segments: int) -> Tokens:
-    """Texts of ordinary tokens drawn at random, in equal segments, padded to one length."""
+    """Return texts of random ordinary tokens, in equal segments, padded to one length."""
     random = np.random.default_rng(1)
     longest = max(lengths)
     ids = random.choice(np.flatnonzero(~vocab.is_special), (len(lengths), longest))
@@ -136,7 +136,7 @@ def _texts(vocab: Vocab, lengths: tuple[int, ...], segments: int) -> Tokens:
 
 
 def _batch(tokens: Tokens, design: Design, vocab: Vocab) -> Batch:
-    """The texts as the model reads them where nothing is hidden."""
+    """Return the texts as the model's input, with nothing masked."""
     weights: Array = (tokens.documents >= 0).astype(np.float32)
     layout = kinds.name_of(design.layout)
     if layout in ("encoder", "two_streams"):  # without predictions there is one stream
@@ -147,7 +147,7 @@ def _batch(tokens: Tokens, design: Design, vocab: Vocab) -> Batch:
 
 
 def _call(batch: Batch, counts: Any) -> dict[str, Any]:
-    """The same batch in their words; how a decoder starts is theirs to say, given what is right."""
+    """Return the batch as arguments of their model, which shifts a decoder's labels itself."""
     attention = counts.long()
     if batch.source is None:
         segments = {} if batch.segments is None else {"token_type_ids": batch.segments}
@@ -162,27 +162,27 @@ def _call(batch: Batch, counts: Any) -> dict[str, Any]:
 def check(
     parts: Mapping[str, tuple[Model, Design]], vocab: Vocab, family: Family, folder: Path
 ) -> dict[str, float | None]:
-    """The differences by name, the greatest of all parts; None without `transformers`.
+    """Return the differences by name, the greatest of all submodels; None without `transformers`.
 
     Args:
-        parts: the models and what they are, by their folders in `folder`.
-        vocab: of the tokenizer.
-        family: whose classes in `transformers` read `folder`.
-        folder: theirs.
+        parts: the submodels and their designs, by subfolder of `folder`.
+        vocab: the vocabulary.
+        family: the family whose classes in `transformers` read `folder`.
+        folder: their folder.
 
     Raises:
         UserError: the logits differ by more than rounding.
     """
     if not is_checkable():
         return {"logit_difference": None}
-    found, greatest = 0.0, 0.0
+    worst, greatest = 0.0, 0.0
     for name, (model, design) in parts.items():
-        own, largest = difference(model, design, vocab, family, folder / name)
-        if not own <= TOLERANCE * max(1.0, largest):
+        distance, largest = difference(model, design, vocab, family, folder / name)
+        if not distance <= TOLERANCE * max(1.0, largest):
             raise UserError(
                 f"{folder / name}: with these weights Foreword's logits differ from those of "
-                f"transformers by {own:.3g}, where the greatest is {largest:.3g}; this is a fault "
-                "of Foreword, or the model does something that its files do not say"
+                f"transformers by {distance:.3g}, where the greatest is {largest:.3g}; this is a "
+                "fault of Foreword, or the model does something that its files do not show"
             )
-        found, greatest = max(found, own), max(greatest, largest)
-    return {"logit_difference": found, "greatest_logit": greatest}
+        worst, greatest = max(worst, distance), max(greatest, largest)
+    return {"logit_difference": worst, "greatest_logit": greatest}

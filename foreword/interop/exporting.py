@@ -1,4 +1,4 @@
-"""From a run folder to a Hugging Face folder, which `transformers` reads without code of ours."""
+"""Exporting a run as a Hugging Face folder that `transformers` reads without our code."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.types import Vocab
 
 
-def export(trained: TrainedModel, out: Path, wanted: str = "") -> Family:
-    """Writes the folder `out`.
+def export(trained: TrainedModel, out: Path, family_name: str = "") -> Family:
+    """Write the model as the Hugging Face folder `out`.
 
     Args:
         trained: the run.
-        out: must not be there yet.
-        wanted: the family to be of; the one that fits if unsaid.
+        out: the folder; it must be absent or empty.
+        family_name: the family to export to; default: the one that fits.
 
     Returns:
-        The family that it is of.
+        The family that was written.
 
     Raises:
         UserError: no family has such a model, or the folder cannot be written.
@@ -45,57 +45,57 @@ def export(trained: TrainedModel, out: Path, wanted: str = "") -> Family:
     atomic.require_no_device(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out}: is not empty; choose another --out")
-    family = find_family(trained, wanted)
-    with atomic.folder(out) as made:
-        for name, (model, design) in family.parts(trained.model, trained.recipe).items():
-            (made / name).mkdir(exist_ok=True)
-            _export_part(family, model, design, trained.tokenizer, made / name)
-        (made / RECIPE).write_text(trained.recipe.dumps(), encoding="utf-8")
+    family = find_family(trained, family_name)
+    with atomic.folder(out) as partial:
+        for name, (model, design) in family.folders(trained.model, trained.recipe).items():
+            (partial / name).mkdir(exist_ok=True)
+            _export_submodel(family, model, design, trained.tokenizer, partial / name)
+        (partial / RECIPE).write_text(trained.recipe.dumps(), encoding="utf-8")
     return family
 
 
-def plain(trained: TrainedModel) -> tuple[TrainedModel, tuple[str, ...]]:
-    """The run without the head that serves SpanBERT's training alone, and what there is to say."""
+def without_boundary_head(trained: TrainedModel) -> tuple[TrainedModel, tuple[str, ...]]:
+    """Return the run without SpanBERT's span boundary head, and a note if it had one."""
     heads = dict(trained.model.heads.items())
     if heads.pop("boundary", None) is None:
         return trained, ()
     recipe = replace(trained.recipe, objective=Masked())
     model = Model(trained.model.backbone, nn.ModuleDict(heads))
     note = (
-        "the head that tells a span from its edges is not written: transformers has no place for "
-        "it; import the folder again and it is a model of masked tokens alone"
+        "the span boundary head is not written: transformers has no place for it; imported again, "
+        "the model predicts masked tokens alone"
     )
     return replace(trained, recipe=recipe, model=model.eval()), (note,)
 
 
-def _export_part(
+def _export_submodel(
     family: Family, model: Model, design: Design, tokenizer: Tokenizer, out: Path
 ) -> None:
-    around = family.around(design)
-    opening = around[0] if family.layout == "decoder" else ""
+    wrapping = family.wrapping(design)
+    opening = wrapping[0] if family.layout == "decoder" else ""
     segments = getattr(design.model, "segments", 0)
-    use = tokens.Use(around, opening, segments, design.model.limit)
-    weights = tensors.take_out(model, design, tokenizer.vocab, family)
+    use = tokens.TokenizerUse(wrapping, opening, segments, design.model.limit)
+    weights = tensors.to_hf(model, design, tokenizer.vocab, family)
     save_file(weights, out / files.WEIGHTS, metadata={"format": "pt"})
     tokens.write(tokenizer, use, out)
-    hf_config = _described(design, tokenizer.vocab, family, opening)
+    hf_config = _hf_config(design, tokenizer.vocab, family, opening)
     _write(out / CONFIG, hf_config)
     if family.layout in ("decoder", "encoder_decoder"):
         ids = {key: i for key, i in hf_config.items() if key.endswith("token_id")}
         _write(out / GENERATION, ids)
 
 
-def find_family(trained: TrainedModel, wanted: str = "") -> Family:
-    """The family that a model is of: the one asked for, the one it came from, or one that fits.
+def find_family(trained: TrainedModel, family_name: str = "") -> Family:
+    """Return the family of a model: the named one, the one it came from, or one that fits.
 
     Raises:
-        UserError: none fits; what stands in the way of the nearest is said.
+        UserError: none fits; the message tells what differs from the nearest.
     """
     known = kinds.names(FAMILIES)
-    if wanted and wanted not in known:
-        raise UserError(f"--family: no family '{wanted}'{nearest(wanted, known)}")
+    if family_name and family_name not in known:
+        raise UserError(f"--family: no family '{family_name}'{nearest(family_name, known)}")
     came_from = (read_state(trained.run).get("imported") or {}).get("family")
-    names = [wanted] if wanted else sorted(known, key=lambda name: name != came_from)
+    names = [family_name] if family_name else sorted(known, key=lambda name: name != came_from)
     reasons: dict[str, list[str]] = {}
     for name in names:
         family: Family = kinds.load(FAMILIES, name)()
@@ -110,33 +110,36 @@ def find_family(trained: TrainedModel, wanted: str = "") -> Family:
 
 
 def _distance(misfits: list[str]) -> tuple[int, int]:
-    """How far a family is: first by what it reads, then by settings."""
+    """Return the distance of a family as a sort key: layout and kind first, then settings."""
     return sum(text.startswith(("layout is", "model is")) for text in misfits), len(misfits)
 
 
 def _misfits(trained: TrainedModel, family: Family) -> list[str]:
-    """Why a model is not of a family, a phrase each: what it would be, read back, tells."""
+    """Return why a model is not of a family, one phrase each.
+
+    The model is described in the family's terms and read back; what then differs does not fit.
+    """
     recipe = trained.recipe
-    found = []
+    reasons = []
     layout = kinds.name_of(recipe.layout)
     if layout != family.layout:
-        found.append(f"layout is {layout}, not {family.layout}")
+        reasons.append(f"layout is {layout}, not {family.layout}")
     if kinds.name_of(recipe.model) != family.kind:
-        return [*found, f"model is {kinds.name_of(recipe.model)}, not {family.kind}"]
+        return [*reasons, f"model is {kinds.name_of(recipe.model)}, not {family.kind}"]
     vocab = trained.vocab
-    model, design = family.parts(trained.model, recipe)[""]
-    lacking = tensors.unplaced(model, design, vocab, family)
-    weights = {} if lacking else tensors.take_out(model, design, vocab, family)
+    model, design = family.folders(trained.model, recipe)[""]
+    unmatched = tensors.unmatched(model, design, vocab, family)
+    weights = {} if unmatched else tensors.to_hf(model, design, vocab, family)
     try:
         hf_config = HFConfig(family.describe(design, vocab))
         table = family.model(hf_config, weights)
         again = config.build(Recipe, {**config.to_table(recipe), "model": table}).model
     except UserError as error:
-        return [*found, str(error)]
-    return found + (differences(resolved(again), resolved(recipe.model)) or lacking)
+        return [*reasons, str(error)]
+    return reasons + (differences(resolved(again), resolved(recipe.model)) or unmatched)
 
 
-def _described(design: Design, vocab: Vocab, family: Family, opening: str) -> Table:
+def _hf_config(design: Design, vocab: Vocab, family: Family, opening: str) -> Table:
     special = dict(vocab.special)
     if opening:
         special["<s>"] = special[opening]
@@ -157,17 +160,17 @@ def _write(file: Path, table: Table) -> None:
 
 
 def check(trained: TrainedModel, out: Path, family: Family) -> dict[str, float | None]:
-    """How far the logits are from those of `transformers`; None where it is not installed.
+    """Return how far the logits are from those of `transformers`, None if it is not installed.
 
     Raises:
-        UserError: by more than rounding; or its tokenizer cuts a text into other tokens.
+        UserError: they differ by more than rounding, or its tokenizer gives other tokens.
     """
-    parts = family.parts(trained.model, trained.recipe)
-    found = check_logits.check(parts, trained.vocab, family, out)
-    for name in parts if check_logits.is_checkable() else ():
-        if apart := texts.compare(trained.tokenizer, out / name).apart:
+    submodels = family.folders(trained.model, trained.recipe)
+    differences_by_name = check_logits.check(submodels, trained.vocab, family, out)
+    for name in submodels if check_logits.is_checkable() else ():
+        if differing := texts.compare(trained.tokenizer, out / name).differing:
             raise UserError(
-                f"{out / name}: transformers cuts {apart[0]!r} into other tokens than Foreword; "
-                "this is a fault of Foreword"
+                f"{out / name}: transformers cuts {differing[0]!r} into other tokens than "
+                "Foreword; this is a fault of Foreword"
             )
-    return found
+    return differences_by_name

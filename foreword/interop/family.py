@@ -1,6 +1,6 @@
-"""What a family of models elsewhere is: its names for our settings and for our parameters.
+"""The contract of a model family of `transformers`: its names for our settings and parameters.
 
-A file of `interop/hf/` holds one, under the name that `config.json` gives as `model_type`.
+Each file of `interop/hf/` holds one family, named by the `model_type` of its `config.json`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Table = dict[str, Any]
 
 
 class Design(Protocol):
-    """What a recipe and a model made elsewhere have in common; a `Recipe` is one."""
+    """The parts of a recipe that define a model; a `Recipe` is one."""
 
     @property
     def model(self) -> Any:
@@ -44,12 +44,12 @@ class Design(Protocol):
 
 @dataclass(frozen=True)
 class SettingMap:
-    """A setting by both its names.
+    """A setting under our name and theirs.
 
     Attributes:
-        ours: of `model`, with a dot for a setting within one (`position.length`).
+        ours: the setting of `model`, with a dot for a nested one (`position.length`).
         theirs: the key in `config.json`.
-        default: what it is where `config.json` does not say.
+        default: the value if `config.json` lacks the key.
         words: their values by ours, where they differ.
     """
 
@@ -59,12 +59,12 @@ class SettingMap:
     words: Mapping[str, str] | None = None
 
     def read(self, hf_config: HFConfig) -> Any:
-        """Our value.
+        """Return our value.
 
         Raises:
-            UserError: theirs is none that we have.
+            UserError: we have no value that corresponds to theirs.
         """
-        value = hf_config.take(self.theirs, self.default)
+        value = hf_config.get(self.theirs, self.default)
         if self.words is None:
             return value
         for our, their in self.words.items():
@@ -73,22 +73,23 @@ class SettingMap:
         raise hf_config.refuse(self.theirs, ", ".join(sorted(self.words.values())))
 
     def write(self, value: Any) -> Any:
-        """Their value; None where they have none."""
+        """Return their value, None if they have none."""
         return value if self.words is None else self.words.get(value)
 
 
 @dataclass(frozen=True)
 class ParameterMap:
-    """Parameters of ours and of theirs that hold the same numbers.
+    """Parameters of ours and tensors of theirs that hold the same values.
 
-    Theirs below one another are ours below one another, once transposed and cut.
+    Theirs, concatenated along the first dimension, equal ours concatenated, up to a transpose and
+    skipped rows.
 
     Attributes:
         ours: names in our model.
-        theirs: names in their file, tensors of equal shape.
-        is_transposed: theirs are stored (in, out).
-        skipped: first rows of theirs that no text reaches.
-        shape: of each of theirs, where the last two dimensions are one of ours.
+        theirs: names in their file; the tensors have equal shapes.
+        is_transposed: whether theirs are stored as (in, out).
+        skipped: number of first rows of theirs that no text uses.
+        shape: the shape of each of theirs, if its last two dimensions are one of ours.
     """
 
     ours: tuple[str, ...]
@@ -98,11 +99,11 @@ class ParameterMap:
     shape: tuple[int, ...] | None = None
 
     def from_hf(self, theirs: Iterable[Tensor], rows: list[int]) -> tuple[Tensor, ...]:
-        """Ours, of so many `rows` each."""
+        """Return our parameters; `rows` gives the number of rows of each."""
         return torch.split(torch.cat([self._in(t) for t in theirs])[self.skipped :], rows)
 
     def to_hf(self, ours: Iterable[Tensor]) -> list[Tensor]:
-        """Theirs; rows that no text reaches are 0."""
+        """Return their tensors; skipped rows are 0."""
         whole = torch.cat(list(ours))
         if self.skipped:
             whole = torch.cat([whole.new_zeros(self.skipped, *whole.shape[1:]), whole])
@@ -128,10 +129,10 @@ def map_each(
     """Yield a `ParameterMap` for each line of a table and each of `kinds`.
 
     Args:
-        names: theirs by ours, without what comes before and after: {"output": "attn.c_proj"}.
-        ours: what stands before ours.
-        theirs: what stands before theirs.
-        kinds: what comes after the names.
+        names: theirs by ours, without prefix and suffix: {"output": "attn.c_proj"}.
+        ours: the prefix of our names.
+        theirs: the prefix of their names.
+        kinds: the suffixes, "weight" and "bias".
         is_transposed: as in `ParameterMap`.
     """
     for our, their in names.items():
@@ -144,15 +145,15 @@ def map_each(
 
 
 class Family(ABC):
-    """One family of `transformers`; the settings of a kind are none.
+    """A model family of `transformers`; as a kind it has no settings.
 
     Attributes:
-        architecture: the class that has the heads we have.
-        model_type: its name in `config.json`, where it is not the file's.
-        kind: of our model.
-        layout: of our layout.
-        prefix: what stands before the names of the body, which some files leave out.
-        embedding: name of the table of tokens.
+        architecture: the class in `transformers` that has our heads.
+        model_type: its name in `config.json`, if other than the file's name.
+        kind: the kind of our model.
+        layout: the kind of our layout.
+        prefix: the prefix of the backbone's tensors, which some files leave out.
+        embedding: the name of the token embedding.
         names: the settings that `config.json` and we both name.
         fixed: settings of ours that every model of the family has.
         neutral: keys that we know at these values alone; where a value is None, at any that is
@@ -170,119 +171,119 @@ class Family(ABC):
     layout: ClassVar[str]
     prefix: ClassVar[str] = ""
     embedding: ClassVar[str]
-    names: ClassVar[tuple[SettingMap, ...]]
+    setting_maps: ClassVar[tuple[SettingMap, ...]]
     fixed: ClassVar[Mapping[str, Any]]
-    neutral: ClassVar[Mapping[str, Any]] = {}
-    idle: ClassVar[tuple[str, ...]] = ()
-    still: ClassVar[tuple[str, ...]] = ()
-    beside: ClassVar[tuple[str, ...]] = ()
+    supported_values: ClassVar[Mapping[str, Any]] = {}
+    ignored_keys: ClassVar[tuple[str, ...]] = ()
+    dropout_keys: ClassVar[tuple[str, ...]] = ()
+    subfolders: ClassVar[tuple[str, ...]] = ()
     roles: ClassVar[Mapping[str, str]] = {}
 
     # -- settings ----------------------------------------------------------------------------------
 
     def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
-        """The table `[model]` of a recipe.
+        """Return the table `[model]` of a recipe.
 
         Raises:
-            UserError: a value that we do not have.
+            UserError: a value is not supported.
         """
         table: Table = {"kind": self.kind}
         for key, fixed in self.fixed.items():
             _put(table, key, fixed)
-        for name in self.names:
+        for name in self.setting_maps:
             if (value := name.read(hf_config)) is not None:
                 _put(table, name.ours, value)
         return table
 
     @abstractmethod
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
-        """The table `[objective]`, with which the model has the heads that the file holds."""
+        """Return the table `[objective]` that gives the model the heads in the file."""
 
-    def join(self, objective: Table, models: Mapping[str, Table]) -> Table:
-        """The same with what lies beside.
+    def combine_objective(self, objective: Table, models: Mapping[str, Table]) -> Table:
+        """Return the table `[objective]` of the model and its subfolders together.
 
         Args:
-            objective: of the model alone.
+            objective: the table of the model alone.
             models: the tables `[model]` of what is there of `beside`, and of the model under "".
         """
         return objective
 
     @abstractmethod
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
-        """The table `[packing]` that wraps texts as the family was trained on them.
+        """Return the table `[packing]` that wraps texts as in the family's training.
 
         Args:
-            table: the model's.
-            weights: say which heads there are.
+            table: the table `[model]`.
+            weights: the tensors of the file, which show its heads.
         """
 
-    def start(self, hf_config: HFConfig, vocab: Vocab) -> str:
-        """The special token that the decoder starts from, "" without a decoder of its own.
+    def decoder_start(self, hf_config: HFConfig, vocab: Vocab) -> str:
+        """Return the special token that the decoder starts from, "" if it has no separate decoder.
 
         Raises:
-            UserError: it starts from a token that is not special.
+            UserError: the decoder starts from a token that is not special.
         """
         return ""
 
     def architecture_of(self, design: Design) -> str:
-        """The class that has the heads of `design`."""
+        """Return the name of the class that has the heads of `design`."""
         return self.architecture
 
-    def around(self, design: Design) -> tuple[str, str]:
-        """The special tokens before and after a text that is read, "" for none."""
+    def wrapping(self, design: Design) -> tuple[str, str]:
+        """Return the special tokens before and after an input text, "" for none."""
         return design.packing.bos, design.packing.eos
 
     def describe(self, design: Design, vocab: Vocab) -> Table:
-        """The keys of `config.json` that say what the model is."""
+        """Return the keys of `config.json` that define the model."""
         table = resolved(design.model)
-        found = {name.theirs: name.write(_get(table, name.ours)) for name in self.names}
+        found = {name.theirs: name.write(_get(table, name.ours)) for name in self.setting_maps}
         return {key: value for key, value in found.items() if value is not None}
 
     # -- parameters --------------------------------------------------------------------------------
 
-    def rows(self, weights: Mapping[str, Tensor]) -> int:
-        """Rows of the embedding.
+    def vocab_rows(self, weights: Mapping[str, Tensor]) -> int:
+        """Return the number of rows of the token embedding.
 
         Raises:
-            UserError: there is none.
+            UserError: there is no such tensor.
         """
         if self.embedding not in weights:
             raise UserError(f"model.safetensors: has no tensor {self.embedding}")
         return len(weights[self.embedding])
 
-    def parts(self, model: Model, design: Design) -> Mapping[str, tuple[Model, Design]]:
-        """What is written to folders of its own: the model under "", others by their folder."""
+    def folders(self, model: Model, design: Design) -> Mapping[str, tuple[Model, Design]]:
+        """Return what is written to each folder: the model under "", others by subfolder."""
         return {"": (model, design)}
 
     @abstractmethod
-    def has_memory(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        """Which parameters are the same."""
+    def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
+        """Yield the mapping of each of our parameters to their tensors."""
 
-    def copies(self, design: Design) -> Mapping[str, str]:
-        """Tensors that a file may hold twice: the second name, and the one it is a copy of."""
+    def tied_tensors(self, design: Design) -> Mapping[str, str]:
+        """Return tied tensors that a file may hold twice: the second name by the first."""
         return {}
 
-    def twins(self, design: Design) -> Mapping[str, str]:
-        """Tensors that they have and we have not, written as copies: name, and that of the copy.
+    def copied_tensors(self, design: Design) -> Mapping[str, str]:
+        """Return tensors that only they have, each with the one it is written as a copy of.
 
-        A file may hold other numbers there; `left` says what is then not taken over.
+        A file may hold other values there; then `dropped_tensors` names them.
         """
         return {}
 
-    def zeros(self, design: Design) -> Mapping[str, tuple[int, ...]]:
-        """Tensors that they have and we have not, all 0, by their shapes."""
+    def zero_tensors(self, design: Design) -> Mapping[str, tuple[int, ...]]:
+        """Return tensors that only they have and that are all 0, with their shapes."""
         return {}
 
     def is_buffer(self, name: str) -> bool:
-        """Whether a tensor is no parameter, or one that nothing reads."""
+        """Return whether a tensor is not a parameter, or is never read."""
         return False
 
     def notes(self, design: Design) -> tuple[str, ...]:
-        """What is worth knowing of it, say where transformers computes something else, by line."""
+        """Return remarks for the user, such as where `transformers` computes something else."""
         return ()
 
-    def left(self, names: Iterable[str]) -> list[str]:
-        """Tensors of a head that is not taken over."""
+    def dropped_tensors(self, names: Iterable[str]) -> list[str]:
+        """Return those of `names` that belong to a head which is not imported."""
         return []
 
 

@@ -1,4 +1,4 @@
-"""What lies in a model's folder: the files with its weights, and what else nothing reads."""
+"""The files of a model folder: those with its weights, and those that nothing reads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OTHER_FORMS = {
     ".h5": f"weights of TensorFlow, {_OLD} with from_pretrained(FOLDER, from_tf=True)",
     ".msgpack": f"weights of Flax, {_OLD} with from_pretrained(FOLDER, from_flax=True)",
 }
-# Files beside the weights that are read elsewhere, or say nothing of what is computed.
+# Files beside the weights that are read elsewhere, or do not affect what is computed.
 KNOWN = (
     CONFIG,
     INDEX,
@@ -42,15 +42,15 @@ KNOWN = (
     "vocab.json",
     "vocab.txt",
 )
-DOCUMENTS = (".", "LICENSE", "README")  # how the names of others begin that say nothing either
+DOCUMENTS = (".", "LICENSE", "README")  # prefixes of other files that need no remark
 
 
 def with_weights(folder: Path) -> dict[str, set[str]]:
-    """The files with the weights, and which tensors the index says are in each.
+    """Return the files with the weights, and the tensors that the index lists for each.
 
     Raises:
-        UserError: there are none, or only in a form that is not read; the index is broken; or an
-            adapter or weights that no index lists lie beside them.
+        UserError: there are none, or only in an unsupported format; the index is broken; or the
+            folder also holds an adapter, or weights that no index lists.
     """
     if (folder / ADAPTER).is_file():
         raise UserError(
@@ -83,7 +83,7 @@ def _indexed(folder: Path) -> dict[str, set[str]]:
 
 
 def _without_weights(folder: Path) -> UserError:
-    """The error for a folder without weights that are read."""
+    """Return the error for a folder without readable weights."""
     for ending, way in OTHER_FORMS.items():
         if others := sorted(path.name for path in folder.glob(f"*{ending}")):
             return UserError(
@@ -94,11 +94,11 @@ def _without_weights(folder: Path) -> UserError:
 
 
 def unread(folder: Path, parts: Iterable[str]) -> list[str]:
-    """What nothing reads in a folder whose weights are read, in order; a folder as `name/`.
+    """Return the names in a model folder that nothing reads, sorted; a folder as `name/`.
 
     Args:
-        folder: the model's.
-        parts: folders in it that are read too.
+        folder: the model folder.
+        parts: subfolders that are read too.
     """
     known = {*with_weights(folder), *KNOWN, *parts}
     return [

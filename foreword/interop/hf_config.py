@@ -12,7 +12,7 @@ from foreword.errors import UserError
 FILE = "config.json"
 
 # Keys of every family without effect on what is computed: records, outputs, generation, training.
-IDLE = (
+IGNORED_KEYS = (
     "_name_or_path",
     "architectures",
     "attn_implementation",
@@ -76,7 +76,7 @@ IDLE = (
     "vocab_size",
 )
 # What we know at one value alone, in every family.
-NEUTRAL: Mapping[str, Any] = {
+SUPPORTED_VALUES: Mapping[str, Any] = {
     "add_cross_attention": None,
     "cross_attention_hidden_size": None,
     "is_decoder": None,
@@ -137,10 +137,10 @@ class HFConfig:
     @property
     def vocab(self) -> int | None:
         """Rows of the embedding, where it says so."""
-        size: int | None = self.take("vocab_size")
+        size: int | None = self.get("vocab_size")
         return size
 
-    def take(self, key: str, default: Any = None, *kinds: type) -> Any:
+    def get(self, key: str, default: Any = None, *kinds: type) -> Any:
         """The value of `key`, which counts as read.
 
         Args:
@@ -176,8 +176,8 @@ class HFConfig:
         Raises:
             UserError: a key that is not known, or not at this value.
         """
-        neutral = {**NEUTRAL, **neutral}
-        known = {*IDLE, *idle} | self._taken
+        neutral = {**SUPPORTED_VALUES, **neutral}
+        known = {*IGNORED_KEYS, *idle} | self._taken
         for key, value in self._keys.items():
             if key in self._taken:
                 continue

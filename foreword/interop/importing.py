@@ -1,4 +1,4 @@
-"""From a Hugging Face folder to a run folder that every command reads."""
+"""Importing a Hugging Face folder as a run folder that every command can read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from foreword.types import Vocab
 
 FAMILIES = "interop/hf"
 GENERATION = "generation_config.json"
-RECIPE = "foreword.toml"  # what an exported folder says of how it was trained
+RECIPE = "foreword.toml"  # the training recipe, written beside an exported model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,33 +42,35 @@ class ImportedModel(TrainedModel):
     family: Family
 
 
-def is_foreign(folder: Path) -> bool:
-    """Whether this is a model folder of Hugging Face and no run."""
+def is_hf_folder(folder: Path) -> bool:
+    """Return whether this is a Hugging Face model folder rather than a run folder."""
     return (folder / CONFIG).is_file() and not (folder / "recipe.toml").exists()
 
 
 def read(folder: Path) -> ImportedModel:
-    """Reads a model folder of Hugging Face, strictly.
+    """Read a Hugging Face model folder strictly.
 
     Raises:
-        UserError: something in it is broken, disagrees, or is not known here.
+        UserError: a file is broken, two files disagree, or a setting is not supported.
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
     family = family_of(HFConfig.load(folder))
-    names = ["", *(name for name in family.beside if (folder / name).is_dir())]
-    parts = {name: _stored(folder / name, family) for name in names}
-    tokenizer = _tokenizer(parts, family)
-    recipe = _recipe(parts, family, tokenizer)
+    # Read the folder and its subfolders (ELECTRA's generator), then build and fill the model.
+    names = ["", *(name for name in family.subfolders if (folder / name).is_dir())]
+    hf_folders = {name: _read_hf_folder(folder / name, family) for name in names}
+    tokenizer = _tokenizer(hf_folders, family)
+    recipe = _recipe(hf_folders, family, tokenizer)
     model = recipe.build(tokenizer.vocab)
-    left = _fill(model, recipe, tokenizer.vocab, family, parts)
-    notes = [f"not taken over: {', '.join(_folded(left))}"] if left else []
-    dtypes = {str(t.dtype) for stored in parts.values() for t in stored.weights.values()}
+    dropped = _fill(model, recipe, tokenizer.vocab, family, hf_folders)
+    # Tell the user what was dropped, converted or not read.
+    notes = [f"not imported: {', '.join(_merge_layers(dropped))}"] if dropped else []
+    dtypes = {str(t.dtype) for part in hf_folders.values() for t in part.weights.values()}
     if others := sorted(dtypes - {"torch.float32"}):
-        notes.append(f"stored as {', '.join(others)}, kept as torch.float32 from here on")
-    for name, stored in parts.items():
-        if others := files.unread(stored.folder, [] if name else names):
-            notes.append(f"not read in {stored.folder}: {', '.join(others)}")
+        notes.append(f"stored as {', '.join(others)}, converted to torch.float32")
+    for name, part in hf_folders.items():
+        if others := files.unread(part.folder, [] if name else names):
+            notes.append(f"not read in {part.folder}: {', '.join(others)}")
     notes += family.notes(recipe)
     return ImportedModel(
         model=model,
@@ -81,8 +83,8 @@ def read(folder: Path) -> ImportedModel:
 
 
 @dataclass(frozen=True)
-class _Stored:
-    """What a folder holds, not yet a model: its weights, and the table `[model]` they ask for."""
+class _HFFolder:
+    """The config and weights of one folder, and the recipe's table `[model]` that they imply."""
 
     folder: Path
     hf_config: HFConfig
@@ -90,41 +92,41 @@ class _Stored:
     weights: dict[str, Tensor]
 
 
-def _stored(folder: Path, family: Family) -> _Stored:
-    """Reads a folder of a family.
+def _read_hf_folder(folder: Path, family: Family) -> _HFFolder:
+    """Read the config and weights of a folder of `family`.
 
     Raises:
-        UserError: something in it is broken, disagrees, or is not known here.
+        UserError: a file is broken, two files disagree, or a setting is not supported.
     """
     hf_config = HFConfig.load(folder)
     if family_of(hf_config) != family:
         raise UserError(
-            f"{hf_config.file}: model_type is {hf_config.model_type!r}, and the folder lies in "
-            f"one of {kinds.name_of(family)}"
+            f"{hf_config.file}: model_type is {hf_config.model_type!r}, but the folder above it "
+            f"is of {kinds.name_of(family)}"
         )
     weights = tensors.read(folder, family)
     table = family.model(hf_config, weights)
-    hf_config.require_all_known(family.neutral, family.idle)
-    rows = family.rows(weights)
+    hf_config.require_all_known(family.supported_values, family.ignored_keys)
+    rows = family.vocab_rows(weights)
     if hf_config.vocab is not None and hf_config.vocab != rows:
         raise UserError(
-            f"{folder}: the embedding has {rows:,} rows, and {CONFIG} says "
+            f"{folder}: the embedding has {rows:,} rows, but {CONFIG} gives "
             f"vocab_size {hf_config.vocab:,}"
         )
-    return _Stored(folder, hf_config, table, weights)
+    return _HFFolder(folder, hf_config, table, weights)
 
 
-def _tokenizer(parts: Mapping[str, _Stored], family: Family) -> Tokenizer:
-    """The tokenizer of the model, which is that of all its parts."""
-    whole = parts[""]
-    found = tokens.read(whole.folder, family, family.rows(whole.weights))
-    for name, stored in parts.items():
-        if not name or not tokens.is_there(stored.folder):
+def _tokenizer(hf_folders: Mapping[str, _HFFolder], family: Family) -> Tokenizer:
+    """Return the tokenizer that all folders of the model share."""
+    main = hf_folders[""]
+    tokenizer = tokens.read(main.folder, family, family.vocab_rows(main.weights))
+    for name, part in hf_folders.items():
+        if not name or not tokens.has_tokenizer(part.folder):
             continue
-        own = tokens.read(stored.folder, family, family.rows(stored.weights))
-        if own.pieces != found.pieces:
-            raise UserError(f"{stored.folder}: its tokens are not those of {whole.folder}")
-    return found
+        other = tokens.read(part.folder, family, family.vocab_rows(part.weights))
+        if other.pieces != tokenizer.pieces:
+            raise UserError(f"{part.folder}: its tokens are not those of {main.folder}")
+    return tokenizer
 
 
 def _fill(
@@ -132,59 +134,59 @@ def _fill(
     recipe: Recipe,
     vocab: Vocab,
     family: Family,
-    parts: Mapping[str, _Stored],
+    hf_folders: Mapping[str, _HFFolder],
 ) -> list[str]:
-    """Fills `model` from all its folders; returns the tensors that are not taken over.
+    """Fill `model` from all its folders and return the tensors that are dropped.
 
     Raises:
-        UserError: the folders are not those that `recipe` asks for, or not of one model.
+        UserError: the folders are not those that `recipe` requires, or not of one model.
     """
-    folder, asked = parts[""].folder, family.parts(model, recipe)
-    for name in parts.keys() ^ asked.keys():
-        has, wants = ("a", "no") if name in parts else ("no", "a")
+    folder, submodels = hf_folders[""].folder, family.folders(model, recipe)
+    for name in hf_folders.keys() ^ submodels.keys():
+        has, needs = ("a", "no") if name in hf_folders else ("no", "a")
         raise UserError(
-            f"{folder}: has {has} folder {name}/, and the model is one with {wants} {name} "
+            f"{folder}: has {has} folder {name}/, but the model has {needs} {name} "
             f"(objective '{kinds.name_of(recipe.objective)}')"
         )
-    left: list[str] = []
-    filled: dict[nn.Parameter, Tensor] = {}  # what parts have in common
-    for name, (held, design) in asked.items():
-        stored = parts[name]
-        built = config.build_kind(kinds.Part("models"), stored.model, "model")
-        if found := differences(resolved(built), resolved(design.model)):
-            raise UserError(f"{stored.folder / CONFIG}: does not fit {folder}: {'; '.join(found)}")
+    dropped: list[str] = []
+    filled: dict[nn.Parameter, Tensor] = {}  # the parameters that the submodels share
+    for name, (submodel, design) in submodels.items():
+        part = hf_folders[name]
+        built = config.build_kind(kinds.Part("models"), part.model, "model")
+        if misfits := differences(resolved(built), resolved(design.model)):
+            raise UserError(f"{part.folder / CONFIG}: does not fit {folder}: {'; '.join(misfits)}")
         try:
-            left += tensors.fill(held, design, vocab, family, stored.weights)
+            dropped += tensors.fill(submodel, design, vocab, family, part.weights)
         except UserError as error:
-            raise UserError(f"{stored.folder}: {error}") from error
-        if len(asked) > 1:
-            _require_common(held, filled, f"{stored.folder}: was not trained with {folder}")
-    return left
+            raise UserError(f"{part.folder}: {error}") from error
+        if len(submodels) > 1:
+            _require_shared(submodel, filled, f"{part.folder}: was not trained with {folder}")
+    return dropped
 
 
-def _require_common(part: Model, filled: dict[nn.Parameter, Tensor], reason: str) -> None:
-    """Makes sure that what parts have in common is the same in all; notes in `filled` what it is.
+def _require_shared(submodel: Model, filled: dict[nn.Parameter, Tensor], reason: str) -> None:
+    """Require shared parameters to be equal in all submodels; record their values in `filled`.
 
     Raises:
-        UserError: another part had other numbers, for which there is a `reason`.
+        UserError: another submodel has other values; the message begins with `reason`.
     """
-    for name, parameter in part.named_parameters():
-        before = filled.setdefault(parameter, parameter.detach().clone())
-        if not torch.equal(parameter, before):
-            own = name.removeprefix("backbone.")
-            raise UserError(f"{reason}: {own}, which both have, is not the same")
+    for name, parameter in submodel.named_parameters():
+        first = filled.setdefault(parameter, parameter.detach().clone())
+        if not torch.equal(parameter, first):
+            shared = name.removeprefix("backbone.")
+            raise UserError(f"{reason}: {shared}, which both have, is not the same")
 
 
-def _folded(names: list[str]) -> list[str]:
-    """The names, those of all layers as one: `layer.*.key`."""
+def _merge_layers(names: list[str]) -> list[str]:
+    """Return the names with those of all layers merged into one: `layer.*.key`."""
     return list(dict.fromkeys(re.sub(r"\.\d+\.", ".*.", name) for name in names))
 
 
 def family_of(hf_config: HFConfig) -> Family:
-    """The family that `config.json` names.
+    """Return the family that `config.json` names.
 
     Raises:
-        UserError: there is no such family here.
+        UserError: the family is not supported.
     """
     name = hf_config.model_type.replace("-", "_")
     known = kinds.names(FAMILIES)
@@ -197,17 +199,21 @@ def family_of(hf_config: HFConfig) -> Family:
     return family
 
 
-def _recipe(parts: Mapping[str, _Stored], family: Family, tokenizer: Tokenizer) -> Recipe:
-    """The recipe whose `build` gives the model; an exported folder has its own beside."""
-    folder, model, weights = parts[""].folder, parts[""].model, parts[""].weights
-    models = {name: stored.model for name, stored in parts.items()}
-    start = _start(parts[""], family, tokenizer.vocab)
+def _recipe(hf_folders: Mapping[str, _HFFolder], family: Family, tokenizer: Tokenizer) -> Recipe:
+    """Return the recipe whose `build` gives the model.
+
+    A folder that Foreword exported brings its training recipe, which must agree.
+    """
+    main = hf_folders[""]
+    folder, model, weights = main.folder, main.model, main.weights
+    models = {name: part.model for name, part in hf_folders.items()}
+    start = _decoder_start(main, family, tokenizer.vocab)
     recipe = config.build(
         Recipe,
         {
             "description": f"{kinds.name_of(family)}, imported",
             "model": model,
-            "objective": family.join(family.objective(weights), models),
+            "objective": family.combine_objective(family.objective(weights), models),
             "layout": {"kind": family.layout, **({"start": start} if start else {})},
             "packing": {"kind": "documents", **family.packing(model, weights)},
             "tokenizer": _tokenizer_table(tokenizer),
@@ -215,46 +221,46 @@ def _recipe(parts: Mapping[str, _Stored], family: Family, tokenizer: Tokenizer) 
     )
     if not (folder / RECIPE).is_file():
         return recipe
-    own = config.load(Recipe, folder / RECIPE)
-    found = differences(resolved(recipe.model), resolved(own.model))
+    exported = config.load(Recipe, folder / RECIPE)
+    misfits = differences(resolved(recipe.model), resolved(exported.model))
     special = tokenizer.vocab.special
-    if special.get(own.layout.start) != special.get(start):
-        found.append(f"layout.start is {own.layout.start!r}, not {start!r}")
-    if found:
-        raise UserError(f"{folder}: {RECIPE} and {CONFIG} disagree: {'; '.join(found)}")
-    return own
+    if special.get(exported.layout.start) != special.get(start):
+        misfits.append(f"layout.start is {exported.layout.start!r}, not {start!r}")
+    if misfits:
+        raise UserError(f"{folder}: {RECIPE} and {CONFIG} disagree: {'; '.join(misfits)}")
+    return exported
 
 
-def _start(stored: _Stored, family: Family, vocab: Vocab) -> str:
-    """The special token that the decoder starts from, in training and in writing alike.
+def _decoder_start(hf_folder: _HFFolder, family: Family, vocab: Vocab) -> str:
+    """Return the special token that the decoder starts from in training and generation.
 
     Raises:
-        UserError: it is not a special token, or the one for writing is another.
+        UserError: it is not a special token, or generation starts from another.
     """
-    start, file = family.start(stored.hf_config, vocab), stored.folder / GENERATION
+    start, file = family.decoder_start(hf_folder.hf_config, vocab), hf_folder.folder / GENERATION
     if not start or not file.is_file():
         return start
-    writing = HFConfig.load(stored.folder, GENERATION)
-    own = writing.take("decoder_start_token_id")
-    if own is not None and own != vocab.id(start):
-        raise writing.refuse("decoder_start_token_id", f"{vocab.id(start)}, as {CONFIG} says")
+    generation = HFConfig.load(hf_folder.folder, GENERATION)
+    start_id = generation.get("decoder_start_token_id")
+    if start_id is not None and start_id != vocab.id(start):
+        raise generation.refuse("decoder_start_token_id", f"{vocab.id(start)}, as in {CONFIG}")
     return start
 
 
 def _tokenizer_table(tokenizer: Tokenizer) -> Table:
-    """The kind that the tokenizer would be if it were ours."""
+    """Return the table `[tokenizer]` of the kind of tokenizer that comes closest."""
     kind = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram", "WordLevel": "word"}
     name = kind[tokenizer.model_name]
-    least = {"vocab": tokenizer.vocab.size}
+    table = {"kind": name, "vocab": tokenizer.vocab.size}
     try:
-        config.build_kind(kinds.Part("text/tokenizers"), {"kind": name, **least}, "tokenizer")
-    except UserError:  # smaller than any that is trained here
+        config.build_kind(kinds.Part("text/tokenizers"), table, "tokenizer")
+    except UserError:  # smaller than the kind allows
         return {"kind": name}
-    return {"kind": name, **least}
+    return table
 
 
 def save(imported: ImportedModel, run: Path) -> None:
-    """Writes the run folder.
+    """Write the imported model as a run folder.
 
     Raises:
         UserError: the folder cannot be written.
@@ -262,15 +268,17 @@ def save(imported: ImportedModel, run: Path) -> None:
     write_run(run, imported.recipe, imported.tokenizer, imported.model, provenance(imported))
 
 
-def write_run(run: Path, recipe: Recipe, tokenizer: Tokenizer, model: Model, found: Table) -> None:
-    """Writes the run folder of a model that was made elsewhere: a run of no steps.
+def write_run(
+    run: Path, recipe: Recipe, tokenizer: Tokenizer, model: Model, imported_from: Table
+) -> None:
+    """Write the run folder of an imported model: a run of 0 steps.
 
     Args:
-        run: the folder.
-        recipe: whose `build` gives the model.
-        tokenizer: the model's.
-        model: filled.
-        found: where it came from, for `run.json`.
+        run: the run folder to write.
+        recipe: the recipe whose `build` gives the model.
+        tokenizer: the model's tokenizer.
+        model: the model, with its weights.
+        imported_from: where the model came from, for `run.json`.
 
     Raises:
         UserError: the folder cannot be written.
@@ -279,21 +287,21 @@ def write_run(run: Path, recipe: Recipe, tokenizer: Tokenizer, model: Model, fou
     step = run / "checkpoints" / checkpoint.name_of(0)
     checkpoint.save(step, model, None, TrainingState().dump())
     parameters = {"parameters": model.count_parameters()}
-    facts = {**make_provenance(), "texts": [], "tokenizer": None, **found, **parameters}
-    write_state(run, facts)
+    state = {**make_provenance(), "texts": [], "tokenizer": None, **imported_from, **parameters}
+    write_state(run, state)
     write_recipe(run, recipe)
 
 
 def provenance(imported: ImportedModel) -> Table:
-    """What `run.json` says of where the model came from, with its files' checksums."""
+    """Return the record of where the model came from, with its files' checksums."""
     folder = imported.folder
-    parts = imported.family.parts(imported.model, imported.recipe)
+    parts = imported.family.folders(imported.model, imported.recipe)
     return {
         "imported": {
             "format": "hf",
             "family": kinds.name_of(imported.family),
             "folder": str(folder.resolve()),
-            "heads_apart": list(imported.family.beside),
+            "heads_apart": list(imported.family.subfolders),
             "files": {
                 str(file.relative_to(folder)): atomic.checksum(file)
                 for part in parts
@@ -305,38 +313,40 @@ def provenance(imported: ImportedModel) -> Table:
 
 
 def check(imported: ImportedModel) -> dict[str, float | None]:
-    """How far the logits are from those of `transformers`; None where it is not installed.
+    """Return how far the logits are from those of `transformers`, None if it is not installed.
 
     Raises:
-        UserError: by more than rounding.
+        UserError: they differ by more than rounding.
     """
-    parts = imported.family.parts(imported.model, imported.recipe)
+    parts = imported.family.folders(imported.model, imported.recipe)
     return check_logits.check(parts, imported.vocab, imported.family, imported.folder)
 
 
 def reading_notes(imported: ImportedModel) -> tuple[str, ...]:
-    """Where `transformers` reads a text otherwise with the folder's tokenizer, a line each."""
+    """Return notes on where `transformers` tokenizes text differently, one line each."""
     if not check_logits.is_checkable():
         return ()
     tokenizer, special = imported.tokenizer, imported.vocab.special
     try:
-        found = texts.compare(tokenizer, imported.folder)
+        comparison = texts.compare(tokenizer, imported.folder)
     except UserError as error:
         return (str(error),)
     notes = []
-    if found.apart:
-        notes.append(f"transformers cuts {found.apart[0]!r} into other tokens than Foreword")
-    around = imported.family.around(imported.recipe)
-    ours = tuple((special[name],) if name in special else () for name in around)
-    if ours != (theirs := (found.bos, found.eos)):
+    if comparison.differing:
         notes.append(
-            f"transformers reads a text as {_in_words(tokenizer, *theirs)}, Foreword, as its "
-            f"family was trained, as {_in_words(tokenizer, *ours)}"
+            f"transformers cuts {comparison.differing[0]!r} into other tokens than Foreword"
+        )
+    wrapping = imported.family.wrapping(imported.recipe)
+    ours = tuple((special[name],) if name in special else () for name in wrapping)
+    if ours != (theirs := (comparison.bos, comparison.eos)):
+        notes.append(
+            f"transformers reads a text as {_show_wrapped(tokenizer, *theirs)}, Foreword, as its "
+            f"family was trained, as {_show_wrapped(tokenizer, *ours)}"
         )
     return tuple(notes)
 
 
-def _in_words(tokenizer: Tokenizer, before: tuple[int, ...], after: tuple[int, ...]) -> str:
-    """A text and what stands around it: `[CLS] text [SEP]`."""
+def _show_wrapped(tokenizer: Tokenizer, bos: tuple[int, ...], eos: tuple[int, ...]) -> str:
+    """Return a text with its special tokens: `[CLS] text [SEP]`."""
     pieces = tokenizer.pieces
-    return " ".join([*(pieces[i] for i in before), "text", *(pieces[i] for i in after)])
+    return " ".join([*(pieces[i] for i in bos), "text", *(pieces[i] for i in eos)])

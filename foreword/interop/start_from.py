@@ -17,7 +17,7 @@ def open_starting_model(path: str) -> StartingModel:
         UserError: it is none of these, is broken, or has nothing to train further.
     """
     folder = Path(path)
-    if importing.is_foreign(folder):
+    if importing.is_hf_folder(folder):
         imported = importing.read(folder)
         provenance = {"from": str(folder.resolve()), **importing.provenance(imported)}
         return StartingModel.of(imported, provenance=provenance, is_foreign=True)

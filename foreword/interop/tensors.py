@@ -1,4 +1,4 @@
-"""The weights in a folder, read strictly and carried both ways: no tensor is passed over."""
+"""Reading a folder's weights strictly and converting them both ways: no tensor is ignored."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from foreword.types import Vocab
 
 
 def read(folder: Path, family: Family) -> dict[str, Tensor]:
-    """Every tensor in the folder, by the names that the family's table has.
+    """Return every tensor in the folder, by the names that the family's maps use.
 
     Raises:
-        UserError: a file is missing, cut short, or a pickle, or there are more weights beside.
+        UserError: a file is missing, truncated, or a pickle, or there are other weights.
     """
     stored: dict[str, Tensor] = {}
-    for file, wanted in with_weights(folder).items():
-        found = _read_file(folder / file)
-        for name in sorted(wanted - found.keys()):
+    for file, indexed in with_weights(folder).items():
+        tensors = _read_file(folder / file)
+        for name in sorted(indexed - tensors.keys()):
             raise UserError(f"{folder / INDEX}: says that {file} holds {name}, and it does not")
-        stored |= found
+        stored |= tensors
     renamed = {_modern(name): tensor for name, tensor in stored.items()}
     prefix = family.prefix
     if prefix and not any(name.startswith(prefix) for name in renamed):
@@ -49,7 +49,7 @@ def _read_file(file: Path) -> dict[str, Tensor]:
 
 
 def _modern(name: str) -> str:
-    """TensorFlow's names of a LayerNorm's two parameters, as the oldest files have them."""
+    """Replace TensorFlow's names of a LayerNorm's parameters, which the oldest files use."""
     for old, new in ((".gamma", ".weight"), (".beta", ".bias")):
         if name.endswith(f"LayerNorm{old}"):
             return name.removesuffix(old) + new
@@ -63,19 +63,19 @@ def fill(
     family: Family,
     weights: Mapping[str, Tensor],
 ) -> list[str]:
-    """Fills `model` from their weights, in float32.
+    """Fill `model` from their weights, in float32.
 
     Returns:
-        The tensors of heads that are not taken over.
+        The names of dropped tensors, of heads that are not imported.
 
     Raises:
-        UserError: a tensor is missing, of another shape than `config.json` says, not finite, or
-            has no place.
+        UserError: a tensor is missing, has another shape than `config.json` implies, is not
+            finite, or has no counterpart.
     """
     left = dict(weights)
     ours = dict(model.named_parameters())
     with torch.no_grad():
-        for parameter_map in family.has_memory(design, vocab):
+        for parameter_map in family.parameter_maps(design, vocab):
             parameters = [ours.pop(name) for name in parameter_map.ours]
             expected = parameter_map.to_hf(p.detach() for p in parameters)
             theirs = [
@@ -109,42 +109,46 @@ def _take(left: dict[str, Tensor], name: str, shape: tuple[int, ...]) -> Tensor:
 def _require_none_left(
     left: dict[str, Tensor], design: Design, family: Family, weights: Mapping[str, Tensor]
 ) -> list[str]:
-    for name, original in family.copies(design).items():
+    for name, original in family.tied_tensors(design).items():
         copy = left.pop(name, None)
         if copy is not None and not torch.equal(copy, weights[original]):
             raise UserError(f"{WEIGHTS}: {name} should be the same as {original}, and is not")
-    for name, original in family.twins(design).items():
+    for name, original in family.copied_tensors(design).items():
         if name in left and torch.equal(left[name], weights[original]):
             del left[name]
-    for name in family.zeros(design):
+    for name in family.zero_tensors(design):
         if left.pop(name, torch.zeros(1)).any():
             raise UserError(f"{WEIGHTS}: {name} should be 0 and is not")
-    known = family.left(list(left))
-    if names := sorted(left.keys() - set(known)):
+    dropped = family.dropped_tensors(list(left))
+    if names := sorted(left.keys() - set(dropped)):
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         raise UserError(
             f"{WEIGHTS}: holds {', '.join(names[:3])}{more}, for which Foreword's "
-            f"{kinds.name_of(family)} has no place; nothing is left out in silence"
+            f"{kinds.name_of(family)} has no counterpart; nothing is dropped silently"
         )
-    return sorted(known)
+    return sorted(dropped)
 
 
-def take_out(model: nn.Module, design: Design, vocab: Vocab, family: Family) -> dict[str, Tensor]:
-    """Their weights from our model."""
+def to_hf(model: nn.Module, design: Design, vocab: Vocab, family: Family) -> dict[str, Tensor]:
+    """Return their weights, converted from our model's parameters."""
     ours = {name: p.detach().cpu() for name, p in model.named_parameters()}
     weights: dict[str, Tensor] = {}
-    for parameter_map in family.has_memory(design, vocab):
+    for parameter_map in family.parameter_maps(design, vocab):
         theirs = parameter_map.to_hf(ours[name] for name in parameter_map.ours)
         weights |= dict(zip(parameter_map.theirs, theirs, strict=True))
-    weights |= {name: weights[own].clone() for name, own in family.twins(design).items()}
-    return weights | {name: torch.zeros(shape) for name, shape in family.zeros(design).items()}
-
-
-def unplaced(model: nn.Module, design: Design, vocab: Vocab, family: Family) -> list[str]:
-    """Why the family cannot hold the model's parameters, a phrase each; empty where it can."""
-    ours = {name for name, _ in model.named_parameters()}
-    carried: set[Any] = {
-        name for parameter_map in family.has_memory(design, vocab) for name in parameter_map.ours
+    weights |= {name: weights[own].clone() for name, own in family.copied_tensors(design).items()}
+    return weights | {
+        name: torch.zeros(shape) for name, shape in family.zero_tensors(design).items()
     }
-    lacking = [f"the model has no {name}" for name in sorted(carried - ours)]
-    return lacking + [f"there is no place for {name}" for name in sorted(ours - carried)]
+
+
+def unmatched(model: nn.Module, design: Design, vocab: Vocab, family: Family) -> list[str]:
+    """Return why the family cannot hold the model's parameters, one phrase each."""
+    ours = {name for name, _ in model.named_parameters()}
+    mapped: set[Any] = {
+        name
+        for parameter_map in family.parameter_maps(design, vocab)
+        for name in parameter_map.ours
+    }
+    lacking = [f"the model has no {name}" for name in sorted(mapped - ours)]
+    return lacking + [f"there is no counterpart of {name}" for name in sorted(ours - mapped)]

@@ -1,4 +1,4 @@
-"""Whether our tokenizer and that of `transformers` cut texts alike, and wrap them alike."""
+"""Comparing our tokenizer with that of `transformers`: the same tokens, the same wrapping."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ TEXTS = (
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How theirs reads texts, held against ours.
+class TokenizerComparison:
+    """How the tokenizer of `transformers` differs from ours, and how it wraps a text.
 
     Attributes:
-        apart: texts that it cuts into other tokens.
+        differing: texts that it cuts into other tokens.
         bos: tokens that it puts before a text.
-        eos: tokens that it puts behind one.
+        eos: tokens that it puts after a text.
     """
 
-    apart: tuple[str, ...]
+    differing: tuple[str, ...]
     bos: tuple[int, ...]
     eos: tuple[int, ...]
 
 
-def compare(tokenizer: Tokenizer, folder: Path) -> Reading:
-    """Reads texts with both; some hold the names of special tokens.
+def compare(tokenizer: Tokenizer, folder: Path) -> TokenizerComparison:
+    """Tokenize texts with both tokenizers; some texts hold the names of special tokens.
 
     In `transformers` such a name stands for the token, as in our prompts. With
     `split_special_tokens=True` it is text, as in our corpora.
 
     Args:
         tokenizer: ours.
-        folder: of theirs.
+        folder: the folder whose tokenizer `transformers` reads.
 
     Raises:
-        UserError: `transformers` cannot read its tokenizer.
+        UserError: `transformers` cannot read the tokenizer.
     """
     import transformers
 
@@ -53,7 +53,7 @@ def compare(tokenizer: Tokenizer, folder: Path) -> Reading:
         theirs: Any = transformers.AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
-    except Exception as error:  # whatever its readers raise
+    except Exception as error:  # transformers' readers raise errors of any type
         reason = " ".join(str(error).split())
         raise UserError(f"{folder}: transformers cannot read its tokenizer: {reason}") from error
     names = dict.fromkeys(filter(None, map(tokenizer.name_of, ROLES.values())))
@@ -63,13 +63,14 @@ def compare(tokenizer: Tokenizer, folder: Path) -> Reading:
     def cut(text: str) -> list[int]:
         return list(theirs(text, add_special_tokens=False)["input_ids"])
 
-    apart = [
+    differing = [
         text
         for text in (*TEXTS, *named)
         if cut(text) != tokenizer.encode(text, special=True).tolist()
     ]
     text = TEXTS[0]
-    inside, whole = cut(text), list(theirs(text)["input_ids"])
-    begins = [n for n in range(len(whole)) if whole[n : n + len(inside)] == inside]
-    begin = begins[0] if begins else 0
-    return Reading(tuple(apart), tuple(whole[:begin]), tuple(whole[begin + len(inside) :]))
+    bare, wrapped = cut(text), list(theirs(text)["input_ids"])
+    starts = [n for n in range(len(wrapped)) if wrapped[n : n + len(bare)] == bare]
+    start = starts[0] if starts else 0
+    bos, eos = wrapped[:start], wrapped[start + len(bare) :]
+    return TokenizerComparison(tuple(differing), tuple(bos), tuple(eos))

@@ -18,7 +18,7 @@ MAP = "special_tokens_map.json"
 SLOW = ("vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
 
 
-def is_there(folder: Path) -> bool:
+def has_tokenizer(folder: Path) -> bool:
     """Whether a folder holds a tokenizer."""
     return any((folder / name).is_file() for name in (FILE, *SLOW))
 
@@ -89,7 +89,7 @@ def _convert(folder: Path, made: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Use:
+class TokenizerUse:
     """How a model reads what its tokenizer makes of texts.
 
     Attributes:
@@ -105,7 +105,7 @@ class Use:
     limit: int | None
 
 
-def write(tokenizer: Tokenizer, use: Use, out: Path) -> None:
+def write(tokenizer: Tokenizer, use: TokenizerUse, out: Path) -> None:
     """Writes a tokenizer into the folder `out` as `transformers` reads it."""
     tokenizer.save(out)
     (out / manifest.FILE).unlink()  # of what is about to be changed

@@ -139,7 +139,7 @@ def test_parts_that_do_not_belong_together(folder: Path, tmp_path: Path) -> None
     assert "generator/config.json: does not fit" in said()
     assert "model.heads is 2, not 1" in said()
     config.write_text(json.dumps(whole | {"model_type": "bert"}))
-    assert "model_type is 'bert', and the folder lies in one of electra" in said()
+    assert "model_type is 'bert', but the folder above it is of electra" in said()
     config.write_text(json.dumps(whole))
     weights = load_file(own / "model.safetensors")
     weights[f"{SHARED}word_embeddings.weight"] *= 2  # another training's
@@ -147,7 +147,7 @@ def test_parts_that_do_not_belong_together(folder: Path, tmp_path: Path) -> None
     assert "was not trained with" in said()
     assert "embedding.token.weight, which both have, is not the same" in said()
     theirs.write("electra-generator", folder)
-    assert "has a folder generator/, and the model is one with no generator" in said()
+    assert "has a folder generator/, but the model has no generator" in said()
     tokenizer = own / "tokenizer.json"
     tokenizer.write_text(tokenizer.read_text().replace('"w7"', '"x7"'))
     assert "its tokens are not those of" in said()
@@ -174,7 +174,9 @@ def test_published_pairs_fit(
         )
         for part, sizes in (("", discriminator_head), ("generator", writer))
     }
-    objective = family.join({"kind": "replaced_token", "replacements": "unigram"}, tables)
+    objective = family.combine_objective(
+        {"kind": "replaced_token", "replacements": "unigram"}, tables
+    )
     own = {"model": tables[""], "objective": objective}
     joined: Any = config.build(Recipe, config.to_table(load_recipe(recipe)) | own)
     asked = generator_settings(joined.model, joined.objective.generator)

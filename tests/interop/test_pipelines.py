@@ -67,7 +67,7 @@ def test_spanbert_is_a_bert(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     run, folder = exported(tmp_path, "bert_tiny", WordPiece(vocab=180), settings)
     said = capsys.readouterr()
     assert "BertForMaskedLM" in said.out
-    assert "the head that tells a span from its edges is not written" in said.err
+    assert "the span boundary head is not written" in said.err
     assert command(["import", str(folder), "--out", str(tmp_path / "again")]) == 0
     again, before = (foreword.load(where, "cpu") for where in (tmp_path / "again", run))
     text = "the [MASK] sat on the mat."
@@ -99,7 +99,7 @@ def test_every_recipe_of_blanks_fills_them(name: str, wordpiece: Tokenizer, tmp_
     architecture, own = FILLED[name]
     recipe = load_recipe(f"{name}_tiny", [*SMALL[:2], *own])
     run = write_run(tmp_path / "run", recipe, wordpiece)
-    plain, _ = exporting.plain(open_run(run, "cpu"))
+    plain, _ = exporting.without_boundary_head(open_run(run, "cpu"))
     exporting.export(plain, tmp_path / "hf")
     folder = tmp_path / "hf" / ("generator" if name == "electra" else "")
     fill = transformers.pipeline("fill-mask", model=str(folder), device="cpu")
@@ -184,7 +184,7 @@ CARRIED = {
 def test_recipes_are_of_their_family(name: str, tmp_path: Path) -> None:
     tokenizer = WordPiece(vocab=180).train(TEXTS * 4)
     run = write_run(tmp_path / "run", load_recipe(f"{name}_tiny"), tokenizer)
-    trained, _ = exporting.plain(open_run(run, "cpu"))
+    trained, _ = exporting.without_boundary_head(open_run(run, "cpu"))
     assert kinds.name_of(exporting.find_family(trained)) == CARRIED[name]
 
 

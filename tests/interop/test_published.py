@@ -302,7 +302,7 @@ def test_every_key_is_known_and_the_size_is_right(name: str) -> None:
     hf_config = HFConfig(keys)
     family = family_of(hf_config)
     table = family.model(hf_config, {})
-    hf_config.require_all_known(family.neutral, family.idle)
+    hf_config.require_all_known(family.supported_values, family.ignored_keys)
     recipe = config.build(
         Recipe,
         {

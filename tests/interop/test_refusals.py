@@ -50,7 +50,7 @@ def change(folder: Path, act: Callable[[dict[str, torch.Tensor]], object]) -> No
         ({"frobnicate": 3}, "frobnicate is 3"),
         ({"auto_map": {"AutoModel": "x.Y"}}, "code of its own"),
         ({"model_type": "brt"}, "did you mean 'bert'?"),
-        ({"vocab_size": 99}, "130 rows, and config.json says vocab_size 99"),
+        ({"vocab_size": 99}, "130 rows, but config.json gives vocab_size 99"),
         (
             {"hidden_size": 64},
             r"word_embeddings.weight is (130, 32), and config.json says (130, 64)",
@@ -118,7 +118,7 @@ def test_another_start_for_writing(tmp_path: Path) -> None:
     theirs.write("t5", tmp_path)
     file = tmp_path / "generation_config.json"
     file.write_text(json.dumps({"decoder_start_token_id": 1, "eos_token_id": 1}))
-    words = r"generation_config.json: decoder_start_token_id is 1, .*: 0, as config.json says"
+    words = r"generation_config.json: decoder_start_token_id is 1, .*: 0, as in config.json"
     with pytest.raises(UserError, match=words):
         importing.read(tmp_path)
 
@@ -130,7 +130,7 @@ def test_what_each_call_of_longformer_says(
     run, out = tmp_path / "run", str(tmp_path / "out")
     assert foreword(["import", str(tmp_path / "theirs"), "--out", str(run)]) == 0
     own = "longformer.encoder.layer.*.attention.self.key_global.weight"
-    assert f"not taken over: {own.replace('weight', 'bias')}, {own}, " in capsys.readouterr().err
+    assert f"not imported: {own.replace('weight', 'bias')}, {own}, " in capsys.readouterr().err
     recipe = read_recipe(run)
     attention = replace(recipe.model.attention, global_tokens=1)
     write_recipe(run, replace(recipe, model=replace(recipe.model, attention=attention)))
@@ -145,7 +145,9 @@ def test_settings_without_effect_are_taken(folder: Path) -> None:
 
 def test_tensors(folder: Path) -> None:
     change(folder, lambda weights: weights.update(extra=torch.ones(2)))
-    with pytest.raises(UserError, match="holds extra, for which Foreword's bert has no place"):
+    with pytest.raises(
+        UserError, match="holds extra, for which Foreword's bert has no counterpart"
+    ):
         importing.read(folder)
 
 
@@ -231,7 +233,7 @@ def test_the_second_head_is_named(
     change(folder, lambda weights: weights.update(extra))
     assert foreword(["import", str(folder), "--out", str(tmp_path / "run")]) == 0
     said = capsys.readouterr()
-    assert "not taken over: bert.pooler.dense.weight, cls.seq_relationship.bias" in said.err
+    assert "not imported: bert.pooler.dense.weight, cls.seq_relationship.bias" in said.err
     assert "logit_difference" in said.out
 
 
@@ -285,7 +287,7 @@ def test_half_precision_is_said(folder: Path) -> None:
     whole = importing.read(folder).model.state_dict()
     change(folder, lambda weights: weights.update({n: t.half() for n, t in weights.items()}))
     found = importing.read(folder)
-    assert found.notes == ("stored as torch.float16, kept as torch.float32 from here on",)
+    assert found.notes == ("stored as torch.float16, converted to torch.float32",)
     for name, value in found.model.state_dict().items():
         torch.testing.assert_close(value, whole[name], atol=1e-2, rtol=1e-2)
 

@@ -11,7 +11,7 @@ from foreword.runs.trained_model import TrainedModel
 
 
 @dataclass(frozen=True)
-class Exchanged:
+class ExchangeResult:
     """What was exported or imported.
 
     Attributes:
@@ -26,14 +26,14 @@ class Exchanged:
 class Format(Protocol):
     """A form in which models travel; its fields are its settings."""
 
-    def write(self, trained: TrainedModel, out: Path) -> Exchanged:
+    def write(self, trained: TrainedModel, out: Path) -> ExchangeResult:
         """Exports a model.
 
         Raises:
             UserError: the format does not hold such models, or `out` cannot be written.
         """
 
-    def read(self, source: str, run: Path) -> Exchanged:
+    def read(self, source: str, run: Path) -> ExchangeResult:
         """Imports a model as the run folder `run`, which is not there yet.
 
         Raises:

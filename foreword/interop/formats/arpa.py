@@ -11,7 +11,7 @@ import numpy as np
 from foreword import atomic, config
 from foreword.errors import UserError
 from foreword.interop import importing
-from foreword.interop.formats._contract import Exchanged
+from foreword.interop.formats._contract import ExchangeResult
 from foreword.models.ngram import NgramBackbone, table_of
 from foreword.ngrams import arpa
 from foreword.ngrams.counting import ABSENT
@@ -33,7 +33,7 @@ class ARPA:
     where the text itself has a word `<unk>`, this keeps its name and [UNK] stays `[UNK]`.
     """
 
-    def write(self, trained: TrainedModel, out: Path) -> Exchanged:
+    def write(self, trained: TrainedModel, out: Path) -> ExchangeResult:
         """See `Format`."""
         if not trained.recipe.model.is_count_based:
             raise UserError(f"{trained.run}: ARPA files hold n-grams, and this is another model")
@@ -48,9 +48,9 @@ class ARPA:
         shown = table.renumbered(ids, int(is_there.sum()))
         arpa.write(shown, [names[n] for n in np.flatnonzero(is_there)], out)
         sizes = {f"{n}-grams": size for n, size in enumerate(shown.about.sizes, start=1)}
-        return Exchanged({"file": str(out), **sizes, "bytes": out.stat().st_size})
+        return ExchangeResult({"file": str(out), **sizes, "bytes": out.stat().st_size})
 
-    def read(self, source: str, run: Path) -> Exchanged:
+    def read(self, source: str, run: Path) -> ExchangeResult:
         """See `Format`."""
         file = Path(source)
         table, words = arpa.read(file)
@@ -87,7 +87,7 @@ class ARPA:
                 f"{never:,}"
             )
         sizes = {f"{n}-grams": size for n, size in enumerate(table.about.sizes, start=1)}
-        return Exchanged(
+        return ExchangeResult(
             {"run": str(run), **sizes, "vocabulary": tokenizer.vocab.size}, tuple(notes)
         )
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from foreword import kinds
 from foreword.errors import UserError
 from foreword.interop import exporting, importing
-from foreword.interop.formats._contract import Exchanged
+from foreword.interop.formats._contract import ExchangeResult
 from foreword.runs.trained_model import TrainedModel
 
-UNCHECKED = "not checked against transformers, which is not installed"
+NOT_CHECKED = "not checked against transformers, which is not installed"
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,16 @@ class HF:
     family: str = ""
     download: bool = False
 
-    def write(self, trained: TrainedModel, out: Path) -> Exchanged:
+    def write(self, trained: TrainedModel, out: Path) -> ExchangeResult:
         """See `Format`."""
-        trained, left = exporting.plain(trained)
+        trained, left = exporting.without_boundary_head(trained)
         found = exporting.export(trained, out, self.family)
         difference = exporting.check(trained, out, found)
         facts = {"folder": str(out), "architecture": found.architecture_of(trained.recipe)}
         notes = left + found.notes(trained.recipe)
-        return Exchanged(facts | difference, (*notes, *_unchecked(difference)))
+        return ExchangeResult(facts | difference, (*notes, *_unchecked(difference)))
 
-    def read(self, source: str, run: Path) -> Exchanged:
+    def read(self, source: str, run: Path) -> ExchangeResult:
         """See `Format`."""
         if self.family:
             raise UserError("--family: an imported folder says what it is; leave it out")
@@ -56,11 +56,11 @@ class HF:
             "vocabulary": found.vocab.size,
         }
         notes = (*found.notes, *reading, *_unchecked(difference))
-        return Exchanged(facts | difference, notes)
+        return ExchangeResult(facts | difference, notes)
 
 
 def _unchecked(difference: dict[str, float | None]) -> tuple[str, ...]:
-    return (UNCHECKED,) if difference["logit_difference"] is None else ()
+    return (NOT_CHECKED,) if difference["logit_difference"] is None else ()
 
 
 def _fetched(name: str) -> Path:

@@ -11,7 +11,7 @@ import torch
 from foreword import atomic, config
 from foreword.errors import UserError
 from foreword.interop import importing
-from foreword.interop.formats._contract import Exchanged
+from foreword.interop.formats._contract import ExchangeResult
 from foreword.interop.word_table import word_table
 from foreword.models.word_vectors import WordVectorsBackbone
 from foreword.runs.recipe import Recipe
@@ -34,7 +34,7 @@ class Word2Vec:
 
     binary: bool = False
 
-    def write(self, trained: TrainedModel, out: Path) -> Exchanged:
+    def write(self, trained: TrainedModel, out: Path) -> ExchangeResult:
         """See `Format`."""
         if out.exists():
             raise UserError(f"{out}: is there already; choose another --out")
@@ -42,9 +42,11 @@ class Word2Vec:
         file.write(out, table.words, table.vectors, binary=self.binary)
         width = table.vectors.shape[1]
         size = out.stat().st_size
-        return Exchanged({"file": str(out), "words": len(table), "width": width, "bytes": size})
+        return ExchangeResult(
+            {"file": str(out), "words": len(table), "width": width, "bytes": size}
+        )
 
-    def read(self, source: str, run: Path) -> Exchanged:
+    def read(self, source: str, run: Path) -> ExchangeResult:
         """See `Format`."""
         path = Path(source)
         words, vectors = file.read(path)
@@ -85,4 +87,4 @@ class Word2Vec:
         notes = ["the file holds no output layer: the run predicts nothing"]
         notes += [f"{left:,} words left out, named twice or like a special token"] * bool(left)
         facts = {"run": str(run), "words": len(own), "width": vectors.shape[1]}
-        return Exchanged(facts, tuple(notes))
+        return ExchangeResult(facts, tuple(notes))

@@ -1,4 +1,4 @@
-"""What GPT-1 and GPT-2 have in common in `transformers`."""
+"""The parts that GPT-1 and GPT-2 share in `transformers`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from foreword.interop.family import Design, ParameterMap, SettingMap, Table, map
 
 ACTIVATIONS = {"gelu_tanh": "gelu_new", "gelu": "gelu", "relu": "relu"}
 
-NAMES = (
+SETTING_MAPS = (
     SettingMap("d_model", "n_embd", 768),
     SettingMap("layers", "n_layer", 12),
     SettingMap("heads", "n_head", 12),
@@ -19,7 +19,7 @@ NAMES = (
     SettingMap("init_std", "initializer_range", 0.02),
 )
 FIXED: Mapping[str, Any] = {"assumes_causal_mask": True, "position.kind": "learned"}
-IDLE = (
+IGNORED_KEYS = (
     "embd_pdrop",
     "n_ctx",
     "n_special",
@@ -42,23 +42,23 @@ BLOCK = {
 
 
 def blocks(design: Design, prefix: str) -> Iterator[ParameterMap]:
-    """The blocks, whose linear maps are stored (in, out)."""
+    """Yield the mapping of the blocks, whose linear maps are stored as (in, out)."""
     for n in range(design.model.layers):
         ours, theirs = f"backbone.stack.blocks.{n}.", f"{prefix}h.{n}."
         yield from map_each(BLOCK, ours, theirs, is_transposed=True)
 
 
-def parted(table: Table) -> Table:
-    """Texts follow each other with the end of text between, rows as long as there are places."""
+def joined_packing(table: Table) -> Table:
+    """Return rows of texts joined by the end-of-text token, of the model's full length."""
     length = table["position"]["length"]
     return {"length": length, "bos": "", "eos": "</s>", "document_mask": False}
 
 
-def around(design: Design) -> tuple[str, str]:
-    """What stands before a text; its end is for the model to find.
+def wrapping(design: Design) -> tuple[str, str]:
+    """Return the token before a text; the model finds the end itself.
 
-    Without a token of its own a text begins behind the one that ended the text before it, where
-    training let texts see each other.
+    Without a start token, a text begins after the one that ended the previous text, if
+    training let texts attend to each other.
     """
     packing = design.packing
     return packing.bos or ("" if packing.document_mask else packing.eos), ""

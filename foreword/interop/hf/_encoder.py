@@ -1,4 +1,4 @@
-"""What BERT and its kin have in common in `transformers`."""
+"""The parts that BERT and its relatives share in `transformers`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 from foreword.interop.family import Design, ParameterMap, SettingMap, Table, map_each
 from foreword.objectives._pair import PairObjective
 
-# Of body and head alike, in BERT and ALBERT; elsewhere the head has GELU whatever the body has.
+# Of backbone and head, in BERT and ALBERT; elsewhere the head always has GELU.
 ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new"}
 NOTHING = torch.zeros(0)
 
-NAMES = (
+SETTING_MAPS = (
     SettingMap("d_model", "hidden_size", 768),
     SettingMap("layers", "num_hidden_layers", 12),
     SettingMap("heads", "num_attention_heads", 12),
@@ -25,7 +25,7 @@ NAMES = (
     SettingMap("init_std", "initializer_range", 0.02),
 )
 ACTIVATION = SettingMap("activation", "hidden_act", "gelu", {"gelu": "gelu"})
-PLACES = SettingMap("position.length", "max_position_embeddings", 512)
+POSITIONS = SettingMap("position.length", "max_position_embeddings", 512)
 SEGMENTS = SettingMap("segments", "type_vocab_size", 2)
 FIXED: Mapping[str, Any] = {
     "norm_position": "post",
@@ -33,7 +33,7 @@ FIXED: Mapping[str, Any] = {
     "position.kind": "learned",
     "init": "bert",
 }
-NEUTRAL: Mapping[str, Any] = {
+SUPPORTED_VALUES: Mapping[str, Any] = {
     "position_embedding_type": "absolute",
 }
 
@@ -49,45 +49,45 @@ BLOCK = {
 
 
 def embeddings(prefix: str) -> Iterator[ParameterMap]:
-    """The table of tokens and the norm of the sum."""
+    """Yield the mapping of the token embedding and the norm of the embeddings."""
     ours, theirs = "backbone.embedding.", f"{prefix}embeddings."
     yield from map_each({"token": "word_embeddings"}, ours, theirs, ("weight",))
     yield from map_each({"norm": "LayerNorm"}, ours, theirs)
 
 
-def body(design: Design, prefix: str) -> Iterator[ParameterMap]:
-    """Embeddings, but for positions and segments, and blocks, below `prefix` (`bert.`)."""
+def backbone(design: Design, prefix: str) -> Iterator[ParameterMap]:
+    """Yield the mapping of token embedding, norm and blocks, below `prefix` (`bert.`)."""
     yield from embeddings(prefix)
     for n in range(design.model.layers):
         yield from map_each(BLOCK, f"backbone.stack.blocks.{n}.", f"{prefix}encoder.layer.{n}.")
 
 
 def position(prefix: str, skipped: int = 0) -> ParameterMap:
-    """The table of positions, the first rows of theirs left out."""
+    """Return the mapping of the position table, skipping its first rows."""
     name = f"{prefix}embeddings.position_embeddings.weight"
     return ParameterMap(("backbone.stack.position.table.weight",), (name,), skipped=skipped)
 
 
 def segment(prefix: str) -> ParameterMap:
-    """The table of segments."""
+    """Return the mapping of the segment table."""
     name = f"{prefix}embeddings.token_type_embeddings.weight"
     return ParameterMap(("backbone.embedding.segment.weight",), (name,))
 
 
 def head(dense: str, norm: str, bias: str) -> Iterator[ParameterMap]:
-    """The head that predicts tokens, by their names for its parts."""
+    """Yield the mapping of the token head, given their names for its parts."""
     yield from map_each({"transform.0": dense, "transform.2": norm}, "heads.token.", "")
     yield ParameterMap(("heads.token.bias",), (bias,))
 
 
 def bert_head() -> Iterator[ParameterMap]:
-    """The same by BERT's names."""
+    """Yield the mapping of the token head by BERT's names."""
     transform = "cls.predictions.transform"
     return head(f"{transform}.dense", f"{transform}.LayerNorm", "cls.predictions.bias")
 
 
 def bert_copies(embedding: str) -> Mapping[str, str]:
-    """What BERT's files may hold twice."""
+    """Return the tied tensors of BERT's files."""
     return {
         "cls.predictions.decoder.weight": embedding,
         "cls.predictions.decoder.bias": "cls.predictions.bias",
@@ -95,22 +95,22 @@ def bert_copies(embedding: str) -> Mapping[str, str]:
 
 
 def has_pair_head(design: Design) -> bool:
-    """Whether the objective asks about pairs of texts too."""
+    """Return whether the objective also has a loss on pairs of texts."""
     return any(isinstance(term, PairObjective) for term in getattr(design.objective, "terms", ()))
 
 
 def pair_head(pooler: str, output: str) -> Iterator[ParameterMap]:
-    """The head that tells pairs, by their names for its parts."""
+    """Yield the mapping of the pair head, given their names for its parts."""
     yield from map_each({"pooler": pooler, "output": output}, "heads.pair.", "")
 
 
-def wrapped(table: Table) -> Table:
-    """A text between [CLS] and [SEP], rows as long as there are places."""
+def document_packing(table: Table) -> Table:
+    """Return rows of one text between [CLS] and [SEP], of the model's full length."""
     length = table["position"]["length"]
     return {"length": length, "bos": "[CLS]", "eos": "[SEP]", "document_mask": True}
 
 
-def in_pairs(table: Table) -> Table:
-    """Two texts, [CLS] A [SEP] B [SEP], rows as long as there are places."""
+def pair_packing(table: Table) -> Table:
+    """Return rows of two texts, [CLS] A [SEP] B [SEP], of the model's full length."""
     length = table["position"]["length"]
     return {"kind": "pairs", "length": length, "bos": "[CLS]", "eos": "[SEP]"}

@@ -1,4 +1,4 @@
-"""What RoBERTa and Longformer have in common: positions that begin behind that of padding."""
+"""The parts that RoBERTa and Longformer share: positions begin after that of padding."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class LikeRoberta(Family):
     """
 
     layout = "encoder"
-    names = (*encoder.NAMES, encoder.ACTIVATION)
+    setting_maps = (*encoder.SETTING_MAPS, encoder.ACTIVATION)
     fixed = encoder.FIXED
-    neutral = encoder.NEUTRAL
+    supported_values = encoder.SUPPORTED_VALUES
     roles = MappingProxyType(
         {
             "pad_token": "<pad>",
@@ -41,17 +41,17 @@ class LikeRoberta(Family):
         return f"{self.prefix}embeddings.token_type_embeddings.weight"
 
     def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
-        """Places and segments that count."""
+        """Return the model without unused positions and segments."""
         table = super().model(hf_config, weights)
-        behind = hf_config.take("pad_token_id", 1) + 1
-        table["position"]["length"] = hf_config.take("max_position_embeddings", 512) - behind
-        segments = hf_config.take("type_vocab_size", 2)
+        behind = hf_config.get("pad_token_id", 1) + 1
+        table["position"]["length"] = hf_config.get("max_position_embeddings", 512) - behind
+        segments = hf_config.get("type_vocab_size", 2)
         is_none = segments == 1 and not weights.get(self._segment, encoder.NOTHING).any()
         table["segments"] = 0 if is_none else segments
         return table
 
     def describe(self, design: Design, vocab: Vocab) -> Table:
-        """With the places before the first."""
+        """Return the config, counting the positions before the first."""
         pad, position = vocab.id("[PAD]"), design.model.position
         length = getattr(position, "length", None)
         return {
@@ -62,41 +62,41 @@ class LikeRoberta(Family):
         }
 
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
-        """Masked tokens."""
+        """Return masked language modelling."""
         return {"kind": "masked"}
 
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
-        """A text between <s> and </s>."""
-        return encoder.wrapped(table)
+        """Return rows of one text between <s> and </s>."""
+        return encoder.document_packing(table)
 
-    def has_memory(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        """The table."""
-        yield from encoder.body(design, self.prefix)
+    def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
+        """Yield the mapping of each parameter."""
+        yield from encoder.backbone(design, self.prefix)
         yield encoder.position(self.prefix, skipped=vocab.id("[PAD]") + 1)
         if design.model.segments:
             yield encoder.segment(self.prefix)
         yield from encoder.head("lm_head.dense", "lm_head.layer_norm", "lm_head.bias")
 
-    def zeros(self, design: Design) -> Mapping[str, tuple[int, ...]]:
-        """The one segment, where we have none."""
+    def zero_tensors(self, design: Design) -> Mapping[str, tuple[int, ...]]:
+        """Return their one segment if we have none."""
         return {} if design.model.segments else {self._segment: (1, design.model.d_model)}
 
-    def copies(self, design: Design) -> Mapping[str, str]:
-        """The output layer is the embedding."""
+    def tied_tensors(self, design: Design) -> Mapping[str, str]:
+        """Return the output layer, which is tied to the embedding."""
         return {"lm_head.decoder.weight": self.embedding, "lm_head.decoder.bias": "lm_head.bias"}
 
     def is_buffer(self, name: str) -> bool:
-        """The numbers 0, 1, 2, ..."""
+        """Return whether it is the buffer of position ids."""
         return name == f"{self.prefix}embeddings.position_ids"
 
     def notes(self, design: Design) -> tuple[str, ...]:
-        """What it does with padding within a text."""
+        """Return how padding within a text differs in `transformers`."""
         return (
             "transformers takes the name of the padding token within a text for padding, and "
             "counts the places behind it otherwise than Foreword; with split_special_tokens=True "
             "its tokenizer reads the name as text",
         )
 
-    def left(self, names: Iterable[str]) -> list[str]:
-        """The pooler."""
+    def dropped_tensors(self, names: Iterable[str]) -> list[str]:
+        """Return the tensors of the pooler."""
         return [name for name in names if name.startswith(f"{self.prefix}pooler.")]

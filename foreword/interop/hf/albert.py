@@ -29,24 +29,24 @@ POOLER, OUTPUT = "albert.pooler.weight", "sop_classifier.classifier.weight"
 class ALBERT(Family):
     """ALBERT (Lan et al. 2020): one block for all layers, narrow embeddings.
 
-    A pooler without the head for the order of sentences is not taken over.
+    A pooler without the head for the order of sentences is not imported.
     """
 
     architecture = "AlbertForMaskedLM"
     layout = "encoder"
     prefix = "albert."
     embedding = "albert.embeddings.word_embeddings.weight"
-    names = (
-        *encoder.NAMES,
+    setting_maps = (
+        *encoder.SETTING_MAPS,
         SettingMap("activation", "hidden_act", "gelu_new", encoder.ACTIVATIONS),
         SettingMap("d_embedding", "embedding_size", 128),
-        encoder.PLACES,
+        encoder.POSITIONS,
         encoder.SEGMENTS,
     )
     fixed = MappingProxyType({**encoder.FIXED, "share": "all"})
-    neutral = MappingProxyType(
+    supported_values = MappingProxyType(
         {
-            **encoder.NEUTRAL,
+            **encoder.SUPPORTED_VALUES,
             "inner_group_num": 1,
             "num_hidden_groups": 1,
             "num_memory_blocks": 0,
@@ -55,26 +55,26 @@ class ALBERT(Family):
             "down_scale_factor": 1,
         }
     )
-    idle = ("classifier_dropout_prob",)
+    ignored_keys = ("classifier_dropout_prob",)
 
     def architecture_of(self, design: Design) -> str:
-        """With the second head, where the objective has it."""
+        """Return the class with the second head if the objective has it."""
         return "AlbertForPreTraining" if encoder.has_pair_head(design) else self.architecture
 
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
-        """Masked tokens, and the order of sentences where there is a head for it."""
+        """Return masked language modelling, with sentence order if the file has its head."""
         if POOLER in weights and OUTPUT in weights:
             return {"kind": "sum", "terms": [{"kind": "masked"}, {"kind": "sentence_order"}]}
         return {"kind": "masked"}
 
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
-        """A text between [CLS] and [SEP], or two."""
+        """Return rows of one text between [CLS] and [SEP], or of a pair."""
         if POOLER in weights and OUTPUT in weights:
-            return {**encoder.in_pairs(table), "random": 0.0}
-        return encoder.wrapped(table)
+            return {**encoder.pair_packing(table), "random": 0.0}
+        return encoder.document_packing(table)
 
-    def has_memory(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        """The table."""
+    def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
+        """Yield the mapping of each parameter."""
         yield from encoder.embeddings(self.prefix)
         yield encoder.position(self.prefix)
         yield encoder.segment(self.prefix)
@@ -87,17 +87,17 @@ class ALBERT(Family):
             yield from encoder.pair_head("albert.pooler", "sop_classifier.classifier")
         yield from encoder.head("predictions.dense", "predictions.LayerNorm", "predictions.bias")
 
-    def copies(self, design: Design) -> Mapping[str, str]:
-        """The output layer is the embedding."""
+    def tied_tensors(self, design: Design) -> Mapping[str, str]:
+        """Return the output layer, which is tied to the embedding."""
         return {
             "predictions.decoder.weight": self.embedding,
             "predictions.decoder.bias": "predictions.bias",
         }
 
     def is_buffer(self, name: str) -> bool:
-        """The numbers 0, 1, 2, ..."""
+        """Return whether it is the buffer of position ids."""
         return name == "albert.embeddings.position_ids"
 
-    def left(self, names: Iterable[str]) -> list[str]:
-        """One half of the second head."""
+    def dropped_tensors(self, names: Iterable[str]) -> list[str]:
+        """Return the tensors of an incomplete second head."""
         return [n for n in names if n.startswith(("albert.pooler.", "sop_classifier."))]

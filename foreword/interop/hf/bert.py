@@ -18,23 +18,23 @@ POOLER, OUTPUT = "bert.pooler.dense.weight", "cls.seq_relationship.weight"
 class BERT(Family):
     """BERT and SpanBERT (Devlin et al. 2019; Joshi et al. 2020): an encoder with one head or two.
 
-    They are for hidden tokens and for pairs. A pooler without the head for the next sentence is
-    not taken over.
+    The heads predict masked tokens and pairs. A pooler without the head for the next sentence is
+    not imported.
     """
 
     architecture = "BertForMaskedLM"
     layout = "encoder"
     prefix = "bert."
     embedding = "bert.embeddings.word_embeddings.weight"
-    names = (
-        *encoder.NAMES,
+    setting_maps = (
+        *encoder.SETTING_MAPS,
         SettingMap("activation", "hidden_act", "gelu", encoder.ACTIVATIONS),
-        encoder.PLACES,
+        encoder.POSITIONS,
         encoder.SEGMENTS,
     )
     fixed = encoder.FIXED
-    neutral = encoder.NEUTRAL
-    idle = (
+    supported_values = encoder.SUPPORTED_VALUES
+    ignored_keys = (
         "directionality",
         "pooler_fc_size",
         "pooler_num_attention_heads",
@@ -44,37 +44,37 @@ class BERT(Family):
     )
 
     def architecture_of(self, design: Design) -> str:
-        """With the second head, where the objective has it."""
+        """Return the class with the second head if the objective has it."""
         return "BertForPreTraining" if encoder.has_pair_head(design) else self.architecture
 
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
-        """Masked tokens, and the next sentence where there is a head for it."""
+        """Return masked language modelling, with the next sentence if the file has its head."""
         if POOLER in weights and OUTPUT in weights:
             return {"kind": "sum", "terms": [{"kind": "masked"}, {"kind": "next_sentence"}]}
         return {"kind": "masked"}
 
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
-        """A text between [CLS] and [SEP], or two."""
+        """Return rows of one text between [CLS] and [SEP], or of a pair."""
         is_pair = POOLER in weights and OUTPUT in weights
-        return encoder.in_pairs(table) if is_pair else encoder.wrapped(table)
+        return encoder.pair_packing(table) if is_pair else encoder.document_packing(table)
 
-    def has_memory(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        """The table."""
-        yield from encoder.body(design, self.prefix)
+    def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
+        """Yield the mapping of each parameter."""
+        yield from encoder.backbone(design, self.prefix)
         yield encoder.position(self.prefix)
         yield encoder.segment(self.prefix)
         if encoder.has_pair_head(design):
             yield from encoder.pair_head("bert.pooler.dense", "cls.seq_relationship")
         yield from encoder.bert_head()
 
-    def copies(self, design: Design) -> Mapping[str, str]:
-        """The output layer is the embedding."""
+    def tied_tensors(self, design: Design) -> Mapping[str, str]:
+        """Return the output layer, which is tied to the embedding."""
         return encoder.bert_copies(self.embedding)
 
     def is_buffer(self, name: str) -> bool:
-        """The numbers 0, 1, 2, ..."""
+        """Return whether it is the buffer of position ids."""
         return name == "bert.embeddings.position_ids"
 
-    def left(self, names: Iterable[str]) -> list[str]:
-        """One half of the second head."""
+    def dropped_tensors(self, names: Iterable[str]) -> list[str]:
+        """Return the tensors of an incomplete second head."""
         return [n for n in names if n.startswith(("bert.pooler.", "cls.seq_relationship."))]

@@ -1,4 +1,4 @@
-"""BigBird: `BigBirdForMaskedLM`, BERT with blocks that look at few others."""
+"""BigBird: `BigBirdForMaskedLM`, BERT with block-sparse attention."""
 
 from __future__ import annotations
 
@@ -30,27 +30,32 @@ class BigBird(Family):
     layout = "encoder"
     prefix = "bert."
     embedding = "bert.embeddings.word_embeddings.weight"
-    names = (
-        *encoder.NAMES,
+    setting_maps = (
+        *encoder.SETTING_MAPS,
         SettingMap("activation", "hidden_act", "gelu_new", encoder.ACTIVATIONS),
         SettingMap("position.length", "max_position_embeddings", 4096),
         encoder.SEGMENTS,
     )
     fixed = encoder.FIXED
-    neutral = MappingProxyType(
-        {**encoder.NEUTRAL, "rescale_embeddings": False, "use_bias": True, "norm_type": "postnorm"}
+    supported_values = MappingProxyType(
+        {
+            **encoder.SUPPORTED_VALUES,
+            "rescale_embeddings": False,
+            "use_bias": True,
+            "norm_type": "postnorm",
+        }
     )
-    still = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    dropout_keys = ("hidden_dropout_prob", "attention_probs_dropout_prob")
     roles = MappingProxyType(
         {"pad_token": "<pad>", "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
     )
 
     def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
-        """With the blocks, where it has any."""
+        """Return the model with its block attention, if any."""
         table = super().model(hf_config, weights)
-        kind = hf_config.take("attention_type", "block_sparse")
-        block = hf_config.take("block_size", 64)
-        random = hf_config.take("num_random_blocks", 3)
+        kind = hf_config.get("attention_type", "block_sparse")
+        block = hf_config.get("block_size", 64)
+        random = hf_config.get("num_random_blocks", 3)
         if kind not in ("block_sparse", "original_full"):
             raise hf_config.refuse("attention_type", "block_sparse, original_full")
         if kind == "block_sparse":
@@ -58,7 +63,7 @@ class BigBird(Family):
         return table
 
     def describe(self, design: Design, vocab: Vocab) -> Table:
-        """The blocks, or none."""
+        """Return the config with block attention, or full attention."""
         attention = design.model.attention
         found = super().describe(design, vocab)
         if not hasattr(attention, "block"):
@@ -71,30 +76,30 @@ class BigBird(Family):
         }
 
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
-        """Masked tokens."""
+        """Return masked language modelling."""
         return {"kind": "masked"}
 
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
-        """A text between [CLS] and [SEP]."""
-        return encoder.wrapped(table)
+        """Return rows of one text between [CLS] and [SEP]."""
+        return encoder.document_packing(table)
 
-    def has_memory(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        """BERT's table."""
-        yield from encoder.body(design, self.prefix)
+    def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
+        """Yield the mapping of each parameter, by BERT's names."""
+        yield from encoder.backbone(design, self.prefix)
         yield encoder.position(self.prefix)
         yield encoder.segment(self.prefix)
         yield from encoder.bert_head()
 
-    def copies(self, design: Design) -> Mapping[str, str]:
-        """The output layer is the embedding."""
+    def tied_tensors(self, design: Design) -> Mapping[str, str]:
+        """Return the output layer, which is tied to the embedding."""
         return encoder.bert_copies(self.embedding)
 
     def is_buffer(self, name: str) -> bool:
-        """The numbers 0, 1, 2, ..."""
+        """Return whether it is the buffer of position ids."""
         return name == "bert.embeddings.position_ids"
 
     def notes(self, design: Design) -> tuple[str, ...]:
-        """What it does with random blocks."""
+        """Return how random blocks differ in `transformers`."""
         attention = design.model.attention
         if not getattr(attention, "random", 0):
             return ()
@@ -112,6 +117,6 @@ class BigBird(Family):
             f"blocks: there its draws depend on the places of a model, and agree at {max(PAPER):,}",
         )
 
-    def left(self, names: Iterable[str]) -> list[str]:
-        """The pooler and the second head."""
+    def dropped_tensors(self, names: Iterable[str]) -> list[str]:
+        """Return the tensors of the pooler and the second head."""
         return [n for n in names if n.startswith(("bert.pooler.", "cls.seq_relationship."))]

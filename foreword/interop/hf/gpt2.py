@@ -15,42 +15,42 @@ from foreword.types import Vocab
 
 @dataclass(frozen=True)
 class GPT2(Family):
-    """GPT-2 (Radford et al. 2019): a decoder, normalised before each part."""
+    """GPT-2 (Radford et al. 2019): a decoder with pre-norm blocks."""
 
     architecture = "GPT2LMHeadModel"
     layout = "decoder"
     prefix = "transformer."
     embedding = "transformer.wte.weight"
-    names = (
-        *decoder.NAMES,
+    setting_maps = (
+        *decoder.SETTING_MAPS,
         SettingMap("d_ff", "n_inner", None),
         SettingMap("position.length", "n_positions", 1024),
         SettingMap("activation", "activation_function", "gelu_new", decoder.ACTIVATIONS),
     )
     fixed = MappingProxyType({**decoder.FIXED, "norm_position": "pre", "init": "gpt2"})
-    neutral = MappingProxyType(
+    supported_values = MappingProxyType(
         {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False}
     )
-    idle = (*decoder.IDLE, "reorder_and_upcast_attn")
+    ignored_keys = (*decoder.IGNORED_KEYS, "reorder_and_upcast_attn")
 
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
-        """The next token."""
+        """Return causal language modelling."""
         return {"kind": "causal"}
 
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
-        """Texts follow each other with the end of text between."""
-        return decoder.parted(table)
+        """Return rows of texts joined by the end-of-text token."""
+        return decoder.joined_packing(table)
 
-    def around(self, design: Design) -> tuple[str, str]:
-        """What a text begins with, and nothing after it."""
-        return decoder.around(design)
+    def wrapping(self, design: Design) -> tuple[str, str]:
+        """Return the token before a text; none follows it."""
+        return decoder.wrapping(design)
 
     def describe(self, design: Design, vocab: Vocab) -> Table:
-        """All widths are said."""
+        """Return the config, with the context length under both its keys."""
         return {**super().describe(design, vocab), "n_ctx": design.model.limit}
 
-    def has_memory(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        """The table."""
+    def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
+        """Yield the mapping of each parameter."""
         yield from map_each(
             {"embedding.token": "wte", "stack.position.table": "wpe"},
             "backbone.",
@@ -60,10 +60,10 @@ class GPT2(Family):
         yield from decoder.blocks(design, self.prefix)
         yield from map_each({"final_norm": "ln_f"}, "backbone.stack.", self.prefix)
 
-    def copies(self, design: Design) -> Mapping[str, str]:
-        """The output layer is the embedding."""
+    def tied_tensors(self, design: Design) -> Mapping[str, str]:
+        """Return the output layer, which is tied to the embedding."""
         return {"lm_head.weight": self.embedding}
 
     def is_buffer(self, name: str) -> bool:
-        """The causal mask, in old files."""
+        """Return whether it is the causal mask, which old files hold."""
         return name.endswith((".attn.bias", ".attn.masked_bias"))

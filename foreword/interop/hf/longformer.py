@@ -1,4 +1,4 @@
-"""Longformer: `LongformerForMaskedLM`, RoBERTa that looks at its neighbours."""
+"""Longformer: `LongformerForMaskedLM`, RoBERTa with windowed attention."""
 
 from __future__ import annotations
 
@@ -20,24 +20,26 @@ MAPS = [f"{map_}{{}}.{kind}" for map_ in ("query", "key", "value") for kind in (
 
 @dataclass(frozen=True)
 class Longformer(LikeRoberta):
-    """Longformer (Beltagy et al. 2020): an encoder for long texts, each place with its neighbours.
+    """Longformer (Beltagy et al. 2020): an encoder for long texts with windowed attention.
 
     Which places see all, theirs is told with each call and not in its files, and such places have
     maps of their own. Masked-token training has none and leaves these maps alone, so here there are
-    none either: a file's own maps are not taken over, and they are written as copies of the others,
+    none either: a file's own maps are not imported, and they are written as copies of the others,
     as the released models have them after masked-token training.
     """
 
     architecture = "LongformerForMaskedLM"
     prefix = "longformer."
     embedding = "longformer.embeddings.word_embeddings.weight"
-    neutral = MappingProxyType({**encoder.NEUTRAL, "attention_mode": "longformer"})
-    idle = ("ignore_attention_mask", "onnx_export")
+    supported_values = MappingProxyType(
+        {**encoder.SUPPORTED_VALUES, "attention_mode": "longformer"}
+    )
+    ignored_keys = ("ignore_attention_mask", "onnx_export")
 
     def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
-        """With the window, which is one for all layers."""
+        """Return the model with its window, which must be the same in all layers."""
         table = super().model(hf_config, weights)
-        window = hf_config.take("attention_window", 512, int, list)
+        window = hf_config.get("attention_window", 512, int, list)
         widths = window if isinstance(window, list) else [window]
         if not widths or any(type(w) is not int or w % 2 or w != widths[0] for w in widths):
             raise hf_config.refuse("attention_window", "one even number for all layers")
@@ -45,10 +47,10 @@ class Longformer(LikeRoberta):
         return table
 
     def describe(self, design: Design, vocab: Vocab) -> Table:
-        """The window counts both sides there.
+        """Return the config; its window counts both sides.
 
         Raises:
-            UserError: the model has places that see all.
+            UserError: the model has global tokens.
         """
         attention = design.model.attention
         if getattr(attention, "global_tokens", 0):
@@ -60,8 +62,8 @@ class Longformer(LikeRoberta):
         found = super().describe(design, vocab)
         return {**found, "attention_window": [window] * design.model.layers}
 
-    def twins(self, design: Design) -> Mapping[str, str]:
-        """The maps of places that see all."""
+    def copied_tensors(self, design: Design) -> Mapping[str, str]:
+        """Return the projections of global attention, as copies of the local ones."""
         own = [
             f"{self.prefix}encoder.layer.{n}.attention.self." for n in range(design.model.layers)
         ]
@@ -71,7 +73,7 @@ class Longformer(LikeRoberta):
             for name in MAPS
         }
 
-    def left(self, names: Iterable[str]) -> list[str]:
-        """The pooler, and the maps of places that see all."""
+    def dropped_tensors(self, names: Iterable[str]) -> list[str]:
+        """Return the tensors of the pooler and of global attention."""
         names = list(names)
-        return super().left(names) + [name for name in names if "_global." in name]
+        return super().dropped_tensors(names) + [name for name in names if "_global." in name]

@@ -1,4 +1,4 @@
-"""ModernBERT: `ModernBertForMaskedLM`, some of whose layers look at neighbours alone."""
+"""ModernBERT: `ModernBertForMaskedLM`, with windowed attention in some layers."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ FULL, LOCAL = "full_attention", "sliding_attention"
 
 @dataclass(frozen=True)
 class ModernBERT(Family):
-    """ModernBERT (Warner et al. 2024): rotary positions, local and global attention by turns."""
+    """ModernBERT (Warner et al. 2024): rotary positions, local and global attention in turn."""
 
     architecture = "ModernBertForMaskedLM"
     layout = "encoder"
     prefix = "model."
     embedding = "model.embeddings.tok_embeddings.weight"
-    names = (
+    setting_maps = (
         SettingMap("d_model", "hidden_size", 768),
         SettingMap("layers", "num_hidden_layers", 22),
         SettingMap("heads", "num_attention_heads", 12),
@@ -53,7 +53,7 @@ class ModernBERT(Family):
             "init": "gpt2",
         }
     )
-    neutral = MappingProxyType(
+    supported_values = MappingProxyType(
         {
             "attention_bias": False,
             "classifier_activation": "gelu",
@@ -64,7 +64,7 @@ class ModernBERT(Family):
             "position_embedding_type": "absolute",
         }
     )
-    idle = (
+    ignored_keys = (
         "classifier_pooling",
         "deterministic_flash_attn",
         "initializer_cutoff_factor",
@@ -77,11 +77,11 @@ class ModernBERT(Family):
     )
 
     def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
-        """Which layers are local, and the two bases of the waves."""
+        """Return the model with its local layers and the two rotary bases."""
         table = super().model(hf_config, weights)
         every = _dense_every(hf_config, table["layers"])
         near, far = _bases(hf_config)
-        window = hf_config.take("local_attention", 128)
+        window = hf_config.get("local_attention", 128)
         table["position"]["base"] = far if every else near
         if every != 1:
             table["attention"] = {"kind": "window", "radius": window // 2, "global_tokens": 0}
@@ -91,7 +91,7 @@ class ModernBERT(Family):
         return table
 
     def describe(self, design: Design, vocab: Vocab) -> Table:
-        """As releases before and after 5 read it."""
+        """Return the config in the form of releases before 5 and since."""
         model = design.model
         radius = getattr(model.attention, "radius", None)
         every = model.dense_every if radius else 1
@@ -109,19 +109,21 @@ class ModernBERT(Family):
             "local_rope_theta": near,
             **({"local_attention": 2 * radius} if radius else {}),
             "max_position_embeddings": getattr(design.packing, "length", 8192),
-            **{key: self.neutral[key] for key in ("decoder_bias", "norm_bias", "mlp_bias")},
+            **{
+                key: self.supported_values[key] for key in ("decoder_bias", "norm_bias", "mlp_bias")
+            },
         }
 
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
-        """Masked tokens."""
+        """Return masked language modelling."""
         return {"kind": "masked"}
 
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
-        """A text between [CLS] and [SEP], rows as long as in the first of its training."""
-        return encoder.wrapped({"position": {"length": 1024}})
+        """Return rows of one text, as long as in the first phase of its training."""
+        return encoder.document_packing({"position": {"length": 1024}})
 
-    def has_memory(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        """The table."""
+    def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
+        """Yield the mapping of each parameter."""
         kind = ("weight",)
         embeddings = {"token": "tok_embeddings", "norm": "norm"}
         yield from map_each(embeddings, "backbone.embedding.", "model.embeddings.", kind)
@@ -133,52 +135,54 @@ class ModernBERT(Family):
         yield from map_each(head, "heads.token.", "", kind)
         yield ParameterMap(("heads.token.bias",), ("decoder.bias",))
 
-    def copies(self, design: Design) -> Mapping[str, str]:
-        """The output layer is the embedding."""
+    def tied_tensors(self, design: Design) -> Mapping[str, str]:
+        """Return the output layer, which is tied to the embedding."""
         return {"decoder.weight": self.embedding}
 
 
 def _types(every: int, layers: int) -> list[str]:
-    """What each layer attends to, where one of `every` attends to all; none for 0."""
+    """Return the attention of each layer; every n-th is full, none if `every` is 0."""
     return [FULL if every and n % every == 0 else LOCAL for n in range(layers)]
 
 
 def _dense_every(hf_config: HFConfig, layers: int) -> int:
-    """One of how many layers attends to all; 0 where none does.
+    """Return n if every n-th layer has full attention, 0 if none has.
 
     Raises:
-        UserError: they take no turns, or two keys disagree.
+        UserError: the pattern is irregular, or two keys disagree.
     """
-    types = hf_config.take("layer_types", None, list)
-    said = hf_config.take("global_attn_every_n_layers")
+    types = hf_config.get("layer_types", None, list)
+    every_n = hf_config.get("global_attn_every_n_layers")
     if types is None:
-        return int(said or 3)
+        return int(every_n or 3)
     full = [n for n, kind in enumerate(types) if kind == FULL]
-    every = said or (0 if not full else full[1] if len(full) > 1 else layers)
+    every = every_n or (0 if not full else full[1] if len(full) > 1 else layers)
     if types != _types(every, layers):
         raise hf_config.refuse("layer_types", "the first layer full, and each n-th after it")
     return int(every)
 
 
 def _bases(hf_config: HFConfig) -> tuple[float, float]:
-    """Of the waves of local layers, and of the others.
+    """Return the rotary bases of local and of full layers.
 
     Raises:
-        UserError: the waves are scaled, or two keys disagree.
+        UserError: the frequencies are scaled, or two keys disagree.
     """
-    found = []
-    waves = hf_config.take("rope_parameters", None, dict) or {}
-    if waves.keys() - {LOCAL, FULL} or not all(isinstance(own, dict) for own in waves.values()):
+    bases = []
+    frequencies = hf_config.get("rope_parameters", None, dict) or {}
+    if frequencies.keys() - {LOCAL, FULL} or not all(
+        isinstance(options, dict) for options in frequencies.values()
+    ):
         raise hf_config.refuse("rope_parameters", f"a table each for {LOCAL} and {FULL}")
     for kind, key, default in (
         (LOCAL, "local_rope_theta", 10_000.0),
         (FULL, "global_rope_theta", 160_000.0),
     ):
-        said = hf_config.take(key, None, float)
-        own = dict(waves.get(kind, {}))
-        base = own.pop("rope_theta", default if said is None else said)
-        is_plain = not own or own == {"rope_type": "default"}
-        if not is_plain or type(base) not in (int, float) or said not in (None, base):
+        configured = hf_config.get(key, None, float)
+        options = dict(frequencies.get(kind, {}))
+        base = options.pop("rope_theta", default if configured is None else configured)
+        is_plain = not options or options == {"rope_type": "default"}
+        if not is_plain or type(base) not in (int, float) or configured not in (None, base):
             raise hf_config.refuse("rope_parameters", f"rope_theta alone, the same as {key}")
-        found.append(float(base))
-    return found[0], found[1]
+        bases.append(float(base))
+    return bases[0], bases[1]

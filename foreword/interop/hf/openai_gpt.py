@@ -1,4 +1,4 @@
-"""GPT-1: `OpenAIGPTLMHeadModel`, normalised behind each sum."""
+"""GPT-1: `OpenAIGPTLMHeadModel`, normalised after each residual sum (post-norm)."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from foreword.types import Vocab
 
 @dataclass(frozen=True)
 class OpenAIGPT(Family):
-    """GPT-1 (Radford et al. 2018): a decoder, normalised behind each sum."""
+    """GPT-1 (Radford et al. 2018): a decoder, normalised after each residual sum (post-norm)."""
 
     architecture = "OpenAIGPTLMHeadModel"
     model_type = "openai-gpt"
     layout = "decoder"
     prefix = "transformer."
     embedding = "transformer.tokens_embed.weight"
-    names = (
-        *decoder.NAMES,
+    setting_maps = (
+        *decoder.SETTING_MAPS,
         SettingMap("position.length", "n_positions", 512),
         SettingMap("activation", "afn", "gelu", {"gelu_tanh": "gelu", "relu": "relu"}),
     )
     fixed = MappingProxyType({**decoder.FIXED, "norm_position": "post", "init": "bert"})
-    idle = decoder.IDLE
+    ignored_keys = decoder.IGNORED_KEYS
 
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
-        """The next token."""
+        """Return causal language modelling."""
         return {"kind": "causal"}
 
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
-        """Texts follow each other with nothing between: its tokenizer has no token for that."""
-        return decoder.parted(table) | {"eos": ""}
+        """Return rows of texts joined directly: its tokenizer has no end-of-text token."""
+        return decoder.joined_packing(table) | {"eos": ""}
 
-    def around(self, design: Design) -> tuple[str, str]:
-        """What a text begins with, and nothing after it."""
-        return decoder.around(design)
+    def wrapping(self, design: Design) -> tuple[str, str]:
+        """Return the token before a text; none follows it."""
+        return decoder.wrapping(design)
 
-    def has_memory(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        """The table."""
+    def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
+        """Yield the mapping of each parameter."""
         tables = {"embedding.token": "tokens_embed", "stack.position.table": "positions_embed"}
         yield from map_each(tables, "backbone.", self.prefix, ("weight",))
         yield from decoder.blocks(design, self.prefix)
 
-    def copies(self, design: Design) -> Mapping[str, str]:
-        """The output layer is the embedding."""
+    def tied_tensors(self, design: Design) -> Mapping[str, str]:
+        """Return the output layer, which is tied to the embedding."""
         return {"lm_head.weight": self.embedding}
 
     def is_buffer(self, name: str) -> bool:
-        """The causal mask and the numbers 0, 1, 2, ..., in old files."""
+        """Return whether it is the causal mask or the position ids, which old files hold."""
         return name.endswith((".attn.bias", ".position_ids"))

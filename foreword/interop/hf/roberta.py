@@ -1,4 +1,4 @@
-"""RoBERTa: `RobertaForMaskedLM`, whose positions begin behind that of padding."""
+"""RoBERTa: `RobertaForMaskedLM`, whose positions begin after that of padding."""
 
 from __future__ import annotations
 

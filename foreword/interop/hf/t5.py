@@ -24,7 +24,7 @@ ATTENTION = {"query": "q", "key_value": "k v", "output": "o"}
 
 @dataclass(frozen=True)
 class T5(Family):
-    """T5 and UL2 (Raffel et al. 2020; Tay et al. 2022): an encoder-decoder for hidden spans.
+    """T5 and UL2 (Raffel et al. 2020; Tay et al. 2022): an encoder-decoder for span corruption.
 
     Version 1.0 has one matrix for embedding and output, and divides the states before it by
     sqrt(d_model); version 1.1 does neither, and its feed-forward layers are gated.
@@ -34,7 +34,7 @@ class T5(Family):
     kind = "encoder_decoder"
     layout = "encoder_decoder"
     embedding = "shared.weight"
-    names = (
+    setting_maps = (
         SettingMap("d_model", "d_model", 512),
         SettingMap("layers", "num_layers", 6),
         SettingMap("decoder_layers", "num_decoder_layers", None),
@@ -59,28 +59,28 @@ class T5(Family):
             "ff_and_output_dropout": True,
         }
     )
-    neutral = MappingProxyType({"is_encoder_decoder": True})
-    idle = ("dense_act_fn", "is_gated_act", "n_positions")
+    supported_values = MappingProxyType({"is_encoder_decoder": True})
+    ignored_keys = ("dense_act_fn", "is_gated_act", "n_positions")
 
     def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
-        """With the output layer as the weights have it."""
-        is_first = hf_config.take("tie_word_embeddings", True)
+        """Return the model with its output layer tied or not, as in the weights."""
+        is_first = hf_config.get("tie_word_embeddings", True)
         output = weights.get("lm_head.weight")
         embedding = weights.get(self.embedding)
         is_own = output is not None and embedding is not None and not torch.equal(output, embedding)
         return {
             **super().model(hf_config, weights),
             "tied": not is_own,
-            "scale_logits": hf_config.take("scale_decoder_outputs", is_first),
+            "scale_logits": hf_config.get("scale_decoder_outputs", is_first),
         }
 
-    def start(self, hf_config: HFConfig, vocab: Vocab) -> str:
-        """Padding in the published models.
+    def decoder_start(self, hf_config: HFConfig, vocab: Vocab) -> str:
+        """Return the start token, which is padding in the published models.
 
         Raises:
-            UserError: none is said, or not a special token.
+            UserError: it is missing or not a special token.
         """
-        start = hf_config.take("decoder_start_token_id")
+        start = hf_config.get("decoder_start_token_id")
         names: dict[int | None, str] = {}
         for name, i in vocab.special.items():
             names.setdefault(i, name)
@@ -90,7 +90,7 @@ class T5(Family):
         return names[start]
 
     def describe(self, design: Design, vocab: Vocab) -> Table:
-        """As releases before and after 5 read it."""
+        """Return the config in the form of releases before 5 and since."""
         model = design.model
         return {
             **super().describe(design, vocab),
@@ -101,19 +101,19 @@ class T5(Family):
         }
 
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
-        """Hidden spans."""
+        """Return span corruption."""
         return {"kind": "span_corruption"}
 
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
-        """Rows that are 512 tokens long once their spans are sentinels."""
+        """Return rows that are 512 tokens long once sentinels replace their spans."""
         return {"length": 568, "bos": "", "eos": "</s>", "document_mask": False}
 
-    def around(self, design: Design) -> tuple[str, str]:
-        """What begins and what ends a source."""
+    def wrapping(self, design: Design) -> tuple[str, str]:
+        """Return the special tokens before and after a source."""
         return design.packing.bos, getattr(design.objective, "end", "")
 
-    def has_memory(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        """The table."""
+    def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
+        """Yield the mapping of each parameter."""
         yield ParameterMap(("backbone.embedding.token.weight",), (self.embedding,))
         if not design.model.tied:
             yield ParameterMap(("heads.token.weight",), ("lm_head.weight",))
@@ -130,14 +130,14 @@ class T5(Family):
             for n in range(number):
                 yield from _block(f"{ours}blocks.{n}.", f"{side}.block.{n}.layer.", is_gated)
 
-    def copies(self, design: Design) -> Mapping[str, str]:
-        """Both sides read one embedding."""
+    def tied_tensors(self, design: Design) -> Mapping[str, str]:
+        """Return the embedding, which encoder and decoder share."""
         names = ["encoder.embed_tokens.weight", "decoder.embed_tokens.weight"]
         names += ["lm_head.weight"] if design.model.tied else []
         return dict.fromkeys(names, self.embedding)
 
     def is_buffer(self, name: str) -> bool:
-        """A table of version 1.0 that its code does not read."""
+        """Return whether it is a table of version 1.0 that its code does not read."""
         return name.endswith("EncDecAttention.relative_attention_bias.weight")
 
 

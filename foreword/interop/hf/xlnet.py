@@ -22,13 +22,13 @@ BLOCK = {
 
 @dataclass(frozen=True)
 class XLNet(Family):
-    """XLNet (Yang et al. 2019): an encoder with relative positions and a second stream."""
+    """XLNet (Yang et al. 2019): an encoder with relative positions and a query stream."""
 
     architecture = "XLNetLMHeadModel"
     layout = "two_streams"
     prefix = "transformer."
     embedding = "transformer.word_embedding.weight"
-    names = (
+    setting_maps = (
         SettingMap("d_model", "d_model", 1024),
         SettingMap("layers", "n_layer", 24),
         SettingMap("heads", "n_head", 16),
@@ -51,10 +51,10 @@ class XLNet(Family):
             "ff_and_output_dropout": True,
         }
     )
-    neutral = MappingProxyType(
+    supported_values = MappingProxyType(
         {"attn_type": "bi", "bi_data": False, "same_length": False, "untie_r": True}
     )
-    idle = (
+    ignored_keys = (
         "end_n_top",
         "mems_mask",
         "reuse_len",
@@ -68,34 +68,34 @@ class XLNet(Family):
     )
 
     def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
-        """Distances that count.
+        """Return the model with its clamped distances.
 
         Raises:
-            UserError: a head is not as wide as theirs works it out to be.
+            UserError: d_head is not d_model / n_head.
         """
         table = super().model(hf_config, weights)
-        width, heads, own = table["d_model"], table["heads"], hf_config.take("d_head")
+        width, heads, own = table["d_model"], table["heads"], hf_config.get("d_head")
         if own is not None and own * heads != width:
             raise hf_config.refuse("d_head", f"d_model / n_head, which is {width} / {heads}")
-        table["position"]["clamp"] = max(0, hf_config.take("clamp_len", -1))
+        table["position"]["clamp"] = max(0, hf_config.get("clamp_len", -1))
         return table
 
     def describe(self, design: Design, vocab: Vocab) -> Table:
-        """No greatest distance is -1 there."""
+        """Return the config; -1 stands for unclamped distances."""
         model = design.model
         clamp = getattr(model.position, "clamp", 0) or -1
         return {**super().describe(design, vocab), "clamp_len": clamp, "d_head": model.head_width}
 
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
-        """A random order."""
+        """Return permutation language modelling."""
         return {"kind": "permutation"}
 
     def packing(self, table: Table, weights: Mapping[str, Tensor]) -> Table:
-        """Rows that follow one another."""
+        """Return rows that continue one another."""
         return {"kind": "stream", "length": 512, "eos": "</s>"}
 
-    def has_memory(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
-        """The table."""
+    def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
+        """Yield the mapping of each parameter."""
         model = design.model
         d_model, d_head, layers = model.d_model, model.head_width, range(model.layers)
         inner, of_layer = (model.heads, d_head), f"{self.prefix}layer."
@@ -129,6 +129,6 @@ class XLNet(Family):
                 )
             yield from map_each(BLOCK, block, f"{of_layer}{n}.")
 
-    def copies(self, design: Design) -> Mapping[str, str]:
-        """The output layer is the embedding."""
+    def tied_tensors(self, design: Design) -> Mapping[str, str]:
+        """Return the output layer, which is tied to the embedding."""
         return {"lm_loss.weight": self.embedding}
