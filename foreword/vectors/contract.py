@@ -1,4 +1,4 @@
-"""What learning word vectors is made of: an architecture, an output layer, and how long."""
+"""The contracts of word-vector training: an architecture, an output layer, and settings."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Scorer = Callable[[Tensor, Tensor], Tensor]  # (..., d_model), (vocab, d_model) 
 
 @dataclass(frozen=True)
 class VectorCourse:
-    """How vectors are learned, whatever the output layer.
+    """The settings of word-vector training that every output layer uses.
 
     Attributes:
         architecture: a kind in `vectors/architectures/`.
-        window: the most words on each side of a context.
-        subsample: words of a greater share of the text are thinned; 0 reads all.
-        epochs: how often the text is read.
-        lr: learning rate by the share of all epochs that is read.
-        seed: of windows, thinning and noise.
-        threads: processor cores.
+        window: the maximum number of words on each side of a context.
+        subsample: words with a greater share of the text are subsampled; 0 keeps all.
+        epochs: passes over the text.
+        lr: the learning rate as a function of progress, from 0 to 1.
+        seed: the seed of windows, subsampling and noise.
+        threads: the number of threads.
     """
 
     architecture: Architecture
@@ -44,8 +44,8 @@ class Vectors:
     """The two tables that are learned, changed in place.
 
     Attributes:
-        inputs: a vector for each token, which is what is kept; (vocab, d_model) float32.
-        outputs: of the output layer, (vocab, d_model) float32.
+        inputs: the word vectors, one for each token; (vocab, d_model) float32.
+        outputs: the vectors of the output layer, (vocab, d_model) float32.
     """
 
     inputs: Array
@@ -54,7 +54,7 @@ class Vectors:
 
 @dataclass(frozen=True)
 class Block:
-    """Some words with what they predict or are predicted by.
+    """A block of words with their contexts and the noise words that they share.
 
     Attributes:
         context: vectors of the words in reach of the block's, (blocks, reach, d_model) float32.
@@ -62,7 +62,7 @@ class Block:
             (blocks, words, reach) float32.
         words: output vectors of the block's words, (blocks, words, d_model) float32.
         noise: output vectors of words drawn for the block, (blocks, noise, d_model) float32.
-        weight: of each noise word: `negatives` of them are wanted for each prediction.
+        weight: the weight of each noise word, so that they count as `negatives` per prediction.
     """
 
     context: Array
@@ -74,12 +74,12 @@ class Block:
 
 @dataclass(frozen=True)
 class Steps:
-    """The gradients of a block's log-likelihood, and how many predictions each sums up.
+    """The gradients of a block's log-likelihood, and the number of predictions in each sum.
 
     Attributes:
-        context: of `Block.context`.
-        words: of `Block.words`.
-        noise: of `Block.noise`.
+        context: the gradient of the block's `context`.
+        words: the gradient of the block's `words`.
+        noise: the gradient of the block's `noise`.
         context_count: (blocks, reach) float32.
         words_count: (blocks, words) float32.
         noise_count: (blocks, noise) float32.
@@ -94,7 +94,7 @@ class Steps:
 
 
 class Architecture(Protocol):
-    """What is predicted from what: a kind in `vectors/architectures/`.
+    """A choice of input and target words: a kind in `vectors/architectures/`.
 
     Attributes:
         is_skip_gram: whether each word of a context is a prediction of its own.
@@ -103,44 +103,45 @@ class Architecture(Protocol):
     is_skip_gram: ClassVar[bool]
 
     def steps(self, block: Block) -> Steps:
-        """The gradients of the log-likelihood of words against noise."""
+        """Return the gradients of the log-likelihood of words against noise."""
 
     def reach(self, window: int) -> int:
-        """How many words, the last one included, a text is gone on from."""
+        """Return how many last words of a text, at most, the prediction of the next one uses."""
 
 
 class Output(Protocol):
-    """How words are predicted without a softmax over all: a kind in `vectors/outputs/`."""
+    """An output layer without a full softmax: a kind in `vectors/outputs/`."""
 
     def fit(self, words: Words, vectors: Vectors, course: VectorCourse, progress: Progress) -> None:
-        """Learns the vectors.
+        """Train the vectors.
 
         Raises:
-            UserError: what it needs is not installed.
+            UserError: a required package is not installed.
         """
 
     def scorer(self, counts: Array) -> Scorer:
-        """What gives every word its log-probability, but for what all of them share.
+        """Return a function that gives each word's log-probability up to a shared constant.
 
         Args:
-            counts: of each token in the training text, (vocab,) int64; at least two words.
+            counts: the count of each token in the training text, (vocab,) int64; at least two
+                words.
         """
 
 
 def shares(counts: Tensor) -> Tensor:
-    """The logarithm of each count, one half for what was never counted; (vocab,) float32."""
+    """Return the logarithm of each count, where 0 counts as one half; (vocab,) float32."""
     return counts.float().clamp(min=0.5).log()
 
 
 def noise_scorer(counts: Array, exponent: float) -> Scorer:
-    """See `Output.scorer`: the score of a word with the logarithm of its share of the noise.
+    """Return a scorer that adds the logarithm of a word's share of the noise to its score.
 
-    The score comes to log p(word) - log(k q(word)), where q is the noise, so p is the score
-    with log q added, but for a constant (Levy & Goldberg 2014, section 3.1).
+    The score approaches log p(word) - log(k q(word)), where q is the noise distribution, so adding
+    log q gives log p up to a constant (Levy & Goldberg 2014, section 3.1).
 
     Args:
-        counts: of each token in the training text, (vocab,) int64.
-        exponent: of the frequency of words as noise.
+        counts: the count of each token in the training text, (vocab,) int64.
+        exponent: the exponent of the word frequency in the noise distribution.
     """
     noise = exponent * shares(torch.from_numpy(counts))
 

@@ -1,4 +1,4 @@
-"""Words and their vectors, to be asked for neighbours and analogies."""
+"""Words and their vectors: nearest neighbours, similarity and analogies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SOUGHT = 20_000  # of the most frequent words a spelling that is near to none i
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A word and the cosine of its vector with the one asked for."""
+    """A word and the cosine of its vector with the query's."""
 
     word: str
     cosine: float
@@ -30,11 +30,11 @@ class WordTable:
     """The vectors of words, the most frequent first.
 
     Attributes:
-        words: as they are shown, each once.
-        vectors: of each, (words, d_model) float32.
-        spell: the vector of a text that is none of the words, (d_model,); None where there is none.
-        simplify: a word as the tokenizer would have it, lower-cased or not.
-        cut: a text as the pieces that it has in the vocabulary.
+        words: the words as they are shown, each once.
+        vectors: the vector of each, (words, d_model) float32.
+        spell: returns the vector of a text that is not among the words, (d_model,) or None.
+        simplify: returns a word as the tokenizer normalises it, lower-cased or not.
+        cut: returns the pieces of a text in the vocabulary.
     """
 
     words: Sequence[str]
@@ -48,7 +48,7 @@ class WordTable:
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """Each word's place."""
+        """The index of each word."""
         return {word: n for n, word in enumerate(self.words)}
 
     @cached_property
@@ -57,11 +57,11 @@ class WordTable:
         return normalised(self.vectors)
 
     def place(self, word: str) -> int | None:
-        """Where a word stands in the table; None where it does not."""
+        """Return the index of a word in the table, None if it is not there."""
         return self.index.get(word, self.index.get(self.simplify(word)))
 
     def vector(self, word: str) -> Array | None:
-        """A word's vector, (d_model,); None where it has none."""
+        """Return a word's vector, (d_model,), None if it has none."""
         place = self.place(word)
         if place is not None:
             found: Array = self.vectors[place]
@@ -69,10 +69,10 @@ class WordTable:
         return self.spell(word)
 
     def nearest(self, word: str, top: int = 10) -> list[Neighbour]:
-        """The words whose vectors have the greatest cosine with that of `word`, itself left out.
+        """Return the words with the greatest cosine to `word`, without `word` itself.
 
         Raises:
-            UserError: it is empty, or has no vector; the nearest spellings are named.
+            UserError: the word is empty, or has no vector; the message names similar spellings.
         """
         if not word.strip():
             raise UserError("a word that is empty has no neighbours; name another")
@@ -87,7 +87,7 @@ class WordTable:
         return [Neighbour(self.words[n], float(cosines[n])) for n in order]
 
     def _nearly(self, word: str) -> str:
-        """The spellings nearest to a word's, few of them near perhaps."""
+        """Return the most similar spellings as the end of a message."""
         plain = self.simplify(word)
         close = difflib.get_close_matches(plain, self.words, n=_NAMED, cutoff=_NEAR)
         if len(close) < _NAMED:  # whatever comes next; of all words it would take seconds
@@ -96,7 +96,7 @@ class WordTable:
         return f"; nearest in spelling: {', '.join(map(repr, close))}" if close else ""
 
     def similarity(self, one: str, other: str) -> float | None:
-        """The cosine of two words; None where one of them has no vector."""
+        """Return the cosine of two words, None if one of them has no vector."""
         pair = [self.vector(word) for word in (one, other)]
         if any(vector is None for vector in pair):
             return None
@@ -104,14 +104,14 @@ class WordTable:
         return float(a @ b)
 
     def complete(self, questions: Array, most: int) -> Array:
-        """What a is to b, c is to which? The word nearest to b - a + c, none of the three.
+        """Complete analogies "a is to b as c is to ?" by the word nearest to b - a + c.
 
         Args:
-            questions: places of a, b and c, (questions, 3) int64.
-            most: of the most frequent words one is chosen.
+            questions: indices of a, b and c, (questions, 3) int64; they are not answers.
+            most: the number of most frequent words to choose from.
 
         Returns:
-            Its place, (questions,) int64.
+            The index of each answer, (questions,) int64.
         """
         found = [np.empty(0, dtype=np.int64)]
         for at in range(0, len(questions), _ASKED):
@@ -125,7 +125,7 @@ class WordTable:
 
 
 def normalised(vectors: Array) -> Array:
-    """Vectors divided by their length, those of length 0 as they are; (..., d_model)."""
+    """Return vectors divided by their length; those of length 0 stay 0; (..., d_model)."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     unit: Array = vectors / np.where(lengths > 0, lengths, 1)
     return unit

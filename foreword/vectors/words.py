@@ -1,4 +1,4 @@
-"""The words of texts and their windows: what every way of learning word vectors reads."""
+"""The words of texts and their windows, which all word-vector training reads."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ CHUNK = 1 << 17  # tokens read at once; no window goes beyond them
 
 @dataclass(frozen=True)
 class Windows:
-    """Words in the order of the text, and how far each one's window reaches.
+    """Words in the order of the text, with the extent of each one's window.
 
     Attributes:
         ids: (words,) int64.
         left: words before it within its window, (words,) int64.
         right: words after it within its window, (words,) int64.
-        progress: share of all epochs that was read before them.
+        progress: the share of all epochs that precedes them.
     """
 
     ids: Array
@@ -35,13 +35,13 @@ class Windows:
 
 @dataclass(frozen=True)
 class Words:
-    """Texts as word vectors see them: words alone, what the vocabulary lacks left out.
+    """The words of texts; special tokens and words outside the vocabulary are dropped.
 
     Attributes:
-        tokens: of texts, one text after the other, (tokens,); may be mapped.
+        tokens: the tokens of all texts, concatenated; (tokens,), may be memory-mapped.
         starts: the first token of each text, and the end; (texts + 1,) int64.
         is_word: which tokens are words, (vocab,) bool.
-        counts: how often each token stands there, 0 for all that is no word; (vocab,) int64.
+        counts: the count of each token, 0 for tokens that are not words; (vocab,) int64.
     """
 
     tokens: Array
@@ -51,7 +51,7 @@ class Words:
 
     @classmethod
     def of(cls, tokens: Array, starts: Array, is_word: Array) -> Words:
-        """Counts the words of texts.
+        """Count the words of texts.
 
         Raises:
             UserError: fewer than two different words.
@@ -62,8 +62,8 @@ class Words:
         counts[~is_word] = 0
         if (counts > 0).sum() < 2:
             raise UserError(
-                "the text has fewer than two different words that the tokenizer knows, and so no "
-                "word has a context; give more text, or a lower tokenizer.min_count"
+                "the text has fewer than two different words that the tokenizer knows, so no word "
+                "has a context; give more text, or a lower tokenizer.min_count"
             )
         return cls(tokens, starts, is_word, counts)
 
@@ -73,19 +73,19 @@ class Words:
         return int(self.counts.sum())
 
     def texts(self) -> Iterator[Array]:
-        """The words of each text, nothing left out but what is no word; (words,) int64 each."""
+        """Yield all words of each text, without subsampling; (words,) int64 each."""
         for at in range(0, len(self.tokens), CHUNK):
             ids, text = self._chunk(at)
             yield from (one for one in np.split(ids, np.flatnonzero(np.diff(text)) + 1) if len(one))
 
     def kept(self, subsample: float) -> Array:
-        """The chance of each word to be read where it stands, (vocab,) float64.
+        """Return the probability of each word to be kept, (vocab,) float64.
 
         The formula is that of the released word2vec, sqrt(t / f) + t / f; the paper's is
         sqrt(t / f).
 
         Args:
-            subsample: t: words of a greater share f of the text are thinned; 0 keeps all.
+            subsample: t: words with a greater share f of the text are subsampled; 0 keeps all.
         """
         if not subsample:
             return np.ones(len(self.counts))
@@ -93,9 +93,9 @@ class Words:
         return np.minimum(1.0, np.sqrt(subsample / share) + subsample / share)
 
     def windows(self, epochs: int, window: int, subsample: float, seed: int) -> Iterator[Windows]:
-        """All words of all epochs with windows of 1 to `window` words on each side.
+        """Yield all words of all epochs with windows of 1 to `window` words on each side.
 
-        Draws depend on the seed, the epoch and the place alone.
+        The random draws depend only on the seed, the epoch and the position in the text.
         """
         kept, tokens = self.kept(subsample), len(self.tokens)
         for epoch in range(epochs):
@@ -110,7 +110,7 @@ class Words:
                 yield Windows(ids, np.minimum(reach, before), np.minimum(reach, after), done)
 
     def _chunk(self, at: int) -> tuple[Array, Array]:
-        """The words from place `at` on, and the number of each one's text."""
+        """Return the words from position `at` on, and the index of each one's text."""
         ids = np.asarray(self.tokens[at : at + CHUNK], dtype=np.int64)
         is_word = self.is_word[ids]
         places = at + np.flatnonzero(is_word)
@@ -118,7 +118,7 @@ class Words:
 
 
 def _within(text: Array) -> tuple[Array, Array]:
-    """How many words of the same text stand before and after each; (words,) int64 each."""
+    """Return the number of words before and after each in its text; (words,) int64 each."""
     places = np.arange(len(text))
     first = np.concatenate([[0], np.flatnonzero(np.diff(text)) + 1]).astype(np.int64)
     lengths = np.diff(np.append(first, len(text)))

@@ -1,4 +1,4 @@
-"""Every n-gram is taken as seen k times more than it was."""
+"""Add-k smoothing: k is added to the count of every n-gram."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class AddK(Ranged):
 
     @property
     def is_normalised(self) -> bool:
-        """True."""
+        """Always true."""
         return True
 
     @property
     def unseen(self) -> float:
-        """1: every word the same."""
+        """Unseen contexts back off with weight 1: every word is equally likely."""
         return 1.0
 
     def estimate(self, levels: Sequence[Level], is_word: Array, scratch: Scratch) -> list[Estimate]:

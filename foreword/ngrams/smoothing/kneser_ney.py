@@ -17,7 +17,7 @@ from foreword.types import Array
 
 @dataclass(frozen=True)
 class KneserNey(Ranged):
-    """Interpolated, with the discount n1 / (n1 + 2 n2) of each order.
+    """Interpolated Kneser-Ney smoothing with the discount n1 / (n1 + 2 n2) of each order.
 
     Attributes:
         fallback: the discount where no n-gram is seen once or none twice.
@@ -29,12 +29,12 @@ class KneserNey(Ranged):
 
     @property
     def is_normalised(self) -> bool:
-        """True."""
+        """Always true."""
         return True
 
     @property
     def unseen(self) -> float:
-        """1: everything."""
+        """Unseen contexts back off with weight 1."""
         return 1.0
 
     def estimate(self, levels: Sequence[Level], is_word: Array, scratch: Scratch) -> list[Estimate]:

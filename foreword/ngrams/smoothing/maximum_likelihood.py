@@ -1,4 +1,4 @@
-"""Relative frequencies: what was never seen is impossible."""
+"""Maximum likelihood: relative frequencies, where unseen n-grams have probability 0."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MaximumLikelihood:
 
     @property
     def unseen(self) -> float:
-        """1: all of nothing."""
+        """Unseen contexts back off with weight 1."""
         return 1.0
 
     def estimate(self, levels: Sequence[Level], is_word: Array, scratch: Scratch) -> list[Estimate]:

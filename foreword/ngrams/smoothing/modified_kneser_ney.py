@@ -34,12 +34,12 @@ class ModifiedKneserNey(Ranged):
 
     @property
     def is_normalised(self) -> bool:
-        """True."""
+        """Always true."""
         return True
 
     @property
     def unseen(self) -> float:
-        """1: everything."""
+        """Unseen contexts back off with weight 1."""
         return 1.0
 
     def estimate(self, levels: Sequence[Level], is_word: Array, scratch: Scratch) -> list[Estimate]:

@@ -28,16 +28,16 @@ class StupidBackoff(Ranged):
 
     @property
     def is_normalised(self) -> bool:
-        """False."""
+        """Always false."""
         return False
 
     @property
     def unseen(self) -> float:
-        """`share`, as a seen one."""
+        """Unseen contexts back off with weight `share`, like seen ones."""
         return self.share
 
     def estimate(self, levels: Sequence[Level], is_word: Array, scratch: Scratch) -> list[Estimate]:
-        """Relative frequencies; every context leaves `share`, seen or not."""
+        """Return relative frequencies; every context has the back-off weight `share`."""
 
         def probs_of(stretch: Stretch, n: int) -> tuple[Array, Array]:
             counts = levels[n - 1].counts[stretch.grams]
