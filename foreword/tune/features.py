@@ -1,4 +1,4 @@
-"""What heads read, kept: a body that stays as it is reads each example once for all epochs."""
+"""Cached features: a frozen backbone reads each example once for all epochs."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from foreword.tune.contracts import Network, Task
 from foreword.tune.rows import Examples, PooledBatch
 from foreword.types import Array, to_tensors
 
-AT_ONCE = 256  # examples that are packed together where no head learns from them
-SHARE = 8  # at most one part of so many of the machine's memory is for what is kept
+CHUNK = 256  # examples packed together when no head learns from them
+MEMORY_DIVISOR = 8  # cached features may use this fraction, 1/8, of the machine's memory
 
 
 @dataclass(frozen=True)
 class FeatureBatch:
-    """What a head reads of some examples.
+    """The features of some examples.
 
     Attributes:
         features: (layers, outputs, width) float32.
-        numbers: the example that an output belongs to, (outputs,) int64.
-        targets: what is right there, (outputs,).
+        numbers: the example that each output belongs to, (outputs,) int64.
+        targets: the target of each output, (outputs,).
     """
 
     features: Tensor
@@ -37,20 +37,20 @@ class FeatureBatch:
     targets: Any
 
     def to(self, device: Any) -> FeatureBatch:
-        """The same as tensors on `device`."""
+        """Return the batch as tensors on `device`."""
         return to_tensors(self, device)
 
 
 @dataclass(frozen=True)
 class Features:
-    """What a head reads of all examples, in their order.
+    """The features of all examples, in their order.
 
     Attributes:
         features: (layers, outputs, width) float32, in the machine's memory.
-        targets: what is right, (outputs,).
+        targets: the target of each output, (outputs,).
         begins: where the outputs of each example begin, and where the last ones end,
             (examples + 1,) int64.
-        together: the outputs of each batch that the body read, by their place in `features`.
+        together: the outputs of each batch that the backbone read, as indices into `features`.
     """
 
     features: Tensor
@@ -67,13 +67,13 @@ class Features:
         dtype: torch.dtype,
         done: Callable[[], None],
     ) -> Features:
-        """Reads each example once, in evaluation mode and without gradients.
+        """Compute the features of each example, in evaluation mode and without gradients.
 
         Args:
-            network: whose body reads.
-            examples: to be read.
-            device: of the network.
-            dtype: to compute in.
+            network: the network, whose backbone computes them.
+            examples: the examples.
+            device: the network's device.
+            dtype: the dtype to compute in.
             done: called after each of `count_chunks(examples)` chunks.
         """
         network.eval()
@@ -99,7 +99,7 @@ class Features:
         return len(self.begins) - 1
 
     def batches(self, numbers: Array, device: str) -> Iterator[FeatureBatch]:
-        """What is kept of the examples `numbers`, in one batch."""
+        """Yield the features of the examples `numbers`, as one batch."""
         begins, ends = self.begins[numbers], self.begins[numbers + 1]
         of = np.repeat(numbers, ends - begins)
         pieces = [np.arange(begin, end) for begin, end in zip(begins, ends, strict=True)]
@@ -107,10 +107,10 @@ class Features:
         yield FeatureBatch(self.features[:, torch.from_numpy(at)], of, self.targets[at])
 
     def as_read(self) -> Iterator[FeatureBatch]:
-        """All that is kept, in the batches in which the body read it.
+        """Yield all features, in the batches in which the backbone computed them.
 
-        A head rounds a product of many rows otherwise than one of few, so only these give bit for
-        bit what body and head would give together.
+        A head rounds a product of many rows differently from one of few, so only these batches
+        give bit for bit what backbone and head would give together.
         """
         of = np.repeat(np.arange(len(self)), np.diff(self.begins))
         for at in self.together:
@@ -118,21 +118,21 @@ class Features:
 
 
 def features_of(network: Network, batch: PooledBatch) -> Tensor:
-    """What the head reads of a batch on the network's device."""
+    """Return the features of a batch on the network's device."""
     hidden = network.run_backbone(batch.batch)
     return network.features(hidden, batch.rows, batch.columns, batch.lengths)
 
 
 def chunks_of(examples: Sized) -> Iterator[Array]:
-    """Numbers of all examples, as many at a time as are packed together for reading."""
-    for start in range(0, len(examples), AT_ONCE):
-        yield np.arange(start, min(start + AT_ONCE, len(examples)))
+    """Yield the numbers of all examples, a chunk at a time."""
+    for start in range(0, len(examples), CHUNK):
+        yield np.arange(start, min(start + CHUNK, len(examples)))
 
 
-def readings(
+def batches_of(
     examples: Examples | Answers | Features, device: str
 ) -> Iterator[PooledBatch | FeatureBatch]:
-    """Every example once, packed as wherever no head learns from them."""
+    """Yield every example once, in the batches used for scoring."""
     if isinstance(examples, Features):
         yield from examples.as_read()
         return
@@ -141,12 +141,12 @@ def readings(
 
 
 def count_chunks(*parts: Sized) -> int:
-    """How many chunks all these are."""
-    return sum(-(-len(part) // AT_ONCE) for part in parts)
+    """Return the number of chunks of all parts."""
+    return sum(-(-len(part) // CHUNK) for part in parts)
 
 
 def fits_in_memory(settings: ModelSettings, task: Task, *parts: Examples | Answers) -> bool:
-    """Whether what the task's head reads of all these, by a body of these settings, can be kept."""
+    """Return whether the features of all examples fit in memory, for a backbone of `settings`."""
     layers = settings.layers + 1 if task.mix_layers else 1
     outputs = sum(
         1
@@ -155,5 +155,5 @@ def fits_in_memory(settings: ModelSettings, task: Task, *parts: Examples | Answe
         for part in parts
         for example, target in zip(part.encoded, part.targets, strict=True)
     )
-    wanted = 4 * layers * outputs * settings.state_width
-    return wanted <= memory_of(torch.device("cpu")) // SHARE
+    size = 4 * layers * outputs * settings.state_width
+    return size <= memory_of(torch.device("cpu")) // MEMORY_DIVISOR

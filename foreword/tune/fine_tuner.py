@@ -31,7 +31,7 @@ from foreword.train.loop import Loop, StepOptions
 from foreword.train.warmup import Warmup
 from foreword.tune.answers import Answers, Words
 from foreword.tune.contracts import Network, Strategy, Task, scalar_mix
-from foreword.tune.features import FeatureBatch, Features, features_of, readings
+from foreword.tune.features import FeatureBatch, Features, batches_of, features_of
 from foreword.tune.result import Row
 from foreword.tune.rows import Examples, PooledBatch
 from foreword.types import Array, Loss
@@ -351,7 +351,7 @@ def predict(
     network.eval()
     outputs, numbers = [], []
     with torch.inference_mode():
-        for batch in readings(examples, device.type):
+        for batch in batches_of(examples, device.type):
             with autocast(device, dtype):
                 outputs.append(outputs_of(network, batch.to(device)).cpu().numpy())
             numbers.append(batch.numbers)

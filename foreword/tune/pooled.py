@@ -1,4 +1,4 @@
-"""Texts and pairs of which one state is read: the first token's, the last one's, or a mean."""
+"""Texts and pairs with one pooled state: the first token's, the last token's, or a mean."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def encode_pooled(
     template: InputTemplate,
     pooling: Pooling | None,
 ) -> list[EncodedExample]:
-    """Each text or pair, framed, to be read as `pooling` says, or the frame if None.
+    """Return each text or pair in the template, pooled by `pooling`, or by the template if None.
 
     Raises:
         UserError: some examples are pairs and some are not, or the model has no such state.
@@ -30,7 +30,7 @@ def encode_pooled(
     if pairs:
         if len(pairs) < len(examples):
             odd = next(example.source for example in examples if example.pair is None)
-            raise UserError(f"{odd}: has no second text, and other examples have one")
+            raise UserError(f"{odd}: has no second text, but other examples have one")
         seconds = tokenizer.encode_batch(pairs)
     encoded = []
     for first, second in zip(firsts, seconds, strict=True):
@@ -44,5 +44,5 @@ def encode_pooled(
 
 
 def linear_head(d_model: int, outputs: int, dropout: float) -> nn.Module:
-    """Dropout and a linear layer, (spots, d_model) -> (spots, outputs)."""
+    """Return dropout and a linear layer, (positions, d_model) -> (positions, outputs)."""
     return nn.Sequential(Dropout(dropout), nn.Linear(d_model, outputs))

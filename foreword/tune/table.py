@@ -1,10 +1,10 @@
 """Labelled examples from files: TSV, CSV, JSON lines and Parquet with named columns.
 
-Columns of a file without a header have names that are given beside, or numbers from 0.
+Columns of a file without a header have names given by `--columns`, or numbers from 0.
 
-Each may be compressed (`.gz`, `.zst`). Tab-separated files have no quoting, as GLUE's; those with
-commas have. A row that does not fit its header is refused with its file and line; a row without
-text or label is left out and counted.
+Each may be compressed (`.gz`, `.zst`). Tab-separated files have no quoting, like GLUE's; CSV files
+do. A row that does not match its header is refused with its file and line; a row without text or
+label is skipped and counted.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Table:
 
     Attributes:
         path: the file.
-        columns: their names, in order.
-        rows: each row's line in the file (number in Parquet), from 1, and its values by column.
+        columns: names of the columns, in order.
+        rows: the line (row number in Parquet) of each row, from 1, and its values by column.
     """
 
     path: Path
@@ -49,7 +49,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of a table hold what; `pair` is "" where there is one text per row.
+    """The columns of text, label and second text; `pair` is "" if there is one text per row.
 
     Each is a name, or a number from 0 in a file without a header.
     """
@@ -65,26 +65,26 @@ class Columns:
         Raises:
             UserError: some are and some are not.
         """
-        said = [name.isdecimal() for name in (self.text, self.label, self.pair) if name]
-        if any(said) and not all(said):
+        is_number = [name.isdecimal() for name in (self.text, self.label, self.pair) if name]
+        if any(is_number) and not all(is_number):
             names = ", ".join(f"'{name}'" for name in (self.text, self.pair, self.label) if name)
             raise UserError(
                 f"--text, --pair, --label: {names}: all by name, or all by number where the file "
                 "has no header"
             )
-        return all(said)
+        return all(is_number)
 
 
 def read_table(path: str | Path, columns: Sequence[str] = (), are_numbers: bool = False) -> Table:
-    """Reads a whole table.
+    """Read a whole table.
 
     Args:
-        path: its name says what it is: `.tsv`, `.csv`, `.jsonl` or `.parquet`, `.gz` or `.zst`.
-        columns: the names of the columns where the file has no header; else empty.
+        path: `.tsv`, `.csv`, `.jsonl` or `.parquet`, perhaps with `.gz` or `.zst`.
+        columns: the names of the columns if the file has no header; else empty.
         are_numbers: `.tsv` and `.csv` have no header, and columns are named "0", "1", ...
 
     Raises:
-        UserError: the file is missing, broken, or no table that is known.
+        UserError: the file is missing, broken, or of an unknown format.
     """
     path = Path(path)
     suffixes = [suffix.lower() for suffix in path.suffixes]
@@ -97,7 +97,7 @@ def read_table(path: str | Path, columns: Sequence[str] = (), are_numbers: bool 
     if columns and kind in (".jsonl", ".parquet"):
         raise UserError(f"{path}: --columns is for files without a header; {kind} names its own")
     if twice := sorted({name for name in columns if list(columns).count(name) > 1}):
-        raise UserError(f"--columns: '{twice[0]}' stands there twice")
+        raise UserError(f"--columns: '{twice[0]}' occurs twice")
     data = _bytes(path, packed)
     if kind == ".parquet":
         return _parquet(path, data)
@@ -111,7 +111,7 @@ def read_table(path: str | Path, columns: Sequence[str] = (), are_numbers: bool 
 
 
 def labelled(table: Table, columns: Columns) -> tuple[list[Labelled], int]:
-    """The examples of a table, and how many rows were left out for want of text or label.
+    """Return the examples of a table, and how many rows were skipped without text or label.
 
     Raises:
         UserError: a column is missing, or there is no example.
@@ -193,7 +193,7 @@ def _separated(path: Path, lines: Lines, columns: Sequence[str]) -> Table:
     if not names:
         raise UserError(f"{path}: is empty")
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise UserError(f"{path}: two columns are named '{twice[0]}'; has it a header at all?")
+        raise UserError(f"{path}: two columns are named '{twice[0]}'; does it have a header?")
     rows: list[Row] = []
     for number, cells in lines:
         if len(cells) != len(names):
@@ -206,7 +206,7 @@ def _separated(path: Path, lines: Lines, columns: Sequence[str]) -> Table:
 
 
 def _numbered(lines: Lines) -> tuple[Lines, list[str]]:
-    """The lines, and as many numbers as the first has cells; if it holds them, it is a header."""
+    """Return the lines, and numbers as column names; a first line of just these is a header."""
     first = next(lines, None)
     if first is None:
         return iter(()), []
@@ -249,7 +249,7 @@ def _parquet(path: Path, data: bytes) -> Table:
 
 
 def _text(value: Any, where: str) -> str:
-    """A cell as text; true and false as JSON writes them."""
+    """Return a cell as text; booleans as JSON writes them."""
     if value is None:
         return ""
     if isinstance(value, bool):

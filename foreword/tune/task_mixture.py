@@ -1,4 +1,4 @@
-"""Several tasks at once: each says by a prefix what it asks, and has its share of an epoch."""
+"""Several tasks at once: each has a prefix, and a share of the examples of an epoch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from foreword.tune.contracts import Labelled
 
 
 def with_prefix(example: Labelled, prefix: str) -> Labelled:
-    """The example with all that is read in its text: prefix, text and second text."""
+    """Return the example with prefix, text and second text joined as its text."""
     pair = example.pair or ""
     if "{text}" in prefix:
         text = prefix.replace("{pair}", pair).replace("{text}", example.text)
@@ -21,11 +21,10 @@ def with_prefix(example: Labelled, prefix: str) -> Labelled:
 
 
 def mix_tasks(tasks: Sequence[Sequence[Labelled]], temperature: float = 1.0) -> list[Labelled]:
-    """The examples of several tasks, so many of each as its share is of an epoch.
+    """Return a mixture of tasks, each in proportion to (examples)^(1 / temperature).
 
-    At a temperature of 1 that is all of them; the higher it is, the more alike the shares: a
-    task's is in proportion to (examples)^(1 / temperature). Small tasks are then repeated and
-    large ones cut, each epoch as long as all tasks together.
+    At a temperature of 1 these are all examples; the higher it is, the more equal the shares.
+    Small tasks are then repeated and large ones cut; an epoch stays as long as all tasks together.
 
     Reference: Raffel et al. 2020, section 3.5.2; without their limit on a task's size.
 
@@ -33,7 +32,9 @@ def mix_tasks(tasks: Sequence[Sequence[Labelled]], temperature: float = 1.0) -> 
         UserError: the temperature is below 1.
     """
     if temperature < 1:
-        raise UserError(f"--temperature {temperature:g}: must be at least 1, all examples as often")
+        raise UserError(
+            f"--temperature {temperature:g}: must be at least 1, which takes all examples equally"
+        )
     sizes = np.asarray([len(task) for task in tasks], dtype=np.float64)
     shares = sizes ** (1 / temperature)
     counts = np.rint(sizes.sum() * shares / shares.sum()).astype(int)

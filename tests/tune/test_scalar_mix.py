@@ -105,7 +105,7 @@ def test_an_encoder_decoder_is_refused(tmp_path: Path) -> None:
 
 def test_layers_of_several_widths_are_refused(tmp_path: Path) -> None:
     trained = open_run(make_run(tmp_path, "recurrent", d_embedding=16), "cpu")
-    with pytest.raises(UserError, match=r"layers must be of one width, .* are 16, 32, 32"):
+    with pytest.raises(UserError, match=r"requires layers of one width; .* are 16, 32, 32"):
         tune(trained, MIXED, reviews(8, 1), reviews(8, 2), FAST)
 
 
