@@ -102,7 +102,7 @@ def outcome(out: Tensor, *of: Tensor) -> list[Tensor]:
 
 @every_case
 @pytest.mark.parametrize("mask", MASKS)
-def test_it_is_dense_attention_with_its_mask(
+def test_attention_equals_dense_attention_with_its_mask(
     kind: str, settings: dict[str, Any], mask: str
 ) -> None:
     attention, attention_mechanisms = build(kind, settings)
@@ -170,7 +170,7 @@ def test_flex_is_dense_attention_with_its_mask(
 
 
 @every_case
-def test_it_is_the_slow_reference(kind: str, settings: dict[str, Any]) -> None:
+def test_attention_equals_the_slow_reference(kind: str, settings: dict[str, Any]) -> None:
     attention, attention_mechanisms = build(kind, settings)
     own = attention_mechanisms[0].mask(LENGTH, LENGTH)
     if own is None:
@@ -195,7 +195,9 @@ def dense_rows(q: Tensor, k: Tensor, v: Tensor, own: Mask, some: list[int]) -> T
 
 @every_case
 @pytest.mark.parametrize("how", ["bias", "extra"])
-def test_what_positions_add_is_added(kind: str, settings: dict[str, Any], how: str) -> None:
+def test_position_scores_and_biases_are_added(
+    kind: str, settings: dict[str, Any], how: str
+) -> None:
     attention, attention_mechanisms = build(kind, settings)
     qkv, shape = inputs(), (2, LENGTH, LENGTH)
     bias = added(HEADS, LENGTH, LENGTH) if how == "bias" else None
@@ -293,7 +295,7 @@ def test_a_row_alone_is_the_row_in_a_group(kind: str, settings: dict[str, Any]) 
 
 @every_case
 @torch.no_grad()
-def test_bfloat16_is_about_the_same(kind: str, settings: dict[str, Any]) -> None:
+def test_bfloat16_is_close_to_float32(kind: str, settings: dict[str, Any]) -> None:
     model, both = backbone(kind, settings, is_rotary=False), batch(FullMask())
     wanted = model(both).states
     with torch.autocast("cpu", torch.bfloat16):
@@ -393,7 +395,7 @@ def padded() -> tuple[Tensor, Batch]:
 
 @every_case
 @torch.no_grad()
-def test_what_stands_in_padding_changes_nothing(kind: str, settings: dict[str, Any]) -> None:
+def test_padding_content_changes_nothing(kind: str, settings: dict[str, Any]) -> None:
     model, (is_text, one) = backbone(kind, settings), padded()
     other = replace(one, ids=torch.where(is_text, one.ids, (one.ids + 1) % SIZE))
     assert torch.equal(model(one).states[is_text], model(other).states[is_text])

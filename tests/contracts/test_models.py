@@ -51,7 +51,7 @@ def test_settings_are_a_plain_record(name: str) -> None:
 
 
 @every_model
-def test_what_is_fitted_says_how(name: str) -> None:
+def test_offline_models_implement_fit(name: str) -> None:
     settings = tiny(name)
     assert settings.trains_offline == (type(settings.build(100)).fit is not Backbone.fit)
     assert settings.trains_offline or not settings.is_count_based

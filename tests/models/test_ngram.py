@@ -90,7 +90,7 @@ def test_word_by_word_is_all_at_once(tmp_path: Path, order: int) -> None:
         assert torch.equal(hidden.states[:, 0], wanted[:, n])
 
 
-def test_it_says_how_much_it_has_counted(tmp_path: Path) -> None:
+def test_fit_reports_numbers_of_ngrams(tmp_path: Path) -> None:
     backbone = fitted(tmp_path, 2)
     model = Model(backbone, Causal().heads(backbone, vocab()))
     pairs = backbone.table.about.sizes[1]
@@ -98,7 +98,7 @@ def test_it_says_how_much_it_has_counted(tmp_path: Path) -> None:
     assert not list(model.parameters())
 
 
-def test_what_was_saved_is_the_same(tmp_path: Path) -> None:
+def test_saved_tables_load_unchanged(tmp_path: Path) -> None:
     for name in ("counts", "saved"):
         (tmp_path / name).mkdir()
     backbone = fitted(tmp_path / "counts")
@@ -119,7 +119,7 @@ def test_an_order_beyond_all_texts_is_refused(tmp_path: Path) -> None:
         backbone.fit(reading(texts, vocab(5), tmp_path))
 
 
-def test_it_has_neither_states_nor_embedding_for_other_heads() -> None:
+def test_other_heads_are_refused_for_lack_of_states() -> None:
     backbone = NGram().build(200)
     with pytest.raises(UserError, match="no gradients"):
         kinds.load("objectives", "masked")().heads(backbone, vocab())

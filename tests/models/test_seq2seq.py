@@ -67,7 +67,7 @@ def test_pairs_in_one_row_are_each_alone(name: str, settings: dict[str, Any]) ->
 
 
 @every_form
-def test_word_by_word_it_says_the_same(name: str, settings: dict[str, Any]) -> None:
+def test_cached_decoding_equals_one_pass(name: str, settings: dict[str, Any]) -> None:
     model, batch = build(name, **settings), CASE.batch(rows([[20], [20]]))
     wanted = model.backbone(batch).states
     memory, found = None, []

@@ -91,7 +91,7 @@ def test_between_layers_a_share_is_dropped_and_in_evaluation_none() -> None:
 
 @pytest.mark.parametrize("name", [*RECURRENT, "elmo"])
 @pytest.mark.parametrize("documents", [[[20]], [[12, 8]]], ids=["one", "two"])
-def test_unrolled_it_computes_the_same(name: str, documents: list[list[int]]) -> None:
+def test_unrolled_states_equal_forward_states(name: str, documents: list[list[int]]) -> None:
     case = case_of(name)
     model, batch = case.build(), case.batch(rows(documents * 3))
     wanted = model.backbone(batch).states

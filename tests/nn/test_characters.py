@@ -71,7 +71,7 @@ def test_a_token_is_what_the_formulas_say() -> None:
         torch.testing.assert_close(vectors[place], wanted, atol=1e-5, rtol=1e-5)
 
 
-def test_what_stands_around_the_bytes() -> None:
+def test_markers_surround_the_bytes() -> None:
     table = spelt().table.tolist()
     cat = [ord(c) for c in "cat"]
     assert table[1] == [BEGIN, *cat, END, *[PADDING] * 4]

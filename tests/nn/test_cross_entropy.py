@@ -61,7 +61,7 @@ def test_rows_of_logits_that_begin_at_whole_multiples_change_nothing(
         torch.testing.assert_close(cross_entropy(*case), wanted, atol=1e-5, rtol=1e-5)
 
 
-def test_without_gradients_gives_the_same() -> None:
+def test_loss_is_the_same_without_gradients() -> None:
     case = parts(has_bias=True)
     with torch.no_grad():
         total = cross_entropy(*case)

@@ -21,7 +21,7 @@ transformers = pytest.importorskip("transformers")
 
 @pytest.mark.parametrize(("size", "penalty"), [(2, 0.0), (4, 0.0), (4, 1.0), (5, 0.6)])
 @torch.no_grad()
-def test_it_finds_what_transformers_finds(size: int, penalty: float) -> None:
+def test_beam_search_finds_what_transformers_finds(size: int, penalty: float) -> None:
     theirs = transformers.T5ForConditionalGeneration(
         transformers.T5Config(
             vocab_size=24,
