@@ -69,7 +69,7 @@ def vectors(prompted: PromptedModel, words: Sequence[WordInText]) -> Iterator[Wo
     for first in range(0, len(words), AT_ONCE):
         rows, positions = [], []
         for placed in words[first : first + AT_ONCE]:
-            ids, offsets = prompted.tokenizer.located(placed.text)
+            ids, offsets = prompted.tokenizer.encode_with_offsets(placed.text)
             is_piece = (offsets[:, 0] < placed.stop) & (offsets[:, 1] > placed.start)
             rows.append(prompted.with_special_tokens(ids))
             positions.append(len(prompted.head) + np.flatnonzero(is_piece))

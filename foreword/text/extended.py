@@ -1,7 +1,4 @@
-"""A tokenizer with more tokens than it was trained with.
-
-New pieces: the merging goes on where its training ended, on one's own text. Or special tokens.
-"""
+"""Extension of a tokenizer: new pieces, merged on one's own text, or new special tokens."""
 
 from __future__ import annotations
 
@@ -17,25 +14,25 @@ from tokenizers import AddedToken
 from tokenizers import Tokenizer as Engine
 
 from foreword.errors import UserError
-from foreword.text.sample import Sample, draw
+from foreword.text.sample import Sample, draw_sample
 from foreword.text.special import ROLES
 from foreword.text.tokenizer import Tokenizer
 
 SAMPLE_BYTES = 20_000_000
-LEAST = 2  # times that a pair must occur
-LONGEST = 64  # pieces of a word that is looked at
-GAIN = 0.01  # by which a new unigram piece is likelier than what it replaces
+LEAST = 2  # the least count of a pair to merge
+LONGEST = 64  # pieces; longer words are ignored
+GAIN = 0.01  # added to a new unigram piece's log-probability over that of its parts
 
 Word = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Extended:
-    """A tokenizer and what is new in it.
+    """An extended tokenizer.
 
     Attributes:
-        tokenizer: with the new pieces.
-        replaced: the old pieces in whose stead each new one stands, by its id.
+        tokenizer: the tokenizer with the new pieces.
+        replaced: by the id of each new piece, the old pieces that it replaces.
     """
 
     tokenizer: Tokenizer
@@ -43,17 +40,17 @@ class Extended:
 
 
 def extend(tokenizer: Tokenizer, texts: Iterable[str], number: int) -> Extended:
-    """Adds `number` pieces: each the most frequent pair of neighbours within words, made one.
+    """Add `number` pieces, each the merge of the most frequent adjacent pair within words.
 
-    Old pieces keep their ids. A word that holds none of the new pieces is cut as before.
+    Old pieces keep their ids. A word without any of the new pieces is segmented as before.
 
     Args:
-        tokenizer: of kind wordpiece, bpe or unigram, whoever made it.
-        texts: to learn from; a sample of 20 MB of them is read.
-        number: of new pieces.
+        tokenizer: a tokenizer of kind wordpiece, bpe or unigram, from anywhere.
+        texts: training text; a sample of 20 MB is used.
+        number: number of new pieces.
 
     Raises:
-        UserError: the text is too little, or the tokenizer has no pieces to join.
+        UserError: there is too little text, or the tokenizer has no pieces to merge.
     """
     if number < 1:
         raise UserError(f"--extend-vocabulary: must be at least 1, got {number}")
@@ -66,28 +63,28 @@ def extend(tokenizer: Tokenizer, texts: Iterable[str], number: int) -> Extended:
         )
     pieces = tokenizer.pieces
     prefix = model.get("continuing_subword_prefix") or ""
-    joins = _Joins(_words(tokenizer, draw(texts, SAMPLE_BYTES)), pieces, prefix)
+    joins = _Joins(_words(tokenizer, draw_sample(texts, SAMPLE_BYTES)), pieces, prefix)
     learned = joins.learn(number)
     if len(learned) < number:
         raise UserError(
-            f"--extend-vocabulary: {number:,} asked, but this text supports only {len(learned):,}; "
-            "ask for fewer or give more text"
+            f"--extend-vocabulary: {number:,} asked, but this text supports only "
+            f"{len(learned):,}; ask for fewer or give more text"
         )
     _add(state, learned, pieces)
     kind = {**tokenizer.kind, "extended": number}
-    found = _like(tokenizer, Engine.from_str(json.dumps(state)), kind)
-    return Extended(found, {join.id: join.replaces for join in learned})
+    extended = _with_engine(tokenizer, Engine.from_str(json.dumps(state)), kind)
+    return Extended(extended, {join.id: join.replaces for join in learned})
 
 
 def add_special(tokenizer: Tokenizer, names: Sequence[str]) -> Tokenizer:
-    """The same with more special tokens behind its own; text is cut as before.
+    """Return the tokenizer with more special tokens after its own; segmentation is unchanged.
 
     Args:
-        tokenizer: of any kind, whoever made it.
-        names: of `foreword.text.special`, none of which it has.
+        tokenizer: a tokenizer of any kind, from anywhere.
+        names: names of `foreword.text.special` that it lacks.
 
     Raises:
-        UserError: its ids have holes, so that there is no telling which are free.
+        UserError: its ids have gaps, so the free ones are unknown.
     """
     engine = Engine.from_str(tokenizer.to_str())
     engine.add_special_tokens([AddedToken(name, normalized=False) for name in names])
@@ -100,18 +97,18 @@ def add_special(tokenizer: Tokenizer, names: Sequence[str]) -> Tokenizer:
                 f"the tokenizer has no {name}, and none can be added: it has {i:,} tokens, of "
                 f"which the last are not numbered through ('{pieces[i]}' is {i:,})"
             )
-    return _like(tokenizer, engine, tokenizer.kind)
+    return _with_engine(tokenizer, engine, tokenizer.kind)
 
 
-def _like(tokenizer: Tokenizer, engine: Engine, kind: Mapping[str, Any]) -> Tokenizer:
-    """Other parts that do the work, with the special tokens of before."""
+def _with_engine(tokenizer: Tokenizer, engine: Engine, kind: Mapping[str, Any]) -> Tokenizer:
+    """Return the tokenizer around another engine, with the same special tokens."""
     roles = {role: name for role in ROLES if (name := tokenizer.name_of(ROLES[role])) is not None}
     return Tokenizer(engine, roles, kind, tokenizer.sample, tokenizer.vocab.size)
 
 
 @dataclass(frozen=True)
 class _Join:
-    """A new piece: its id, its text, the two pieces that it joins, the old ones it replaces."""
+    """A new piece: its id, its text, the two pieces it merges, the old pieces it replaces."""
 
     id: int
     text: str
@@ -120,7 +117,7 @@ class _Join:
 
 
 def _words(tokenizer: Tokenizer, sample: Sample) -> Counter[Word]:
-    """How often each word occurs that is cut in pieces, as the ids of its pieces."""
+    """Count the words of several pieces, as ids of their pieces."""
     is_special = tokenizer.vocab.is_special
     counts: Counter[Word] = Counter()
     for words in tokenizer.words(sample.texts()):
@@ -129,12 +126,12 @@ def _words(tokenizer: Tokenizer, sample: Sample) -> Counter[Word]:
 
 
 class _Joins:
-    """Joins pairs, most frequent first, and keeps count as it goes.
+    """A merger of pairs, most frequent first, with incremental counts.
 
     Args:
-        counts: of words, as ids.
+        counts: counts of words, as ids.
         pieces: text by id.
-        prefix: what marks a piece within a word.
+        prefix: the mark of a piece within a word.
     """
 
     def __init__(self, counts: Counter[Word], pieces: list[str], prefix: str) -> None:
@@ -152,14 +149,14 @@ class _Joins:
             self._count(number, 1)
 
     def learn(self, number: int) -> list[_Join]:
-        """The joins made: `number`, or as many as the text supports."""
+        """Return the merges: `number`, or as many as the text supports."""
         learned: list[_Join] = []
         heap: list[tuple[int, tuple[int, int]]] = []
         while len(learned) < number:
             for pair in self._touched:
                 heappush(heap, (-self._pairs[pair], pair))
             self._touched.clear()
-            # The most frequent; of equals the one of the lowest ids, so that it repeats.
+            # The most frequent pair; ties go to the lowest ids, so the result is reproducible.
             count, pair = heappop(heap) if heap else (0, (0, 0))
             if -count < LEAST:
                 break
@@ -168,7 +165,7 @@ class _Joins:
                 continue
             left, right = self._text[pair[0]], self._text[pair[1]]
             text = left + right.removeprefix(self._prefix)
-            if text in self._known:  # there already, by other joins
+            if text in self._known:  # already a piece, by other merges
                 continue
             learned.append(_Join(self._next, text, (left, right), self._join(pair, text)))
         return learned
@@ -187,7 +184,7 @@ class _Joins:
         return self._replaces[new]
 
     def _count(self, number: int, sign: int) -> None:
-        """Adds the pairs of a word, or takes them away."""
+        """Add the pairs of a word, or subtract them."""
         word, count = self._words[number], sign * self._counts[number]
         for pair in pairwise(word):
             self._pairs[pair] += count
@@ -207,7 +204,7 @@ def _joined(word: list[int], pair: tuple[int, int], new: int) -> list[int]:
 
 
 def _add(state: dict[str, Any], learned: list[_Join], pieces: list[str]) -> None:
-    """Puts the new pieces into the model of a `tokenizer.json`."""
+    """Add the new pieces to the model of a `tokenizer.json`."""
     model = state["model"]
     if model["type"] == "Unigram":
         _add_unigram(model["vocab"], learned, pieces)
@@ -219,11 +216,11 @@ def _add(state: dict[str, Any], learned: list[_Join], pieces: list[str]) -> None
 
 
 def _add_unigram(vocab: list[list[Any]], learned: list[_Join], pieces: list[str]) -> None:
-    """The same where ids are places in a list and a likelier cut wins."""
+    """Add them to a unigram model, where ids are indices and the likeliest segmentation wins."""
     lowest = min(score for _, score in vocab)
-    # Special tokens may have ids behind the list.
-    behind = range(len(vocab), learned[0].id)
-    vocab.extend([pieces[i] or f"<unused_{i}>", lowest] for i in behind)
+    # Special tokens may have ids after the list.
+    gap = range(len(vocab), learned[0].id)
+    vocab.extend([pieces[i] or f"<unused_{i}>", lowest] for i in gap)
     scores: dict[str, float] = dict(vocab)
     for join in learned:
         left, right = join.pair

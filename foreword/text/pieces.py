@@ -1,13 +1,13 @@
-"""The pieces of a vocabulary: how they are shown to people, and which of them begin a word.
+"""The pieces of a vocabulary: their readable form, and which of them begin a word.
 
 Whether a piece begins a word depends on how its tokenizer marks words:
 
 - wordpiece: a piece without `##`.
 - byte-level (GPT-2): a piece that begins with whitespace or with a character that is neither letter
-  nor digit, since the text is always cut before those. The first word of a text has no space
-  before it and does not count; whoever groups pieces into words begins one at the start of a text.
+  nor digit, since text is always cut before those. The first word of a text has no space before it
+  and is missed; code that groups pieces into words begins one at the start of a text.
 - metaspace (T5): a piece that begins with `▁`.
-- words and characters: every piece; a character's id says nothing of what stands before it.
+- words and characters: every piece; a character's id does not tell what precedes it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SHOWN = str.maketrans({" ": SPACE, "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
 @dataclass(frozen=True)
 class Pieces:
-    """The pieces as the engine holds them, by id, and how they mark words."""
+    """The engine's pieces by id, and how they mark words."""
 
     text: list[str]
     style: str  # "prefix", "bytes", "metaspace" or "whole"
@@ -37,7 +37,7 @@ class Pieces:
 
     @classmethod
     def of(cls, engine: Engine, size: int) -> Pieces:
-        """The `size` pieces of `engine`; ids that no piece has are empty."""
+        """Return the `size` pieces of `engine`; ids without a piece are empty."""
         ids = engine.get_vocab(with_added_tokens=True)
         text = [""] * size
         for piece, i in ids.items():
@@ -53,7 +53,7 @@ class Pieces:
         return cls(text, "whole")
 
     def starts_word(self) -> Array:
-        """True where a piece begins a word; (size,) bool."""
+        """Return which pieces begin a word, (size,) bool."""
         rules: dict[str, Callable[[str], bool]] = {
             "prefix": lambda piece: not piece.startswith(self.prefix),
             "bytes": _starts_word_in_bytes,
@@ -64,7 +64,7 @@ class Pieces:
         return np.fromiter(map(rule, self.text), dtype=bool, count=len(self.text))
 
     def spellings(self) -> tuple[bytes, ...]:
-        """The text of each piece in UTF-8, a space before it included where it holds one."""
+        """Return the text of each piece in UTF-8, including a leading space if it has one."""
         rules: dict[str, Callable[[str], bytes]] = {
             "prefix": lambda piece: piece.removeprefix(self.prefix).encode(),
             "bytes": lambda piece: raw if (raw := _raw(piece)) is not None else piece.encode(),
@@ -74,7 +74,7 @@ class Pieces:
         return tuple(map(rules[self.style], self.text))
 
     def readable(self, i: int) -> str:
-        """Piece `i` for people: real characters, `·` a space, `\\xe2` part of a character."""
+        """Return piece `i` in readable form: `·` is a space, `\\xe2` part of a character."""
         piece = self.text[i]
         if self.style == "bytes" and (raw := _raw(piece)) is not None:
             piece = raw.decode(errors="backslashreplace")
@@ -85,7 +85,7 @@ class Pieces:
 
 @cache
 def _bytes_of_characters() -> dict[str, int]:
-    """GPT-2's table: each byte as one printable character, itself where it is printable."""
+    """Return GPT-2's table: each byte by its printable character."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     table = {chr(byte): byte for byte in printable}
@@ -93,7 +93,7 @@ def _bytes_of_characters() -> dict[str, int]:
 
 
 def _raw(piece: str) -> bytes | None:
-    """The bytes that a byte-level piece stands for; None for a piece that is not one."""
+    """Return the bytes of a byte-level piece; None for any other piece."""
     table = _bytes_of_characters()
     if not all(character in table for character in piece):
         return None
@@ -104,6 +104,6 @@ def _starts_word_in_bytes(piece: str) -> bool:
     raw = _raw(piece)
     if not raw:
         return True
-    # The rest of a character begins nothing; its own first bytes alone do not say what it is.
+    # Continuation bytes begin no word; the first bytes alone do not identify a character.
     first = raw.decode(errors="replace")[0]
     return not (first.isalnum() or first == "�")

@@ -1,8 +1,8 @@
-"""A fair sample of a stream of texts, in bounded memory: what a tokenizer is trained on.
+"""A uniform sample of a stream of texts, in bounded memory: a tokenizer's training text.
 
-Every piece of text draws a number from a hash of its place in the stream; the sample is the pieces
-whose number is below a threshold, and the threshold sinks whenever the sample outgrows its bytes.
-So each piece has the same chance wherever it stands, and the same stream gives the same sample.
+Every piece of text gets a hash of its index in the stream; the sample is the pieces whose hash is
+below a threshold, which sinks whenever the sample exceeds its bytes. So each piece has the same
+probability wherever it stands, and the same stream gives the same sample.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import numpy as np
 from foreword.errors import UserError
 from foreword.types import Array
 
-_PIECE = 1 << 20  # characters: one book must not be all of the sample, nor be lost as a whole
+_PIECE = 1 << 20  # characters; a whole book must not be all of the sample, nor be lost
 
 
 @dataclass(frozen=True)
 class TrainingSample:
-    """How much of the text a tokenizer was trained on; bytes are those of UTF-8."""
+    """The amount of text that a tokenizer was trained on; bytes are those of UTF-8."""
 
     documents_seen: int
     documents_kept: int
@@ -31,7 +31,7 @@ class TrainingSample:
     bytes_kept: int
 
     def __str__(self) -> str:
-        """For people: `60 of 60 documents, 0.3 of 0.3 MB`."""
+        """Return a summary: `60 of 60 documents, 0.3 of 0.3 MB`."""
         unit, name = (1e6, "MB") if self.bytes_seen >= 1e5 else (1e3, "kB")
         return (
             f"{self.documents_kept:,} of {self.documents_seen:,} documents, "
@@ -41,19 +41,19 @@ class TrainingSample:
 
 @dataclass(frozen=True)
 class Sample:
-    """The pieces kept, in the order of the stream, as UTF-8, and their count."""
+    """The sampled pieces in the order of the stream, as UTF-8, and their counts."""
 
     pieces: list[bytes]
     counts: TrainingSample
 
     def texts(self) -> Iterator[str]:
-        """The pieces as text."""
+        """Yield the pieces as text."""
         return (piece.decode() for piece in self.pieces)
 
     def texts_within(self, coverage: float) -> Iterator[str]:
-        """The pieces with their rarest characters as spaces, to spend no vocabulary on them.
+        """Yield the pieces with their rarest characters as spaces, to spend no vocabulary on them.
 
-        The most frequent characters stay that make up the share `coverage` of the sample
+        The most frequent characters that make up the share `coverage` of the sample are kept
         (character coverage: Kudo & Richardson 2018, SentencePiece).
         """
         counts = count_characters(self.texts())
@@ -66,52 +66,52 @@ class Sample:
         return (pattern.sub(" ", text) for text in self.texts())
 
 
-def draw(texts: Iterable[str], limit_bytes: int) -> Sample:
-    """Draws a sample of at most `limit_bytes` from the whole of `texts`, read once.
+def draw_sample(texts: Iterable[str], limit_bytes: int) -> Sample:
+    """Draw a sample of at most `limit_bytes` from the whole of `texts`, read once.
 
     Raises:
         UserError: there is no text, or a text is not valid Unicode.
     """
-    kept: list[tuple[int, int, int, bytes]] = []  # a heap, the highest number first
+    sampled: list[tuple[int, int, int, bytes]] = []  # a heap, the highest hash first
     threshold = 1 << 64
-    documents = seen = size = place = 0
+    documents = seen = size = index = 0
     for text in texts:
         documents += 1
         for piece in _cut(text, max(1, min(_PIECE, limit_bytes // 4))):
             data = _utf8(piece, documents)
             seen += len(data)
-            place += 1
-            number = int.from_bytes(blake2b(place.to_bytes(8), digest_size=8).digest())
+            index += 1
+            number = int.from_bytes(blake2b(index.to_bytes(8), digest_size=8).digest())
             if number >= threshold:
                 continue
-            heapq.heappush(kept, (-number, place, documents, data))
+            heapq.heappush(sampled, (-number, index, documents, data))
             size += len(data)
             while size > limit_bytes:
-                highest = heapq.heappop(kept)
+                highest = heapq.heappop(sampled)
                 threshold = -highest[0]
                 size -= len(highest[3])
     if not seen:
         raise UserError("there is no text to train a tokenizer on")
-    kept.sort(key=lambda entry: entry[1])
-    counts = TrainingSample(documents, len({entry[2] for entry in kept}), seen, size)
-    return Sample([entry[3] for entry in kept], counts)
+    sampled.sort(key=lambda entry: entry[1])
+    counts = TrainingSample(documents, len({entry[2] for entry in sampled}), seen, size)
+    return Sample([entry[3] for entry in sampled], counts)
 
 
 def count_characters(texts: Iterable[str]) -> Array:
-    """How often each character occurs, by code point; (1,114,112) int64."""
+    """Return the frequency of each character by code point, (1,114,112) int64."""
     counts = np.zeros(0x110000, dtype=np.int64)
     for text in texts:
         points = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
         if len(points) < 4096:  # a histogram of all of Unicode costs more than a short text
             np.add.at(counts, points, 1)
         else:
-            found = np.bincount(points)
-            counts[: len(found)] += found
+            histogram = np.bincount(points)
+            counts[: len(histogram)] += histogram
     return counts
 
 
 def _cut(text: str, length: int) -> Iterator[str]:
-    """Pieces of at most `length` characters, cut before a space where there is one."""
+    """Yield pieces of at most `length` characters, cut before a space if possible."""
     start = 0
     while len(text) - start > length:
         end = text.rfind(" ", start + 1, start + length)

@@ -1,11 +1,11 @@
-"""Sentences, by one regular expression.
+"""Sentence splitting by one regular expression.
 
-Two promises, both tested: the pieces' concatenation is the text, and every kind of tokenizer gives
-the same ids for the pieces, one after the other, as for the whole text. The second holds because a
-piece begins with all the whitespace before it, and every kind of tokenizer cuts there.
+Two guarantees, both tested: the pieces' concatenation is the text, and every kind of tokenizer
+gives the same ids for the pieces in turn as for the whole text. The second holds because a piece
+begins with all the whitespace before it, and every kind of tokenizer cuts there.
 
-*Limits:* a text whose sentences are not parted by whitespace (Chinese, Japanese) is cut at empty
-lines only. A single newline ends no sentence, since in many texts it is mere wrapping.
+*Limits:* a text whose sentences are not separated by whitespace (Chinese, Japanese) is cut at empty
+lines only. A single newline ends no sentence, since in many texts it is only wrapping.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _END = re.compile(
 
 
 def split(text: str) -> list[str]:
-    """The sentences of `text`, each with the whitespace before it; together they are the text."""
+    """Split `text` into sentences, each with the whitespace before it; joined they are the text."""
     pieces, start = [], 0
     for match in _END.finditer(text):
         end = match.start() if match[0].isspace() else match.end()

@@ -1,8 +1,8 @@
 """The special tokens: the first ids of every vocabulary that Foreword trains, always the same.
 
 A token has a *role* (the name `transformers` gives it) and a name. Tokenizers made elsewhere spell
-theirs differently (`<mask>`); they are found by role and known to the rest of Foreword by the
-names below.
+theirs differently (`<mask>`); these are found by role, and the rest of Foreword uses the names
+below.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROLES: Mapping[str, str] = MappingProxyType(
     }
 )
 
-# How others spell them, for a tokenizer.json that comes without its tokenizer_config.json.
+# Other spellings, for a tokenizer.json without its tokenizer_config.json.
 SPELLINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         PAD: ("<pad>", "<|padding|>"),
@@ -45,6 +45,6 @@ _SENTINEL = re.compile(r"<extra_id_(\d+)>")
 
 
 def sentinel_number(token: str) -> int | None:
-    """`<extra_id_7>` -> 7; None for any other token."""
+    """Return the number of a sentinel (`<extra_id_7>` -> 7); None for any other token."""
     match = _SENTINEL.fullmatch(token)
     return int(match[1]) if match else None

@@ -1,4 +1,4 @@
-"""A tokenizer: text to ids and back, whatever its kind and whoever made it."""
+"""A tokenizer: text to ids and back, of any kind and origin."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ CONFIG = "tokenizer_config.json"
 
 
 class Tokenizer:
-    """Text to ids and back.
+    """A tokenizer: text to ids and back.
 
-    In a *corpus*, `[MASK]` is six characters like any others: text never becomes a special token
-    unless `special=True` asks for it, as prompts do.
+    In a *corpus*, `[MASK]` is six ordinary characters: text becomes a special token only with
+    `special=True`, as in prompts.
 
     Args:
-        engine: the parts that do the work; this object takes it over.
+        engine: the `tokenizers` object that does the work; this object takes it over.
         roles: special tokens by role (`"mask_token"` -> `"<mask>"`); those not given are found by
             their usual spelling.
         kind: the kind and settings it was trained with, for the record.
-        sample: how much text it was trained on.
-        size: rows of the model's embedding, where they are more than there are tokens.
+        sample: the amount of text it was trained on.
+        size: rows of the model's embedding, if more than there are tokens.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class Tokenizer:
     # -- text and ids ------------------------------------------------------------------------------
 
     def encode(self, text: str, special: bool = False) -> Array:
-        """The ids of `text`, (length,) int64; nothing is added before or after.
+        """Return the ids of `text`, (length,) int64; nothing is added before or after.
 
         Args:
             text: any text.
-            special: whether the names of special tokens in it stand for them ("the [MASK] sat").
+            special: whether names of special tokens in it become these tokens ("the [MASK] sat").
         """
         if special:
             ids = self._prompts.encode(text, add_special_tokens=False).ids
@@ -77,44 +77,44 @@ class Tokenizer:
         return np.asarray(self.encode_batch([text])[0], dtype=np.int64)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text, on all cores; nothing is added before or after.
+        """Return the ids of each text, on all cores; nothing is added before or after.
 
         Raises:
             UserError: a text is not valid Unicode.
         """
         try:
-            found = self._engine.encode_batch_fast(texts, add_special_tokens=False)
+            encodings = self._engine.encode_batch_fast(texts, add_special_tokens=False)
         except TypeError:
-            _complain(texts)
+            _refuse_surrogates(texts)
             raise
-        rows = [encoding.ids for encoding in found]
+        rows = [encoding.ids for encoding in encodings]
         return [self._without(row) for row in rows] if self._reachable else rows
 
-    def located(self, text: str) -> tuple[Array, Array]:
-        """The ids of `text`, and where in it each stands.
+    def encode_with_offsets(self, text: str) -> tuple[Array, Array]:
+        """Return the ids of `text` and the characters of each.
 
         Returns:
-            (length,) int64; first character and the one behind the last, (length, 2) int64.
+            (length,) int64; first character and the one after the last, (length, 2) int64.
         """
         encoding = self._engine.encode(text, add_special_tokens=False)
-        ids, places = self._without(encoding.ids), encoding.offsets
-        return np.asarray(ids, np.int64), np.asarray(places, np.int64).reshape(-1, 2)
+        ids, offsets = self._without(encoding.ids), encoding.offsets
+        return np.asarray(ids, np.int64), np.asarray(offsets, np.int64).reshape(-1, 2)
 
     def words(self, texts: Iterable[str]) -> Iterator[list[tuple[int, ...]]]:
-        """The words of each text, as the ids of their pieces."""
+        """Yield the words of each text, as the ids of their pieces."""
         for text in texts:
             encoding = self._engine.encode(text, add_special_tokens=False)
-            found: dict[int | None, list[int]] = {}
-            for word, i in zip(encoding.word_ids, encoding.ids, strict=True):
-                found.setdefault(word, []).append(i)
-            yield [tuple(word) for word in found.values()]
+            words: dict[int | None, list[int]] = {}
+            for number, i in zip(encoding.word_ids, encoding.ids, strict=True):
+                words.setdefault(number, []).append(i)
+            yield [tuple(word) for word in words.values()]
 
     def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
-        """The text of `ids`, without the special tokens' names unless asked for."""
+        """Return the text of `ids`, by default without the names of special tokens."""
         return self._engine.decode([int(i) for i in ids], skip_special_tokens=skip_special)
 
     def token(self, id: int) -> str:  # noqa: A002 - the plain word
-        """The piece of text that `id` stands for, to be read by people; a space shows as `·`.
+        """Return the piece of `id` in readable form; a space shows as `·`.
 
         Raises:
             UserError: there is no such id.
@@ -124,7 +124,7 @@ class Tokenizer:
         return self._pieces.readable(id)
 
     def name_of(self, special_name: str) -> str | None:
-        """How this tokenizer spells the special token that we call `special_name`, or None."""
+        """Return this tokenizer's spelling of the special token `special_name`, or None."""
         i = self._special.get(special_name)
         return None if i is None else self._pieces.text[i]
 
@@ -132,7 +132,7 @@ class Tokenizer:
 
     @cached_property
     def vocab(self) -> Vocab:
-        """What objectives and packings know of it."""
+        """The vocabulary, as objectives and packings use it."""
         size = self._size
         numbers = {special.sentinel_number(token): i for token, i in self._ids.items()}
         numbers.pop(None, None)
@@ -148,29 +148,29 @@ class Tokenizer:
 
     @property
     def pieces(self) -> list[str]:
-        """The pieces by id, as the engine has them; an id that no token has is ""."""
+        """The engine's pieces by id; "" for an id without a token."""
         return list(self._pieces.text)
 
     def to_str(self) -> str:
-        """All its parts, as `tokenizer.json` holds them."""
+        """Return all its parts, as in `tokenizer.json`."""
         state: str = self._engine.to_str()
         return state
 
     @property
     def model_name(self) -> str:
-        """What the `tokenizers` library calls its model: WordPiece, BPE, Unigram, WordLevel."""
+        """The model's name in the `tokenizers` library: WordPiece, BPE, Unigram, WordLevel."""
         return type(self._engine.model).__name__
 
     @cached_property
     def fingerprint(self) -> str:
-        """Equal for tokenizers that give equal ids: a hash of all parts that decide them."""
+        """A hash of all parts that determine the ids, equal for tokenizers that give equal ids."""
         parts = json.loads(self._engine.to_str())
         parts["post_processor"] = None  # puts special tokens around; here the packing does
         state = json.dumps(parts, sort_keys=True)
         return blake2b(state.encode(), digest_size=16).hexdigest()
 
     def require(self, names: Iterable[str], sentinels: int = 0) -> None:
-        """Makes sure that the special tokens `names` and as many `sentinels` are there.
+        """Check that the special tokens `names` and `sentinels` sentinels exist.
 
         Raises:
             UserError: the tokenizer lacks some of them.
@@ -187,9 +187,9 @@ class Tokenizer:
     # -- on disk -----------------------------------------------------------------------------------
 
     def save(self, folder: str | Path) -> None:
-        """Writes the `tokenizer_config.json` that `transformers` reads, and `tokenizer.json`.
+        """Write the `tokenizer_config.json` that `transformers` reads, and `tokenizer.json`.
 
-        The last marks a whole tokenizer; behind it comes a manifest of the two.
+        The last marks a complete tokenizer; a manifest of the two follows it.
 
         Raises:
             UserError: the folder cannot be written.
@@ -218,12 +218,12 @@ class Tokenizer:
     def load(
         cls, path: str | Path, roles: Mapping[str, str] | None = None, size: int | None = None
     ) -> Tokenizer:
-        """Reads a tokenizer, ours or one made elsewhere: its folder, or its `tokenizer.json`.
+        """Load a tokenizer, ours or one made elsewhere, from its folder or `tokenizer.json`.
 
         Args:
             path: the folder or the file.
-            roles: special tokens by role, where the folder does not say.
-            size: rows of the model's embedding, where the folder does not say.
+            roles: special tokens by role, if the folder does not give them.
+            size: rows of the model's embedding, if the folder does not give them.
 
         Raises:
             UserError: it is missing or broken.
@@ -241,13 +241,15 @@ class Tokenizer:
             config = stored.read(beside, is_foreign=True)
         with _broken(beside):
             kind = dict(config.get("foreword") or {})
-            said = config | kind.pop("roles", {})
-            found = {role: token for role in special.ROLES if (token := _content(said.get(role)))}
+            given = config | kind.pop("roles", {})
+            stored_roles = {
+                role: token for role in special.ROLES if (token := _content(given.get(role)))
+            }
             counts = kind.pop("sample", None)
             sample = build(TrainingSample, counts, "sample") if counts else None
             size = kind.pop("size", size)
         with _broken(file):
-            return cls(engine, {**(roles or {}), **found}, kind, sample, size)
+            return cls(engine, {**(roles or {}), **stored_roles}, kind, sample, size)
 
     # -- within ------------------------------------------------------------------------------------
 
@@ -257,26 +259,26 @@ class Tokenizer:
 
     @cached_property
     def _prompts(self) -> Engine:
-        """A second engine, for text whose special tokens are meant."""
+        """A second engine, for text in which names of special tokens become these tokens."""
         return Engine.from_str(self._engine.to_str())
 
     @cached_property
     def _reachable(self) -> frozenset[int]:
-        """Special tokens that plain text can become although it must not.
+        """Special tokens that plain text can become, although it must not.
 
         Ours cannot; some made elsewhere list `</s>` among the pieces that their model may choose.
         """
         ids = np.flatnonzero(self.vocab.is_special)
         names = [self._pieces.text[i] for i in ids]
-        found = self._engine.encode_batch_fast(
+        encodings = self._engine.encode_batch_fast(
             [text for name in names for text in (name, f"x{name} x")], add_special_tokens=False
         )
         unknown = self.vocab.special.get(special.UNK)
-        reached = {i for encoding in found for i in encoding.ids} & set(ids.tolist())
+        reached = {i for encoding in encodings for i in encoding.ids} & set(ids.tolist())
         return frozenset(reached - {unknown})
 
     def _without(self, ids: list[int]) -> list[int]:
-        """`ids` with the special tokens that plain text became as unknown tokens."""
+        """Return `ids` with the special tokens that plain text became replaced by [UNK]."""
         reached = self._reachable
         if reached.isdisjoint(ids):
             return ids
@@ -285,27 +287,27 @@ class Tokenizer:
 
 
 def _find_special(ids: Mapping[str, int], roles: Mapping[str, str]) -> dict[str, int]:
-    """Special tokens by our names: by the role given, else by their usual spelling."""
-    found = {}
+    """Return the special tokens by our names, found by role, else by their usual spelling."""
+    ids_by_name = {}
     for role, name in special.ROLES.items():
         for spelling in (roles.get(role), name, *special.SPELLINGS.get(name, ())):
             if spelling is not None and spelling in ids:
-                found[name] = ids[spelling]
+                ids_by_name[name] = ids[spelling]
                 break
-    return found
+    return ids_by_name
 
 
 def _content(token: Any) -> str | None:
-    """A special token's text: `transformers` writes a string, or a table with `content`."""
+    """Return a special token's text: `transformers` writes a string or a table with `content`."""
     text = token.get("content") if isinstance(token, dict) else token
     if text is not None and not isinstance(text, str):
-        raise ValueError(f"a special token that is no text but {text!r:.40}")
+        raise ValueError(f"a special token is not text but {text!r:.40}")
     return text
 
 
 @contextmanager
 def _broken(file: Path) -> Iterator[None]:
-    """Turns whatever reading `file` raises (the engine raises bare `Exception`) into one line."""
+    """Turn errors of reading `file` (the engine raises bare `Exception`) into one line."""
     try:
         yield
     except UserError:
@@ -315,7 +317,7 @@ def _broken(file: Path) -> Iterator[None]:
         raise UserError(f"{file}: not a tokenizer that can be read: {reason}") from error
 
 
-def _complain(texts: Sequence[str]) -> None:
+def _refuse_surrogates(texts: Sequence[str]) -> None:
     for number, text in enumerate(texts):
         try:
             text.encode()

@@ -1,4 +1,4 @@
-"""Byte-pair encoding, merge by merge, on a small dictionary: for the eye, not for speed.
+"""Byte-pair encoding, merge by merge, on a small dictionary: for study, not for speed.
 
 low:5 lower:2 newest:6 widest:3
 
@@ -20,9 +20,9 @@ class Merge:
 
     Attributes:
         pair: the two symbols.
-        count: how often they stood side by side in the dictionary.
+        count: their number of adjacent occurrences in the dictionary.
         vocab: size of the vocabulary after the merge.
-        words: the dictionary's words as they are cut after the merge.
+        words: the segmented words of the dictionary after the merge.
     """
 
     pair: Pair
@@ -37,11 +37,11 @@ class Merge:
 
 
 def learn(counts: Mapping[str, int], merges: int = 10) -> list[Merge]:
-    """Learns up to `merges` merges from words and their counts.
+    """Learn up to `merges` merges from words and their counts.
 
-    Sennrich et al. 2016, Algorithm 1, whose example makes ten merges. Of pairs equally frequent the
-    one met first wins, with the words read in the order given, left to right. A pair that occurs
-    only once is not worth a merge.
+    Sennrich et al. 2016, Algorithm 1, whose example makes ten merges. Among equally frequent pairs
+    the first one met wins, with the words read in the given order, left to right. A pair that
+    occurs only once is not merged.
 
     *Differs from the paper:* no symbol marks the end of a word.
     """
@@ -63,7 +63,7 @@ def learn(counts: Mapping[str, int], merges: int = 10) -> list[Merge]:
 
 
 def segment(word: str, steps: Sequence[Merge]) -> tuple[str, ...]:
-    """`word`, seen or not, cut by the merges in the order they were learned."""
+    """Segment `word`, seen or not, by the merges in the order they were learned."""
     symbols = tuple(word)
     for step in steps:
         symbols = _merge(symbols, step.pair)
@@ -71,7 +71,7 @@ def segment(word: str, steps: Sequence[Merge]) -> tuple[str, ...]:
 
 
 def _merge(symbols: tuple[str, ...], pair: Pair) -> tuple[str, ...]:
-    """`symbols` with each `pair` in it, from the left, as one symbol."""
+    """Return `symbols` with each `pair`, from the left, merged into one symbol."""
     merged: list[str] = []
     i = 0
     while i < len(symbols):

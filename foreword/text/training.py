@@ -1,4 +1,4 @@
-"""What the training of every kind of tokenizer shares."""
+"""Shared parts of the training of every kind of tokenizer."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from foreword.text import special
 from foreword.text.sample import TrainingSample
 from foreword.text.tokenizer import Tokenizer
 
-# The alphabet covers all but one character in ten thousand. In a Wikipedia most of the *different*
-# characters are names in other scripts, and would take the room of thousands of useful pieces.
+# The alphabet covers all but one character in ten thousand. In a Wikipedia most *distinct*
+# characters occur in names in other scripts, and would displace thousands of useful pieces.
 COVERAGE = 0.9999
 
 
@@ -29,11 +29,11 @@ ByteVocab = Annotated[int, Interval(ge=len(special.ALL) + 256, le=LARGEST)]
 
 
 def special_tokens(joins_left: bool = True) -> list[AddedToken]:
-    """The special tokens, as the first ids of a vocabulary.
+    """Return the special tokens, the first ids of a vocabulary.
 
     Args:
-        joins_left: whether [MASK] and the sentinels take the space before them with them, as the
-            words in whose stead they stand do.
+        joins_left: whether [MASK] and the sentinels include the space before them, as the words
+            that they replace do.
     """
     replaces_text = {special.MASK, *special.SENTINELS}
     return [
@@ -48,7 +48,7 @@ def assemble(
     pre_tokenizer: pre_tokenizers.PreTokenizer | None,
     decoder: decoders.Decoder | None,
 ) -> Engine:
-    """A tokenizer engine from its parts."""
+    """Assemble a tokenizer engine from its parts."""
     engine = Engine(model)
     if normalizer is not None:
         engine.normalizer = normalizer
@@ -60,16 +60,16 @@ def assemble(
 
 
 def learn(engine: Engine, texts: Iterable[str], trainer: Any) -> None:
-    """Trains an engine so that an interrupt ends it at once.
+    """Train an engine so that an interrupt ends it at once.
 
-    The engine's own code looks at no signals for minutes. It works in a thread that is left behind
-    when this one is interrupted, and that keeps no process alive.
+    The engine's own code handles no signals for minutes. So it runs in a daemon thread, which is
+    abandoned when this one is interrupted.
     """
-    is_left, failed = threading.Event(), list[BaseException]()
+    is_abandoned, failed = threading.Event(), list[BaseException]()
 
     def read_on() -> Iterator[str]:
         for text in texts:
-            if is_left.is_set():
+            if is_abandoned.is_set():
                 return
             yield text
 
@@ -84,15 +84,15 @@ def learn(engine: Engine, texts: Iterable[str], trainer: Any) -> None:
     try:
         thread.join()
     except BaseException:
-        is_left.set()
-        thread.join(1.0)  # as it reads, it ends by itself
+        is_abandoned.set()
+        thread.join(1.0)  # while still reading it ends by itself
         raise
     if failed:
         raise failed[0]
 
 
 def finish(engine: Engine, settings: Any, sample: TrainingSample | None) -> Tokenizer:
-    """The tokenizer around a trained `engine`, with the record of its making.
+    """Return the tokenizer around a trained `engine`, with its settings and sample.
 
     Raises:
         UserError: nothing was learned.
@@ -105,22 +105,24 @@ def finish(engine: Engine, settings: Any, sample: TrainingSample | None) -> Toke
 
 
 def describe(tokenizer: Tokenizer) -> str:
-    """What it was trained on, for people, and whether that had what was asked for; "" if unknown.
+    """Summarise the training text, and a vocabulary smaller than requested; "" if unknown.
 
-    Words and characters are as many as the text has, where that is fewer.
+    Vocabularies of words and characters are smaller if the text has fewer.
     """
     if tokenizer.sample is None:
         return ""
-    asked, size = tokenizer.kind.get("vocab", 0), tokenizer.vocab.size
-    fewer = f"; a vocabulary of {asked:,} asked, the text has {size:,}" if size < asked else ""
+    requested, size = tokenizer.kind.get("vocab", 0), tokenizer.vocab.size
+    fewer = (
+        f"; a vocabulary of {requested:,} asked, the text has {size:,}" if size < requested else ""
+    )
     return f"{tokenizer.sample}{fewer}"
 
 
 def require_vocab(tokenizer: Tokenizer, vocab: int) -> Tokenizer:
-    """Makes sure that the vocabulary has just the size that was asked for.
+    """Check that the vocabulary has exactly the requested size.
 
     Raises:
-        UserError: the text has not enough for it, or has too many characters.
+        UserError: the text supports fewer tokens, or has too many characters.
     """
     size = tokenizer.vocab.size
     if size > vocab:

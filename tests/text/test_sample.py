@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from foreword.errors import UserError
-from foreword.text.sample import count_characters, draw
+from foreword.text.sample import count_characters, draw_sample
 
 
 def _stream(documents: int = 20_000):
@@ -13,7 +13,7 @@ def _stream(documents: int = 20_000):
 
 def test_all_is_kept_where_it_fits() -> None:
     texts = ["one", "", "두 번째", "three"]
-    sample = draw(texts, 1000)
+    sample = draw_sample(texts, 1000)
     assert list(sample.texts()) == texts
     assert sample.counts.bytes_seen == sample.counts.bytes_kept == len("".join(texts).encode())
     assert sample.counts.documents_seen == sample.counts.documents_kept == 4
@@ -21,12 +21,12 @@ def test_all_is_kept_where_it_fits() -> None:
 
 def test_a_sample_is_bounded_fair_and_the_same_each_time() -> None:
     limit = 100_000
-    sample = draw(_stream(), limit)
+    sample = draw_sample(_stream(), limit)
     counts = sample.counts
     assert sum(map(len, sample.pieces)) == counts.bytes_kept <= limit
     assert counts.bytes_kept > 0.95 * limit
     assert counts.bytes_seen == sum(map(len, _stream()))
-    assert draw(_stream(), limit) == sample
+    assert draw_sample(_stream(), limit) == sample
     # Fair: as many from each tenth of the stream, and long documents as often as short ones.
     numbers = np.array([int(text.split()[1]) for text in sample.texts()])
     assert (np.diff(numbers) > 0).all()
@@ -39,12 +39,12 @@ def test_a_sample_is_bounded_fair_and_the_same_each_time() -> None:
 
 def test_one_long_document_is_sampled_in_parts() -> None:
     text = "".join(f"word{n} " for n in range(200_000))
-    sample = draw([text], 400_000)
+    sample = draw_sample([text], 400_000)
     assert sample.counts.documents_kept == 1
     assert 0 < sample.counts.bytes_kept <= 400_000
     assert all(piece in text for piece in sample.texts())
-    assert list(draw([text], 10_000_000).texts()) and (
-        "".join(draw([text], 10_000_000).texts()) == text
+    assert list(draw_sample([text], 10_000_000).texts()) and (
+        "".join(draw_sample([text], 10_000_000).texts()) == text
     )
 
 
@@ -56,7 +56,7 @@ def test_characters_are_counted() -> None:
 
 
 def test_rare_characters_are_left_out() -> None:
-    sample = draw(["ab" * 500 + "]^-\\☃"], 10_000)
+    sample = draw_sample(["ab" * 500 + "]^-\\☃"], 10_000)
     assert "".join(sample.texts_within(0.99)) == "ab" * 500 + "     "
     assert "".join(sample.texts_within(1.0)) == "ab" * 500 + "]^-\\☃"
 
@@ -64,4 +64,4 @@ def test_rare_characters_are_left_out() -> None:
 def test_nothing_to_sample_is_refused() -> None:
     for texts in ([], ["", ""]):
         with pytest.raises(UserError, match="no text"):
-            draw(texts, 100)
+            draw_sample(texts, 100)

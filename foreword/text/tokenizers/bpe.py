@@ -9,7 +9,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from foreword.ranges import CountOrZero, Ranged, Total
 from foreword.text import training
-from foreword.text.sample import draw
+from foreword.text.sample import draw_sample
 from foreword.text.tokenizer import Tokenizer
 
 
@@ -19,7 +19,7 @@ class BPE(Ranged):
 
         "the lowest"  ->  the ·low est
 
-    The 256 bytes are in the vocabulary, so nothing is unknown and every text comes back exactly.
+    The 256 bytes are in the vocabulary, so nothing is unknown and decoding is exact.
 
     Attributes:
         vocab: size of the vocabulary, special tokens included.
@@ -32,12 +32,12 @@ class BPE(Ranged):
     sample_bytes: Total = 100_000_000
 
     def train(self, texts: Iterable[str]) -> Tokenizer:
-        """Learns the merges from `texts`, read once.
+        """Learn the merges from `texts`, read once.
 
         Raises:
             UserError: there is no text, or too little for `vocab`.
         """
-        sample = draw(texts, self.sample_bytes)
+        sample = draw_sample(texts, self.sample_bytes)
         engine = training.assemble(
             models.BPE(),
             None,

@@ -1,4 +1,4 @@
-"""Characters: every one that the text has."""
+"""Characters: each one of the text is a token."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tokenizers import decoders, models
 
 from foreword.ranges import Ranged, Total
 from foreword.text import special, training
-from foreword.text.sample import count_characters, draw
+from foreword.text.sample import count_characters, draw_sample
 from foreword.text.tokenizer import Tokenizer
 
 
@@ -20,10 +20,10 @@ class Char(Ranged):
 
         "low!"  ->  l o w !
 
-    Text whose characters are all known comes back exactly; others are [UNK].
+    Text of known characters decodes exactly; other characters are [UNK].
 
     Attributes:
-        vocab: the most characters to keep, special tokens included; fewer where the text has fewer.
+        vocab: the most characters to keep, special tokens included; fewer if the text has fewer.
         sample_bytes: the most text to learn from, in bytes.
     """
 
@@ -31,16 +31,16 @@ class Char(Ranged):
     sample_bytes: Total = 100_000_000
 
     def train(self, texts: Iterable[str]) -> Tokenizer:
-        """Counts the characters of `texts`, read once, and keeps the most frequent.
+        """Count the characters of `texts`, read once, and keep the most frequent.
 
         Raises:
             UserError: there is no text.
         """
-        sample = draw(texts, self.sample_bytes)
+        sample = draw_sample(texts, self.sample_bytes)
         counts = count_characters(sample.texts())
         order = np.argsort(-counts, kind="stable")[: self.vocab - len(special.ALL)]
         names = [*special.ALL, *(chr(c) for c in order if counts[c])]
-        # BPE without merges cuts a text into characters, and does so faster than a pattern.
+        # BPE without merges splits a text into characters faster than a pattern does.
         model = models.BPE({name: i for i, name in enumerate(names)}, [], unk_token=special.UNK)
         engine = training.assemble(model, None, None, decoders.Fuse())
         engine.add_special_tokens(training.special_tokens(joins_left=False))

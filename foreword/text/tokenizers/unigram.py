@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as Engine
 
 from foreword.ranges import Ranged, Total
 from foreword.text import special, training
-from foreword.text.sample import draw
+from foreword.text.sample import draw_sample
 from foreword.text.tokenizer import Tokenizer
 
 
@@ -23,8 +23,8 @@ class Unigram(Ranged):
         "the lowest"  ->  ▁the ▁low est
 
     A space is written `▁` and belongs to the word after it. The text is normalised (NFKC, control
-    characters dropped, whitespace of any length one space), so it comes back readable, not exact.
-    A character outside the vocabulary is [UNK].
+    characters dropped, whitespace of any length one space), so decoding is readable, not exact. A
+    character outside the vocabulary is [UNK].
 
     *Differs from SentencePiece:* `[` and `<` end a piece, so no text can become a special token.
 
@@ -38,12 +38,12 @@ class Unigram(Ranged):
     sample_bytes: Total = 50_000_000
 
     def train(self, texts: Iterable[str]) -> Tokenizer:
-        """Learns the pieces and their probabilities from `texts`, read once.
+        """Learn the pieces and their probabilities from `texts`, read once.
 
         Raises:
             UserError: there is no text, or too little for `vocab`.
         """
-        sample = draw(texts, self.sample_bytes)
+        sample = draw_sample(texts, self.sample_bytes)
         engine = training.assemble(
             models.Unigram(),
             normalizers.Sequence(
@@ -74,11 +74,11 @@ class Unigram(Ranged):
 
 
 def _in_order(engine: Engine) -> Engine:
-    """`engine` with its pieces in one order and their scores rounded, so that training repeats.
+    """Return `engine` with sorted pieces and rounded scores, so that training is reproducible.
 
-    The trainer adds up in no fixed order, which shows from the tenth digit on and in the order of
-    equal pieces. And to the characters that no longer piece needs it gives, in no order, scores
-    that rise from the lowest by 0.0001; they all have the lowest here.
+    The trainer sums in no fixed order, which affects scores from the tenth digit on and the order
+    of equal pieces. To the characters that no longer piece needs it gives, in no order, scores
+    that rise from the lowest by 0.0001; here they all have the lowest.
     """
     state = json.loads(engine.to_str())
     pieces: list[list[Any]] = state["model"]["vocab"]

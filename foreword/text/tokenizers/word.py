@@ -1,4 +1,4 @@
-"""Words: the most frequent ones; every other is unknown."""
+"""Words: the most frequent ones; all others are unknown."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from foreword.ranges import CountOrZero, Ranged, Total
 from foreword.text import special, training
-from foreword.text.sample import draw
+from foreword.text.sample import draw_sample
 from foreword.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
 class Word(Ranged):
-    """Whole words, and punctuation marks one by one or with the word they stand at.
+    """Whole words, with punctuation marks as separate tokens or as parts of words.
 
         "the lowest!"  ->  the lowest !     split at punctuation
         "the lowest!"  ->  the lowest!      split at whitespace
 
-    What n-gram, word2vec and early neural language models read. The text comes back with single
-    spaces between words. Corpora that come as tokens (Penn Treebank, WikiText) want `whitespace`:
-    their `<unk>` is then a word like any other.
+    The tokens of n-gram, word2vec and early neural language models. Decoding puts single spaces
+    between words. Tokenized corpora (Penn Treebank, WikiText) require `whitespace`: their `<unk>`
+    is then an ordinary word.
 
     Attributes:
         split: where words end: at whitespace alone, or at each mark of punctuation too.
-        vocab: the most words to keep, special tokens included; fewer where the text has fewer.
+        vocab: the most words to keep, special tokens included; fewer if the text has fewer.
         lowercase: whether to lower-case.
-        min_count: how often a word must occur to be kept; the rest are [UNK], which so is met in
+        min_count: how often a word must occur to be kept; the rest are [UNK], which thus occurs in
             training.
         sample_bytes: the most text to learn from, in bytes.
     """
@@ -47,12 +47,12 @@ class Word(Ranged):
             raise ValueError(f"split: punctuation or whitespace, got {self.split!r}")
 
     def train(self, texts: Iterable[str]) -> Tokenizer:
-        """Counts the words of `texts`, read once, and keeps the most frequent.
+        """Count the words of `texts`, read once, and keep the most frequent.
 
         Raises:
             UserError: there is no text.
         """
-        sample = draw(texts, self.sample_bytes)
+        sample = draw_sample(texts, self.sample_bytes)
         engine = self._engine(models.WordLevel(unk_token=special.UNK))
         trainer = trainers.WordLevelTrainer(
             vocab_size=self.vocab,
@@ -64,14 +64,14 @@ class Word(Ranged):
         return training.finish(engine, self, sample.counts)
 
     def of(self, words: Sequence[str]) -> Tokenizer:
-        """The tokenizer that has these words, in their order, after the special tokens."""
+        """Return the tokenizer of these words, in their order, after the special tokens."""
         ids = {word: n for n, word in enumerate((*special.ALL, *words))}
         engine = self._engine(models.WordLevel(ids, unk_token=special.UNK))
         engine.add_special_tokens(training.special_tokens())
         return training.finish(engine, self, None)
 
     def _engine(self, model: models.WordLevel) -> Engine:
-        """Where words end, and how they are joined."""
+        """Return the engine that splits and joins words."""
         cleaned = [normalizers.NFC()] + [normalizers.Lowercase()] * self.lowercase
         is_split = self.split == "punctuation"
         return training.assemble(

@@ -10,7 +10,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from foreword.ranges import CountOrZero, Ranged, Total
 from foreword.text import special, training
-from foreword.text.sample import Sample, draw
+from foreword.text.sample import Sample, draw_sample
 from foreword.text.tokenizer import Tokenizer
 
 PREFIX = "##"
@@ -22,8 +22,8 @@ class WordPiece(Ranged):
 
         "unaffordable!"  ->  un ##afford ##able !
 
-    Control characters are dropped, all whitespace is a space, and punctuation stands alone; so the
-    text comes back readable, not exact. A word with a character outside the vocabulary, or of more
+    Control characters are dropped, all whitespace is a space, and punctuation stands alone; so
+    decoding is readable, not exact. A word with a character outside the vocabulary, or of more
     than 100 characters, is [UNK].
 
     *Differs from the paper:* pieces are found by merging the most frequent pair, as BPE does and as
@@ -43,12 +43,12 @@ class WordPiece(Ranged):
     sample_bytes: Total = 100_000_000
 
     def train(self, texts: Iterable[str]) -> Tokenizer:
-        """Learns the vocabulary from `texts`, read once.
+        """Learn the vocabulary from `texts`, read once.
 
         Raises:
             UserError: there is no text, or too little for `vocab`.
         """
-        sample = draw(texts, self.sample_bytes)
+        sample = draw_sample(texts, self.sample_bytes)
         # The trainer numbers the `##` letters in no fixed order, and the numbers decide between
         # equally frequent pairs. Found first and given in order, they make training repeat.
         letters = self._learn(sample, [], vocab=0)
@@ -71,7 +71,7 @@ class WordPiece(Ranged):
         return engine
 
     def _learn(self, sample: Sample, first: list[str], vocab: int) -> dict[str, int]:
-        """Ids by piece: the special tokens, the pieces `first`, the alphabet, then the merges."""
+        """Return ids by piece: special tokens, the pieces `first`, the alphabet, then merges."""
         trainer = trainers.WordPieceTrainer(
             vocab_size=vocab,
             min_frequency=self.min_count,
