@@ -96,9 +96,8 @@ class PromptedModel(TrainedModel):
     @property
     def family(self) -> str:
         """A short description of the model for messages."""
-        if self.is_count_based:
-            order, smoothing = (getattr(self.recipe.model, key) for key in ("order", "smoothing"))
-            return f"{order}-gram model ({kinds.name_of(smoothing)})"
+        if own := self.recipe.model.family:
+            return own
         layout = kinds.name_of(self.recipe.layout).replace("_", "-")
         return f"{layout} model (objective {kinds.name_of(self.recipe.objective)})"
 

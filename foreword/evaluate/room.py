@@ -1,4 +1,4 @@
-"""Whether what a model is asked to write fits into memory, told before it is written."""
+"""Check before decoding that the texts to be written fit into memory."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ from foreword.nn.stack_settings import StackSettings
 from foreword.runs.sizes import memory_of
 
 TEXT_BYTES = 500  # a text that is written: where it began, its ids, their log-probabilities
-STEP_BYTES = 1_000  # what a step of writing leaves, however many texts
-SCORE_BYTES = 32  # a token that may follow a beginning: its logit and what is made of it
+STEP_BYTES = 1_000  # a decoding step, however many texts
+SCORE_BYTES = 32  # a candidate next token of a beam: its logit and what is computed from it
 
 
 def require_room_to_write(prompted: PromptedModel, texts: int, tokens: int) -> None:
-    """Make sure that so many texts of so many tokens can be held.
+    """Check that `texts` texts of `tokens` tokens fit into memory.
 
     Raises:
-        UserError: they cannot.
+        UserError: they do not.
     """
     if prompted.limit is not None:
         tokens = min(tokens, prompted.limit)
     needed = texts * TEXT_BYTES
     _require(needed, prompted, f"{texts:,} texts", "--samples")
-    needed += tokens * (STEP_BYTES + _kept(prompted))
+    needed += tokens * (STEP_BYTES + _cache_bytes(prompted))
     _require(needed, prompted, f"texts of {tokens:,} tokens", "--tokens")
 
 
 def require_room_to_search(prompted: PromptedModel, beams: int, tokens: int, option: str) -> None:
-    """Make sure that so many beginnings can be held side by side.
+    """Check that `beams` beams fit into memory.
 
     Args:
         prompted: the model.
-        beams: the beginnings of a text.
-        tokens: that each may come to.
-        option: of the command line, that asks for them.
+        beams: the beams of a text.
+        tokens: the most tokens of each.
+        option: the command-line option that sets their number.
 
     Raises:
-        UserError: they cannot.
+        UserError: they do not.
     """
     if prompted.limit is not None:
         tokens = min(tokens, prompted.limit)
     needed = beams * prompted.vocab.size * SCORE_BYTES
     _require(needed, prompted, f"{beams:,} beams", option)
-    needed += beams * tokens * (16 + _kept(prompted))
+    needed += beams * tokens * (16 + _cache_bytes(prompted))
     _require(needed, prompted, f"{beams:,} beams of {tokens:,} tokens", "--tokens")
 
 
-def _kept(prompted: PromptedModel) -> int:
-    """Bytes that are remembered of a token that was read: its keys and values in each layer."""
+def _cache_bytes(prompted: PromptedModel) -> int:
+    """Return the bytes of the key-value cache per token, over all layers."""
     model = prompted.recipe.model
     if not isinstance(model, StackSettings):
         return 0

@@ -1,4 +1,4 @@
-"""What the lecture complains of: most long word sequences of a new text were never seen before."""
+"""Sparsity of n-grams: most long word sequences of a new text were never seen before."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from foreword.ngrams.texts import Texts, measure
 
 
 @dataclass(frozen=True)
-class Order:
-    """The n-grams of one order, in a model of counts and in a text.
+class OrderSparsity:
+    """The n-grams of one order, in a count-based model and in a text.
 
     Attributes:
         order: n.
         ngrams: how many different ones the model holds.
-        bytes: that they take.
+        bytes: their size.
         tested: how many the text has, repeated ones too.
         unseen: of these, the share that the model does not hold; nan where the text has none.
     """
@@ -39,17 +39,17 @@ class Order:
         }
 
 
-def by_order(prompted: PromptedModel, shards: Shards) -> list[Order]:
-    """How much of a text a model of counts has seen, and how large it is, by order.
+def by_order(prompted: PromptedModel, shards: Shards) -> list[OrderSparsity]:
+    """Return how much of a text a count-based model has seen, and its size, by order.
 
     Args:
-        prompted: a model of counts.
+        prompted: a count-based model.
         shards: the text.
     """
     table = table_of(prompted.model)
     found = measure(table, Texts.of(shards, prompted.vocab, *prompted.recipe.wrapping))
     pairs = zip(found.ngrams.tolist(), found.unseen.tolist(), strict=True)
     return [
-        Order(n, table.size_of(n), table.bytes_of(n), tested, unseen / max(1, tested))
+        OrderSparsity(n, table.size_of(n), table.bytes_of(n), tested, unseen / max(1, tested))
         for n, (tested, unseen) in enumerate(pairs, start=1)
     ]

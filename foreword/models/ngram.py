@@ -12,6 +12,7 @@ import torch
 from annotated_types import Interval
 from torch import Tensor, nn
 
+from foreword import kinds
 from foreword.errors import UserError
 from foreword.kinds import part
 from foreword.ngrams.counting import count
@@ -51,6 +52,11 @@ class NGram(Architecture):
     order: Annotated[int, Interval(ge=1, le=100)] = 5
     smoothing: Smoothing = part("ngrams/smoothing", "modified_kneser_ney")
     chunk: Count = CHUNK
+
+    @property
+    def family(self) -> str:
+        """The order and the smoothing."""
+        return f"{self.order}-gram model ({kinds.name_of(self.smoothing)})"
 
     def build(self, vocab: int) -> Backbone:
         """Return the model, not yet trained."""

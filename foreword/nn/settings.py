@@ -38,6 +38,11 @@ class Architecture(Ranged, ABC):
         return None
 
     @property
+    def family(self) -> str:
+        """A short description for messages; "" if layout and objective describe the model."""
+        return ""
+
+    @property
     def required_length(self) -> int | None:
         """The only length of row it can be trained on, or None."""
         return None

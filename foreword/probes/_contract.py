@@ -1,4 +1,4 @@
-"""What looking into models asks of a probe, a kind in `probes/`, and what it gives back."""
+"""The interface of a probe, a kind in `probes/`, and what it returns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ProbedModel:
 
     @contextmanager
     def shards(self) -> Iterator[Shards]:
-        """The text as token shards, while they are needed.
+        """Yield the text as token shards.
 
         Raises:
             UserError: there is none, or it cannot be read.
@@ -44,14 +44,14 @@ class ProbedModel:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a probe found.
+    """The result of a probe.
 
     Attributes:
         title: one line on what was measured.
         rows: the table for people; each with the same keys, the first of them `run`.
         details: all that was measured, as the plot shows it; each with the same keys.
-        notes: what is to be known beside the figures, a line each.
-        draw: puts the plot on an empty matplotlib figure.
+        notes: what a reader of the figures should know, one line each.
+        draw: draws the plot on an empty matplotlib figure.
     """
 
     title: str
@@ -62,17 +62,17 @@ class Finding:
 
 
 class Probe(Protocol):
-    """A question put to models: a frozen dataclass, its fields are its settings.
+    """A measurement of models: a frozen dataclass whose fields are its settings.
 
     Attributes:
-        reads_text: whether it needs text: the run's held-out one, or another.
+        reads_text: whether it needs text: the held-out text of the run, or another.
     """
 
     reads_text: ClassVar[bool]
 
     def measure(self, models: Sequence[ProbedModel]) -> Finding:
-        """Looks into each of the models, which stay as they are.
+        """Measure each of the models, which are left unchanged.
 
         Raises:
-            UserError: a model cannot be asked that, or there is no text.
+            UserError: a model does not support the probe, or there is no text.
         """

@@ -1,4 +1,4 @@
-"""The vectors of words that lists of questions are put to."""
+"""The word vectors that analogies and similarities are computed with."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from foreword.vectors.table import WordTable
 
 
 def table_of(probed: ProbedModel) -> WordTable:
-    """The vectors that enter a model: of word2vec its own, of any other its embeddings.
+    """Return the input word vectors of a model: those of word2vec, or its embeddings.
 
     Raises:
-        UserError: it has none.
+        UserError: the model has none.
     """
     prompted = probed.trained
     try:
@@ -22,15 +22,15 @@ def table_of(probed: ProbedModel) -> WordTable:
 
 
 def require_some(probed: ProbedModel, count: int, what: str) -> None:
-    """Makes sure that a list has something for a model's vocabulary.
+    """Check that a list has an entry within the model's vocabulary.
 
     Args:
         probed: the model.
-        count: of what has no unknown word.
-        what: could be done with that, as in "question could be asked".
+        count: the entries without unknown words.
+        what: what an entry allows, such as "question could be asked".
 
     Raises:
-        UserError: it has not.
+        UserError: it has none.
     """
     if not count:
         raise UserError(
