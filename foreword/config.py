@@ -28,29 +28,29 @@ GRIDS = RECIPES / "grids"
 
 
 def recipe_names() -> list[str]:
-    """The names of the recipes that are shipped."""
+    """Return the names of the shipped recipes."""
     return _names(RECIPES)
 
 
 def grid_names() -> list[str]:
-    """The names of the grids that are shipped, for `foreword compare`."""
+    """Return the names of the shipped grids, for `foreword compare`."""
     return _names(GRIDS)
 
 
 def find_recipe(name: str) -> Path:
-    """The file of a recipe, given by path or by the name of a shipped one (`bert_base`).
+    """Return the file of a recipe, given by path or by the name of a shipped one (`bert_base`).
 
     Raises:
-        UserError: there is neither.
+        UserError: there is no such file and no such name.
     """
     return _find(name, RECIPES, "recipe")
 
 
 def find_grid(name: str) -> Path:
-    """The file of a grid, given by path or by the name of a shipped one (`objectives`).
+    """Return the file of a grid, given by path or by the name of a shipped one (`objectives`).
 
     Raises:
-        UserError: there is neither.
+        UserError: there is no such file and no such name.
     """
     return _find(name, GRIDS, "grid")
 
@@ -72,11 +72,11 @@ def _find(name: str, folder: Path, what: str) -> Path:
 
 
 def load(cls: type[Settings], path: Path, *over: Mapping[str, Any]) -> Settings:
-    """The frozen dataclass `cls` from a TOML file, with tables laid `over` it.
+    """Build the frozen dataclass `cls` from a TOML file, overridden by the tables `over`.
 
     Raises:
-        UserError: the file cannot be read, or there is a mistake; the key is named, and the file
-            where it stands.
+        UserError: the file cannot be read, or a setting is wrong; the message names its key and
+            the file that sets it.
     """
     layers = _layers(path)
     try:
@@ -91,7 +91,7 @@ def load(cls: type[Settings], path: Path, *over: Mapping[str, Any]) -> Settings:
 
 
 def read(path: Path) -> Table:
-    """The table of a TOML recipe, with what it `extends` beneath it.
+    """Return the table of a TOML recipe, merged over the recipe that it `extends`.
 
     `extends` names a file beside this one, or a shipped recipe.
 
@@ -102,7 +102,7 @@ def read(path: Path) -> Table:
 
 
 def _layers(path: Path, seen: tuple[Path, ...] = ()) -> list[tuple[Path, Table]]:
-    """A file and those that it extends, one after the other, each with what it says itself."""
+    """Return a file and those that it extends, in order, each with its own table."""
     if path.resolve() in seen:
         raise UserError(f"{path}: extends itself")
     try:
@@ -125,12 +125,12 @@ def _layers(path: Path, seen: tuple[Path, ...] = ()) -> list[tuple[Path, Table]]
 
 
 def _laid(layers: Sequence[tuple[Path, Table]]) -> Table:
-    """The tables of files laid on each other, the last one lowest."""
+    """Merge the tables of files; earlier files override later ones."""
     return functools.reduce(merge, (table for _, table in reversed(layers)))
 
 
 def _says(table: Any, key: str) -> bool:
-    """Whether a table has the setting `a.b[0].c`; a bare kind stands for all that is in it."""
+    """Return whether a table has the setting `a.b[0].c`; a bare kind has all its settings."""
     for name in key.split("."):
         if not isinstance(table, Mapping):
             return True
@@ -141,7 +141,7 @@ def _says(table: Any, key: str) -> bool:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
-    """`over` laid on `base`, table by table; a table of another `kind` replaces the one below."""
+    """Merge `over` into `base`, table by table; a table of another `kind` replaces the old one."""
     merged = dict(base)
     for key, value in over.items():
         below = merged.get(key)
@@ -156,9 +156,9 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
 
 
 def assign(table: Mapping[str, Any], assignments: Iterable[str]) -> Table:
-    """`table` with each `a.b=value` laid on it; values are TOML, bare words are strings.
+    """Return `table` overridden by each `a.b=value`; values are TOML, bare words are strings.
 
-    A kind replaces what was set of another, so whole parts and kinds are laid on first: the order
+    A kind replaces the settings of another, so kinds and whole tables are assigned first: the order
     of `model.layers=2` and `model.kind=rnn` does not matter.
 
     Raises:
@@ -185,7 +185,7 @@ def assign(table: Mapping[str, Any], assignments: Iterable[str]) -> Table:
 
 
 def build(cls: type[Settings], table: Mapping[str, Any], where: str = "") -> Settings:
-    """The frozen dataclass `cls` from a table.
+    """Build the frozen dataclass `cls` from a table.
 
     Raises:
         UserError: an unknown setting, a wrong type, a missing setting, or impossible values.
@@ -214,14 +214,14 @@ def build(cls: type[Settings], table: Mapping[str, Any], where: str = "") -> Set
 
 
 def _is_list(hint: Any) -> bool:
-    """Whether the type of a setting is a list of kinds."""
+    """Return whether the type of a setting is a list of kinds."""
     return get_origin(hint) is tuple
 
 
 def build_kind(part: kinds.Part, value: Any, where: str, *, is_list: bool = False) -> Any:
-    """A kind of a folder from its table, `{kind = "masked", rate = 0.15}`, or its bare name.
+    """Build a kind from its table, `{kind = "masked", rate = 0.15}`, or from its bare name.
 
-    With `is_list` a tuple of kinds, from a list of these.
+    With `is_list`, build a tuple of kinds from a list of these.
     """
     if is_list != isinstance(value, list):
         wanted = "a list of kinds" if is_list else "a kind"
@@ -246,7 +246,7 @@ def build_kind(part: kinds.Part, value: Any, where: str, *, is_list: bool = Fals
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:
-    """`value` as the type `hint` says, without guessing."""
+    """Convert `value` to the type `hint`, without guessing."""
     origin, args = get_origin(hint), get_args(hint)
     if hint is Any:
         return value
@@ -301,7 +301,7 @@ def _convert_scalar(hint: Any, value: Any, where: str) -> Any:
 
 
 def to_table(settings: Any) -> Table:
-    """A settings dataclass as a table; `build` makes an equal value of it."""
+    """Return a settings dataclass as a table, of which `build` makes an equal value."""
     table: Table = {}
     for f in dataclasses.fields(settings):
         if not f.init:
@@ -326,7 +326,7 @@ def _kind_table(value: Any) -> Any:
 
 
 def dumps(table: Mapping[str, Any], prefix: str = "") -> str:
-    """A table as TOML text."""
+    """Return a table as TOML text."""
     lines = [f"{k} = {_toml(v)}" for k, v in table.items() if not isinstance(v, Mapping)]
     text = "".join(line + "\n" for line in lines)
     for key, value in table.items():

@@ -1,4 +1,4 @@
-"""The errors a user can meet: one clear line each, what is wrong, where, and how to mend it."""
+"""The errors a user can meet: one clear line each, what is wrong, where, and how to fix it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ LISTED = 50  # words that a message names
 
 
 class UserError(Exception):
-    """A mistake in what Foreword was given: a path, a text, a recipe, a command.
+    """A mistake in Foreword's input: a path, a text, a recipe, a command.
 
-    The command line prints its message as one line and leaves with exit status 2.
-    A fault of ours is any other exception, and leaves with exit status 1.
+    The command line prints its message as one line and exits with status 2. Any other exception is
+    a fault of Foreword's own and exits with status 1.
     """
 
 
@@ -21,11 +21,11 @@ class RangeError(UserError, ValueError):
 
 
 class DamagedError(UserError):
-    """A checkpoint is not what was written; another one, or making it anew, will do."""
+    """A stored file is not as it was written; another checkpoint, or a new one, is needed."""
 
 
 class NotFiniteError(UserError):
-    """What was to be written holds nan or infinity; it is not written."""
+    """Values to be written hold nan or infinity; nothing is written."""
 
 
 class TrainingStoppedError(UserError):
@@ -46,9 +46,9 @@ class WorkerError(Exception):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Returns "; did you mean 'x'?" for the known word nearest to `word`, or what is known.
+    """Return "; did you mean 'x'?" for the known word nearest to `word`, or the known words.
 
-    Of more than `LISTED` words the first ones are named, and how many others there are.
+    At most `LISTED` words are listed, with the number of the others.
     """
     known = sorted(known)
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
