@@ -15,6 +15,7 @@ from foreword.ranges import Count, LearningRate, Temperature
 
 if TYPE_CHECKING:
     from foreword.tune.contracts import Labelled, Task
+    from foreword.tune.examples import LabelledTexts
     from foreword.tune.fine_tuner import TuneSettings
     from foreword.tune.table import Columns
 
@@ -46,21 +47,23 @@ class LabelledTextOptions(Options):
         str, typer.Option(help="Names of all columns, a,b,c, if the files have no header.")
     ] = ""
 
-    def read(self) -> tuple[list[Labelled], list[Labelled], int]:
+    def read(self) -> tuple[Sequence[Labelled], Sequence[Labelled], int]:
         """Return the training examples, the dev examples, and how many rows were skipped.
 
         Raises:
             UserError: a file cannot be read, or the prefixes do not match the files.
         """
+        from foreword.tune.examples import LabelledTexts
         from foreword.tune.task_mixture import mix_tasks
 
         train, train_skipped = self._tasks(self.train)
         dev, dev_skipped = self._tasks(self.dev)
-        dev_examples = [example for examples in dev for example in examples]
+        dev_examples = LabelledTexts.of(example for examples in dev for example in examples)
         return mix_tasks(train, self.temperature), dev_examples, train_skipped + dev_skipped
 
-    def _tasks(self, files: Sequence[Path]) -> tuple[list[list[Labelled]], int]:
+    def _tasks(self, files: Sequence[Path]) -> tuple[list[LabelledTexts], int]:
         """Return the examples of each file with its task prefix, and how many rows were skipped."""
+        from foreword.tune.examples import LabelledTexts
         from foreword.tune.table import labelled, read_table
         from foreword.tune.task_mixture import with_prefix
 
@@ -76,7 +79,9 @@ class LabelledTextOptions(Options):
         for n, file in enumerate(files):
             examples, skipped_here = labelled(read_table(file, names, by_number), selected)
             skipped += skipped_here
-            tasks.append([with_prefix(e, prefixes[n]) for e in examples] if prefixes else examples)
+            if prefixes:
+                examples = LabelledTexts.of(with_prefix(e, prefixes[n]) for e in examples)
+            tasks.append(examples)
         return tasks, skipped
 
     def _selected_columns(self) -> Columns:

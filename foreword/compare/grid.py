@@ -15,6 +15,7 @@ from foreword.ranges import Count, CountOrZero, Ranged
 from foreword.runs.recipe import Recipe
 from foreword.train.budget import Budget
 from foreword.tune.contracts import Labelled, Task
+from foreword.tune.examples import LabelledTexts
 from foreword.tune.fine_tuner import TuneSettings
 from foreword.tune.table import Columns, labelled, read_table
 
@@ -212,7 +213,7 @@ def read_examples(task: GridTask) -> Examples:
     (train, skipped), *devs = found
     return Examples(
         train[: task.rows or None],
-        [example for dev, _ in devs for example in dev],
+        LabelledTexts.of(example for dev, _ in devs for example in dev),
         skipped + sum(count for _, count in devs),
         tuple(map(atomic.checksum, files)),
     )

@@ -21,8 +21,8 @@ from foreword.runs.sizes import (
 )
 from foreword.train import flops
 from foreword.train.device import autocast, wait
-from foreword.train.feed import DEPTH
-from foreword.train.step import train_step
+from foreword.train.feed import DEPTH, HELDOUT_SEED
+from foreword.train.step import evaluate, train_step
 from foreword.train.workers import accumulate_on
 from foreword.types import Batch, Loss
 
@@ -111,7 +111,7 @@ def memory_taken(
 
 
 def _peak(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> Peak:
-    """Measure the peak of a run with this many rows at once: it counts operations, then steps.
+    """Measure the peak of a run with this many rows at once: count, steps, an evaluation.
 
     On a processor little of what the first holds is used again, for other threads take the steps.
     """
@@ -121,6 +121,9 @@ def _peak(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> 
         optimizer = ready.recipe.optimizer.build(ready.model)
         for _ in range(STEPS):
             take_step(ready, optimizer, batches, loss_fn)
+        if (heldout := ready.heldout) is not None:
+            first = np.arange(min(rows, heldout.micro_batch))
+            evaluate(ready.model, [heldout.batch(first, HELDOUT_SEED)], loss_fn, ready.dtype)
     return peak
 
 

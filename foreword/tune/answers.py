@@ -15,6 +15,7 @@ from foreword.evaluate.prompting import PromptedModel
 from foreword.layouts._contract import Layout
 from foreword.nn.heads import TokenHead
 from foreword.tune.contracts import EncodedExample
+from foreword.tune.examples import EncodedTexts, Ragged
 from foreword.tune.input_template import InputTemplate
 from foreword.tune.rows import TOKENS_AT_ONCE, WIDTH, PooledBatch, first_fit
 from foreword.types import Array, Example, MaxLengths, Tokens, Vocab
@@ -44,7 +45,7 @@ class Answers:
 
     Attributes:
         encoded: the sources, framed as in pretraining.
-        targets: the answers with their end, a list of (places,) int64.
+        targets: the answers with their end, a sequence of (places,) int64.
         template: how long a source may be, where the model has places for its answer too.
         layout: of pretraining.
         vocab: of its tokenizer.
@@ -73,21 +74,26 @@ class Answers:
                 "use --task classify"
             )
         around = len(prompted.source_of(np.zeros(0, np.int64)))
-        framed, targets = [], []
-        for example in encoded:
+
+        def target_of(example: EncodedExample) -> Array:
             assert example.answer is not None
-            target = np.concatenate([example.answer, prompted.end])
-            room = _room(prompted, template.length, len(target)) - around
+            return np.concatenate([example.answer, prompted.end]).astype(np.int64)
+
+        def framed(example: EncodedExample) -> EncodedExample:
+            size = len(target_of(example))
+            room = _room(prompted, template.length, size) - around
             if room < 1:
                 raise UserError(
-                    f"an answer of {len(target)} tokens leaves no room for its source in the "
+                    f"an answer of {size} tokens leaves no room for its source in the "
                     f"{prompted.limit} places of {prompted.name}; use shorter labels"
                 )
             ids = prompted.source_of(example.ids[:room])
-            framed.append(replace(example, ids=ids, was_cut=len(example.ids) > room))
-            targets.append(target)
+            return replace(example, ids=ids, was_cut=len(example.ids) > room)
+
+        sources = EncodedTexts.of(map(framed, encoded))
+        targets = Ragged.of(map(target_of, encoded))
         template = replace(template, fresh=())
-        return cls(framed, targets, template, prompted.recipe.layout, prompted.vocab)
+        return cls(sources, targets, template, prompted.recipe.layout, prompted.vocab)
 
     def __len__(self) -> int:
         return len(self.encoded)

@@ -140,7 +140,7 @@ class Task(Ranged, ABC):
     @abstractmethod
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
-    ) -> list[EncodedExample]:
+    ) -> Sequence[EncodedExample]:
         """Each example as ids."""
 
     @abstractmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from torch import nn
 
@@ -10,6 +10,7 @@ from foreword.errors import UserError
 from foreword.nn.dropout import Dropout
 from foreword.text.tokenizer import Tokenizer
 from foreword.tune.contracts import EncodedExample, Labelled
+from foreword.tune.examples import EncodedTexts, batched
 from foreword.tune.input_template import InputTemplate, Pooling
 
 
@@ -18,29 +19,36 @@ def encode_pooled(
     tokenizer: Tokenizer,
     template: InputTemplate,
     pooling: Pooling | None,
-) -> list[EncodedExample]:
+) -> Sequence[EncodedExample]:
     """Return each text or pair in the template, pooled by `pooling`, or by the template if None.
 
     Raises:
         UserError: some examples are pairs and some are not, or the model has no such state.
     """
-    firsts = tokenizer.encode_batch([example.text for example in examples])
-    seconds: Sequence[list[int] | None] = [None] * len(firsts)
-    pairs = [example.pair for example in examples if example.pair is not None]
-    if pairs:
-        if len(pairs) < len(examples):
-            odd = next(example.source for example in examples if example.pair is None)
-            raise UserError(f"{odd}: has no second text, but other examples have one")
-        seconds = tokenizer.encode_batch(pairs)
-    encoded = []
-    for first, second in zip(firsts, seconds, strict=True):
-        framed = template.wrap(first, second)
-        positions = template.pooled_positions(framed, pooling)
-        is_pooled = (pooling or template.pooling) == "mean"
-        encoded.append(
-            EncodedExample(framed.ids, framed.segments, positions, framed.was_cut, is_pooled)
-        )
-    return encoded
+    are_pairs = any(example.pair is not None for example in examples)
+    is_pooled = (pooling or template.pooling) == "mean"
+
+    def encoded() -> Iterator[EncodedExample]:
+        for some in batched(examples):
+            firsts = tokenizer.encode_batch([example.text for example in some])
+            seconds: Sequence[list[int] | None] = [None] * len(some)
+            if are_pairs:
+                seconds = tokenizer.encode_batch(list(map(_second, some)))
+            for first, second in zip(firsts, seconds, strict=True):
+                framed = template.wrap(first, second)
+                positions = template.pooled_positions(framed, pooling)
+                yield EncodedExample(
+                    framed.ids, framed.segments, positions, framed.was_cut, is_pooled
+                )
+
+    return EncodedTexts.of(encoded())
+
+
+def _second(example: Labelled) -> str:
+    """Return the second text of a pair."""
+    if example.pair is None:
+        raise UserError(f"{example.source}: has no second text, but other examples have one")
+    return example.pair
 
 
 def linear_head(d_model: int, outputs: int, dropout: float) -> nn.Module:

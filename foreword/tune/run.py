@@ -17,6 +17,7 @@ from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel
 from foreword.tune.answers import Answers
 from foreword.tune.contracts import Labelled, Task
+from foreword.tune.examples import LabelledTexts
 from foreword.tune.features import count_chunks, fits_in_memory
 from foreword.tune.fine_tuner import CachedFeatures, Data, FineTuner, TuneSettings, count_steps
 from foreword.tune.input_template import InputTemplate, missing_special_tokens, template_of
@@ -158,12 +159,12 @@ def _read(
     )
 
 
-def _named(examples: Sequence[Any], name: str) -> list[Labelled]:
+def _named(examples: Sequence[Any], name: str) -> LabelledTexts:
     """The examples, each with a source to name in messages."""
-    found = [Labelled(*example) for example in examples]
-    return [
+    found = (Labelled(*example) for example in examples)
+    return LabelledTexts.of(
         e if e.source else e._replace(source=f"{name} example {n}") for n, e in enumerate(found, 1)
-    ]
+    )
 
 
 def _guess(task: Task, data: Data) -> dict[str, Any]:

@@ -10,11 +10,12 @@ label is skipped and counted.
 from __future__ import annotations
 
 import csv
-import io
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,11 @@ import pyarrow.parquet as pq
 from foreword.data.text_files import COMPRESSIONS
 from foreword.errors import UserError
 from foreword.tune.contracts import Labelled
+from foreword.tune.examples import AT_ONCE, LabelledTexts
 
 FORMATS = (".tsv", ".csv", ".jsonl", ".parquet")
 FIELD_LIMIT = 1 << 30  # characters of one CSV field; Python's own limit is 131,072
+CSV_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")  # with its end, as files give them
 
 Row = tuple[int, dict[str, Any]]
 Lines = Iterator[tuple[int, list[str]]]
@@ -39,12 +42,13 @@ class Table:
     Attributes:
         path: the file.
         columns: names of the columns, in order.
-        rows: the line (row number in Parquet) of each row, from 1, and its values by column.
+        rows: reads the line (row number in Parquet) of each row, from 1, and its values by column;
+            a broken row raises a UserError as it is read.
     """
 
     path: Path
     columns: tuple[str, ...]
-    rows: list[Row]
+    rows: Callable[[], Iterator[Row]]
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Columns:
 
 
 def read_table(path: str | Path, columns: Sequence[str] = (), are_numbers: bool = False) -> Table:
-    """Read a whole table.
+    """Read a table.
 
     Args:
         path: `.tsv`, `.csv`, `.jsonl` or `.parquet`, perhaps with `.gz` or `.zst`.
@@ -104,17 +108,15 @@ def read_table(path: str | Path, columns: Sequence[str] = (), are_numbers: bool 
     text = _decode(path, data)
     if kind == ".jsonl":
         return _jsonl(path, text)
-    lines = _tsv_lines(text) if kind == ".tsv" else _csv_lines(path, text)
-    if are_numbers and not columns:
-        lines, columns = _numbered(lines)
-    return _separated(path, lines, columns)
+    lines = partial(_tsv_lines, text) if kind == ".tsv" else partial(_csv_lines, path, text)
+    return _separated(path, lines, columns, are_numbers=are_numbers)
 
 
-def labelled(table: Table, columns: Columns) -> tuple[list[Labelled], int]:
+def labelled(table: Table, columns: Columns) -> tuple[LabelledTexts, int]:
     """Return the examples of a table, and how many rows were skipped without text or label.
 
     Raises:
-        UserError: a column is missing, or there is no example.
+        UserError: a column is missing, a row is broken, or there is no example.
     """
     options = {"--text": columns.text, "--label": columns.label}
     if columns.pair:
@@ -127,15 +129,20 @@ def labelled(table: Table, columns: Columns) -> tuple[list[Labelled], int]:
                 f"{table.path}: no column '{name}'; its columns: {', '.join(table.columns)}; "
                 f"choose one with {option}{hint}"
             )
-    examples, skipped = [], 0
-    for line, row in table.rows:
-        values = [_text(row.get(name), f"{table.path}:{line}") for name in options.values()]
-        if not all(value.strip() for value in values):
-            skipped += 1
-            continue
-        text, label, *pair = values
-        source = f"{table.path}:{line}"
-        examples.append(Labelled(text, label.strip(), pair[0] if pair else None, source))
+    skipped = 0
+
+    def found() -> Iterator[Labelled]:
+        nonlocal skipped
+        for line, row in table.rows():
+            source = f"{table.path}:{line}"
+            values = [_text(row.get(name), source) for name in options.values()]
+            if all(value.strip() for value in values):
+                text, label, *pair = values
+                yield Labelled(text, label.strip(), pair[0] if pair else None, source)
+            else:
+                skipped += 1
+
+    examples = LabelledTexts.of(found())
     if not examples:
         raise UserError(f"{table.path}: no row has both a text and a label")
     return examples, skipped
@@ -164,15 +171,24 @@ def _decode(path: Path, data: bytes) -> str:
         ) from None
 
 
+def _lines(text: str) -> Iterator[str]:
+    """The lines of a text without their ends; no list of them is made."""
+    start = 0
+    while (end := text.find("\n", start)) >= 0:
+        yield text[start:end]
+        start = end + 1
+    yield text[start:]
+
+
 def _tsv_lines(text: str) -> Lines:
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(_lines(text), 1):
         if line := line.removesuffix("\r"):
             yield number, line.split("\t")
 
 
 def _csv_lines(path: Path, text: str) -> Lines:
     before = csv.field_size_limit(FIELD_LIMIT)
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.reader((line[0] for line in CSV_LINE.finditer(text)), strict=True)
     try:
         first = 1
         for cells in reader:
@@ -185,35 +201,30 @@ def _csv_lines(path: Path, text: str) -> Lines:
         csv.field_size_limit(before)
 
 
-def _separated(path: Path, lines: Lines, columns: Sequence[str]) -> Table:
-    names = [name.strip() for name in columns]
+def _separated(
+    path: Path, lines: Callable[[], Lines], columns: Sequence[str], *, are_numbers: bool
+) -> Table:
+    names, has_header = [name.strip() for name in columns], False
     if not names:
-        _, names = next(lines, (1, []))
-        names = [name.strip() for name in names]
+        _, first = next(lines(), (1, []))
+        cells = [cell.strip() for cell in first]
+        names = [str(n) for n in range(len(cells))] if are_numbers else cells
+        has_header = names == cells  # of numbered columns too, where it holds their numbers
     if not names:
         raise UserError(f"{path}: is empty")
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UserError(f"{path}: two columns are named '{twice[0]}'; does it have a header?")
-    rows: list[Row] = []
-    for number, cells in lines:
-        if len(cells) != len(names):
-            raise UserError(
-                f"{path}:{number}: {_columns(len(cells))}, and {_columns(len(names))} named"
-                f"{'' if columns else ' in the header'}: {', '.join(names)}"
-            )
-        rows.append((number, dict(zip(names, cells, strict=True))))
+
+    def rows() -> Iterator[Row]:
+        for number, cells in itertools.islice(lines(), int(has_header), None):
+            if len(cells) != len(names):
+                raise UserError(
+                    f"{path}:{number}: {_columns(len(cells))}, and {_columns(len(names))} named"
+                    f"{'' if columns else ' in the header'}: {', '.join(names)}"
+                )
+            yield number, dict(zip(names, cells, strict=True))
+
     return Table(path, tuple(names), rows)
-
-
-def _numbered(lines: Lines) -> tuple[Lines, list[str]]:
-    """Return the lines, and numbers as column names; a first line of just these is a header."""
-    first = next(lines, None)
-    if first is None:
-        return iter(()), []
-    names = [str(n) for n in range(len(first[1]))]
-    if [cell.strip() for cell in first[1]] == names:
-        return lines, names
-    return itertools.chain([first], lines), names
 
 
 def _columns(count: int) -> str:
@@ -221,20 +232,22 @@ def _columns(count: int) -> str:
 
 
 def _jsonl(path: Path, text: str) -> Table:
-    rows: list[Row] = []
+    def rows() -> Iterator[Row]:
+        for number, line in enumerate(_lines(text), 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise UserError(f"{path}:{number}: not JSON: {error}") from None
+            if not isinstance(row, dict):
+                raise UserError(f"{path}:{number}: expected an object with named values")
+            yield number, row
+
     names: dict[str, None] = {}
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise UserError(f"{path}:{number}: not JSON: {error}") from None
-        if not isinstance(row, dict):
-            raise UserError(f"{path}:{number}: expected an object with named values")
+    for _, row in rows():
         names.update(dict.fromkeys(row))
-        rows.append((number, row))
-    if not rows:
+    if not names:
         raise UserError(f"{path}: is empty")
     return Table(path, tuple(names), rows)
 
@@ -245,7 +258,28 @@ def _parquet(path: Path, data: bytes) -> Table:
     except (pa.ArrowException, OSError) as error:
         reason = str(error).split("\n")[0]
         raise UserError(f"{path}: not a Parquet file that can be read: {reason}") from None
-    return Table(path, tuple(table.column_names), list(enumerate(table.to_pylist(), 1)))
+
+    def rows() -> Iterator[Row]:
+        for number in range(0, len(table), AT_ONCE):
+            some = table.slice(number, AT_ONCE)
+            try:
+                yield from enumerate(some.to_pylist(), number + 1)
+            except UnicodeDecodeError:
+                raise _not_utf8(path, some, number + 1) from None
+
+    return Table(path, tuple(table.column_names), rows)
+
+
+def _not_utf8(path: Path, table: pa.Table, first: int) -> UserError:
+    """The error for the first text of a table that is not UTF-8; its rows count from `first`."""
+    for number in range(len(table)):
+        for column in table.columns:
+            try:
+                column[number].as_py()
+            except UnicodeDecodeError as error:
+                byte = f"byte {error.start:,} (0x{error.object[error.start]:02x})"
+                return UserError(f"{path}:{first + number}: {byte} is not UTF-8; convert the file")
+    raise AssertionError("every text is UTF-8")
 
 
 def _text(value: Any, where: str) -> str:

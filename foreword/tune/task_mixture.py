@@ -8,6 +8,7 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.tune.contracts import Labelled
+from foreword.tune.examples import LabelledTexts
 
 
 def with_prefix(example: Labelled, prefix: str) -> Labelled:
@@ -20,7 +21,7 @@ def with_prefix(example: Labelled, prefix: str) -> Labelled:
     return example._replace(text=text, pair=None)
 
 
-def mix_tasks(tasks: Sequence[Sequence[Labelled]], temperature: float = 1.0) -> list[Labelled]:
+def mix_tasks(tasks: Sequence[Sequence[Labelled]], temperature: float = 1.0) -> Sequence[Labelled]:
     """Return a mixture of tasks, each in proportion to (examples)^(1 / temperature).
 
     At a temperature of 1 these are all examples; the higher it is, the more equal the shares.
@@ -35,9 +36,11 @@ def mix_tasks(tasks: Sequence[Sequence[Labelled]], temperature: float = 1.0) -> 
         raise UserError(
             f"--temperature {temperature:g}: must be at least 1, which takes all examples equally"
         )
+    if len(tasks) == 1:
+        return tasks[0]
     sizes = np.asarray([len(task) for task in tasks], dtype=np.float64)
     shares = sizes ** (1 / temperature)
     counts = np.rint(sizes.sum() * shares / shares.sum()).astype(int)
-    return [
+    return LabelledTexts.of(
         task[n % len(task)] for task, count in zip(tasks, counts, strict=True) for n in range(count)
-    ]
+    )

@@ -65,7 +65,7 @@ class Classify(Task):
 
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
-    ) -> list[EncodedExample]:
+    ) -> Sequence[EncodedExample]:
         """Each text or pair, framed, one output each.
 
         Raises:

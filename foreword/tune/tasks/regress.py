@@ -54,7 +54,7 @@ class Regress(Task):
 
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
-    ) -> list[EncodedExample]:
+    ) -> Sequence[EncodedExample]:
         """Each text or pair, framed, one output each.
 
         Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from foreword.errors import UserError
 from foreword.text.tokenizer import Tokenizer
 from foreword.tune.contracts import EncodedExample, Labelled, Task
+from foreword.tune.examples import EncodedTexts, batched
 from foreword.tune.input_template import InputTemplate
 from foreword.tune.task_mixture import with_prefix
 from foreword.types import Array, Loss
@@ -52,22 +53,27 @@ class TextToText(Task):
 
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
-    ) -> list[EncodedExample]:
+    ) -> Sequence[EncodedExample]:
         """Each source and answer as plain ids; the course frames them as pretraining did.
 
         Raises:
             UserError: an answer has no token.
         """
         said = dict(word.split("=", 1) for word in self.words)
-        sources = tokenizer.encode_batch([with_prefix(e, self.prefix).text for e in examples])
-        answers = tokenizer.encode_batch([said.get(e.label, e.label) for e in examples])
-        encoded = []
-        for example, source, answer in zip(examples, sources, answers, strict=True):
-            if example.label and not len(answer):
-                raise UserError(f"{example.source}: the label '{example.label}' has no tokens")
-            ids, words = np.asarray(source, np.int64), np.asarray(answer, np.int64)
-            encoded.append(EncodedExample(ids, np.zeros_like(ids), words[:0], False, answer=words))
-        return encoded
+
+        def encoded() -> Iterator[EncodedExample]:
+            for some in batched(examples):
+                sources = tokenizer.encode_batch([with_prefix(e, self.prefix).text for e in some])
+                answers = tokenizer.encode_batch([said.get(e.label, e.label) for e in some])
+                for example, source, answer in zip(some, sources, answers, strict=True):
+                    if example.label and not len(answer):
+                        raise UserError(
+                            f"{example.source}: the label '{example.label}' has no tokens"
+                        )
+                    ids, words = np.asarray(source, np.int64), np.asarray(answer, np.int64)
+                    yield EncodedExample(ids, np.zeros_like(ids), words[:0], False, answer=words)
+
+        return EncodedTexts.of(encoded())
 
     def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
         """Nothing: the answers of `encode` are what is right."""
