@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"  # for the processes that tests start
+# They find `tests` even after the command line told children to leave out the current folder.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
 
 import torch
 

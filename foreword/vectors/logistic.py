@@ -9,11 +9,11 @@ from foreword.types import Array
 
 
 def error_of(scores: Array, right: int) -> None:
-    """Makes scores the gradients of their log-likelihood: 1 - s(x) where right, -s(x) elsewhere.
+    """Replace scores by the gradients of their log-likelihood: 1 - s(x) if right, else -s(x).
 
     Args:
         scores: (..., columns) float32, overwritten.
-        right: so many of the first columns are right, the others wrong.
+        right: the number of first columns that are right; the others are wrong.
     """
     np.negative(scores, out=scores)
     torch.from_numpy(scores).sigmoid_()  # 1 - s(x) = s(-x)

@@ -1,4 +1,4 @@
-"""A Huffman tree over words: frequent ones stand near its root."""
+"""A Huffman tree over words: frequent words are near its root."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from foreword.types import Array
 
 @dataclass(frozen=True)
 class Tree:
-    """Forks, numbered from the deepest on, and words hanging on them.
+    """A binary tree of inner nodes (forks), numbered from the deepest, with words as leaves.
 
     Attributes:
         words: the tokens that have a place in it, the most frequent first; (words,) int64.
@@ -28,7 +28,7 @@ class Tree:
 
     @classmethod
     def of(cls, counts: Array) -> Tree:
-        """The tree of the tokens that were counted, at least two."""
+        """Build the tree of the tokens with a count, at least two."""
         words = np.flatnonzero(counts > 0)
         words = words[np.argsort(-counts[words], kind="stable")]
         forks = len(words) - 1
@@ -46,7 +46,7 @@ class Tree:
 
     @property
     def forks(self) -> int:
-        """How many: one less than words."""
+        """The number of forks: one less than words."""
         return len(self.words) - 1
 
     @cached_property

@@ -126,7 +126,7 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
     "no value": (["--set", "train.batch"], ["--set train.batch: expected key.name=value"]),
     "heads": (
         ["--set", "model.heads=3"],
-        ["model.heads: d_model 16 is not divisible by 3 heads", "would do"],
+        ["model.heads: d_model 16 is not divisible by 3 heads", "use 2 heads"],
     ),
     "share": (
         ["--set", "objective.rate=1.5"],

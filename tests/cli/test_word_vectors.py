@@ -189,7 +189,7 @@ def test_mistakes(text: Path, tmp_path: Path, refused: Refused) -> None:
     assert "use --set train.epochs=5" in refused(*pretrain(text, out), "--steps", "3")
     assert "use --set train.epochs=5" in refused(*pretrain(text, out, "train.epochs=1.5"))
     check = ("check", "word2vec_tiny", "--data", text)
-    assert "has no steps to judge by" in refused(*check)
+    assert "has no steps to estimate by" in refused(*check)
     assert "window: must be a whole number from 1" in refused(
         *pretrain(text, out, "model.window=0")
     )

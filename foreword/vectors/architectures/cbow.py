@@ -25,7 +25,7 @@ class CBOW:
     is_skip_gram: ClassVar[bool] = False
 
     def reach(self, window: int) -> int:
-        """A window's side."""
+        """Return the window size on one side."""
         return window
 
     def steps(self, block: Block) -> Steps:

@@ -25,7 +25,7 @@ class SkipGram:
     is_skip_gram: ClassVar[bool] = True
 
     def reach(self, window: int) -> int:
-        """One word."""
+        """Return 1: only the last word."""
         return 1
 
     def steps(self, block: Block) -> Steps:
