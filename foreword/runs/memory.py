@@ -27,7 +27,7 @@ from foreword.train.workers import accumulate_on
 from foreword.types import Batch, Loss
 
 PROGRAM = 400_000_000  # about what Python, torch and their libraries take; where it is not measured
-STEPS = 4  # until a process comes to hold little more
+STEPS, ROUNDS = 3, 2  # steps and an evaluation, until a process comes to hold little more
 STEPS_OF_ROWS = DEPTH + 2  # those that wait, one that is computed, one that is being made
 
 
@@ -115,15 +115,17 @@ def _peak(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> 
 
     On a processor little of what the first holds is used again, for other threads take the steps.
     """
-    batches = ready.feed.batches(np.arange(rows))
+    batches, heldout = ready.feed.batches(np.arange(rows)), []
+    if ready.heldout is not None:
+        first = np.arange(min(rows, ready.heldout.micro_batch))
+        heldout = [ready.heldout.batch(first, HELDOUT_SEED)] * 2
     with Peak(ready.device) as peak:
         flops.count(ready.model, batches[0], loss_fn)
         optimizer = ready.recipe.optimizer.build(ready.model)
-        for _ in range(STEPS):
-            take_step(ready, optimizer, batches, loss_fn)
-        if (heldout := ready.heldout) is not None:
-            first = np.arange(min(rows, heldout.micro_batch))
-            evaluate(ready.model, [heldout.batch(first, HELDOUT_SEED)], loss_fn, ready.dtype)
+        for _ in range(ROUNDS):
+            for _ in range(STEPS):
+                take_step(ready, optimizer, batches, loss_fn)
+            evaluate(ready.model, heldout, loss_fn, ready.dtype)
     return peak
 
 
