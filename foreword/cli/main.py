@@ -6,6 +6,7 @@ Exit status: 0 for success, 2 for a user's mistake (one line that says what and 
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -149,6 +150,10 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
         if isinstance(error, OSError) and error.filename is not None:
             text = f"{error.filename}: {error.strerror}"
             return _fail(text, 2, is_debug=is_debug)
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EBADF, errno.EIO):
+            return _fail(f"the output cannot be written: {error.strerror}", 2, is_debug=is_debug)
+        if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # pathlib's
+            return _fail(f"{error}: a link leads to itself", 2, is_debug=is_debug)
         text = f"a fault of Foreword's own: {type(error).__name__}: {error}; --debug shows where"
         return _fail(text, 1, is_debug=is_debug)
 

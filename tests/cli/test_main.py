@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -150,3 +151,30 @@ def test_help_and_mistakes_come_without_torch() -> None:
         cwd=Path(__file__).parents[2],
     )
     assert json.loads(done.stderr.splitlines()[-1]) is False
+
+
+def test_a_link_that_leads_to_itself_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    assert (
+        main.run(["pretrain", "gpt2_tiny", "--data", str(loop), "--out", str(tmp_path / "r")]) == 2
+    )
+    said = capsys.readouterr().err
+    assert str(loop) in said
+    assert said.count("\n") == 1
+
+
+def test_output_on_a_full_disk_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*given: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(main, "_run_verb", full)
+    assert main.run(["show", "recipes"]) == 2
+    assert (
+        capsys.readouterr().err
+        == "foreword: the output cannot be written: No space left on device\n"
+    )
