@@ -52,7 +52,7 @@ SIZES = {
 FAMILIES: dict[str, dict[str, Any]] = {
     "masked": {
         "length": 128, "batch": 32, "vocab": 30_522, "target": 3.5,
-        "model": {"kind": "transformer", "norm_order": "post", "normalise_embedding": True,
+        "model": {"kind": "transformer", "norm_position": "post", "normalise_embedding": True,
                   "segments": 2, "position": {"kind": "learned", "length": 512}},
         "objective": "masked", "layout": "encoder",
     },
@@ -101,6 +101,18 @@ def fake_vocab(size: int) -> Vocab:
     return Vocab(size, special, np.arange(7, 107), is_special, ~is_special)
 
 
+def recipe_table(family: dict[str, Any], dropout: float = 0.0) -> dict[str, Any]:
+    """Return the settings of our recipe for `family`."""
+    model = {**family["size"], **family["model"], "dropout": dropout, "attention_dropout": dropout}
+    return {
+        "model": model,
+        "objective": family["objective"],
+        "layout": family["layout"],
+        "packing": {"kind": "documents", "length": family["length"]},
+        "train": {"batch": family["batch"], "workers": family.get("workers", 0)},
+    }
+
+
 def ours(family: dict[str, Any], steps: int, dropout: float, documents: int) -> tuple[float, float]:
     """Tokens per second of Foreword's step, feed included.
 
@@ -109,14 +121,7 @@ def ours(family: dict[str, Any], steps: int, dropout: float, documents: int) -> 
         large one, were all the work: no program that computes the same can be faster.
     """
     settle()
-    model = {**family["size"], **family["model"], "dropout": dropout, "attention_dropout": dropout}
-    table = {
-        "model": model,
-        "objective": family["objective"],
-        "layout": family["layout"],
-        "packing": {"kind": "documents", "length": family["length"]},
-        "train": {"batch": family["batch"], "workers": family["workers"]},
-    }
+    table = recipe_table(family, dropout)
     where = choose_device("auto")
     dtype = choose_precision("auto", where)
     recipe = resolve_auto(config.build(Recipe, table), where, dtype)
