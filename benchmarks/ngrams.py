@@ -23,7 +23,7 @@ import numpy as np
 from foreword.kinds import load
 from foreword.ngrams.counting import count
 from foreword.ngrams.scratch import Scratch
-from foreword.ngrams.table import Table
+from foreword.ngrams.table import NgramTable
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.word import Word
 from foreword.types import Array
@@ -60,7 +60,7 @@ def _round(
     is_word[[vocab.id("[UNK]"), vocab.id("</s>")]] = True
     smoothing = load("ngrams/smoothing", "modified_kneser_ney")()
     scratch = Scratch(folder)
-    kept: dict[str, Array | list[Array] | Table] = {}
+    kept: dict[str, Array | list[Array] | NgramTable] = {}
 
     def build() -> None:
         began = time.perf_counter()
@@ -68,14 +68,14 @@ def _round(
         encoded = time.perf_counter()
         levels = count(stream, arguments.order, vocab.size, start, scratch)
         counted = time.perf_counter()
-        table = Table.of(levels, start, smoothing, is_word, scratch)
+        table = NgramTable.of(levels, start, smoothing, is_word, scratch)
         table.save(folder)
         ended = time.perf_counter()
         print(
             f"encoded {encoded - began:.2f} s, counted {counted - encoded:.2f} s, "
             f"smoothed and written {ended - counted:.2f} s"
         )
-        kept["table"] = Table.load(folder)
+        kept["table"] = NgramTable.load(folder)
 
     wall, cpu = _seconds(build)
     theirs, source = _lmplz(arguments, folder)
@@ -84,7 +84,7 @@ def _round(
         f"{theirs:.2f} s ({source}): ratio {wall / theirs:.2f} ({cpu / theirs:.2f})"
     )
     table, stream = kept["table"], _stream(tokenizer, lines[1])
-    assert isinstance(table, Table)
+    assert isinstance(table, NgramTable)
     kept["scores"] = table.log_probs_of(stream)  # mapped pages are read once
     wall, cpu = _seconds(lambda: kept.update(scores=table.log_probs_of(stream)))
     tokens = int((stream != start).sum())

@@ -40,7 +40,7 @@ from foreword.runs.offline import reading_of
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.text.tokenizer import Tokenizer
 from foreword.vectors.through_gensim import LONGEST
-from foreword.vectors.words import Words
+from foreword.vectors.words import WordCorpus
 
 RECIPES = ("word2vec_skip_gram", "word2vec_cbow")
 
@@ -124,7 +124,7 @@ def by_gensim(backbone: WordVectorsBackbone, reading: OfflineInputs) -> tuple[fl
     from gensim.models import Word2Vec
 
     shards, course = reading.shards, backbone.course(reading)
-    words = Words.of(shards.tokens, shards.document_starts, backbone.is_word)
+    words = WordCorpus.of(shards.tokens, shards.document_starts, backbone.is_word)
     names = np.array([str(n) for n in range(len(words.counts))], dtype=object)
     texts = [
         names[text[at : at + LONGEST]].tolist()

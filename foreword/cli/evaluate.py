@@ -15,7 +15,7 @@ from foreword.cli._reading import Reading
 from foreword.ranges import Count, CountOrZero
 
 if TYPE_CHECKING:
-    from foreword.evaluate.context import ByMemory
+    from foreword.evaluate.context import MemoryLoss
     from foreword.evaluate.heldout import HeldOut
     from foreword.evaluate.prompting import PromptedModel
     from foreword.runs.corpus import Stage
@@ -56,7 +56,7 @@ def evaluate(
     prompted = reading.of(loaded.trained)
     folder, most = loaded.trained.run, rows or heldout.ALL
     with console.progress() as bar:
-        found: Sequence[HeldOut | ByMemory]
+        found: Sequence[HeldOut | MemoryLoss]
         if memory is not None:
             found = _by_memory(prompted, folder, file, (_numbers(memory), most), bar.stage)
         elif file:
@@ -103,7 +103,7 @@ def evaluate(
         console.say(note)
 
 
-def _notes(found: Sequence[HeldOut | ByMemory]) -> list[str]:
+def _notes(found: Sequence[HeldOut | MemoryLoss]) -> list[str]:
     """Return remarks on the figures, a line each."""
     from foreword.formatting import flattered
 
@@ -149,7 +149,7 @@ def _by_memory(
     file: list[str] | None,
     memories_and_rows: tuple[list[int], int],
     stage: Stage,
-) -> list[ByMemory]:
+) -> list[MemoryLoss]:
     """Return the loss for each length of memory, on the run's held-out text or another."""
     from foreword.evaluate import context, heldout
 

@@ -16,9 +16,9 @@ from foreword.ranges import Count
 
 if TYPE_CHECKING:
     from foreword.data.text_files import ReadCounts
-    from foreword.evaluate.perplexity import Totals
+    from foreword.evaluate.perplexity import ScoreTotals
     from foreword.evaluate.prompting import PromptedModel
-    from foreword.evaluate.scoring import Score
+    from foreword.evaluate.scoring import TextScore
 
 MAX_TOKENS_SHOWN = 60  # --json lists all
 
@@ -79,18 +79,18 @@ def score(
 
 def _score_file(
     prompted: PromptedModel, file: Path, stride: int | None
-) -> tuple[Totals, ReadCounts]:
+) -> tuple[ScoreTotals, ReadCounts]:
     """Return the totals over a file or folder, and what was read of it."""
     from foreword.data.read_documents import find_files, read_documents
     from foreword.data.text_files import ReadCounts
     from foreword.errors import UserError
-    from foreword.evaluate.perplexity import Totals
+    from foreword.evaluate.perplexity import ScoreTotals
     from foreword.evaluate.scoring import measure_of, score_texts
 
     counts = ReadCounts()
     total = sum(path.stat().st_size for path in find_files([file], None, prompted.recipe.read))
     documents = read_documents([file], prompted.recipe.read, counts)
-    totals = Totals(measure_of(prompted))
+    totals = ScoreTotals(measure_of(prompted))
     with console.progress() as bar:
         advance = bar.stage("scoring")
         for found in score_texts(prompted, (document.text for document in documents), stride):
@@ -101,7 +101,7 @@ def _score_file(
     return totals, counts
 
 
-def _show_tokens(found: Score) -> None:
+def _show_tokens(found: TextScore) -> None:
     from rich.markup import escape
 
     rows = [
@@ -114,7 +114,7 @@ def _show_tokens(found: Score) -> None:
         console.say(f"and {more:,} more tokens; --json lists them all")
 
 
-def _show_totals(totals: Totals) -> None:
+def _show_totals(totals: ScoreTotals) -> None:
     from foreword.formatting import flattered
 
     bits = totals.bits_per_byte

@@ -22,7 +22,7 @@ from foreword.types import Array, Example
 
 
 @dataclass(frozen=True)
-class Aligned:
+class Alignment:
     """A source and a target, and how much of each source word went into each target word.
 
     Attributes:
@@ -38,7 +38,7 @@ class Aligned:
     what: str
 
 
-def align(prompted: PromptedModel, source: str, target: str, layer: int | None = None) -> Aligned:
+def align(prompted: PromptedModel, source: str, target: str, layer: int | None = None) -> Alignment:
     """The attention to `source` while `target` is written.
 
     Of a Transformer it is that of one layer's cross-attention, the mean of its heads. The weights
@@ -71,7 +71,7 @@ def align(prompted: PromptedModel, source: str, target: str, layer: int | None =
     rows, columns = (_words(prompted, ids) for ids in (written, read))
     by_word = _summed(_summed(weights, columns[1]).T, rows[1]).T
     counts = np.bincount(rows[1])[:, None]
-    return Aligned(columns[0], rows[0], by_word / counts, what)
+    return Alignment(columns[0], rows[0], by_word / counts, what)
 
 
 def layer_of(prompted: PromptedModel, layer: int | None = None) -> int:

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from foreword.errors import UserError
 from foreword.evaluate.decoding import (
+    GeneratedTokens,
     Generation,
     Start,
     Stopped,
-    Written,
-    alike,
+    forbidden_tokens,
     generation,
-    never_written,
+    groups_of_equal_length,
     next_token_batch,
     starts_of,
     stops_of,
@@ -50,7 +50,7 @@ class Beams(Ranged):
     length_penalty: LengthPenalty = 1.0
     tokens: Count = 100
 
-    def score(self, written: Written) -> float:
+    def score(self, written: GeneratedTokens) -> float:
         """What texts are ranked by."""
         return float(written.log_probs.sum() / len(written.log_probs) ** self.length_penalty)
 
@@ -77,7 +77,7 @@ def generate(
 
 def search(
     prompted: PromptedModel, starts: Sequence[Start], beams: Beams, stops: Array, least: int = 0
-) -> list[list[Written]]:
+) -> list[list[GeneratedTokens]]:
     """The likeliest texts found after each start, best first; at most as many as beams.
 
     A search ends when as many texts have ended as there are beams. Starts of equal length are
@@ -93,8 +93,8 @@ def search(
     Raises:
         UserError: a start is empty, or longer than the model can read.
     """
-    found: dict[int, list[Written]] = {}
-    for chunk in alike(starts, max(1, ROWS // beams.size)):
+    found: dict[int, list[GeneratedTokens]] = {}
+    for chunk in groups_of_equal_length(starts, max(1, ROWS // beams.size)):
         group = _Search(prompted, [starts[n] for n in chunk], beams, stops, least)
         found.update(zip(chunk, group.run(), strict=True))
     return [found[n] for n in range(len(starts))]
@@ -119,15 +119,15 @@ class _Search:
         device = self.batch.ids.device
         self.length = self.batch.ids.shape[1]
         self.stops = torch.from_numpy(stops).to(device)
-        self.forbidden = never_written(prompted, starts, stops)
-        self.ended: list[list[Written]] = [[] for _ in starts]
+        self.forbidden = forbidden_tokens(prompted, starts, stops)
+        self.ended: list[list[GeneratedTokens]] = [[] for _ in starts]
         # Which starts go on; and of their beginnings the log-probability, tokens, and that of each.
         self.going = torch.arange(len(starts), device=device)
         self.totals = torch.zeros(len(starts), 1, dtype=torch.float64, device=device)
         self.ids = torch.zeros(len(starts), 1, 0, dtype=torch.long, device=device)
         self.nats = torch.zeros(len(starts), 1, 0, dtype=torch.float64, device=device)
 
-    def run(self) -> list[list[Written]]:
+    def run(self) -> list[list[GeneratedTokens]]:
         """What was found after each start, best first."""
         cache: Any = None
         positions = self.batch.positions[:, -1:]
@@ -200,5 +200,5 @@ class _Search:
 
     def _end(self, row: int, ids: Tensor, log_probs: Tensor, stopped: Stopped) -> None:
         """Puts a text to those that have ended."""
-        text = Written(ids.cpu().numpy(), log_probs.cpu().numpy(), stopped)
+        text = GeneratedTokens(ids.cpu().numpy(), log_probs.cpu().numpy(), stopped)
         self.ended[int(self.going[row])].append(text)

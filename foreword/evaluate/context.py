@@ -26,7 +26,7 @@ STEPS = 8  # a stream has at least this many times the length of a row and its m
 
 
 @dataclass(frozen=True)
-class ByMemory:
+class MemoryLoss:
     """A loss on held-out text with a memory of one length.
 
     Attributes:
@@ -60,7 +60,7 @@ def by_memory(
     memories: Sequence[int],
     bytes_per_token: float,
     rows: int = ALL,
-) -> list[ByMemory]:
+) -> list[MemoryLoss]:
     """Return the loss on one running text for each length of memory, on the same tokens.
 
     - A model with a memory remembers as many states as is said, in training's rows: longer
@@ -107,7 +107,7 @@ def by_memory(
         with _memory_set_to(prompted, memory):
             measured = evaluate(model, batches, loss_fn, prompted.dtype)
         bits = entropy.bits_per_byte(measured.loss, bytes_per_token)
-        found.append(ByMemory(memory, measured.loss, int(measured.weight), bits, unknown))
+        found.append(MemoryLoss(memory, measured.loss, int(measured.weight), bits, unknown))
     return found
 
 

@@ -37,7 +37,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Written:
+class GeneratedTokens:
     """The tokens written after a start.
 
     Attributes:
@@ -61,7 +61,7 @@ class Generation:
         prompt: as given.
         text: what was written after it, or in answer to it.
         tokens: how many tokens that is.
-        stopped: why it ended; see `Written`.
+        stopped: why it ended; see `GeneratedTokens`.
     """
 
     prompt: str
@@ -94,7 +94,9 @@ def generate(
     ]
 
 
-def generation(prompted: PromptedModel, prompt: str, start: Start, new: Written) -> Generation:
+def generation(
+    prompted: PromptedModel, prompt: str, start: Start, new: GeneratedTokens
+) -> Generation:
     """Return what was written after a prompt, as text."""
     return Generation(prompt, text_of(prompted, start, new.ids), len(new.ids), new.stopped)
 
@@ -156,7 +158,7 @@ def write(
     sampling: Sampling,
     stops: Array,
     least: int = 0,
-) -> list[Written]:
+) -> list[GeneratedTokens]:
     """Continue each start.
 
     Starts of equal length are computed together, so nothing is padded.
@@ -171,14 +173,14 @@ def write(
     Raises:
         UserError: a start is empty, or longer than the model can read.
     """
-    written: dict[int, Written] = {}
-    for chunk in alike(starts, 64):
+    written: dict[int, GeneratedTokens] = {}
+    for chunk in groups_of_equal_length(starts, 64):
         rows = _write_group(prompted, [starts[n] for n in chunk], sampling, stops, least)
         written.update(zip(chunk, rows, strict=True))
     return [written[n] for n in range(len(starts))]
 
 
-def alike(starts: Sequence[Start], most: int) -> Iterator[list[int]]:
+def groups_of_equal_length(starts: Sequence[Start], most: int) -> Iterator[list[int]]:
     """Yield the indices of starts of equal length, at most `most` at a time."""
     groups: dict[tuple[int, int], list[int]] = {}
     for n, start in enumerate(starts):
@@ -191,11 +193,11 @@ def alike(starts: Sequence[Start], most: int) -> Iterator[list[int]]:
 
 def _write_group(
     prompted: PromptedModel, starts: Sequence[Start], sampling: Sampling, stops: Array, least: int
-) -> list[Written]:
+) -> list[GeneratedTokens]:
     """Continue starts of one length as one batch."""
     batch = next_token_batch(prompted, starts).to(prompted.device)
     rows, length = batch.ids.shape
-    forbidden = never_written(prompted, starts, stops)
+    forbidden = forbidden_tokens(prompted, starts, stops)
     stop_ids = torch.from_numpy(stops).to(prompted.device)
     rng = RowRng(sampling.seed, np.array([start.number for start in starts], dtype=np.int64))
     positions = batch.positions[:, -1:]
@@ -230,7 +232,7 @@ def _write_group(
     return _cut(torch.stack(ids, 1).cpu().numpy(), torch.stack(log_probs, 1), stops, stopped)
 
 
-def never_written(prompted: PromptedModel, starts: Sequence[Start], stops: Array) -> Tensor:
+def forbidden_tokens(prompted: PromptedModel, starts: Sequence[Start], stops: Array) -> Tensor:
     """Return the special tokens except stops and usable sentinels, (starts, vocab) bool."""
     forbidden = np.tile(prompted.vocab.is_special, (len(starts), 1))
     forbidden[:, stops] = False
@@ -248,14 +250,16 @@ def _names_blanks(prompted: PromptedModel, start: Start) -> bool:
     return not prompted.reads_plain or bool(np.isin(text, prompted.vocab.sentinels).any())
 
 
-def _cut(ids: Array, log_probs: Tensor, stops: Array, stopped: Stopped) -> list[Written]:
+def _cut(ids: Array, log_probs: Tensor, stops: Array, stopped: Stopped) -> list[GeneratedTokens]:
     """Cut each row at its first stop token."""
     written = []
     nats = log_probs.cpu().double().numpy()
     for row, row_nats in zip(ids, nats, strict=True):
         is_stop = np.isin(row, stops)
         n = int(is_stop.argmax()) if is_stop.any() else len(row)
-        written.append(Written(row[:n], row_nats[: n + 1], "end" if is_stop.any() else stopped))
+        written.append(
+            GeneratedTokens(row[:n], row_nats[: n + 1], "end" if is_stop.any() else stopped)
+        )
     return written
 
 

@@ -19,7 +19,7 @@ MOST = 50_000_000  # tokens that are counted unless said otherwise: a few second
 
 
 @dataclass(frozen=True)
-class Counts:
+class BigramCounts:
     """How often each token, and each pair of neighbours within a document, occurs.
 
     Attributes:
@@ -37,7 +37,7 @@ class Counts:
     tokens: int
 
     @classmethod
-    def of(cls, shards: Shards, vocab: int, most: int = MOST) -> Counts:
+    def of(cls, shards: Shards, vocab: int, most: int = MOST) -> BigramCounts:
         """Counts a corpus, or its first `most` tokens.
 
         Raises:
@@ -117,7 +117,7 @@ def baselines(train: Shards, heldout: Shards, vocab: int, most: int = MOST) -> B
     tokens = _tokens(heldout, most, vocab)
     if not len(tokens) or not len(train.tokens):
         raise UserError("no tokens to count; both training and held-out text are needed")
-    counts = Counts.of(train, vocab, most)
+    counts = BigramCounts.of(train, vocab, most)
     nats = counts.unigram_nats(tokens)
     firsts = _is_first(heldout, most)
     bigram = nats[firsts].sum() + counts.bigram_nats(_pairs(tokens, firsts, vocab)).sum()

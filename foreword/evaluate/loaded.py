@@ -86,7 +86,7 @@ class LoadedModel:
         texts = [generation.text for generation in found]
         return texts[0] if isinstance(prompt, str) else texts
 
-    def score(self, text: str, source: str | None = None) -> scoring.Score:
+    def score(self, text: str, source: str | None = None) -> scoring.TextScore:
         """Return the log-probability of each token; see `foreword.evaluate.scoring.score`.
 
         Raises:

@@ -9,7 +9,7 @@ from foreword.errors import UserError
 
 
 @dataclass(frozen=True)
-class Span:
+class ScoringWindow:
     """A window over a text and what is scored in it: tokens `first` to `stop` - 1.
 
     The window itself is tokens `start` to `start + width - 1`, as many as the text has.
@@ -20,7 +20,9 @@ class Span:
     stop: int
 
 
-def spans(length: int, width: int, stride: int, *, both_sides: bool) -> list[Span]:
+def scoring_windows(
+    length: int, width: int, stride: int, *, both_sides: bool
+) -> list[ScoringWindow]:
     """Windows that score each token of a text exactly once, with as much context as they can.
 
     Read from left to right, each token of every window but the first has at least
@@ -45,13 +47,13 @@ def spans(length: int, width: int, stride: int, *, both_sides: bool) -> list[Spa
         stop = min(start + width, length)
         if both_sides and next_token is not None:
             stop = (stop + next_token) // 2
-        found.append(Span(start, first, stop))
+        found.append(ScoringWindow(start, first, stop))
         first = stop
     return found
 
 
 @dataclass(frozen=True)
-class Totals:
+class ScoreTotals:
     """Sums over a text or many; perplexity and bits per byte follow from them.
 
     Attributes:
@@ -76,8 +78,8 @@ class Totals:
     unknown: int = 0
     ends: int = 0
 
-    def __add__(self, other: Totals) -> Totals:
-        return Totals(
+    def __add__(self, other: ScoreTotals) -> ScoreTotals:
+        return ScoreTotals(
             self.measure,
             self.nats + other.nats,
             self.tokens + other.tokens,

@@ -20,7 +20,7 @@ from foreword.types import Array, Batch, Example, Hidden, Tokens
 
 
 @dataclass(frozen=True)
-class SourceForm:
+class PromptForm:
     """A form of sources: the mode token before them (0 or 1) and whether they hold sentinels."""
 
     mode: tuple[int, ...]
@@ -53,10 +53,10 @@ class PromptedModel(TrainedModel):
         return self.recipe.objective.predicts == "target"
 
     @cached_property
-    def forms(self) -> tuple[SourceForm, ...]:
+    def forms(self) -> tuple[PromptForm, ...]:
         """The forms of its sources, the default for prompts first; empty without a source."""
         return tuple(
-            SourceForm(() if mode is None else (mode,), form.has_sentinels)
+            PromptForm(() if mode is None else (mode,), form.has_sentinels)
             for form in self.recipe.objective.source_forms
             for mode in [mode_id(form.mode, self.vocab)]
         )

@@ -12,7 +12,7 @@ import torch
 
 from foreword.evaluate.prompting import PromptedModel
 from foreword.models.ngram import table_of
-from foreword.ngrams.table import Table
+from foreword.ngrams.table import NgramTable
 from foreword.types import Array, Batch, Example, Tokens
 
 TOKENS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 16}
@@ -64,7 +64,7 @@ class NgramScorer:
         table: of the model; items have no source.
     """
 
-    table: Table
+    table: NgramTable
 
     def log_probs(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
         """See `Scorer`."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foreword.errors import UserError
-from foreword.evaluate.perplexity import Span, Totals, spans
+from foreword.evaluate.perplexity import ScoreTotals, ScoringWindow, scoring_windows
 from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.scorer import ScoringItem, scorer_of
 from foreword.types import Array
@@ -18,7 +18,7 @@ LIKELIHOOD, PSEUDO = "log-likelihood", "pseudo-log-likelihood"
 
 
 @dataclass(frozen=True)
-class Score:
+class TextScore:
     """A text, scored.
 
     Attributes:
@@ -29,11 +29,11 @@ class Score:
 
     tokens: tuple[str, ...]
     log_probs: Array
-    totals: Totals
+    totals: ScoreTotals
 
 
 @dataclass(frozen=True)
-class Plan:
+class ScoringPlan:
     """A text cut for scoring: ids, how many at its ends only frame it, and its items.
 
     Attributes:
@@ -64,7 +64,7 @@ class Plan:
 
 def score(
     prompted: PromptedModel, text: str, source: str | None = None, stride: int | None = None
-) -> Score:
+) -> TextScore:
     """The log-probability of each token of `text`.
 
     - A causal model: of each token after those before it, and of the token that ends a document
@@ -75,7 +75,7 @@ def score(
       included.
 
     Longer texts than a row (and the memory before it, where there is one) are read in windows, see
-    `spans`.
+    `scoring_windows`.
 
     Args:
         prompted: the model.
@@ -91,12 +91,12 @@ def score(
     if not len(found):
         raise UserError("the text has no token that can be scored; give a longer one")
     tokens = tuple(prompted.tokenizer.token(int(i)) for i in plan.scored)
-    return Score(tokens, found, _totals(prompted, plan, float(-found.sum())))
+    return TextScore(tokens, found, _totals(prompted, plan, float(-found.sum())))
 
 
 def score_texts(
     prompted: PromptedModel, texts: Iterable[str], stride: int | None = None
-) -> Iterator[Totals]:
+) -> Iterator[ScoreTotals]:
     """The sums of each text, computed many texts at once.
 
     A model of parallel text scores the second line of each as the answer to the first.
@@ -104,7 +104,7 @@ def score_texts(
     Raises:
         UserError: as `score` does.
     """
-    waiting: deque[Plan] = deque()
+    waiting: deque[ScoringPlan] = deque()
     is_pair = prompted.answers and bool(prompted.recipe.read.target)
 
     def items() -> Iterator[ScoringItem]:
@@ -133,9 +133,9 @@ def measure_of(prompted: PromptedModel) -> str:
     return PSEUDO if prompted.fills_in_place else LIKELIHOOD
 
 
-def _totals(prompted: PromptedModel, plan: Plan, nats: float) -> Totals:
+def _totals(prompted: PromptedModel, plan: ScoringPlan, nats: float) -> ScoreTotals:
     unknown = prompted.vocab.special.get("[UNK]", -1)
-    return Totals(
+    return ScoreTotals(
         measure=measure_of(prompted),
         nats=nats,
         tokens=len(plan.scored),
@@ -147,7 +147,9 @@ def _totals(prompted: PromptedModel, plan: Plan, nats: float) -> Totals:
     )
 
 
-def _plan(prompted: PromptedModel, text: str, source: str | None, stride: int | None) -> Plan:
+def _plan(
+    prompted: PromptedModel, text: str, source: str | None, stride: int | None
+) -> ScoringPlan:
     prompted.require_token_head()
     ids = prompted.tokenizer.encode(text)
     if prompted.answers:
@@ -160,13 +162,13 @@ def _plan(prompted: PromptedModel, text: str, source: str | None, stride: int | 
     return _plan_causal(prompted, text, ids, stride)
 
 
-def _plan_causal(prompted: PromptedModel, text: str, ids: Array, stride: int) -> Plan:
+def _plan_causal(prompted: PromptedModel, text: str, ids: Array, stride: int) -> ScoringPlan:
     whole = np.concatenate([prompted.opening, ids, prompted.eos])
     head = min(1, len(whole))
     unscored = min(len(ids), head - len(prompted.opening)) if len(whole) else 0
     # Only the bytes of scored tokens count, else a text would seem cheaper than it is.
     left_out = len(prompted.tokenizer.decode(ids[:unscored]).strip().encode()) if unscored else 0
-    cut = spans(len(whole), prompted.reach, stride, both_sides=False)
+    cut = scoring_windows(len(whole), prompted.reach, stride, both_sides=False)
     cut = [span for span in cut if span.stop > max(span.first, head)]
 
     def items() -> Iterator[ScoringItem]:
@@ -176,20 +178,20 @@ def _plan_causal(prompted: PromptedModel, text: str, ids: Array, stride: int) ->
 
     size = len(text.encode()) - left_out
     ends = min(len(prompted.eos), len(whole) - head)
-    return Plan(whole, head, 0, unscored, size, items(), len(cut), ends)
+    return ScoringPlan(whole, head, 0, unscored, size, items(), len(cut), ends)
 
 
-def _is_scored(span: Span, length: int, head: int) -> Array:
+def _is_scored(span: ScoringWindow, length: int, head: int) -> Array:
     scored = np.zeros(length, dtype=bool)
     scored[max(span.first, head) - span.start : span.stop - span.start] = True
     return scored
 
 
-def _plan_hidden(prompted: PromptedModel, text: str, ids: Array, stride: int) -> Plan:
+def _plan_hidden(prompted: PromptedModel, text: str, ids: Array, stride: int) -> ScoringPlan:
     head, tail = len(prompted.bos), len(prompted.eos)
     whole = np.concatenate([prompted.bos, ids, prompted.eos])
     width, mask = prompted.reach, prompted.vocab.id("[MASK]")
-    cut = spans(len(whole), width, stride, both_sides=True)
+    cut = scoring_windows(len(whole), width, stride, both_sides=True)
 
     def items() -> Iterator[ScoringItem]:
         for span in cut:
@@ -198,10 +200,10 @@ def _plan_hidden(prompted: PromptedModel, text: str, ids: Array, stride: int) ->
                 is_hidden = np.arange(len(window)) == place - span.start
                 yield ScoringItem(window, is_hidden, np.where(is_hidden, mask, window))
 
-    return Plan(whole, head, tail, 0, len(text.encode()), items(), len(ids))
+    return ScoringPlan(whole, head, tail, 0, len(text.encode()), items(), len(ids))
 
 
-def _plan_answer(prompted: PromptedModel, text: str, ids: Array, source: str | None) -> Plan:
+def _plan_answer(prompted: PromptedModel, text: str, ids: Array, source: str | None) -> ScoringPlan:
     if source is None:
         raise UserError(
             f"{prompted.name}: this {prompted.family} scores a text as the answer to a source; "
@@ -215,4 +217,4 @@ def _plan_answer(prompted: PromptedModel, text: str, ids: Array, source: str | N
     prompted.check_length(len(whole))
     item = ScoringItem(whole, np.ones(len(whole), dtype=bool), read)
     items = [item] if len(whole) else []
-    return Plan(whole, 0, 0, 0, len(text.encode()), items, len(items), len(prompted.end))
+    return ScoringPlan(whole, 0, 0, 0, len(text.encode()), items, len(items), len(prompted.end))

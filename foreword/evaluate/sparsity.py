@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from foreword.data.shards import Shards
 from foreword.evaluate.prompting import PromptedModel
 from foreword.models.ngram import table_of
-from foreword.ngrams.texts import Texts, measure
+from foreword.ngrams.texts import NgramTexts, measure
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def by_order(prompted: PromptedModel, shards: Shards) -> list[OrderSparsity]:
         shards: the text.
     """
     table = table_of(prompted.model)
-    found = measure(table, Texts.of(shards, prompted.vocab, *prompted.recipe.wrapping))
+    found = measure(table, NgramTexts.of(shards, prompted.vocab, *prompted.recipe.wrapping))
     pairs = zip(found.ngrams.tolist(), found.unseen.tolist(), strict=True)
     return [
         OrderSparsity(n, table.size_of(n), table.bytes_of(n), tested, unseen / max(1, tested))

@@ -16,7 +16,7 @@ AT_ONCE = 128  # sentences between two words on how far it is
 
 
 @dataclass(frozen=True)
-class Quality:
+class TranslationQuality:
     """How near translations are to references.
 
     Attributes:
@@ -99,7 +99,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def compare(translations: Sequence[str], references: Sequence[str]) -> Quality:
+def compare(translations: Sequence[str], references: Sequence[str]) -> TranslationQuality:
     """BLEU and chrF of the whole, by sacrebleu; its tokenizer `13a`, case counts.
 
     Reference: Post 2018.
@@ -111,4 +111,4 @@ def compare(translations: Sequence[str], references: Sequence[str]) -> Quality:
     one = bleu.corpus_score(list(translations), [list(references)])
     other = chrf.corpus_score(list(translations), [list(references)])
     signatures = (str(bleu.get_signature()), str(chrf.get_signature()))
-    return Quality(one.score, other.score, one.ratio, signatures)
+    return TranslationQuality(one.score, other.score, one.ratio, signatures)

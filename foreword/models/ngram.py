@@ -18,8 +18,8 @@ from foreword.kinds import part
 from foreword.ngrams.counting import count
 from foreword.ngrams.scratch import CHUNK, Scratch
 from foreword.ngrams.smooth import Smoothing
-from foreword.ngrams.table import Table
-from foreword.ngrams.texts import Texts
+from foreword.ngrams.table import NgramTable
+from foreword.ngrams.texts import NgramTexts
 from foreword.nn.heads import VocabularyHead
 from foreword.nn.model import Backbone, Model
 from foreword.nn.offline_training import FitResult, OfflineInputs
@@ -79,7 +79,7 @@ class NgramBackbone(Backbone):
         super().__init__()
         self.kind = kind
         self.vocab = vocab
-        self.table = Table.uniform(np.ones(vocab, dtype=bool), start=-1)
+        self.table = NgramTable.uniform(np.ones(vocab, dtype=bool), start=-1)
 
     @property
     def settings(self) -> NoReturn:  # type: ignore[override]
@@ -118,7 +118,7 @@ class NgramBackbone(Backbone):
         """
         # Count n-grams of all orders, out of core.
         kind, scratch = self.kind, Scratch(inputs.folder, self.kind.chunk)
-        texts = Texts.of(inputs.shards, inputs.vocab, inputs.bos, inputs.eos)
+        texts = NgramTexts.of(inputs.shards, inputs.vocab, inputs.bos, inputs.eos)
         stream = texts.store(scratch, inputs.shards.tokens.dtype)
         levels = count(stream, kind.order, self.vocab, texts.start, scratch, inputs.progress)
         longest = max(n for n, level in enumerate(levels, start=1) if level.counts.any())
@@ -128,7 +128,9 @@ class NgramBackbone(Backbone):
                 f"and end included; set model.order={longest} or less"
             )
         # Smooth the counts.
-        self.table = table = Table.of(levels, texts.start, kind.smoothing, texts.is_word, scratch)
+        self.table = table = NgramTable.of(
+            levels, texts.start, kind.smoothing, texts.is_word, scratch
+        )
         orders = range(1, kind.order + 1)
         sizes = ", ".join(f"{table.size_of(n):,} {n}-grams" for n in orders)
         size = sum(map(table.bytes_of, orders))
@@ -144,7 +146,7 @@ class NgramBackbone(Backbone):
         Raises:
             UserError: the files are damaged, or of another recipe.
         """
-        table = Table.load(folder)
+        table = NgramTable.load(folder)
         if (table.about.order, table.about.vocab) != (self.kind.order, self.vocab):
             raise UserError(
                 f"{folder}: n-grams up to {table.about.order} of {table.about.vocab:,} tokens, and "
@@ -155,7 +157,7 @@ class NgramBackbone(Backbone):
     def forward(self, batch: Batch, cache: Any = None) -> Hidden:
         """Return states (batch, length, order - 1) int64; `cache` is the last words.
 
-        The states are the n-grams of `Table.find`.
+        The states are the n-grams of `NgramTable.find`.
         """
         # The cached words come first, so that contexts reach back into them.
         ids, positions, cached = batch.ids, batch.positions, 0
@@ -215,7 +217,7 @@ class NgramHead(VocabularyHead):
         return -(self.log_probs(states, targets) * weights).sum()
 
 
-def table_of(model: Model) -> Table:
+def table_of(model: Model) -> NgramTable:
     """Return the table of an n-gram model."""
     backbone = model.backbone
     if not isinstance(backbone, NgramBackbone):

@@ -23,8 +23,8 @@ from foreword.nn.precision import upcast
 from foreword.nn.settings import ModelSettings
 from foreword.ranges import Count, ShareBelowOne
 from foreword.types import Array, Batch, Hidden, Vocab
-from foreword.vectors.contract import Architecture, Output, VectorCourse, Vectors
-from foreword.vectors.words import Words
+from foreword.vectors.contract import VectorArchitecture, VectorOutput, Vectors, VectorTraining
+from foreword.vectors.words import WordCorpus
 
 COUNTS = "counts.npy"
 _SCORED = 512  # predictions scored at once
@@ -58,7 +58,7 @@ class WordVectors(ModelSettings):
     layers: Count = 1
     dropout: ShareBelowOne = 0.0
     tied: bool = False
-    architecture: Architecture = part("vectors/architectures", "skip_gram")
+    architecture: VectorArchitecture = part("vectors/architectures", "skip_gram")
     output: Any = part("vectors/outputs", "negative_sampling")
     window: Count = 5
     subsample: ShareBelowOne = 1e-3
@@ -112,24 +112,24 @@ class WordVectorsBackbone(Backbone):
                 missing.
         """
         shards = inputs.shards
-        words = Words.of(shards.tokens, shards.document_starts, self.is_word)
+        words = WordCorpus.of(shards.tokens, shards.document_starts, self.is_word)
         vectors, outputs = self.embedding.token.weight, self.outputs.weight
         random = torch.Generator().manual_seed(inputs.seed)
         with torch.no_grad():
             vectors.copy_((torch.rand(vectors.shape, generator=random) - 0.5) / vectors.shape[1])
             outputs.zero_()
         tables = Vectors(vectors.detach().numpy(), outputs.detach().numpy())
-        output: Output = self.kind.output
+        output: VectorOutput = self.kind.output
         output.fit(words, tables, self.course(inputs), inputs.progress)
         self.counts, self._score = words.counts, None
         distinct = int((words.counts > 0).sum())
         note = f"{words.total:,} words, {distinct:,} different ones, {inputs.epochs} times"
         return FitResult(words.total * inputs.epochs, (note,))
 
-    def course(self, inputs: OfflineInputs) -> VectorCourse:
+    def course(self, inputs: OfflineInputs) -> VectorTraining:
         """Return how its vectors are learned from a text."""
         kind = self.kind
-        return VectorCourse(
+        return VectorTraining(
             architecture=kind.architecture,
             window=kind.window,
             subsample=kind.subsample,
@@ -173,7 +173,7 @@ class WordVectorsBackbone(Backbone):
                     "the file that it was imported from holds no output layer: the run predicts "
                     "nothing"
                 )
-            output: Output = self.kind.output
+            output: VectorOutput = self.kind.output
             self._score = output.scorer(self.counts)
         return upcast(self._score(states, self.outputs.weight))
 

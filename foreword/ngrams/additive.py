@@ -8,11 +8,13 @@ import numpy as np
 
 from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
-from foreword.ngrams.smooth import Estimate, Stretch, smoothed
+from foreword.ngrams.smooth import ContextSpan, SmoothedOrder, smoothed
 from foreword.types import Array
 
 
-def estimate(levels: Sequence[Level], is_word: Array, scratch: Scratch, k: float) -> list[Estimate]:
+def estimate(
+    levels: Sequence[Level], is_word: Array, scratch: Scratch, k: float
+) -> list[SmoothedOrder]:
     """(count + k) / (count of the context + k words), over the words.
 
     A word is predicted from all n - 1 words before it, or from all that there are where a text
@@ -20,7 +22,7 @@ def estimate(levels: Sequence[Level], is_word: Array, scratch: Scratch, k: float
     """
     vocab, words = len(is_word), int(is_word.sum())
 
-    def probs_of(stretch: Stretch, n: int) -> tuple[Array, Array]:
+    def probs_of(stretch: ContextSpan, n: int) -> tuple[Array, Array]:
         level, below = levels[n - 1], levels[max(n, 2) - 2]
         counts = level.counts[stretch.grams]
         total = stretch.sums(counts if n > 1 else counts * is_word)

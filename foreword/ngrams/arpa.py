@@ -30,7 +30,7 @@ import numpy as np
 from foreword import atomic
 from foreword.data.text_files import COMPRESSIONS, ReadCounts, ReadSettings, TextFile
 from foreword.errors import UserError
-from foreword.ngrams.table import About, Table
+from foreword.ngrams.table import NgramTable, NgramTableHeader
 from foreword.types import Array
 
 TEN = math.log(10)
@@ -40,7 +40,7 @@ SPACES = " \t\r\n"
 _FIELD = re.compile(f"[^{SPACES}]+")
 
 
-def write(table: Table, words: Sequence[str], file: Path) -> None:
+def write(table: NgramTable, words: Sequence[str], file: Path) -> None:
     """Writes a table as an ARPA file.
 
     Args:
@@ -65,7 +65,7 @@ def write(table: Table, words: Sequence[str], file: Path) -> None:
         out.writelines(_lines(table, words))
 
 
-def _lines(table: Table, words: Sequence[str]) -> Iterator[str]:
+def _lines(table: NgramTable, words: Sequence[str]) -> Iterator[str]:
     yield "\\data\\\n"
     for n, size in enumerate(table.about.sizes, start=1):
         yield f"ngram {n}={size}\n"
@@ -86,7 +86,7 @@ def _lines(table: Table, words: Sequence[str]) -> Iterator[str]:
     yield "\n\\end\\\n"
 
 
-def read(file: Path, start: str = "<s>") -> tuple[Table, list[str]]:
+def read(file: Path, start: str = "<s>") -> tuple[NgramTable, list[str]]:
     """A table and its words by id, in the order of the file's unigrams.
 
     Args:
@@ -124,7 +124,7 @@ class _Reader:
         self.log_probs: list[Array] = []
         self.log_backoffs: list[Array] = []
 
-    def read(self, lines: Iterator[tuple[int, str]]) -> tuple[Table, list[str]]:
+    def read(self, lines: Iterator[tuple[int, str]]) -> tuple[NgramTable, list[str]]:
         """The whole file."""
         sizes = self._sizes(lines)
         section = "\\1-grams:"
@@ -138,7 +138,7 @@ class _Reader:
             raise UserError(f"{self.file}: has no word {self.start}, which begins each text")
         start = self.words[self.start]
         self.log_probs[0][start] = -np.inf  # it is given, though some files say it is certain
-        about = About(
+        about = NgramTableHeader(
             order=len(sizes),
             vocab=len(self.words),
             words=len(self.words) - 1,
@@ -147,7 +147,9 @@ class _Reader:
             is_normalised=True,
             sizes=tuple(sizes),
         )
-        table = Table(about, tuple(self.keys), tuple(self.log_probs), tuple(self.log_backoffs[:-1]))
+        table = NgramTable(
+            about, tuple(self.keys), tuple(self.log_probs), tuple(self.log_backoffs[:-1])
+        )
         return table, list(self.words)
 
     def _sizes(self, lines: Iterator[tuple[int, str]]) -> list[int]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
-from foreword.ngrams.smooth import Estimate, Stretch, smoothed
+from foreword.ngrams.smooth import ContextSpan, SmoothedOrder, smoothed
 from foreword.types import Array
 
 # How many n-grams have count 0, 1, 2, 3, 4 -> D of 0, 1, 2, 3+; nan where they do not say.
@@ -22,7 +22,7 @@ def estimate(
     scratch: Scratch,
     discounts: Discounts,
     fallback: Array,
-) -> list[Estimate]:
+) -> list[SmoothedOrder]:
     """The estimates, with the conventions of KenLM.
 
     The greatest order has its counts; each below has, of an n-gram, the number of words seen before
@@ -33,7 +33,7 @@ def estimate(
 
     Reference: Chen & Goodman 1998, section 4.1.6; Heafield et al. 2013, section 3.
     """
-    found: list[Estimate] = []
+    found: list[SmoothedOrder] = []
     below = np.full(len(is_word), 1 / is_word.sum())  # probabilities of the order below
     for n, level in enumerate(levels, start=1):
         adjusted = _Adjusted.of(levels, n, is_word, scratch)
@@ -93,7 +93,7 @@ class _Order:
     below: Array
     probs: Array
 
-    def __call__(self, stretch: Stretch) -> tuple[Array, Array]:
+    def __call__(self, stretch: ContextSpan) -> tuple[Array, Array]:
         counts = self.adjusted(stretch.grams)
         off = self.taken[np.minimum(counts, 3)]
         total = stretch.sums(counts)

@@ -23,7 +23,7 @@ from foreword.types import Array
 
 
 @dataclass(frozen=True)
-class Estimate:
+class SmoothedOrder:
     """Of the n-grams of one order.
 
     Attributes:
@@ -52,7 +52,9 @@ class Smoothing(Protocol):
         """What a context that was never seen leaves to the shorter one; 1 in a distribution."""
 
     @abstractmethod
-    def estimate(self, levels: Sequence[Level], is_word: Array, scratch: Scratch) -> list[Estimate]:
+    def estimate(
+        self, levels: Sequence[Level], is_word: Array, scratch: Scratch
+    ) -> list[SmoothedOrder]:
         """Probabilities of all n-grams.
 
         Args:
@@ -64,7 +66,7 @@ class Smoothing(Protocol):
 
 
 @dataclass(frozen=True)
-class Stretch:
+class ContextSpan:
     """Contexts that stand one after the other, and all n-grams that begin with them.
 
     Attributes:
@@ -88,8 +90,8 @@ def smoothed(
     n: int,
     vocab: int,
     scratch: Scratch,
-    probs_of: Callable[[Stretch], tuple[Array, Array]],
-) -> Estimate:
+    probs_of: Callable[[ContextSpan], tuple[Array, Array]],
+) -> SmoothedOrder:
     """The estimate of one order, made a stretch at a time.
 
     Args:
@@ -106,12 +108,12 @@ def smoothed(
 
     def smooth(span: tuple[slice, slice]) -> None:
         of, grams = span
-        stretch = Stretch(of, grams, level.keys[grams] // vocab - of.start)
+        stretch = ContextSpan(of, grams, level.keys[grams] // vocab - of.start)
         probs, left = probs_of(stretch)
         log_probs[grams], log_backoffs[of] = _logarithm(probs), _logarithm(left)
 
     scratch.each(smooth, _spans(level, contexts, vocab, scratch))
-    return Estimate(log_probs, log_backoffs)
+    return SmoothedOrder(log_probs, log_backoffs)
 
 
 def _spans(level: Level, contexts: int, vocab: int, scratch: Scratch) -> list[tuple[slice, slice]]:

@@ -20,14 +20,14 @@ from foreword import atomic
 from foreword.errors import NotFiniteError, UserError
 from foreword.ngrams.counting import ABSENT, NONE, Level
 from foreword.ngrams.scratch import Scratch
-from foreword.ngrams.smooth import Estimate, Smoothing
+from foreword.ngrams.smooth import SmoothedOrder, Smoothing
 from foreword.types import Array
 
 VERSION = 1
 
 
 @dataclass(frozen=True)
-class About:
+class NgramTableHeader:
     """What a table says of itself.
 
     Attributes:
@@ -54,7 +54,7 @@ class About:
 
 
 @dataclass(frozen=True)
-class Table:
+class NgramTable:
     """An n-gram model ready to be asked.
 
     Attributes:
@@ -64,7 +64,7 @@ class Table:
         log_backoffs: of each order but the greatest, (n-grams,) float32.
     """
 
-    about: About
+    about: NgramTableHeader
     keys: tuple[Array, ...]
     log_probs: tuple[Array, ...]
     log_backoffs: tuple[Array, ...]
@@ -77,7 +77,7 @@ class Table:
         smoothing: Smoothing,
         is_word: Array,
         scratch: Scratch,
-    ) -> Table:
+    ) -> NgramTable:
         """The table of counts under a smoothing.
 
         Args:
@@ -87,8 +87,8 @@ class Table:
             is_word: what may be predicted, (vocab,) bool.
             scratch: where its arrays lie, for as long as it is in use.
         """
-        estimates: list[Estimate] = smoothing.estimate(levels, is_word, scratch)
-        about = About(
+        estimates: list[SmoothedOrder] = smoothing.estimate(levels, is_word, scratch)
+        about = NgramTableHeader(
             order=len(levels),
             vocab=len(is_word),
             words=int(is_word.sum()),
@@ -106,10 +106,10 @@ class Table:
         )
 
     @classmethod
-    def uniform(cls, is_word: Array, start: int) -> Table:
+    def uniform(cls, is_word: Array, start: int) -> NgramTable:
         """The table that knows nothing: every word is as likely as any other."""
         vocab, words = len(is_word), int(is_word.sum())
-        about = About(1, vocab, words, start, 1.0, True, sizes=(vocab,))
+        about = NgramTableHeader(1, vocab, words, start, 1.0, True, sizes=(vocab,))
         log_probs = np.where(is_word, -math.log(words), -np.inf).astype(np.float32)
         return cls(about, (np.arange(len(is_word)),), (log_probs,), ())
 
@@ -156,7 +156,7 @@ class Table:
         atomic.write_text(folder / "table.json", json.dumps(asdict(self.about), indent=1) + "\n")
 
     @classmethod
-    def load(cls, folder: Path) -> Table:
+    def load(cls, folder: Path) -> NgramTable:
         """A table that `save` wrote; its arrays are mapped, not read.
 
         Raises:
@@ -170,7 +170,7 @@ class Table:
                     f"version {VERSION}"
                 )
             lists = {name: tuple(values[name]) for name in ("sizes", "notes")}
-            about = About(**{**values, **lists})
+            about = NgramTableHeader(**{**values, **lists})
             orders = range(1, about.order + 1)
             keys = [np.arange(about.vocab), *(_mapped(folder, "keys", n) for n in orders[1:])]
             probs = [_mapped(folder, "probs", n) for n in orders]
@@ -287,7 +287,7 @@ class Table:
                     out[row, keys[low:high] - context * vocab] = log_probs[low:high]
         return out
 
-    def renumbered(self, ids: Array, vocab: int) -> Table:
+    def renumbered(self, ids: Array, vocab: int) -> NgramTable:
         """The same table for other ids.
 
         Args:
@@ -321,7 +321,7 @@ class Table:
             start=int(ids[self.about.start]),
             sizes=tuple(map(len, keys)),
         )
-        return Table(about, tuple(keys), tuple(log_probs), tuple(log_backoffs))
+        return NgramTable(about, tuple(keys), tuple(log_probs), tuple(log_backoffs))
 
 
 def _mapped(folder: Path, name: str, n: int) -> Array:

@@ -11,7 +11,7 @@ from foreword.data.shards import Shards
 from foreword.errors import UserError
 from foreword.ngrams.counting import NONE
 from foreword.ngrams.scratch import CHUNK, Scratch
-from foreword.ngrams.table import Table
+from foreword.ngrams.table import NgramTable
 from foreword.text.special import UNK
 from foreword.types import Array, Vocab
 
@@ -27,7 +27,7 @@ def words_of(vocab: Vocab, after: str) -> Array:
 
 
 @dataclass(frozen=True)
-class Texts:
+class NgramTexts:
     """Documents one after the other, wrapped as the packing does.
 
     Attributes:
@@ -41,7 +41,7 @@ class Texts:
     is_word: Array
 
     @classmethod
-    def of(cls, shards: Shards, vocab: Vocab, before: str, after: str) -> Texts:
+    def of(cls, shards: Shards, vocab: Vocab, before: str, after: str) -> NgramTexts:
         """The documents of shards.
 
         Args:
@@ -78,7 +78,7 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class Measured:
+class NgramLoss:
     """How likely a table finds texts, and how much of them it had seen.
 
     Attributes:
@@ -99,7 +99,7 @@ class Measured:
         return self.nats / max(1, self.tokens)
 
 
-def measure(table: Table, texts: Texts, most: int | None = None) -> Measured:
+def measure(table: NgramTable, texts: NgramTexts, most: int | None = None) -> NgramLoss:
     """How likely the table finds the texts, or their first `most` tokens.
 
     Every document is read whole, wherever rows of a packing would be cut.
@@ -120,4 +120,4 @@ def measure(table: Table, texts: Texts, most: int | None = None) -> Measured:
             is_seen = there >= 0 if n else is_known[there]
             ngrams[n] += int((there != NONE).sum())
             unseen[n] += int((~is_seen & (there != NONE)).sum())
-    return Measured(nats, tokens, ngrams, unseen)
+    return NgramLoss(nats, tokens, ngrams, unseen)

@@ -14,7 +14,7 @@ from foreword.probes._marks import MOST, mark, title
 from foreword.probes._tables import require_some, table_of
 from foreword.ranges import LARGEST, Ranged
 from foreword.types import Array
-from foreword.vectors.questions import Section, read_analogies
+from foreword.vectors.questions import AnalogySection, read_analogies
 from foreword.vectors.table import WordTable
 
 MEANING, GRAMMAR, ALL = "semantic", "syntactic", "all"
@@ -77,7 +77,7 @@ class Analogies(Ranged):
         )
 
 
-def _known(table: WordTable, section: Section, most: int) -> Array:
+def _known(table: WordTable, section: AnalogySection, most: int) -> Array:
     """The questions that can be asked, as places of words; (questions, 4) int64."""
     places = [[table.place(word) for word in question] for question in section.questions]
     known = [q for q in places if all(p is not None and p < most for p in q)]

@@ -7,13 +7,13 @@ import io
 import matplotlib
 from matplotlib.figure import Figure
 
-from foreword.evaluate.alignment import Aligned
+from foreword.evaluate.alignment import Alignment
 
 CELL = 0.32  # inches
 STYLE = {"font.size": 9.5, "font.family": "sans-serif", "text.parse_math": False}
 
 
-def draw(aligned: Aligned) -> bytes:
+def draw(aligned: Alignment) -> bytes:
     """The picture as PNG: source words above, target words on the left."""
     rows, columns = aligned.weights.shape
     size = (max(3.2, 1.6 + CELL * columns), max(2.6, 1.6 + CELL * rows))

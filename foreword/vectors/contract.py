@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from foreword.types import Array
-from foreword.vectors.words import Words
+from foreword.vectors.words import WordCorpus
 
 Progress = Callable[[float, float], None]
 Scorer = Callable[[Tensor, Tensor], Tensor]  # (..., d_model), (vocab, d_model) -> (..., vocab)
 
 
 @dataclass(frozen=True)
-class VectorCourse:
+class VectorTraining:
     """The settings of word-vector training that every output layer uses.
 
     Attributes:
@@ -30,7 +30,7 @@ class VectorCourse:
         threads: the number of threads.
     """
 
-    architecture: Architecture
+    architecture: VectorArchitecture
     window: int
     subsample: float
     epochs: int
@@ -53,7 +53,7 @@ class Vectors:
 
 
 @dataclass(frozen=True)
-class Block:
+class WordBlock:
     """A block of words with their contexts and the noise words that they share.
 
     Attributes:
@@ -73,7 +73,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Steps:
+class BlockGradients:
     """The gradients of a block's log-likelihood, and the number of predictions in each sum.
 
     Attributes:
@@ -93,7 +93,7 @@ class Steps:
     noise_count: Array
 
 
-class Architecture(Protocol):
+class VectorArchitecture(Protocol):
     """A choice of input and target words: a kind in `vectors/architectures/`.
 
     Attributes:
@@ -102,17 +102,19 @@ class Architecture(Protocol):
 
     is_skip_gram: ClassVar[bool]
 
-    def steps(self, block: Block) -> Steps:
+    def steps(self, block: WordBlock) -> BlockGradients:
         """Return the gradients of the log-likelihood of words against noise."""
 
     def reach(self, window: int) -> int:
         """Return how many last words of a text, at most, the prediction of the next one uses."""
 
 
-class Output(Protocol):
+class VectorOutput(Protocol):
     """An output layer without a full softmax: a kind in `vectors/outputs/`."""
 
-    def fit(self, words: Words, vectors: Vectors, course: VectorCourse, progress: Progress) -> None:
+    def fit(
+        self, words: WordCorpus, vectors: Vectors, course: VectorTraining, progress: Progress
+    ) -> None:
         """Train the vectors.
 
         Raises:

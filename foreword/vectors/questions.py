@@ -13,7 +13,7 @@ DATA = Path(__file__).parent / "data"
 
 
 @dataclass(frozen=True)
-class Section:
+class AnalogySection:
     """Analogies of one kind.
 
     Attributes:
@@ -31,14 +31,14 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Pair:
+class RatedPair:
     """Two words, and how near people find them."""
 
     words: tuple[str, str]
     rating: float
 
 
-def read_analogies(path: str | Path | None) -> list[Section]:
+def read_analogies(path: str | Path | None) -> list[AnalogySection]:
     """The sections of a list like `questions-words.txt`; a small one of ours without a path.
 
     Raises:
@@ -58,10 +58,10 @@ def read_analogies(path: str | Path | None) -> list[Section]:
         sections[-1][1].append(words)
     if not any(questions for _, questions in sections):
         raise UserError(f"{path}: no analogies in it")
-    return [Section(name, tuple(questions)) for name, questions in sections if questions]
+    return [AnalogySection(name, tuple(questions)) for name, questions in sections if questions]
 
 
-def read_pairs(path: str | Path | None) -> list[Pair]:
+def read_pairs(path: str | Path | None) -> list[RatedPair]:
     """The pairs of a list like `wordsim353.txt`; a small one of ours without a path.
 
     Two words and a number a line, between tabs, commas or spaces; a first line without a number is
@@ -76,7 +76,7 @@ def read_pairs(path: str | Path | None) -> list[Pair]:
         between = r"[\t,;]" if re.search(r"[\t,;]", line) else r"\s+"
         cells = [cell.strip() for cell in re.split(between, line)]
         try:
-            pairs.append(Pair((cells[0], cells[1]), float(cells[2])))
+            pairs.append(RatedPair((cells[0], cells[1]), float(cells[2])))
         except (IndexError, ValueError):
             if number > 1:
                 message = f"{path}:{number}: expected two words and a number, got {line!r}"

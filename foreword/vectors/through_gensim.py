@@ -9,20 +9,20 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.types import Array
-from foreword.vectors.contract import Progress, VectorCourse, Vectors
-from foreword.vectors.tree import Tree
-from foreword.vectors.words import CHUNK, Words
+from foreword.vectors.contract import Progress, Vectors, VectorTraining
+from foreword.vectors.tree import HuffmanTree
+from foreword.vectors.words import CHUNK, WordCorpus
 
 LONGEST = 10_000  # words of a text that gensim reads; it drops the rest
 
 
 def learn(
-    words: Words,
+    words: WordCorpus,
     vectors: Vectors,
-    course: VectorCourse,
+    course: VectorTraining,
     progress: Progress,
     *,
-    tree: Tree | None = None,
+    tree: HuffmanTree | None = None,
     negatives: int = 0,
     exponent: float = 0.0,
 ) -> None:
@@ -80,7 +80,7 @@ def learn(
         vectors.outputs[: tree.forks] = model.syn1[: tree.forks]
 
 
-def _hang(keyed: Any, tree: Tree, names: Array) -> None:
+def _hang(keyed: Any, tree: HuffmanTree, names: Array) -> None:
     """Gives each word of gensim's its way through our tree."""
     for place, word in enumerate(tree.words):
         forks, sides = tree.path(place)
@@ -91,7 +91,7 @@ def _hang(keyed: Any, tree: Tree, names: Array) -> None:
 class _Texts:
     """Texts as gensim reads them, once for each epoch."""
 
-    def __init__(self, words: Words, names: Array, epochs: int, progress: Progress) -> None:
+    def __init__(self, words: WordCorpus, names: Array, epochs: int, progress: Progress) -> None:
         self.words, self.names, self.epochs, self.progress = words, names, epochs, progress
         self.begun = 0
 

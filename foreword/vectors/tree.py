@@ -12,7 +12,7 @@ from foreword.types import Array
 
 
 @dataclass(frozen=True)
-class Tree:
+class HuffmanTree:
     """A binary tree of inner nodes (forks), numbered from the deepest, with words as leaves.
 
     Attributes:
@@ -27,7 +27,7 @@ class Tree:
     sides: Array
 
     @classmethod
-    def of(cls, counts: Array) -> Tree:
+    def of(cls, counts: Array) -> HuffmanTree:
         """Build the tree of the tokens with a count, at least two."""
         words = np.flatnonzero(counts > 0)
         words = words[np.argsort(-counts[words], kind="stable")]

@@ -34,7 +34,7 @@ class Windows:
 
 
 @dataclass(frozen=True)
-class Words:
+class WordCorpus:
     """The words of texts; special tokens and words outside the vocabulary are dropped.
 
     Attributes:
@@ -50,7 +50,7 @@ class Words:
     counts: Array
 
     @classmethod
-    def of(cls, tokens: Array, starts: Array, is_word: Array) -> Words:
+    def of(cls, tokens: Array, starts: Array, is_word: Array) -> WordCorpus:
         """Count the words of texts.
 
         Raises:

@@ -14,7 +14,7 @@ from foreword import config
 from foreword.errors import UserError
 from foreword.evaluate import beam, decoding
 from foreword.evaluate.beam import Beams
-from foreword.evaluate.decoding import Start, Written, stops_of, write
+from foreword.evaluate.decoding import GeneratedTokens, Start, stops_of, write
 from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.sampling import Sampling
 from foreword.nn.init import initialise
@@ -66,7 +66,7 @@ def starts_for(prompted: PromptedModel, texts: list[str]) -> list[Start]:
     return decoding.starts_of(prompted, texts)
 
 
-def same(one: Written, other: Written) -> None:
+def same(one: GeneratedTokens, other: GeneratedTokens) -> None:
     assert one.ids.tolist() == other.ids.tolist()
     assert one.stopped == other.stopped
     np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-5)

@@ -8,7 +8,7 @@ import pytest
 
 from foreword.data.shards import Shards, ShardWriter
 from foreword.errors import UserError
-from foreword.evaluate.entropy import Counts, baselines, bits_per_byte
+from foreword.evaluate.entropy import BigramCounts, baselines, bits_per_byte
 from foreword.types import Array
 
 
@@ -25,7 +25,7 @@ def entropy(counts: list[int]) -> float:
 
 
 def test_entropies_by_hand(tmp_path: Path) -> None:
-    counts = Counts.of(write(tmp_path, "a", [[1, 2, 1, 2], [1, 3, 1]]), 10)
+    counts = BigramCounts.of(write(tmp_path, "a", [[1, 2, 1, 2], [1, 3, 1]]), 10)
     assert counts.unigram_entropy == pytest.approx(entropy([4, 2, 1]))
     # Pairs 12 twice, 21, 13, 31; the pair over the end of the first document is none.
     assert sorted(counts.pairs.tolist()) == [12, 13, 21, 31]
@@ -33,7 +33,7 @@ def test_entropies_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_chain_without_choice_has_no_bigram_entropy(tmp_path: Path) -> None:
-    counts = Counts.of(write(tmp_path, "a", [[1, 2, 3, 4, 1, 2, 3, 4, 1]]), 10)
+    counts = BigramCounts.of(write(tmp_path, "a", [[1, 2, 3, 4, 1, 2, 3, 4, 1]]), 10)
     assert counts.bigram_entropy == pytest.approx(0.0, abs=1e-12)
 
 
@@ -44,7 +44,7 @@ def all_pairs(first: int, vocab: int) -> Array:
 def test_smoothed_probabilities_add_up_to_one(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     documents = [random.integers(0, 8, n).tolist() for n in (30, 1, 12)]
-    counts = Counts.of(write(tmp_path, "a", documents), 10)
+    counts = BigramCounts.of(write(tmp_path, "a", documents), 10)
     assert np.exp(-counts.unigram_nats(np.arange(10))).sum() == pytest.approx(1.0)
     for first in range(10):  # 8 and 9 never occur
         p = np.exp(-counts.bigram_nats(all_pairs(first, 10)))
@@ -69,7 +69,7 @@ def test_baselines_by_hand(tmp_path: Path) -> None:
 
 def test_only_the_first_tokens_are_counted(tmp_path: Path) -> None:
     shards = write(tmp_path, "a", [[1, 2, 1, 2, 5, 5]])
-    counts = Counts.of(shards, 10, most=4)
+    counts = BigramCounts.of(shards, 10, most=4)
     assert counts.tokens == 4 and counts.unigrams[5] == 0
     assert baselines(shards, shards, 10, most=4).counted == 4
 

@@ -10,7 +10,7 @@ import torch
 
 from foreword.errors import UserError
 from foreword.evaluate import scorer
-from foreword.evaluate.perplexity import Totals, spans
+from foreword.evaluate.perplexity import ScoreTotals, scoring_windows
 from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.scorer import NeuralScorer, ScoringItem, scorer_of
 from foreword.evaluate.scoring import PSEUDO, score, score_texts
@@ -31,7 +31,7 @@ def by_hand(prompted: PromptedModel, ids: Array, mask: object) -> Array:
 def test_windows_score_each_token_once(width: int, stride: int, both_sides: bool) -> None:
     for length in range(40):
         scored = []
-        found = spans(length, width, stride, both_sides=both_sides)
+        found = scoring_windows(length, width, stride, both_sides=both_sides)
         for n, span in enumerate(found):
             scored += range(span.first, span.stop)
             assert span.start <= span.first <= span.stop <= min(span.start + width, length)
@@ -45,7 +45,7 @@ def test_windows_score_each_token_once(width: int, stride: int, both_sides: bool
 
 def test_a_stride_beyond_the_window_is_refused() -> None:
     with pytest.raises(UserError, match="stride"):
-        spans(20, 8, 9, both_sides=False)
+        scoring_windows(20, 8, 9, both_sides=False)
 
 
 def test_causal_scores_are_those_of_the_plain_model(
@@ -172,8 +172,10 @@ def test_unknown_tokens_are_counted(make_prompted: Callable[..., PromptedModel])
 
 
 def test_totals_add_up() -> None:
-    both = Totals("m", 2.0, 2, 5, 1, ends=1) + Totals("m", 4.0, 1, 7, 1, unscored=1, ends=1)
-    assert both == Totals("m", 6.0, 3, 12, 2, unscored=1, ends=2)
+    both = ScoreTotals("m", 2.0, 2, 5, 1, ends=1) + ScoreTotals(
+        "m", 4.0, 1, 7, 1, unscored=1, ends=1
+    )
+    assert both == ScoreTotals("m", 6.0, 3, 12, 2, unscored=1, ends=2)
     assert both.loss == 2.0
     assert both.bits_per_byte == pytest.approx(6 / math.log(2) / 12)
 

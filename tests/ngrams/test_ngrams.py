@@ -14,7 +14,7 @@ from foreword.errors import UserError
 from foreword.ngrams import scratch
 from foreword.ngrams.counting import Level, count
 from foreword.ngrams.scratch import Scratch
-from foreword.ngrams.table import Table
+from foreword.ngrams.table import NgramTable
 from foreword.types import Array
 
 from .texts import END, START, VOCAB, SlowKneserNey, ngrams, stream
@@ -27,7 +27,7 @@ def smoothing(name: str) -> Any:
     return kinds.load("ngrams/smoothing", name)()
 
 
-def table(folder: Path, name: str = "modified_kneser_ney", order: int = 3) -> Table:
+def table(folder: Path, name: str = "modified_kneser_ney", order: int = 3) -> NgramTable:
     levels = counts(stream(), order, VOCAB, folder)
     return made_of(levels, smoothing(name), VOCAB, folder)
 
@@ -36,12 +36,12 @@ def counts(words: Array, order: int, vocab: int, folder: Path) -> list[Level]:
     return count(words, order, vocab, START, Scratch(folder, scratch.CHUNK))
 
 
-def made_of(levels: list[Level], how: Any, vocab: int, folder: Path) -> Table:
+def made_of(levels: list[Level], how: Any, vocab: int, folder: Path) -> NgramTable:
     is_word = np.arange(vocab) != START
-    return Table.of(levels, START, how, is_word, Scratch(folder, scratch.CHUNK))
+    return NgramTable.of(levels, START, how, is_word, Scratch(folder, scratch.CHUNK))
 
 
-def distribution(made: Table, contexts: Array) -> Array:
+def distribution(made: NgramTable, contexts: Array) -> Array:
     """Of every word after each row of words, in which a start token begins a text."""
     words = contexts.ravel()
     is_first = (words == START) | (np.arange(len(words)) % contexts.shape[1] == 0)
@@ -115,7 +115,7 @@ def test_a_saved_table_is_the_same(tmp_path: Path, name: str) -> None:
     made, unseen = table(tmp_path, name), stream(12, seed=2)
     (tmp_path / "saved").mkdir()
     made.save(tmp_path / "saved")
-    loaded = Table.load(tmp_path / "saved")
+    loaded = NgramTable.load(tmp_path / "saved")
     assert loaded.about == made.about
     assert np.array_equal(loaded.log_probs_of(unseen), made.log_probs_of(unseen))
 
@@ -183,7 +183,7 @@ def test_a_damaged_table_is_refused(tmp_path: Path) -> None:
     keys = folder / "keys-3.npy"
     keys.write_bytes(keys.read_bytes()[:-9])
     with pytest.raises(UserError, match="damaged"):
-        Table.load(folder)
+        NgramTable.load(folder)
 
 
 def test_texts_shorter_than_the_order_have_no_such_ngrams(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_memory_does_not_grow_with_the_text(
             found["count"] = tracemalloc.get_traced_memory()[1]
             for name in SMOOTHINGS:
                 tracemalloc.reset_peak()
-                Table.of(levels, START, smoothing(name), is_word, room)
+                NgramTable.of(levels, START, smoothing(name), is_word, room)
                 found[name] = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

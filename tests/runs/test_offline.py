@@ -16,7 +16,7 @@ from foreword.errors import UserError
 from foreword.evaluate.samples import samples
 from foreword.models.ngram import table_of
 from foreword.ngrams import texts as reading
-from foreword.ngrams.texts import Texts, measure
+from foreword.ngrams.texts import NgramTexts, measure
 from foreword.runs import offline
 from foreword.runs import run as running
 from foreword.runs.continued import START
@@ -182,7 +182,7 @@ def test_the_recipe_says_where_it_was_fitted(done: Done, kind: str) -> None:
 def test_every_text_is_measured_whole(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained = open_run(run, "cpu")
     shards = running.PreparedText.load(run / "shards").heldout
-    texts = Texts.of(shards, trained.vocab, *trained.recipe.wrapping)
+    texts = NgramTexts.of(shards, trained.vocab, *trained.recipe.wrapping)
     table = table_of(trained.model)
     at_once = measure(table, texts)
     monkeypatch.setattr(reading, "CHUNK", 7)

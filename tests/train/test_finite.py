@@ -14,7 +14,7 @@ from torch import nn
 
 from foreword.errors import NotFiniteError, TrainingStoppedError
 from foreword.models.word_vectors import WordVectorsBackbone
-from foreword.ngrams.table import Table
+from foreword.ngrams.table import NgramTable
 from foreword.objectives.causal import Causal
 from foreword.runs.override import override
 from foreword.runs.provenance import write_recipe
@@ -150,7 +150,7 @@ def test_vectors_that_are_not_finite_are_not_saved(
 
 
 def test_counts_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
-    table = Table.uniform(np.ones(5, dtype=bool), start=-1)
+    table = NgramTable.uniform(np.ones(5, dtype=bool), start=-1)
     table.save(tmp_path)
     table.log_probs[0][2] = -np.inf  # a probability of 0
     table.save(tmp_path)

@@ -11,10 +11,10 @@ from torch.nn.functional import logsigmoid
 
 from foreword import kinds
 from foreword.types import Array
-from foreword.vectors.contract import Block, VectorCourse, Vectors
+from foreword.vectors.contract import Vectors, VectorTraining, WordBlock
 from foreword.vectors.outputs.negative_sampling import NegativeSampling
-from foreword.vectors.tree import Tree
-from foreword.vectors.words import Words
+from foreword.vectors.tree import HuffmanTree
+from foreword.vectors.words import WordCorpus
 
 from .texts import SIZE, is_word, topics
 
@@ -22,7 +22,7 @@ BLOCKS, WORDS, SIDE, NOISE, WIDTH = 2, 4, 2, 3, 5
 REACH = WORDS + 2 * SIDE
 
 
-def block() -> Block:
+def block() -> WordBlock:
     rng = np.random.default_rng(1)
 
     def normal(*shape: int) -> Array:
@@ -30,7 +30,7 @@ def block() -> Block:
 
     behind = np.arange(REACH) - np.arange(WORDS)[:, None] - SIDE
     inside = (np.abs(behind) <= rng.integers(0, SIDE + 1, (BLOCKS, WORDS, 1))) & (behind != 0)
-    return Block(
+    return WordBlock(
         normal(BLOCKS, REACH, WIDTH),
         inside.astype(np.float32),
         normal(BLOCKS, WORDS, WIDTH),
@@ -39,7 +39,7 @@ def block() -> Block:
     )
 
 
-def log_likelihood(kind: str, given: Block) -> list[torch.Tensor]:
+def log_likelihood(kind: str, given: WordBlock) -> list[torch.Tensor]:
     """Word by word, as in Mikolov et al. 2013b, equation 4; gives back its gradients."""
     x, y, noise = (
         torch.from_numpy(v.copy()).requires_grad_()
@@ -98,8 +98,8 @@ def learned(threads: int = 1, **settings: Any) -> Vectors:
         (rng.random((SIZE, 8), dtype=np.float32) - 0.5) / 8, np.zeros((SIZE, 8), np.float32)
     )
     architecture = kinds.load("vectors/architectures", "skip_gram")()
-    course = VectorCourse(architecture, 3, 0.0, 2, lambda done: 0.05 * (1 - done), 1, threads)
-    words = Words.of(*topics(), is_word())
+    course = VectorTraining(architecture, 3, 0.0, 2, lambda done: 0.05 * (1 - done), 1, threads)
+    words = WordCorpus.of(*topics(), is_word())
     NegativeSampling(**settings).fit(words, vectors, course, lambda done, total: None)
     return vectors
 
@@ -134,7 +134,7 @@ def test_settings_are_checked() -> None:
 
 def test_a_huffman_tree_is_the_shortest() -> None:
     counts = np.array([0, 5, 1, 1, 3, 0, 9])
-    tree = Tree.of(counts)
+    tree = HuffmanTree.of(counts)
     assert tree.words.tolist() == [6, 1, 4, 2, 3]
     paths = [tree.path(place) for place in range(5)]
     assert [len(forks) for forks, _ in paths] == [1, 2, 3, 4, 4]  # worked out by hand

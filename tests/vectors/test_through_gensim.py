@@ -9,8 +9,8 @@ import pytest
 
 from foreword.vectors import through_gensim
 from foreword.vectors.architectures.skip_gram import SkipGram
-from foreword.vectors.contract import VectorCourse, Vectors
-from foreword.vectors.words import Words
+from foreword.vectors.contract import Vectors, VectorTraining
+from foreword.vectors.words import WordCorpus
 
 models = pytest.importorskip("gensim").models
 
@@ -26,9 +26,9 @@ def test_noise_is_drawn_by_each_words_own_count(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(models, "Word2Vec", Spy)
     counts = np.array([0, 1, 40, 3, 200, 10])  # neither in the order of ids nor in that of counts
     tokens = np.random.default_rng(1).permutation(np.repeat(np.arange(6), counts))
-    words = Words.of(tokens, np.array([0, len(tokens)]), counts > 0)
+    words = WordCorpus.of(tokens, np.array([0, len(tokens)]), counts > 0)
     vectors = Vectors(*np.zeros((2, 6, 4), dtype=np.float32))
-    course = VectorCourse(SkipGram(), 2, 0.0, 1, lambda progress: 0.025, 1, 1)
+    course = VectorTraining(SkipGram(), 2, 0.0, 1, lambda progress: 0.025, 1, 1)
     through_gensim.learn(words, vectors, course, print, negatives=2, exponent=0.75)
 
     (model,) = made

@@ -7,14 +7,14 @@ import pytest
 
 from foreword.errors import UserError
 from foreword.vectors import words as module
-from foreword.vectors.words import Words
+from foreword.vectors.words import WordCorpus
 
 from .texts import SIZE, is_word, topics
 
 
 def test_special_tokens_are_no_words_and_leave_no_gap() -> None:
     tokens = np.array([5, 0, 6, 1, 7, 8])
-    words = Words.of(tokens, np.array([0, 4, 6]), is_word())
+    words = WordCorpus.of(tokens, np.array([0, 4, 6]), is_word())
     assert words.counts[[0, 1, 5, 6, 7, 8]].tolist() == [0, 0, 1, 1, 1, 1]
     assert [text.tolist() for text in words.texts()] == [[5, 6], [7, 8]]
     windows = next(words.windows(1, 1, 0.0, seed=1))
@@ -25,7 +25,7 @@ def test_special_tokens_are_no_words_and_leave_no_gap() -> None:
 
 def test_windows_stay_in_their_text_and_are_as_wide_as_drawn() -> None:
     tokens, starts = topics(texts=50, length=9)
-    windows = next(Words.of(tokens, starts, is_word()).windows(1, 4, 0.0, seed=1))
+    windows = next(WordCorpus.of(tokens, starts, is_word()).windows(1, 4, 0.0, seed=1))
     place = np.arange(len(windows)) % 9
     assert (windows.left <= place).all() and (windows.right <= 8 - place).all()
     middle = place == 4
@@ -36,7 +36,7 @@ def test_windows_stay_in_their_text_and_are_as_wide_as_drawn() -> None:
 
 def test_frequent_words_are_thinned_by_the_formula_of_the_released_word2vec() -> None:
     tokens = np.repeat([2, 3], [9_000, 1_000])
-    words = Words.of(tokens, np.array([0, 10_000]), is_word())
+    words = WordCorpus.of(tokens, np.array([0, 10_000]), is_word())
     kept = words.kept(0.01)
     assert kept[2] == pytest.approx((0.01 / 0.9) ** 0.5 + 0.01 / 0.9)
     assert words.kept(0.0)[2] == 1.0
@@ -49,7 +49,7 @@ def test_draws_depend_on_the_seed_the_epoch_and_the_place_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "CHUNK", 700)
-    words = Words.of(*topics(), is_word())
+    words = WordCorpus.of(*topics(), is_word())
     first, again = (list(words.windows(2, 3, 0.05, seed=4)) for _ in range(2))
     assert len(first) == 2 * -(-4_000 // 700)
     for one, other in zip(first, again, strict=True):
@@ -61,4 +61,4 @@ def test_draws_depend_on_the_seed_the_epoch_and_the_place_alone(
 
 def test_a_text_of_one_word_has_no_contexts() -> None:
     with pytest.raises(UserError, match="fewer than two different words"):
-        Words.of(np.array([3, 3, 3, 0]), np.array([0, 4]), np.arange(SIZE) > 1)
+        WordCorpus.of(np.array([3, 3, 3, 0]), np.array([0, 4]), np.arange(SIZE) > 1)

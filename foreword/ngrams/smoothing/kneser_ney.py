@@ -10,7 +10,7 @@ import numpy as np
 from foreword.ngrams import kneser_ney
 from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
-from foreword.ngrams.smooth import Estimate
+from foreword.ngrams.smooth import SmoothedOrder
 from foreword.ranges import Ranged, Share
 from foreword.types import Array
 
@@ -37,7 +37,9 @@ class KneserNey(Ranged):
         """Unseen contexts back off with weight 1."""
         return 1.0
 
-    def estimate(self, levels: Sequence[Level], is_word: Array, scratch: Scratch) -> list[Estimate]:
+    def estimate(
+        self, levels: Sequence[Level], is_word: Array, scratch: Scratch
+    ) -> list[SmoothedOrder]:
         """See `foreword.ngrams.kneser_ney.estimate`."""
         fallback = np.array([0.0, *[self.fallback] * 3])
         return kneser_ney.estimate(levels, is_word, scratch, self._discounts, fallback)

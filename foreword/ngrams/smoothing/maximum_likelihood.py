@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from foreword.ngrams import additive
 from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
-from foreword.ngrams.smooth import Estimate
+from foreword.ngrams.smooth import SmoothedOrder
 from foreword.types import Array
 
 
@@ -29,6 +29,8 @@ class MaximumLikelihood:
         """Unseen contexts back off with weight 1."""
         return 1.0
 
-    def estimate(self, levels: Sequence[Level], is_word: Array, scratch: Scratch) -> list[Estimate]:
+    def estimate(
+        self, levels: Sequence[Level], is_word: Array, scratch: Scratch
+    ) -> list[SmoothedOrder]:
         """See `foreword.ngrams.additive.estimate`."""
         return additive.estimate(levels, is_word, scratch, 0.0)

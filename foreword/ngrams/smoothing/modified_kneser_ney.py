@@ -12,7 +12,7 @@ from annotated_types import Interval
 from foreword.ngrams import kneser_ney
 from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
-from foreword.ngrams.smooth import Estimate
+from foreword.ngrams.smooth import SmoothedOrder
 from foreword.ranges import Ranged, Share
 from foreword.types import Array
 
@@ -42,7 +42,9 @@ class ModifiedKneserNey(Ranged):
         """Unseen contexts back off with weight 1."""
         return 1.0
 
-    def estimate(self, levels: Sequence[Level], is_word: Array, scratch: Scratch) -> list[Estimate]:
+    def estimate(
+        self, levels: Sequence[Level], is_word: Array, scratch: Scratch
+    ) -> list[SmoothedOrder]:
         """See `foreword.ngrams.kneser_ney.estimate`."""
         fallback = np.array([0.0, *self.fallback])
         return kneser_ney.estimate(levels, is_word, scratch, self._discounts, fallback)

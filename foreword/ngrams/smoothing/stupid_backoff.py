@@ -9,7 +9,7 @@ import numpy as np
 
 from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
-from foreword.ngrams.smooth import Estimate, Stretch, smoothed
+from foreword.ngrams.smooth import ContextSpan, SmoothedOrder, smoothed
 from foreword.ranges import PositiveShare, Ranged
 from foreword.types import Array
 
@@ -36,10 +36,12 @@ class StupidBackoff(Ranged):
         """Unseen contexts back off with weight `share`, like seen ones."""
         return self.share
 
-    def estimate(self, levels: Sequence[Level], is_word: Array, scratch: Scratch) -> list[Estimate]:
+    def estimate(
+        self, levels: Sequence[Level], is_word: Array, scratch: Scratch
+    ) -> list[SmoothedOrder]:
         """Return relative frequencies; every context has the back-off weight `share`."""
 
-        def probs_of(stretch: Stretch, n: int) -> tuple[Array, Array]:
+        def probs_of(stretch: ContextSpan, n: int) -> tuple[Array, Array]:
             counts = levels[n - 1].counts[stretch.grams]
             counts = counts if n > 1 else counts * is_word
             total = stretch.sums(counts)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from foreword.vectors.contract import Block, Steps
+from foreword.vectors.contract import BlockGradients, WordBlock
 from foreword.vectors.logistic import error_of
 
 
@@ -28,8 +28,8 @@ class CBOW:
         """Return the window size on one side."""
         return window
 
-    def steps(self, block: Block) -> Steps:
-        """See `Architecture`; a noise word is compared with the mean of every window."""
+    def steps(self, block: WordBlock) -> BlockGradients:
+        """See `VectorArchitecture`; a noise word is compared with the mean of every window."""
         inside, weight = block.inside, np.float32(block.weight)
         sizes = inside.sum(axis=2, keepdims=True)  # (blocks, words, 1)
         is_there = np.minimum(sizes, 1)  # a word alone predicts nothing
@@ -45,7 +45,7 @@ class CBOW:
         noise = block.noise.shape[1]
         per_noise = is_there.sum(axis=1) * weight  # (blocks, 1)
         per_word = np.float32(1 + block.weight * noise)
-        return Steps(
+        return BlockGradients(
             context=inside.transpose(0, 2, 1) @ step_h,
             words=right * h,
             noise=wrong.transpose(0, 2, 1) @ h,

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from foreword.vectors.contract import Block, Steps
+from foreword.vectors.contract import BlockGradients, WordBlock
 from foreword.vectors.logistic import error_of
 
 
@@ -28,8 +28,8 @@ class SkipGram:
         """Return 1: only the last word."""
         return 1
 
-    def steps(self, block: Block) -> Steps:
-        """See `Architecture`; a noise word is compared with every word of the context."""
+    def steps(self, block: WordBlock) -> BlockGradients:
+        """See `VectorArchitecture`; a noise word is compared with every word of the context."""
         x, words = block.context, block.words.shape[1]
         y = np.concatenate([block.words, block.noise], axis=1)
         inside = block.inside.transpose(0, 2, 1)  # (blocks, reach, words)
@@ -41,7 +41,7 @@ class SkipGram:
         step_y = g.transpose(0, 2, 1) @ x
         noise = block.noise.shape[1]
         per_noise = pairs.sum(axis=1, keepdims=True) * np.float32(block.weight)
-        return Steps(
+        return BlockGradients(
             context=g @ y,
             words=step_y[:, :words],
             noise=step_y[:, words:],

@@ -11,9 +11,9 @@ from torch.nn import functional as F
 
 from foreword.types import Array
 from foreword.vectors import through_gensim
-from foreword.vectors.contract import Progress, Scorer, VectorCourse, Vectors
-from foreword.vectors.tree import Tree
-from foreword.vectors.words import Words
+from foreword.vectors.contract import Progress, Scorer, Vectors, VectorTraining
+from foreword.vectors.tree import HuffmanTree
+from foreword.vectors.words import WordCorpus
 
 
 @dataclass(frozen=True)
@@ -27,20 +27,22 @@ class HierarchicalSoftmax:
     Reference: Mikolov et al. 2013b, section 2.1; Morin & Bengio 2005.
     """
 
-    def fit(self, words: Words, vectors: Vectors, course: VectorCourse, progress: Progress) -> None:
-        """See `Output`.
+    def fit(
+        self, words: WordCorpus, vectors: Vectors, course: VectorTraining, progress: Progress
+    ) -> None:
+        """See `VectorOutput`.
 
         Raises:
             UserError: gensim is not installed.
         """
-        through_gensim.learn(words, vectors, course, progress, tree=Tree.of(words.counts))
+        through_gensim.learn(words, vectors, course, progress, tree=HuffmanTree.of(words.counts))
 
     def scorer(self, counts: Array) -> Scorer:
-        """See `Output`: the sum of the turns on the way to a word.
+        """See `VectorOutput`: the sum of the turns on the way to a word.
 
         Tokens that have no place in the tree are as likely as half a count.
         """
-        tree = Tree.of(counts)
+        tree = HuffmanTree.of(counts)
         floor = float(np.log(0.5) - np.log(counts.sum()))
         levels = [
             (nodes, tree.parents[nodes], tree.sides[nodes].astype(bool)) for nodes in tree.levels

@@ -16,15 +16,15 @@ from torch import Tensor
 from foreword.ranges import Count, Positive, Ranged, Share
 from foreword.types import Array
 from foreword.vectors.contract import (
-    Block,
+    BlockGradients,
     Progress,
     Scorer,
-    Steps,
-    VectorCourse,
     Vectors,
+    VectorTraining,
+    WordBlock,
     noise_scorer,
 )
-from foreword.vectors.words import Windows, Words
+from foreword.vectors.words import Windows, WordCorpus
 
 DRAWS = 1 << 20  # places of the table that noise is drawn from
 
@@ -58,8 +58,10 @@ class NegativeSampling(Ranged):
     noise: Count = 32
     most: Positive = 4.0
 
-    def fit(self, words: Words, vectors: Vectors, course: VectorCourse, progress: Progress) -> None:
-        """See `Output`; the same seed gives the same vectors on any number of threads."""
+    def fit(
+        self, words: WordCorpus, vectors: Vectors, course: VectorTraining, progress: Progress
+    ) -> None:
+        """See `VectorOutput`; the same seed gives the same vectors on any number of threads."""
         noise = self._noise_of(words.counts)
         step = _Step(self, vectors, course)
         windows = words.windows(course.epochs, course.window, course.subsample, course.seed)
@@ -78,14 +80,16 @@ class NegativeSampling(Ranged):
         return words.astype(np.int64)
 
     def scorer(self, counts: Array) -> Scorer:
-        """See `Output`."""
+        """See `VectorOutput`."""
         return noise_scorer(counts, self.exponent)
 
 
 class _Step:
     """Takes the steps."""
 
-    def __init__(self, settings: NegativeSampling, vectors: Vectors, course: VectorCourse) -> None:
+    def __init__(
+        self, settings: NegativeSampling, vectors: Vectors, course: VectorTraining
+    ) -> None:
         self.settings, self.course, self.vectors = settings, course, vectors
         size = settings.block
         self.tables = [torch.from_numpy(table) for table in (vectors.inputs, vectors.outputs)]
@@ -122,12 +126,14 @@ class _Step:
         ends = [v.reshape(-1, size, 1) for v in (left, right)]
         parts = np.array_split(np.arange(self.blocks), min(self.course.threads, self.blocks))
 
-        def of(part: Array) -> Steps:
+        def of(part: Array) -> BlockGradients:
             lo, hi = int(part[0]), int(part[-1]) + 1
             return self._steps(context[lo:hi], words[lo:hi], drawn[lo:hi], ends, slice(lo, hi))
 
         found = list(apply(of, parts))
-        steps = Steps(*(_joined([getattr(s, f.name) for s in found]) for f in fields(Steps)))
+        steps = BlockGradients(
+            *(_joined([getattr(s, f.name) for s in found]) for f in fields(BlockGradients))
+        )
         outputs = (
             np.concatenate([words.ravel(), drawn.ravel()]),
             np.concatenate([_rows(steps.words), _rows(steps.noise)]),
@@ -138,11 +144,11 @@ class _Step:
 
     def _steps(
         self, context: Array, words: Array, drawn: Array, ends: list[Array], where: slice
-    ) -> Steps:
+    ) -> BlockGradients:
         left, right = (end[where] for end in ends)
         inside = (self.behind >= -left) & (self.behind <= right) & (self.behind != 0)
         inputs, outputs = self.vectors.inputs, self.vectors.outputs
-        block = Block(
+        block = WordBlock(
             context=inputs.take(context, 0),
             inside=inside.astype(np.float32),
             words=outputs.take(words, 0),

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from foreword.ranges import Count, Ranged, Share
 from foreword.types import Array
 from foreword.vectors import through_gensim
-from foreword.vectors.contract import Progress, Scorer, VectorCourse, Vectors, noise_scorer
-from foreword.vectors.words import Words
+from foreword.vectors.contract import Progress, Scorer, Vectors, VectorTraining, noise_scorer
+from foreword.vectors.words import WordCorpus
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,10 @@ class NegativeSamplingGensim(Ranged):
     negatives: Count = 5
     exponent: Share = 0.75
 
-    def fit(self, words: Words, vectors: Vectors, course: VectorCourse, progress: Progress) -> None:
-        """See `Output`.
+    def fit(
+        self, words: WordCorpus, vectors: Vectors, course: VectorTraining, progress: Progress
+    ) -> None:
+        """See `VectorOutput`.
 
         Raises:
             UserError: gensim is not installed.
@@ -40,5 +42,5 @@ class NegativeSamplingGensim(Ranged):
         )
 
     def scorer(self, counts: Array) -> Scorer:
-        """See `Output`."""
+        """See `VectorOutput`."""
         return noise_scorer(counts, self.exponent)
