@@ -134,7 +134,7 @@ class NgramBackbone(Backbone):
         orders = range(1, kind.order + 1)
         sizes = ", ".join(f"{table.size_of(n):,} {n}-grams" for n in orders)
         size = sum(map(table.bytes_of, orders))
-        return FitResult(len(texts), (f"{sizes}: {size / 1e6:,.1f} MB", *table.about.notes))
+        return FitResult(len(texts), (f"{sizes}: {size / 1e6:,.1f} MB", *table.header.notes))
 
     def save(self, folder: Path) -> None:
         """Write the table into an existing folder."""
@@ -147,10 +147,10 @@ class NgramBackbone(Backbone):
             UserError: the files are damaged, or of another recipe.
         """
         table = NgramTable.load(folder)
-        if (table.about.order, table.about.vocab) != (self.kind.order, self.vocab):
+        if (table.header.order, table.header.vocab) != (self.kind.order, self.vocab):
             raise UserError(
-                f"{folder}: n-grams up to {table.about.order} of {table.about.vocab:,} tokens, and "
-                f"the recipe says {self.kind.order} of {self.vocab:,}"
+                f"{folder}: n-grams up to {table.header.order} of {table.header.vocab:,} tokens, "
+                f"and the recipe says {self.kind.order} of {self.vocab:,}"
             )
         self.table = table
 
@@ -165,12 +165,12 @@ class NgramBackbone(Backbone):
             cached = cache[0].shape[1]
             ids = torch.cat([cache[0], ids], dim=1)
             positions = torch.cat([cache[1], positions], dim=1)
-        first_cached = max(0, ids.shape[1] - self.table.about.order + 1)
+        first_cached = max(0, ids.shape[1] - self.table.header.order + 1)
         words = ids.cpu().numpy()
-        is_first = (positions.cpu().numpy() == 0) | (words == self.table.about.start)
+        is_first = (positions.cpu().numpy() == 0) | (words == self.table.header.start)
         is_first[:, 0] = True
         # The n-grams of each order below n that end at each word.
-        longest = self.table.about.order - 1
+        longest = self.table.header.order - 1
         ngrams = self.table.find(words.ravel(), is_first.ravel(), longest)[:longest]
         shape = (*words.shape, len(ngrams))
         contexts = np.stack(ngrams, axis=1) if ngrams else np.empty(shape, dtype=np.int64)
@@ -205,11 +205,11 @@ class NgramHead(VocabularyHead):
                 "fit one with model.smoothing=modified_kneser_ney"
             )
         scores = torch.from_numpy(log_probs.astype(np.float32))
-        return scores.reshape(*shape, table.about.vocab).to(states.device)
+        return scores.reshape(*shape, table.header.vocab).to(states.device)
 
     def log_probs(self, states: Tensor, targets: Tensor) -> Tensor:
         """Return each target's log-probability, in nats; (n, order - 1), (n,) -> (n,) float64."""
-        log_probs = self.backbone.table.after(states.cpu().numpy(), targets.cpu().numpy())
+        log_probs = self.backbone.table.log_probs_after(states.cpu().numpy(), targets.cpu().numpy())
         return torch.from_numpy(log_probs).to(states.device)
 
     def nll(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:

@@ -9,10 +9,11 @@ import numpy as np
 
 from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
-from foreword.ngrams.smooth import ContextSpan, SmoothedOrder, smoothed
+from foreword.ngrams.smooth import ContextSpan, SmoothedOrder, smooth_order
 from foreword.types import Array
 
-# How many n-grams have count 0, 1, 2, 3, 4 -> D of 0, 1, 2, 3+; nan where they do not say.
+# The numbers of n-grams with count 0 to 4 -> the discounts of counts 0, 1, 2, 3+; nan where they
+# cannot be estimated.
 Discounts = Callable[[Array], Array]
 
 
@@ -23,42 +24,48 @@ def estimate(
     discounts: Discounts,
     fallback: Array,
 ) -> list[SmoothedOrder]:
-    """The estimates, with the conventions of KenLM.
+    """Return the estimates of every order, with the conventions of KenLM.
 
-    The greatest order has its counts; each below has, of an n-gram, the number of words seen before
-    it, or its count where nothing can stand before it since it begins a text. `discounts` of these
-    are taken off and given to the order below; words share what unigrams give with the uniform
-    distribution over all words, seen or not. Where the counts are too few to say the discounts, or
-    would take off less than nothing or more than there is, they are `fallback`.
+    The greatest order uses its counts. Each lower order uses adjusted counts: the number of
+    different words seen before an n-gram, or its count if it begins a text. `discounts` are
+    subtracted from these, and their mass goes to the order below; unigrams are interpolated with
+    the uniform distribution over all words, seen or not. Discounts that cannot be estimated, or
+    that are negative or greater than their count, are replaced by `fallback`.
 
     Reference: Chen & Goodman 1998, section 4.1.6; Heafield et al. 2013, section 3.
     """
-    found: list[SmoothedOrder] = []
+    orders: list[SmoothedOrder] = []
     below = np.full(len(is_word), 1 / is_word.sum())  # probabilities of the order below
     for n, level in enumerate(levels, start=1):
-        adjusted = _Adjusted.of(levels, n, is_word, scratch)
-        taken = discounts(adjusted.histogram(scratch))
+        adjusted = _AdjustedCounts.of(levels, n, is_word, scratch)
+        by_count = discounts(adjusted.histogram(scratch))
         note = ""
-        if not ((taken >= 0) & (taken <= np.arange(4))).all():
-            taken = fallback
-            note = f"too few {n}-grams to learn discounts from: {_listed(fallback[1:])} are used"
+        if not ((by_count >= 0) & (by_count <= np.arange(4))).all():
+            by_count = fallback
+            listed = _listed(fallback[1:])
+            note = f"too few {n}-grams to estimate discounts from: {listed} are used"
         probs = scratch.create(f"lower-{n}", len(level), np.float64)
-        order = _Order(level, adjusted, taken, below, probs)
-        found.append(replace(smoothed(levels, n, len(is_word), scratch, order), note=note))
+        probs_of = _Interpolation(level, adjusted, by_count, below, probs)
+        orders.append(replace(smooth_order(levels, n, len(is_word), scratch, probs_of), note=note))
         below = probs
-    return found
+    return orders
 
 
 @dataclass(frozen=True)
-class _Adjusted:
-    """Counts of the greatest order, else numbers of words before; of a part, (n-grams,) int64."""
+class _AdjustedCounts:
+    """Counts at the greatest order, else numbers of different preceding words.
+
+    Called with a part of the n-grams, it returns their adjusted counts, (n-grams,) int64.
+    """
 
     level: Level
     before: Array
-    is_word: Array | None  # where the n-grams are words
+    is_word: Array | None  # at order 1: ids that are not words count 0
 
     @classmethod
-    def of(cls, levels: Sequence[Level], n: int, is_word: Array, scratch: Scratch) -> _Adjusted:
+    def of(
+        cls, levels: Sequence[Level], n: int, is_word: Array, scratch: Scratch
+    ) -> _AdjustedCounts:
         level = levels[n - 1]
         before = level.counts
         if n < len(levels):
@@ -70,44 +77,52 @@ class _Adjusted:
 
     def __call__(self, part: slice) -> Array:
         level = self.level
-        found = np.where(level.is_initial[part], level.counts[part], self.before[part])
-        return found if self.is_word is None else np.where(self.is_word[part], found, 0)
+        counts = np.where(level.is_initial[part], level.counts[part], self.before[part])
+        return counts if self.is_word is None else np.where(self.is_word[part], counts, 0)
 
     def histogram(self, scratch: Scratch) -> Array:
-        """How many n-grams have 0, 1, 2, 3, 4; (5,) int64."""
+        """Return how many n-grams have the counts 0, 1, 2, 3, 4; (5,) int64."""
 
-        def of(part: slice) -> Array:
+        def histogram_of(part: slice) -> Array:
             return np.bincount(np.minimum(self(part), 5), minlength=6)[:5]
 
-        found = scratch.each(of, scratch.parts(len(self.level)))
-        return np.asarray(np.sum([np.zeros(5, np.int64), *found], axis=0))
+        parts = scratch.map(histogram_of, scratch.parts(len(self.level)))
+        return np.asarray(np.sum([np.zeros(5, np.int64), *parts], axis=0))
 
 
 @dataclass(frozen=True)
-class _Order:
-    """The probabilities of a stretch's n-grams, which it keeps, and what its contexts leave."""
+class _Interpolation:
+    """The interpolated probabilities of one order, computed for a span of contexts per call.
+
+    Attributes:
+        level: the counts of the order.
+        adjusted: its adjusted counts.
+        discounts: of adjusted counts 0, 1, 2, 3+; (4,).
+        below: probabilities of the order below; at order 1 the uniform probability of each word.
+        probs: receives the probabilities of the order, (n-grams,) float64.
+    """
 
     level: Level
-    adjusted: _Adjusted
-    taken: Array
+    adjusted: _AdjustedCounts
+    discounts: Array
     below: Array
     probs: Array
 
-    def __call__(self, stretch: ContextSpan) -> tuple[Array, Array]:
-        counts = self.adjusted(stretch.grams)
-        off = self.taken[np.minimum(counts, 3)]
-        total = stretch.sums(counts)
+    def __call__(self, span: ContextSpan) -> tuple[Array, Array]:
+        counts = self.adjusted(span.grams)
+        discounts = self.discounts[np.minimum(counts, 3)]
+        total = span.sums(counts)
         with np.errstate(invalid="ignore", divide="ignore"):
-            left = np.where(total > 0, stretch.sums(off) / total, 1.0)
+            backoffs = np.where(total > 0, span.sums(discounts) / total, 1.0)
         suffixes, is_word = self.level.suffixes, self.adjusted.is_word
-        lower = self.below if is_word is not None else self.below[suffixes[stretch.grams]]
-        probs = (counts - off) / total[stretch.context] + left[stretch.context] * lower
+        lower = self.below if is_word is not None else self.below[suffixes[span.grams]]
+        probs = (counts - discounts) / total[span.context] + backoffs[span.context] * lower
         if is_word is not None:
             probs[~is_word] = 0
-        self.probs[stretch.grams] = probs
-        return probs, left
+        self.probs[span.grams] = probs
+        return probs, backoffs
 
 
 def _listed(discounts: Array) -> str:
-    """Each once: `0.5, 1, 1.5`."""
+    """Return each different discount once: `0.5, 1, 1.5`."""
     return ", ".join(f"{value:g}" for value in np.unique(discounts))

@@ -1,4 +1,4 @@
-"""Arrays that may be larger than memory: mapped from files, worked on part by part on all cores."""
+"""Arrays that may exceed memory: memory-mapped files, processed part by part on all cores."""
 
 from __future__ import annotations
 
@@ -16,63 +16,63 @@ from foreword.types import Array
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 
-# Those that this process may run on.
+# The cores that this process may run on.
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-CHUNK = 1 << 22  # elements that are worked on at once
-LEAST = 1 << 16  # elements that are worth a core of their own
+CHUNK = 1 << 22  # elements processed at once
+LEAST = 1 << 16  # the fewest elements worth a core of their own
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """A folder for arrays, and how much of them is in memory at once.
+    """A folder for memory-mapped arrays, and how much of them is in memory at once.
 
     Attributes:
-        folder: emptied by the caller.
-        chunk: elements that are worked on at once, by all cores together.
+        folder: the folder; its owner deletes it.
+        chunk: elements that all cores together process at once.
     """
 
     folder: Path
     chunk: int = CHUNK
 
     def file(self, name: str) -> Path:
-        """A file to make; what is mapped from one of this name stays as it is."""
+        """Return the path of a new file; an old one is unlinked, and its mappings stay valid."""
         file = self.folder / name
         file.unlink(missing_ok=True)
         return file
 
     def create(self, name: str, size: int, dtype: Any) -> Array:
-        """An array of zeros in a file.
+        """Return an array of zeros in a new file, (size,).
 
         Raises:
             OSError: the disk has no room for it.
         """
         file = self.file(f"{name}.npy")
-        made = np.lib.format.open_memmap(file, "w+", dtype, (size,))
-        if hasattr(os, "posix_fallocate"):  # else a full disk would kill who writes to the array
+        array = np.lib.format.open_memmap(file, "w+", dtype, (size,))
+        if hasattr(os, "posix_fallocate"):  # else writing to the array on a full disk raises SIGBUS
             with file.open("r+b") as opened:
                 os.posix_fallocate(opened.fileno(), 0, file.stat().st_size)
-        return made
+        return array
 
-    def keep(self, name: str, values: Array) -> Array:
-        """The same values, in a file.
+    def store(self, name: str, values: Array) -> Array:
+        """Return a copy of `values` in a new file.
 
         Raises:
             OSError: the disk has no room for them.
         """
-        kept = self.create(name, len(values), values.dtype)
-        kept[:] = values
-        return kept
+        stored = self.create(name, len(values), values.dtype)
+        stored[:] = values
+        return stored
 
-    def step(self, size: int) -> int:
-        """How many of so many elements a core works on at once."""
+    def part_size(self, size: int) -> int:
+        """Return how many of `size` elements a core processes at once."""
         return min(-(-self.chunk // CORES), max(LEAST, -(-size // CORES)))
 
     def parts(self, size: int) -> list[slice]:
-        """So many elements, `step` at a time."""
-        step = self.step(size)
+        """Return the parts of `size` elements, each of `part_size` elements or fewer."""
+        step = self.part_size(size)
         return [slice(at, min(at + step, size)) for at in range(0, size, step)]
 
-    def each(self, work: Callable[[Part], Result], parts: Iterable[Part]) -> list[Result]:
-        """`work` on every part: numpy's sorts and look-ups run beside each other."""
+    def map(self, work: Callable[[Part], Result], parts: Iterable[Part]) -> list[Result]:
+        """Return `work` of every part, on all cores: numpy's sorts and look-ups run in parallel."""
         with ThreadPoolExecutor(CORES) as pool:
             return list(pool.map(work, parts))

@@ -1,4 +1,4 @@
-"""An n-gram model on disk: sorted keys, probabilities and back-offs, mapped when it is read.
+"""An n-gram model in files: sorted keys, probabilities and back-off weights, memory-mapped.
 
 table.json      order, vocabulary, smoothing, sizes
 keys-N.npy      (n-grams,) int64, from order 2 on; see `foreword.ngrams.counting`
@@ -28,18 +28,18 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class NgramTableHeader:
-    """What a table says of itself.
+    """The sizes and conventions of a table.
 
     Attributes:
         order: the greatest n.
         vocab: number of ids, `start` among them.
-        words: how many of them may be predicted.
+        words: how many ids may be predicted.
         start: the id that begins each text.
-        unseen: what a context never seen leaves; see `Smoothing.unseen`.
-        is_normalised: whether it is a distribution.
+        unseen: the back-off weight of an unseen context; see `Smoothing.unseen`.
+        is_normalised: whether the probabilities after a context sum to 1.
         sizes: number of n-grams of each order.
-        notes: what is worth knowing of how it was made.
-        version: of the format.
+        notes: remarks about the smoothing for the user.
+        version: the version of the format.
     """
 
     order: int
@@ -55,16 +55,17 @@ class NgramTableHeader:
 
 @dataclass(frozen=True)
 class NgramTable:
-    """An n-gram model ready to be asked.
+    """An n-gram model that gives log-probabilities.
 
     Attributes:
-        about: its sizes and conventions.
-        keys: of each order, order 1 first (there the words); (n-grams,) int64 each.
-        log_probs: of each order, (n-grams,) float32.
-        log_backoffs: of each order but the greatest, (n-grams,) float32.
+        header: the sizes and conventions.
+        keys: the keys of each order, order 1 first (the ids themselves); (n-grams,) int64 each.
+        log_probs: the log-probabilities of each order, (n-grams,) float32 each.
+        log_backoffs: the back-off weights of each order below the greatest, (n-grams,) float32
+            each.
     """
 
-    about: NgramTableHeader
+    header: NgramTableHeader
     keys: tuple[Array, ...]
     log_probs: tuple[Array, ...]
     log_backoffs: tuple[Array, ...]
@@ -78,17 +79,17 @@ class NgramTable:
         is_word: Array,
         scratch: Scratch,
     ) -> NgramTable:
-        """The table of counts under a smoothing.
+        """Smooth counts into a table.
 
         Args:
             levels: counts, order 1 first.
             start: the token that begins each text.
-            smoothing: makes probabilities of them.
-            is_word: what may be predicted, (vocab,) bool.
-            scratch: where its arrays lie, for as long as it is in use.
+            smoothing: computes their probabilities.
+            is_word: which ids may be predicted, (vocab,) bool.
+            scratch: holds the arrays; its folder must outlive the table.
         """
         estimates: list[SmoothedOrder] = smoothing.estimate(levels, is_word, scratch)
-        about = NgramTableHeader(
+        header = NgramTableHeader(
             order=len(levels),
             vocab=len(is_word),
             words=int(is_word.sum()),
@@ -99,7 +100,7 @@ class NgramTable:
             notes=tuple(estimate.note for estimate in estimates if estimate.note),
         )
         return cls(
-            about,
+            header,
             tuple(level.keys for level in levels),
             tuple(estimate.log_probs for estimate in estimates),
             tuple(estimate.log_backoffs for estimate in estimates[1:]),
@@ -107,60 +108,60 @@ class NgramTable:
 
     @classmethod
     def uniform(cls, is_word: Array, start: int) -> NgramTable:
-        """The table that knows nothing: every word is as likely as any other."""
+        """Return the table without counts: all words are equally likely."""
         vocab, words = len(is_word), int(is_word.sum())
-        about = NgramTableHeader(1, vocab, words, start, 1.0, True, sizes=(vocab,))
+        header = NgramTableHeader(1, vocab, words, start, 1.0, True, sizes=(vocab,))
         log_probs = np.where(is_word, -math.log(words), -np.inf).astype(np.float32)
-        return cls(about, (np.arange(len(is_word)),), (log_probs,), ())
+        return cls(header, (np.arange(len(is_word)),), (log_probs,), ())
 
     @property
     def numbers(self) -> int:
-        """How many probabilities and back-offs it holds."""
+        """The number of probabilities and back-off weights."""
         return sum(array.size for array in (*self.log_probs, *self.log_backoffs))
 
     def seen_words(self) -> Array:
-        """Which tokens it has seen, as far as it remembers: unigrams alone tell none apart."""
-        is_seen = np.ones(self.about.vocab, dtype=bool)
-        if self.about.order > 1:
-            last = self.keys[1] % self.about.vocab
-            is_seen = np.bincount(last, minlength=self.about.vocab) > 0
+        """Return which ids end a seen bigram, (vocab,) bool; all ids in a unigram table."""
+        is_seen = np.ones(self.header.vocab, dtype=bool)
+        if self.header.order > 1:
+            last = self.keys[1] % self.header.vocab
+            is_seen = np.bincount(last, minlength=self.header.vocab) > 0
         return is_seen
 
     def size_of(self, order: int) -> int:
-        """How many n-grams of one order it holds; of order 1, the words."""
-        return self.about.sizes[order - 1] if order > 1 else self.about.words
+        """Return the number of n-grams of one order; at order 1, of words."""
+        return self.header.sizes[order - 1] if order > 1 else self.header.words
 
     def bytes_of(self, order: int) -> int:
-        """Size of the arrays of one order."""
+        """Return the size of the arrays of one order."""
         keys = self.keys[order - 1].nbytes if order > 1 else 0
-        backoffs = self.log_backoffs[order - 1].nbytes if order < self.about.order else 0
+        backoffs = self.log_backoffs[order - 1].nbytes if order < self.header.order else 0
         return keys + self.log_probs[order - 1].nbytes + backoffs
 
     def save(self, folder: Path) -> None:
-        """Writes the table into a folder that is there.
+        """Write the table into an existing folder.
 
         Raises:
-            NotFiniteError: a probability is none, nan or infinity.
+            NotFiniteError: a probability is nan or infinite.
         """
-        for n in range(1, self.about.order + 1):
+        for n in range(1, self.header.order + 1):
             arrays = {"probs": self.log_probs[n - 1]}
             if n > 1:
                 arrays["keys"] = self.keys[n - 1]
-            if n < self.about.order:
+            if n < self.header.order:
                 arrays["backoffs"] = self.log_backoffs[n - 1]
             for name, array in arrays.items():
-                # nan is the greatest of all to numpy; -inf is the logarithm of 0.
+                # numpy's max of nan is nan; -inf is valid as the logarithm of 0.
                 if not array.max(initial=0) < np.inf:
                     raise NotFiniteError(f"{name} of the {n}-grams are not finite")
                 np.save(folder / f"{name}-{n}.npy", array, allow_pickle=False)
-        atomic.write_text(folder / "table.json", json.dumps(asdict(self.about), indent=1) + "\n")
+        atomic.write_text(folder / "table.json", json.dumps(asdict(self.header), indent=1) + "\n")
 
     @classmethod
     def load(cls, folder: Path) -> NgramTable:
-        """A table that `save` wrote; its arrays are mapped, not read.
+        """Return a table that `save` wrote; its arrays are memory-mapped.
 
         Raises:
-            UserError: it is not there, damaged, or of another version.
+            UserError: it is missing, damaged, or of another version.
         """
         try:
             values = json.loads((folder / "table.json").read_text(encoding="utf-8"))
@@ -170,176 +171,191 @@ class NgramTable:
                     f"version {VERSION}"
                 )
             lists = {name: tuple(values[name]) for name in ("sizes", "notes")}
-            about = NgramTableHeader(**{**values, **lists})
-            orders = range(1, about.order + 1)
-            keys = [np.arange(about.vocab), *(_mapped(folder, "keys", n) for n in orders[1:])]
-            probs = [_mapped(folder, "probs", n) for n in orders]
-            backoffs = [_mapped(folder, "backoffs", n) for n in orders[:-1]]
+            header = NgramTableHeader(**{**values, **lists})
+            orders = range(1, header.order + 1)
+            keys = [np.arange(header.vocab), *(_map_array(folder, "keys", n) for n in orders[1:])]
+            probs = [_map_array(folder, "probs", n) for n in orders]
+            backoffs = [_map_array(folder, "backoffs", n) for n in orders[:-1]]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{folder}: a damaged n-gram table: {error}") from error
-        for array, size in zip([*probs, *backoffs], [*about.sizes, *about.sizes], strict=False):
+        for array, size in zip([*probs, *backoffs], [*header.sizes, *header.sizes], strict=False):
             if len(array) != size:
-                raise UserError(f"{folder}: a damaged n-gram table: it has not {size} n-grams")
-        return cls(about, tuple(keys), tuple(probs), tuple(backoffs))
+                raise UserError(
+                    f"{folder}: a damaged n-gram table: it has {len(array)} n-grams, not {size}"
+                )
+        return cls(header, tuple(keys), tuple(probs), tuple(backoffs))
 
     def find(
         self, stream: Array, is_first: Array | None = None, order: int | None = None
     ) -> list[Array]:
-        """Which n-gram ends at each place of texts, by order, order 1 first.
+        """Return the number of the n-gram that ends at each token, by order, order 1 first.
 
         Args:
-            stream: texts one after the other, (tokens,).
-            is_first: where they begin, (tokens,) bool; at start tokens if unsaid.
-            order: the greatest that is asked for; the table's if unsaid.
+            stream: concatenated texts, (tokens,).
+            is_first: where texts begin, (tokens,) bool; default at start tokens.
+            order: the greatest order to return; default the table's.
 
         Returns:
-            Of each order, the n-gram's number; ABSENT where it was never seen, NONE where the text
-            has fewer words up to there; (tokens,) int64 each.
+            For each order the numbers, (tokens,) int64; ABSENT if the n-gram is unseen, NONE if the
+            text has fewer than n tokens up to this one.
         """
         words = np.asarray(stream, dtype=np.int64)
-        is_first = words == self.about.start if is_first is None else is_first
-        found = [words]
-        for n in range(2, (order or self.about.order) + 1):
-            found.append(self._longer(n, _moved(found[-1], is_first), words))
-        return found
+        is_first = words == self.header.start if is_first is None else is_first
+        by_order = [words]
+        for n in range(2, (order or self.header.order) + 1):
+            by_order.append(self._look_up(n, _shift(by_order[-1], is_first), words))
+        return by_order
 
-    def _longer(self, n: int, before: Array, words: Array) -> Array:
-        """The number of each n-gram of `before` and one of `words`, as in `find`."""
+    def _look_up(self, n: int, prefixes: Array, words: Array) -> Array:
+        """Return the numbers of the n-grams of a prefix and a word, as in `find`; (words,)."""
         keys = self.keys[n - 1]
-        found = np.minimum(before, ABSENT)
-        asked = np.flatnonzero(before >= 0) if len(keys) else np.empty(0, dtype=np.int64)
-        wanted = before[asked] * self.about.vocab + words[asked]
-        order = np.argsort(wanted)  # neighbours are near each other in memory
-        asked, wanted = asked[order], wanted[order]
-        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        is_there = keys[at] == wanted
-        found[asked[is_there]] = at[is_there]
-        return found
+        numbers = np.minimum(prefixes, ABSENT)
+        # Only n-grams with a seen prefix can be seen; in key order their look-ups share pages.
+        where = np.flatnonzero(prefixes >= 0) if len(keys) else np.empty(0, dtype=np.int64)
+        wanted_keys = prefixes[where] * self.header.vocab + words[where]
+        order = np.argsort(wanted_keys)
+        where, wanted_keys = where[order], wanted_keys[order]
+        indices = np.minimum(np.searchsorted(keys, wanted_keys), len(keys) - 1)
+        is_seen = keys[indices] == wanted_keys
+        numbers[where[is_seen]] = indices[is_seen]
+        return numbers
 
     def log_probs_of(
         self, stream: Array, found: Sequence[Array] | None = None, is_first: Array | None = None
     ) -> Array:
-        """Of each token under those before it in its text, (tokens,) float64 nats.
+        """Return the log-probability of each token in its text, (tokens,) float64 nats.
 
         Args:
-            stream: texts one after the other, (tokens,).
-            found: what `find` gave, if it is known already.
-            is_first: where texts begin, (tokens,) bool; at start tokens if unsaid. What begins a
-                text is given and gets 0.
+            stream: concatenated texts, (tokens,).
+            found: what `find` returned for these texts, to save a second search.
+            is_first: where texts begin, (tokens,) bool; default at start tokens. The first token
+                is not predicted and gets 0.
         """
         words = np.asarray(stream, dtype=np.int64)
-        is_first = words == self.about.start if is_first is None else is_first
+        is_first = words == self.header.start if is_first is None else is_first
         found = self.find(words, is_first) if found is None else found
         total = self.log_probs[0][words].astype(np.float64)
-        for n in range(2, self.about.order + 1):
-            context = _moved(found[n - 2], is_first)
-            total = self._refined(n, total, context, found[n - 1])
+        for n in range(2, self.header.order + 1):
+            context = _shift(found[n - 2], is_first)
+            total = self._refine(n, total, context, found[n - 1])
         return np.where(is_first, 0.0, total)
 
-    def after(self, contexts: Array, words: Array) -> Array:
-        """The log-probability of each word after its context.
+    def log_probs_after(self, contexts: Array, words: Array) -> Array:
+        """Return the log-probability of each word after its context.
 
         Args:
-            contexts: by order below the greatest, the n-gram that the context ends with, as in
-                `find`; (words, order - 1) int64.
+            contexts: for each order below the greatest, the number of the n-gram that ends the
+                context, as in `find`; (words, order - 1) int64.
             words: (words,) int64.
 
         Returns:
             (words,) float64 nats.
         """
         total = self.log_probs[0][words].astype(np.float64)
-        for n in range(2, self.about.order + 1):
+        for n in range(2, self.header.order + 1):
             context = contexts[:, n - 2]
-            total = self._refined(n, total, context, self._longer(n, context, words))
+            total = self._refine(n, total, context, self._look_up(n, context, words))
         return total
 
-    def _refined(self, n: int, total: Array, context: Array, own: Array) -> Array:
-        """The log-probabilities by n words of those by n - 1."""
-        left = np.where(
-            context >= 0, _of(self.log_backoffs[n - 2], context), math.log(self.about.unseen)
+    def _refine(self, n: int, shorter: Array, context: Array, ngram: Array) -> Array:
+        """Return log-probabilities of order n, backing off to those of order n - 1.
+
+        Args:
+            n: the order.
+            shorter: log-probabilities of order n - 1, (words,).
+            context: the number of the (n - 1)-gram before each word, as in `find`; (words,).
+            ngram: the number of the n-gram that ends with each word, as in `find`; (words,).
+        """
+        backoff = np.where(
+            context >= 0,
+            _values_at(self.log_backoffs[n - 2], context),
+            math.log(self.header.unseen),
         )
-        shorter = np.where(context == NONE, total, total + left)
-        refined: Array = np.where(own >= 0, _of(self.log_probs[n - 1], own), shorter)
+        backed_off = np.where(context == NONE, shorter, shorter + backoff)
+        refined: Array = np.where(ngram >= 0, _values_at(self.log_probs[n - 1], ngram), backed_off)
         return refined
 
     def distribution(self, contexts: Array) -> Array:
-        """The log-probability of every word after each context.
+        """Return the log-probability of every word after each context.
 
         Args:
-            contexts: as in `after`, (contexts, order - 1) int64.
+            contexts: as in `log_probs_after`, (contexts, order - 1) int64.
 
         Returns:
             (contexts, vocab) float64 nats.
         """
-        vocab = self.about.vocab
+        vocab = self.header.vocab
         out = np.tile(self.log_probs[0].astype(np.float64), (len(contexts), 1))
-        for n in range(2, self.about.order + 1):
+        for n in range(2, self.header.order + 1):
             keys, log_probs = self.keys[n - 1], self.log_probs[n - 1]
             for row, context in enumerate(contexts[:, n - 2].tolist()):
                 if context == NONE:
                     continue
-                seen = context >= 0
+                is_seen = context >= 0
                 out[row] += (
-                    self.log_backoffs[n - 2][context] if seen else math.log(self.about.unseen)
+                    self.log_backoffs[n - 2][context] if is_seen else math.log(self.header.unseen)
                 )
                 low, high = np.searchsorted(keys, [context * vocab, (context + 1) * vocab])
-                if seen:
+                if is_seen:
                     out[row, keys[low:high] - context * vocab] = log_probs[low:high]
         return out
 
-    def renumbered(self, ids: Array, vocab: int) -> NgramTable:
-        """The same table for other ids.
+    def renumber(self, ids: Array, vocab: int) -> NgramTable:
+        """Return the table for other ids.
 
         Args:
-            ids: the new id of each, ABSENT for words that are left out with all n-grams that they
-                stand in; (vocab,) int64.
-            vocab: number of new ids; those that are no word's have probability 0.
+            ids: the new id of each old one; ABSENT drops a word and all n-grams with it; (vocab,)
+                int64.
+            vocab: number of new ids; those without an old one have probability 0.
         """
+        # Order 1: an n-gram's number is its id.
         numbers, kept = ids, np.flatnonzero(ids >= 0)
         keys = [np.arange(vocab)]
         log_probs = [np.full(vocab, -np.inf, np.float32)]
         log_probs[0][ids[kept]] = self.log_probs[0][kept]
         log_backoffs = []
-        if self.about.order > 1:
+        if self.header.order > 1:
             log_backoffs.append(np.zeros(vocab, np.float32))
             log_backoffs[0][ids[kept]] = self.log_backoffs[0][kept]
-        for n in range(2, self.about.order + 1):
-            before, last = np.divmod(self.keys[n - 1], self.about.vocab)
-            wanted = numbers[before] * vocab + ids[last]
-            kept = np.flatnonzero((numbers[before] >= 0) & (ids[last] >= 0))
-            kept = kept[np.argsort(wanted[kept], kind="stable")]
-            numbers = np.full(len(wanted), ABSENT)
+        # Higher orders: compute the new keys, keep and sort those of kept prefixes and words, and
+        # number them for the next order.
+        for n in range(2, self.header.order + 1):
+            prefixes, last = np.divmod(self.keys[n - 1], self.header.vocab)
+            new_keys = numbers[prefixes] * vocab + ids[last]
+            kept = np.flatnonzero((numbers[prefixes] >= 0) & (ids[last] >= 0))
+            kept = kept[np.argsort(new_keys[kept], kind="stable")]
+            numbers = np.full(len(new_keys), ABSENT)
             numbers[kept] = np.arange(len(kept))
-            keys.append(wanted[kept])
+            keys.append(new_keys[kept])
             log_probs.append(self.log_probs[n - 1][kept])
-            if n < self.about.order:
+            if n < self.header.order:
                 log_backoffs.append(self.log_backoffs[n - 1][kept])
-        about = replace(
-            self.about,
+        header = replace(
+            self.header,
             vocab=vocab,
             words=int((ids >= 0).sum()) - 1,
-            start=int(ids[self.about.start]),
+            start=int(ids[self.header.start]),
             sizes=tuple(map(len, keys)),
         )
-        return NgramTable(about, tuple(keys), tuple(log_probs), tuple(log_backoffs))
+        return NgramTable(header, tuple(keys), tuple(log_probs), tuple(log_backoffs))
 
 
-def _mapped(folder: Path, name: str, n: int) -> Array:
+def _map_array(folder: Path, name: str, n: int) -> Array:
     mapped = np.load(folder / f"{name}-{n}.npy", mmap_mode="r", allow_pickle=False)
     return np.asarray(mapped)
 
 
-def _moved(found: Array, is_first: Array) -> Array:
-    """What ends one place earlier in the text."""
-    moved = np.empty_like(found)
-    moved[1:], moved[:1] = found[:-1], NONE
-    moved[is_first] = NONE
-    return moved
+def _shift(numbers: Array, is_first: Array) -> Array:
+    """Return the number of the n-gram that ends one token earlier; NONE at the first of a text."""
+    shifted = np.empty_like(numbers)
+    shifted[1:], shifted[:1] = numbers[:-1], NONE
+    shifted[is_first] = NONE
+    return shifted
 
 
-def _of(values: Array, numbers: Array) -> Array:
-    """The values of these numbers, something where they are none."""
+def _values_at(values: Array, numbers: Array) -> Array:
+    """Return the values of n-grams; any value where the number is ABSENT or NONE."""
     if not len(values):
         return np.zeros(len(numbers))
-    found: Array = values[np.maximum(numbers, 0)]
-    return found
+    selected: Array = values[np.maximum(numbers, 0)]
+    return selected

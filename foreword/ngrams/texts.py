@@ -1,4 +1,4 @@
-"""Texts as models of counts read them: whole, one after the other, each with what begins it."""
+"""Texts as n-gram models read them: whole and concatenated, each after its start token."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from foreword.text.special import UNK
 from foreword.types import Array, Vocab
 
 
-def words_of(vocab: Vocab, after: str) -> Array:
-    """What may be predicted: all but special tokens, with [UNK] and the token `after` a document.
+def predictable_words(vocab: Vocab, after: str) -> Array:
+    """Return which ids may be predicted, (vocab,) bool: words, [UNK] and the document end `after`.
 
-    These are the words over which KenLM spreads what unigrams leave. Returns (vocab,) bool.
+    KenLM interpolates unigrams with the uniform distribution over these.
     """
     is_word = ~vocab.is_special
     is_word[[vocab.id(name) for name in (UNK, after) if name in vocab.special]] = True
@@ -28,12 +28,12 @@ def words_of(vocab: Vocab, after: str) -> Array:
 
 @dataclass(frozen=True)
 class NgramTexts:
-    """Documents one after the other, wrapped as the packing does.
+    """Concatenated documents, with bos and eos as in the packing.
 
     Attributes:
-        stream: of their tokens.
+        stream: their tokens.
         start: the token before each document.
-        is_word: see `words_of`.
+        is_word: which ids may be predicted; see `predictable_words`.
     """
 
     stream: DocumentStream
@@ -42,35 +42,35 @@ class NgramTexts:
 
     @classmethod
     def of(cls, shards: Shards, vocab: Vocab, before: str, after: str) -> NgramTexts:
-        """The documents of shards.
+        """Return the documents of shards.
 
         Args:
             shards: the documents.
-            vocab: to look up the special tokens.
+            vocab: the vocabulary with the special tokens.
             before: the name of the token that begins each, which is never predicted.
             after: the name of the token that ends each, or "" for none.
 
         Raises:
-            UserError: nothing begins a document, or the same as ends it.
+            UserError: no token begins a document, or the token that ends it does.
         """
         if not before or before == after:
             raise UserError(
-                "packing.bos: a model of counts is given a token that begins each text, and "
-                'nothing else; use packing.bos="<s>" with packing.kind=documents'
+                "packing.bos: an n-gram model requires a token that begins each text and occurs "
+                'nowhere else; use packing.bos="<s>" with packing.kind=documents'
             )
         stream = DocumentStream(shards, vocab, before, after)
-        return cls(stream, vocab.id(before), words_of(vocab, after))
+        return cls(stream, vocab.id(before), predictable_words(vocab, after))
 
     def __len__(self) -> int:
-        """Tokens, with those that begin and end documents."""
+        """Return the number of tokens, with those that begin and end documents."""
         return len(self.stream)
 
     def read(self, first: int, stop: int) -> Array:
-        """The tokens from `first` to `stop` - 1, (tokens,) int64."""
+        """Return the tokens `first` to `stop` - 1, (tokens,) int64."""
         return self.stream.read(np.array([first]), np.array([stop - first])).ids
 
     def store(self, scratch: Scratch, dtype: np.dtype[np.generic]) -> Array:
-        """All tokens in a file, mapped; (tokens,)."""
+        """Return all tokens, memory-mapped from a new file; (tokens,)."""
         stored = scratch.create("stream", len(self), dtype)
         for part in scratch.parts(len(self)):
             stored[part] = self.read(part.start, part.stop)
@@ -79,13 +79,13 @@ class NgramTexts:
 
 @dataclass(frozen=True)
 class NgramLoss:
-    """How likely a table finds texts, and how much of them it had seen.
+    """The loss of an n-gram table on texts, and how many of their n-grams it has not seen.
 
     Attributes:
         nats: negative log-probability of all tokens but those that begin texts.
-        tokens: how many.
-        ngrams: by order, how many of that length the texts hold; (order,) int64.
-        unseen: of these, how many the table does not have; (order,) int64.
+        tokens: the number of these tokens.
+        ngrams: how many n-grams of each order the texts have; (order,) int64.
+        unseen: how many of these the table does not have; (order,) int64.
     """
 
     nats: float
@@ -100,24 +100,24 @@ class NgramLoss:
 
 
 def measure(table: NgramTable, texts: NgramTexts, most: int | None = None) -> NgramLoss:
-    """How likely the table finds the texts, or their first `most` tokens.
+    """Return the loss of the table on the texts, or on their first `most` tokens.
 
-    Every document is read whole, wherever rows of a packing would be cut.
+    Every document is read whole: the rows of a packing would cut documents.
     """
-    order, end = table.about.order, min(len(texts), most or len(texts))
+    order, end = table.header.order, min(len(texts), most or len(texts))
     nats, tokens = 0.0, 0
     ngrams, unseen = np.zeros(order, dtype=np.int64), np.zeros(order, dtype=np.int64)
     is_known = table.seen_words()
     for at in range(0, end, CHUNK):
-        before = min(at, order)  # enough to know the contexts of what follows
+        before = min(at, order)  # tokens of the chunk before, as context
         ids = texts.read(at - before, min(at + CHUNK, end))
-        found = table.find(ids)
-        nats -= float(table.log_probs_of(ids, found)[before:].sum())
+        by_order = table.find(ids)
+        nats -= float(table.log_probs_of(ids, by_order)[before:].sum())
         is_text = ids[before:] != texts.start
         tokens += int(is_text.sum())
-        for n, numbers in enumerate(found):
-            there = numbers[before:][is_text]
-            is_seen = there >= 0 if n else is_known[there]
-            ngrams[n] += int((there != NONE).sum())
-            unseen[n] += int((~is_seen & (there != NONE)).sum())
+        for n, found in enumerate(by_order):
+            numbers = found[before:][is_text]
+            is_seen = numbers >= 0 if n else is_known[numbers]
+            ngrams[n] += int((numbers != NONE).sum())
+            unseen[n] += int((~is_seen & (numbers != NONE)).sum())
     return NgramLoss(nats, tokens, ngrams, unseen)

@@ -89,7 +89,7 @@ def measure(
     if recipe.model.is_count_based:
         most = None if rows is None else rows * recipe.packing.length
         table, text = table_of(model), texts.NgramTexts.of(shards, vocab, *recipe.wrapping)
-        counts, is_normalised = texts.measure(table, text, most), table.about.is_normalised
+        counts, is_normalised = texts.measure(table, text, most), table.header.is_normalised
         found = Measure(counts.loss, counts.tokens, is_normalised, is_normalised)
         return found if counts.tokens else None
     if shards.tokens_total < recipe.packing.length:

@@ -93,7 +93,7 @@ def test_word_by_word_is_all_at_once(tmp_path: Path, order: int) -> None:
 def test_fit_reports_numbers_of_ngrams(tmp_path: Path) -> None:
     backbone = fitted(tmp_path, 2)
     model = Model(backbone, Causal().heads(backbone, vocab()))
-    pairs = backbone.table.about.sizes[1]
+    pairs = backbone.table.header.sizes[1]
     assert model.count_parameters() == 2 * VOCAB + pairs  # a back-off for each word
     assert not list(model.parameters())
 

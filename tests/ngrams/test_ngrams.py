@@ -1,4 +1,4 @@
-"""Counts, smoothings and tables of n-grams."""
+"""N-gram counts, smoothings and tables."""
 
 from __future__ import annotations
 
@@ -29,44 +29,44 @@ def smoothing(name: str) -> Any:
 
 def table(folder: Path, name: str = "modified_kneser_ney", order: int = 3) -> NgramTable:
     levels = counts(stream(), order, VOCAB, folder)
-    return made_of(levels, smoothing(name), VOCAB, folder)
+    return smoothed_table(levels, smoothing(name), VOCAB, folder)
 
 
 def counts(words: Array, order: int, vocab: int, folder: Path) -> list[Level]:
     return count(words, order, vocab, START, Scratch(folder, scratch.CHUNK))
 
 
-def made_of(levels: list[Level], how: Any, vocab: int, folder: Path) -> NgramTable:
+def smoothed_table(levels: list[Level], by: Any, vocab: int, folder: Path) -> NgramTable:
     is_word = np.arange(vocab) != START
-    return NgramTable.of(levels, START, how, is_word, Scratch(folder, scratch.CHUNK))
+    return NgramTable.of(levels, START, by, is_word, Scratch(folder, scratch.CHUNK))
 
 
 def distribution(made: NgramTable, contexts: Array) -> Array:
-    """Of every word after each row of words, in which a start token begins a text."""
+    """Return the log-probabilities of every word after each row of words, (rows, vocab)."""
     words = contexts.ravel()
     is_first = (words == START) | (np.arange(len(words)) % contexts.shape[1] == 0)
-    found = np.array(made.find(words, is_first)[: made.about.order - 1])
+    found = np.array(made.find(words, is_first)[: made.header.order - 1])
     return made.distribution(found.reshape(-1, *contexts.shape)[:, :, -1].T)
 
 
 def contexts(words: Array, at: int) -> list[int]:
-    """The words before place `at` in its text."""
+    """Return the words before position `at` in its text."""
     first = max(np.flatnonzero(words[:at] == START))
-    found: list[int] = words[first:at].tolist()
-    return found
+    before: list[int] = words[first:at].tolist()
+    return before
 
 
 @pytest.fixture(params=[(1 << 22, 1), (7, 1), (1 << 22, 3)], ids=["once", "chunks", "cores"])
 def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    places, cores = request.param
-    monkeypatch.setattr(scratch, "CHUNK", places)
+    size, cores = request.param
+    monkeypatch.setattr(scratch, "CHUNK", size)
     monkeypatch.setattr(scratch, "LEAST", 1)
     monkeypatch.setattr(scratch, "CORES", cores)
-    return int(places)
+    return int(size)
 
 
 @pytest.mark.usefixtures("chunk")
-def test_counts_are_those_of_a_dictionary(tmp_path: Path) -> None:
+def test_counts_equal_those_of_a_dictionary(tmp_path: Path) -> None:
     words = stream()
     levels = counts(words, 4, VOCAB, tmp_path)
     grams = [(word,) for word in range(VOCAB)]
@@ -82,17 +82,21 @@ def test_counts_are_those_of_a_dictionary(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("chunk")
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
-def test_modified_kneser_ney_is_the_slow_one(tmp_path: Path, order: int) -> None:
+def test_modified_kneser_ney_equals_the_reference_implementation(
+    tmp_path: Path, order: int
+) -> None:
     slow, unseen = SlowKneserNey(stream(), order), stream(12, seed=2)
     found = table(tmp_path, order=order).log_probs_of(unseen)
     for at, word in enumerate(unseen):
-        wanted = 0.0 if word == START else np.log(slow.prob(contexts(unseen, at), word))
-        assert found[at] == pytest.approx(wanted, abs=1e-5)
+        expected = 0.0 if word == START else np.log(slow.prob(contexts(unseen, at), word))
+        assert found[at] == pytest.approx(expected, abs=1e-5)
 
 
 @every_smoothing
 @pytest.mark.usefixtures("chunk")
-def test_distribution_says_what_single_words_are_given(tmp_path: Path, name: str) -> None:
+def test_the_distribution_after_a_context_holds_the_scores_of_single_words(
+    tmp_path: Path, name: str
+) -> None:
     made, unseen = table(tmp_path, name), stream(12, seed=2)
     scores = made.log_probs_of(unseen)
     for at in np.flatnonzero(unseen != START):
@@ -101,37 +105,37 @@ def test_distribution_says_what_single_words_are_given(tmp_path: Path, name: str
 
 
 @every_smoothing
-def test_probabilities_add_up_to_one_where_they_are_said_to(tmp_path: Path, name: str) -> None:
+def test_probabilities_sum_to_1_if_the_smoothing_is_normalised(tmp_path: Path, name: str) -> None:
     made = table(tmp_path, name)
     pairs = [[a, b] for a in range(VOCAB) for b in range(2, VOCAB)] + [[END, START]]
     totals = np.exp(distribution(made, np.array(pairs))).sum(1)
-    if name == "maximum_likelihood":  # nothing, after a context never seen
+    if name == "maximum_likelihood":  # all 0 after an unseen context
         totals = totals[totals > 0]
     assert (np.abs(totals - 1).max() < 1e-5) == smoothing(name).is_normalised
 
 
 @every_smoothing
-def test_a_saved_table_is_the_same(tmp_path: Path, name: str) -> None:
+def test_a_loaded_table_equals_the_saved_one(tmp_path: Path, name: str) -> None:
     made, unseen = table(tmp_path, name), stream(12, seed=2)
     (tmp_path / "saved").mkdir()
     made.save(tmp_path / "saved")
     loaded = NgramTable.load(tmp_path / "saved")
-    assert loaded.about == made.about
+    assert loaded.header == made.header
     assert np.array_equal(loaded.log_probs_of(unseen), made.log_probs_of(unseen))
 
 
-def test_discounts_that_the_text_cannot_say_are_those_given(tmp_path: Path) -> None:
-    """Two-word pairs twice each: none once, so nothing can be learned of rarer ones."""
+def test_discounts_that_cannot_be_estimated_are_the_fallback(tmp_path: Path) -> None:
+    """Every pair of words occurs twice and none once."""
     words = np.array([START, 2, 3, END] * 2 + [START, 4, 5, END] * 2)
     levels = counts(words, 2, 6, tmp_path)
     for name, discount in (("modified_kneser_ney", 1.0), ("kneser_ney", 0.75)):
-        made = made_of(levels, smoothing(name), 6, tmp_path)
-        assert any("too few 2-grams" in note for note in made.about.notes)
+        made = smoothed_table(levels, smoothing(name), 6, tmp_path)
+        assert any("too few 2-grams" in note for note in made.header.notes)
         totals = np.exp(distribution(made, np.array([[2], [4]]))).sum(1)
         assert totals == pytest.approx(1.0, abs=1e-6)
-        # After 2 came 3 twice, of which the discount goes to the unigrams.
-        left = np.exp(made.log_backoffs[0][2])
-        assert left == pytest.approx(discount / 2)
+        # 3 occurs twice after 2; the discount goes to the unigrams.
+        backoff = np.exp(made.log_backoffs[0][2])
+        assert backoff == pytest.approx(discount / 2)
 
 
 @pytest.mark.parametrize("fallback", [(-0.1, 1, 1), (0.5, 2.5, 3), (0.5, 1, 4)])
@@ -140,26 +144,26 @@ def test_impossible_discounts_are_refused(fallback: tuple[float, float, float]) 
         kinds.load("ngrams/smoothing", "modified_kneser_ney")(fallback=fallback)
 
 
-def test_add_one_by_hand(tmp_path: Path) -> None:
+def test_add_one_gives_probabilities_computed_by_hand(tmp_path: Path) -> None:
     words = np.array([START, 2, 3, 2, 3, END, START, 2, END])
     levels = counts(words, 2, 5, tmp_path)
-    made = made_of(levels, smoothing("add_k"), 5, tmp_path)
-    # After 2 came 3 twice and END once; four words can come: END, 2, 3, 4.
-    wanted = np.log(np.array([2, 1, 3, 1]) / (3 + 4))
-    assert distribution(made, np.array([[2]]))[0, 1:] == pytest.approx(wanted, abs=1e-6)
+    made = smoothed_table(levels, smoothing("add_k"), 5, tmp_path)
+    # After 2, 3 occurs twice and END once; four words are possible: END, 2, 3, 4.
+    expected = np.log(np.array([2, 1, 3, 1]) / (3 + 4))
+    assert distribution(made, np.array([[2]]))[0, 1:] == pytest.approx(expected, abs=1e-6)
 
 
-def test_stupid_backoff_by_hand(tmp_path: Path) -> None:
+def test_stupid_backoff_gives_scores_computed_by_hand(tmp_path: Path) -> None:
     words = np.array([START, 2, 3, 2, 3, END, START, 2, END])
     levels = counts(words, 3, 5, tmp_path)
-    made = made_of(levels, smoothing("stupid_backoff"), 5, tmp_path)
+    made = smoothed_table(levels, smoothing("stupid_backoff"), 5, tmp_path)
     found = np.exp(distribution(made, np.array([[3, 2], [4, 4]])))
     assert found[0, 3] == pytest.approx(1.0)  # 3 2 3, once after 3 2, seen once
     assert found[0, END] == pytest.approx(0.4 * 1 / 3)  # 2 END, one of three after 2
-    assert found[1, 3] == pytest.approx(0.4 * 0.4 * 2 / 7)  # nothing is known of 4 4, nor of 4
+    assert found[1, 3] == pytest.approx(0.4 * 0.4 * 2 / 7)  # neither 4 4 nor 4 is seen
 
 
-def test_what_was_never_seen_is_impossible_by_maximum_likelihood(tmp_path: Path) -> None:
+def test_unseen_bigrams_have_probability_0_by_maximum_likelihood(tmp_path: Path) -> None:
     made = table(tmp_path, "maximum_likelihood", order=2)
     levels = counts(stream(), 2, VOCAB, tmp_path)
     is_seen = np.zeros((VOCAB, VOCAB), dtype=bool)
@@ -168,7 +172,7 @@ def test_what_was_never_seen_is_impossible_by_maximum_likelihood(tmp_path: Path)
     assert np.array_equal(np.isfinite(found), is_seen)
 
 
-def test_find_says_what_was_seen(tmp_path: Path) -> None:
+def test_find_returns_a_number_for_seen_trigrams_alone(tmp_path: Path) -> None:
     made, unseen = table(tmp_path), stream(12, seed=2)
     known = ngrams(stream(), 3)
     for at, number in enumerate(made.find(unseen)[2]):
@@ -186,12 +190,13 @@ def test_a_damaged_table_is_refused(tmp_path: Path) -> None:
         NgramTable.load(folder)
 
 
-def test_texts_shorter_than_the_order_have_no_such_ngrams(tmp_path: Path) -> None:
-    """However many they are."""
+def test_texts_shorter_than_the_order_have_no_ngrams_of_it(tmp_path: Path) -> None:
     words = np.array([START, 2, END] * 40)
     levels = count(words, 5, VOCAB, START, Scratch(tmp_path, 7))
     assert [len(level) for level in levels] == [VOCAB, 2, 1, 0, 0]
-    assert made_of(levels, smoothing("modified_kneser_ney"), VOCAB, tmp_path).about.sizes[3:] == (
+    assert smoothed_table(levels, smoothing("modified_kneser_ney"), VOCAB, tmp_path).header.sizes[
+        3:
+    ] == (
         0,
         0,
     )
@@ -201,27 +206,27 @@ def test_memory_does_not_grow_with_the_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scratch, "CORES", 1)
-    vocab, room = 60, Scratch(tmp_path, 6000)
+    vocab, folder = 60, Scratch(tmp_path, 6000)
     words = np.random.default_rng(1).integers(START + 1, vocab, 80_000)
     words[::9] = START
     is_word = np.arange(vocab) != START
 
     def peaks(text: Array) -> dict[str, int]:
-        """Of counting and of each smoothing, in bytes."""
+        """Return the peak memory of counting and of each smoothing, in bytes."""
         found = {}
         tracemalloc.start()
         try:
-            levels = count(text, 3, vocab, START, room)
+            levels = count(text, 3, vocab, START, folder)
             found["count"] = tracemalloc.get_traced_memory()[1]
             for name in SMOOTHINGS:
                 tracemalloc.reset_peak()
-                NgramTable.of(levels, START, smoothing(name), is_word, room)
+                NgramTable.of(levels, START, smoothing(name), is_word, folder)
                 found[name] = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
         return found
 
-    peaks(words[:90])  # with what is imported once
+    peaks(words[:90])  # imports on first use
     small, large = peaks(words[:20_000]), peaks(words)
     for name, size in large.items():
         assert size < 1.25 * small[name], name

@@ -1,4 +1,4 @@
-"""Small texts to count, and Kneser-Ney computed word by word, plain enough to be believed."""
+"""Small texts to count, and a reference implementation of Kneser-Ney, word by word."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ START, END, VOCAB = 0, 1, 14
 
 
 def stream(texts: int = 60, seed: int = 1) -> Array:
-    """Texts of skewed random words, one after the other, each between START and END."""
+    """Return concatenated texts of random words with skewed frequencies, each in START and END."""
     rng = np.random.default_rng(seed)
     weights = 1.0 / np.arange(1, VOCAB - 1)
     words: list[int] = []
@@ -24,18 +24,18 @@ def stream(texts: int = 60, seed: int = 1) -> Array:
 
 
 def documents(words: Array) -> list[Array]:
-    """Each text of a stream without what begins it."""
+    """Return each text of a stream without its start token."""
     return [text[1:] for text in np.split(words, np.flatnonzero(words == START))[1:]]
 
 
 def ngrams(words: Array, n: int) -> Counter[tuple[int, ...]]:
-    """Counts of n-grams within texts."""
-    found: Counter[tuple[int, ...]] = Counter()
+    """Count n-grams within texts."""
+    counts: Counter[tuple[int, ...]] = Counter()
     for at in range(len(words) - n + 1):
         gram = tuple(words[at : at + n].tolist())
         if START not in gram[1:]:
-            found[gram] += 1
-    return found
+            counts[gram] += 1
+    return counts
 
 
 class SlowKneserNey:
@@ -54,14 +54,17 @@ class SlowKneserNey:
         self.discounts = {n: self._discounts(n) for n in self.adjusted}
 
     def _discounts(self, n: int) -> list[float]:
-        of = Counter(self.adjusted[n].values())
-        if not all(of[c] for c in (1, 2, 3, 4)):
+        frequencies = Counter(self.adjusted[n].values())
+        if not all(frequencies[c] for c in (1, 2, 3, 4)):
             return [0.0, 0.5, 1.0, 1.5]
-        share = of[1] / (of[1] + 2 * of[2])
-        return [0.0, *(c - (c + 1) * share * of[c + 1] / of[c] for c in (1, 2, 3))]
+        share = frequencies[1] / (frequencies[1] + 2 * frequencies[2])
+        return [
+            0.0,
+            *(c - (c + 1) * share * frequencies[c + 1] / frequencies[c] for c in (1, 2, 3)),
+        ]
 
     def prob(self, context: Sequence[int], word: int) -> float:
-        """p(word | context), the context cut to what the order uses."""
+        """Return p(word | context), with the context cut to order - 1 words."""
         context = tuple(context)[-(self.order - 1) :] if self.order > 1 else ()
         below = self.prob(context[1:], word) if context else 1 / (VOCAB - 1)
         n = len(context) + 1
@@ -69,6 +72,6 @@ class SlowKneserNey:
         total = sum(after.values())
         if not total:
             return below
-        taken = sum(self.discounts[n][min(c, 3)] for c in after.values())
-        own = after.get((*context, word), 0)
-        return (own - self.discounts[n][min(own, 3)] + taken * below) / total
+        mass = sum(self.discounts[n][min(c, 3)] for c in after.values())
+        count = after.get((*context, word), 0)
+        return (count - self.discounts[n][min(count, 3)] + mass * below) / total

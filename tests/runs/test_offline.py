@@ -137,7 +137,7 @@ def test_a_run_is_one_checkpoint(done: Done, kind: str) -> None:
 
 def test_a_table_is_mapped(run: Path) -> None:
     table = table_of(open_run(run, "cpu").model)
-    assert table.about.order == 3
+    assert table.header.order == 3
     assert isinstance(table.keys[1].base, np.memmap)
 
 
@@ -199,7 +199,7 @@ def test_what_was_counted_in_parts_is_the_same(run: Path, tmp_path: Path) -> Non
     whole = open_run(run, "cpu").model
     components = finish(begin(tmp_path, recipe(chunk=50))).model
     one, other = table_of(whole), table_of(components)
-    assert one.about == other.about
+    assert one.header == other.header
     for first, second in zip(one.log_probs, other.log_probs, strict=True):
         assert np.array_equal(first, second)
 
@@ -313,7 +313,7 @@ def test_scores_that_are_no_probabilities_have_no_perplexity(tmp_path: Path) -> 
 def test_too_little_text_for_discounts_is_said(tmp_path: Path) -> None:
     run, watcher = begin(tmp_path, text="a b a b\nb a c\nc a b\na a\n"), Quiet()
     running.carry_on(run, watcher, stage)
-    assert any("too few 3-grams to learn discounts from" in note for note in watcher.notes)
+    assert any("too few 3-grams to estimate discounts from" in note for note in watcher.notes)
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_too_little_text_for_discounts_is_said(tmp_path: Path) -> None:
         (
             changed(recipe(), packing={"kind": "stream"}),
             "a b\nb a\nc a\na a\n",
-            r"packing\.bos: a model of counts is given a token",
+            r"packing\.bos: an n-gram model requires a token",
         ),
         (recipe("word_vectors"), "a a a\na a\na\na a a a\n", "fewer than two different words"),
         (

@@ -15,7 +15,7 @@ from foreword.interop.formats._contract import ExchangeResult
 from foreword.models.ngram import NgramBackbone, table_of
 from foreword.ngrams import arpa
 from foreword.ngrams.counting import ABSENT
-from foreword.ngrams.texts import words_of
+from foreword.ngrams.texts import predictable_words
 from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import TrainedModel
 from foreword.text.special import ALL, BOS, EOS, UNK
@@ -42,19 +42,19 @@ class ARPA:
         table = table_of(trained.model)
         names = _names(trained)
         # Other special tokens are no words, and the file does not name them.
-        is_there = words_of(trained.vocab, trained.recipe.wrapping[1])
-        is_there[table.about.start] = True
+        is_there = predictable_words(trained.vocab, trained.recipe.wrapping[1])
+        is_there[table.header.start] = True
         ids = np.where(is_there, np.cumsum(is_there) - 1, ABSENT)
-        shown = table.renumbered(ids, int(is_there.sum()))
+        shown = table.renumber(ids, int(is_there.sum()))
         arpa.write(shown, [names[n] for n in np.flatnonzero(is_there)], out)
-        sizes = {f"{n}-grams": size for n, size in enumerate(shown.about.sizes, start=1)}
+        sizes = {f"{n}-grams": size for n, size in enumerate(shown.header.sizes, start=1)}
         return ExchangeResult({"file": str(out), **sizes, "bytes": out.stat().st_size})
 
     def read(self, source: str, run: Path) -> ExchangeResult:
         """See `Format`."""
         file = Path(source)
         table, words = arpa.read(file)
-        if table.about.order > 1 and EOS not in words:
+        if table.header.order > 1 and EOS not in words:
             raise UserError(f"{file}: has no word {EOS}, which ends each text")
         own = [word for word in words if word not in (*ALL, _spelt(words))]
         if not own:
@@ -64,19 +64,19 @@ class ARPA:
         recipe = config.build(
             Recipe,
             {
-                "description": f"{table.about.order}-gram, imported",
+                "description": f"{table.header.order}-gram, imported",
                 "family": "n-gram",
                 "tokenizer": {"kind": "word", "split": "whitespace", "min_count": 1},
                 "read": {"documents": "line"},
                 "packing": {"kind": "documents", "bos": BOS, "eos": EOS},
-                "model": {"kind": "ngram", "order": table.about.order},
+                "model": {"kind": "ngram", "order": table.header.order},
                 "objective": "causal",
                 "layout": "decoder",
             },
         )
         model = recipe.build(tokenizer.vocab)
         assert isinstance(model.backbone, NgramBackbone)
-        model.backbone.table = table.renumbered(ids, tokenizer.vocab.size)
+        model.backbone.table = table.renumber(ids, tokenizer.vocab.size)
         files = {file.name: atomic.checksum(file)}
         came_from = {"format": "arpa", "file": str(file.resolve()), "files": files}
         importing.write_run(run, recipe, tokenizer, model, {"imported": came_from})
@@ -86,7 +86,7 @@ class ARPA:
                 "words never met, since text is split at white space and its letters are composed: "
                 f"{never:,}"
             )
-        sizes = {f"{n}-grams": size for n, size in enumerate(table.about.sizes, start=1)}
+        sizes = {f"{n}-grams": size for n, size in enumerate(table.header.sizes, start=1)}
         return ExchangeResult(
             {"run": str(run), **sizes, "vocabulary": tokenizer.vocab.size}, tuple(notes)
         )

@@ -18,7 +18,7 @@ class AddK(Ranged):
     """(count + k) / (count of the context + k words).
 
     Attributes:
-        k: 1 is Laplace's rule.
+        k: the number added to every count; 1 is Laplace's rule.
 
     Reference: Lidstone 1920; Jurafsky & Martin, chapter 3.
     """

@@ -20,7 +20,7 @@ class KneserNey(Ranged):
     """Interpolated Kneser-Ney smoothing with the discount n1 / (n1 + 2 n2) of each order.
 
     Attributes:
-        fallback: the discount where no n-gram is seen once or none twice.
+        fallback: the discount of an order without n-grams seen once or without n-grams seen twice.
 
     Reference: Kneser & Ney 1995; Chen & Goodman 1998, section 4.1.5.
     """

@@ -14,14 +14,14 @@ from foreword.types import Array
 
 @dataclass(frozen=True)
 class MaximumLikelihood:
-    """count / count of the context; 0, and a perplexity without bound, for what was never seen.
+    """count / count of the context; an unseen n-gram has probability 0 and infinite perplexity.
 
     Reference: Jurafsky & Martin, chapter 3.
     """
 
     @property
     def is_normalised(self) -> bool:
-        """True where the context was seen; a context never seen gives every word 0."""
+        """True, although after an unseen context every word has probability 0."""
         return True
 
     @property

@@ -19,11 +19,11 @@ from foreword.types import Array
 
 @dataclass(frozen=True)
 class ModifiedKneserNey(Ranged):
-    """The best of the classic smoothings, as KenLM computes it.
+    """Interpolated Kneser-Ney smoothing with three discounts for each order, as in KenLM.
 
     Attributes:
-        fallback: discounts of counts 1, 2, and 3 or more where the text is too small to say them
-            (no n-gram that often).
+        fallback: the discounts of counts 1, 2, and 3 or more if no n-gram occurs that often, so
+            that they cannot be estimated from the text.
 
     Reference: Chen & Goodman 1998, section 4.1.6.
     """
@@ -50,7 +50,11 @@ class ModifiedKneserNey(Ranged):
         return kneser_ney.estimate(levels, is_word, scratch, self._discounts, fallback)
 
     def _discounts(self, counts: Array) -> Array:
-        """D of counts 0, 1, 2, 3+ from how many n-grams have count 0 to 4: their equation 26."""
+        """Return the discounts of counts 0, 1, 2, 3+ (equation 26 of Chen & Goodman 1998).
+
+        Args:
+            counts: how many n-grams have count 0 to 4, (5,) int64.
+        """
         if not counts[1:].all():
             return np.full(4, np.nan)
         share = counts[1] / (counts[1] + 2 * counts[2])

@@ -1,4 +1,4 @@
-"""Relative frequency where there is one, else a share of the shorter context's."""
+"""Stupid back-off: the relative frequency of seen n-grams, else a share of the shorter one's."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 
 from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
-from foreword.ngrams.smooth import ContextSpan, SmoothedOrder, smoothed
+from foreword.ngrams.smooth import ContextSpan, SmoothedOrder, smooth_order
 from foreword.ranges import PositiveShare, Ranged
 from foreword.types import Array
 
 
 @dataclass(frozen=True)
 class StupidBackoff(Ranged):
-    """Scores, not probabilities: they do not add up to 1, so their perplexity says nothing.
+    """Scores, not probabilities: they do not sum to 1, so their perplexity has no meaning.
 
     Attributes:
-        share: of the shorter context's score.
+        share: the factor of the shorter context's score.
 
     Reference: Brants et al. 2007, section 4.
     """
@@ -41,13 +41,13 @@ class StupidBackoff(Ranged):
     ) -> list[SmoothedOrder]:
         """Return relative frequencies; every context has the back-off weight `share`."""
 
-        def probs_of(stretch: ContextSpan, n: int) -> tuple[Array, Array]:
-            counts = levels[n - 1].counts[stretch.grams]
+        def scores_of(span: ContextSpan, n: int) -> tuple[Array, Array]:
+            counts = levels[n - 1].counts[span.grams]
             counts = counts if n > 1 else counts * is_word
-            total = stretch.sums(counts)
-            return counts / total[stretch.context], np.full(len(total), self.share)
+            total = span.sums(counts)
+            return counts / total[span.context], np.full(len(total), self.share)
 
         return [
-            smoothed(levels, n, len(is_word), scratch, lambda stretch, n=n: probs_of(stretch, n))  # type: ignore[misc]
+            smooth_order(levels, n, len(is_word), scratch, lambda span, n=n: scores_of(span, n))  # type: ignore[misc]
             for n in range(1, len(levels) + 1)
         ]
