@@ -12,12 +12,10 @@ from torch import Tensor, nn
 
 from foreword.nn.characters import Characters, Spelling
 from foreword.nn.dropout import Dropout
-from foreword.nn.embedding import Embedding
-from foreword.nn.model import Backbone
+from foreword.nn.model import Backbone, ModelSettings
 from foreword.nn.positions.none import None_
 from foreword.nn.precision import upcast
 from foreword.nn.recurrent import State, recur
-from foreword.nn.settings import ModelSettings
 from foreword.nn.unrolled import unroll
 from foreword.ranges import Count
 from foreword.types import Batch, Hidden, Vocab
@@ -97,7 +95,7 @@ class ElmoBackbone(Backbone):
         token = None
         if settings.characters:
             token = Characters(settings.spelling, vocab, settings.embedding_width)
-        self.embedding = Embedding(settings, vocab, token=token)
+        self.embedding = settings.build_embedding(vocab, token=token)
         self.position = None_().build(0, 1, 0, layers=0, is_causal=False)
         self.ahead = nn.ModuleList(_lstm(settings) for _ in range(settings.layers))
         self.back = nn.ModuleList(_lstm(settings) for _ in range(settings.layers))

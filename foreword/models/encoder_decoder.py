@@ -7,7 +7,6 @@ from typing import Any, ClassVar, cast
 
 from torch import Tensor
 
-from foreword.nn.embedding import Embedding
 from foreword.nn.model import Backbone
 from foreword.nn.stack import Stack, StackOutput
 from foreword.nn.stack_settings import StackSettings
@@ -56,7 +55,7 @@ class EncoderDecoderBackbone(Backbone):
     def __init__(self, settings: EncoderDecoder, vocab: int) -> None:
         super().__init__()
         self.settings = settings
-        self.embedding = Embedding(settings, vocab)
+        self.embedding = settings.build_embedding(vocab)
         self.encoder = Stack(settings, settings.layers, is_causal=False)
         self.decoder = Stack(
             settings, settings.decoder_layers or settings.layers, is_causal=True, crosses=True

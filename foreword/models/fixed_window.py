@@ -9,10 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from foreword.nn.dropout import Dropout
-from foreword.nn.embedding import Embedding
-from foreword.nn.model import Backbone
+from foreword.nn.model import Backbone, ModelSettings
 from foreword.nn.positions.none import None_
-from foreword.nn.settings import ModelSettings
 from foreword.ranges import Count
 from foreword.types import Batch, Hidden
 
@@ -56,7 +54,7 @@ class FixedWindowBackbone(Backbone):
     def __init__(self, settings: FixedWindow, vocab: int) -> None:
         super().__init__()
         self.settings = settings
-        self.embedding = Embedding(settings, vocab, widens=False)
+        self.embedding = settings.build_embedding(vocab, projects=False)
         self.position = None_().build(0, 1, 0, layers=0, is_causal=True)
         widths = [settings.window * settings.embedding_width, *[settings.d_model] * settings.layers]
         self.hidden = nn.ModuleList(

@@ -21,9 +21,8 @@ from foreword.ngrams.smooth import Smoothing
 from foreword.ngrams.table import NgramTable
 from foreword.ngrams.texts import NgramTexts
 from foreword.nn.heads import VocabularyHead
-from foreword.nn.model import Backbone, Model
+from foreword.nn.model import Architecture, Backbone, Model
 from foreword.nn.offline_training import FitResult, OfflineInputs
-from foreword.nn.settings import Architecture
 from foreword.ranges import Count
 from foreword.types import Batch, Hidden
 

@@ -14,11 +14,9 @@ from foreword.kinds import part
 from foreword.nn.cache import select
 from foreword.nn.document_spans import DocumentSpans
 from foreword.nn.dropout import Dropout
-from foreword.nn.embedding import Embedding
-from foreword.nn.model import Backbone
+from foreword.nn.model import Backbone, ModelSettings
 from foreword.nn.positions.none import None_
 from foreword.nn.precision import at_least_float32
-from foreword.nn.settings import ModelSettings
 from foreword.nn.source_attention import SourceAttentionKind
 from foreword.nn.unrolled import layers_of, run_layers
 from foreword.types import Batch, Hidden
@@ -100,7 +98,7 @@ class Seq2seqBackbone(Backbone):
     def __init__(self, settings: Seq2Seq, vocab: int) -> None:
         super().__init__()
         self.settings = settings
-        self.embedding = Embedding(settings, vocab, widens=False)
+        self.embedding = settings.build_embedding(vocab, projects=False)
         self.position = None_().build(0, 1, 0, layers=0, is_causal=True)
         d_model, width = settings.d_model, settings.embedding_width
         self.directions = 1 + settings.bidirectional

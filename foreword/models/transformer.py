@@ -11,7 +11,6 @@ from foreword import kinds
 from foreword.errors import UserError
 from foreword.nn.attentions.dense import Dense
 from foreword.nn.bias_table import BiasTable
-from foreword.nn.embedding import Embedding
 from foreword.nn.model import Backbone
 from foreword.nn.stack import QueryStream, Stack
 from foreword.nn.stack_settings import StackSettings
@@ -65,7 +64,7 @@ class TransformerBackbone(Backbone):
     def __init__(self, settings: Transformer, vocab: int) -> None:
         super().__init__()
         self.settings = settings
-        self.embedding = Embedding(settings, vocab)
+        self.embedding = settings.build_embedding(vocab)
         self.stack = Stack(
             settings,
             settings.layers,

@@ -14,13 +14,11 @@ from torch.nn import functional as F
 
 from foreword.errors import UserError
 from foreword.kinds import part
-from foreword.nn.embedding import Embedding
 from foreword.nn.heads import VocabularyHead
-from foreword.nn.model import Backbone
+from foreword.nn.model import Backbone, ModelSettings
 from foreword.nn.offline_training import FitResult, OfflineInputs
 from foreword.nn.positions.none import None_
 from foreword.nn.precision import upcast
-from foreword.nn.settings import ModelSettings
 from foreword.ranges import Count, ShareBelowOne
 from foreword.types import Array, Batch, Hidden, Vocab
 from foreword.vectors.contract import VectorArchitecture, VectorOutput, Vectors, VectorTraining
@@ -93,7 +91,7 @@ class WordVectorsBackbone(Backbone):
     def __init__(self, settings: WordVectors, vocab: int) -> None:
         super().__init__()
         self.settings = self.kind = settings
-        self.embedding = Embedding(settings, vocab, widens=False)
+        self.embedding = settings.build_embedding(vocab, projects=False)
         self.position = None_().build(0, 1, 0, layers=0, is_causal=True)
         self.outputs = nn.Embedding(vocab, settings.d_model)
         self.is_word = np.ones(vocab, dtype=bool)

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from foreword.nn.attention import Attention, AttentionInputs, Cache
 from foreword.nn.dropout import Dropout
 from foreword.nn.feedforward import FeedForward
-from foreword.nn.norm import build_norm
 from foreword.nn.stack_settings import StackSettings
 
 LayerCache = tuple[Cache, Cache | None]  # of self-attention and of cross-attention
@@ -155,4 +154,4 @@ def _attention(settings: StackSettings) -> Attention:
 
 def norm_of(settings: StackSettings) -> nn.Module:
     """Return a new norm of the states."""
-    return build_norm(settings.norm, settings.d_model, settings.norm_eps, bias=settings.bias)
+    return settings.build_norm(settings.d_model)

@@ -5,10 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from foreword.nn.cross_entropy import cross_entropy
 from foreword.nn.heads import TokenHead
-from foreword.nn.norm import build_norm
-from foreword.nn.settings import ModelSettings
 from foreword.types import Batch, Hidden
 
 
@@ -18,23 +15,32 @@ class BoundaryHead(nn.Module):
     Two dense layers, each with GELU and LayerNorm; the output layer is the token head's.
 
     Args:
-        settings: of the backbone.
+        d_model: width of the states.
         width: input width of the output layer.
         places: positions in a span with an embedding; those beyond share the last one.
         d_place: width of these embeddings.
+        norms: of both layers, over `width`.
+        bias: whether the dense layers have biases.
 
     Reference: Joshi et al. 2020, section 3.2.
     """
 
-    def __init__(self, settings: ModelSettings, width: int, places: int, d_place: int) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        width: int,
+        places: int,
+        d_place: int,
+        *,
+        norms: tuple[nn.Module, nn.Module],
+        bias: bool,
+    ) -> None:
         super().__init__()
         self.place = nn.Embedding(places, d_place)
-
-        def layer(inputs: int) -> list[nn.Module]:
-            norm = build_norm(settings.norm, width, settings.norm_eps, bias=settings.bias)
-            return [nn.Linear(inputs, width, bias=settings.bias), nn.GELU(), norm]
-
-        self.layers = nn.Sequential(*layer(2 * settings.d_model + d_place), *layer(width))
+        layers: list[nn.Module] = []
+        for inputs, norm in zip((2 * d_model + d_place, width), norms, strict=True):
+            layers += [nn.Linear(inputs, width, bias=bias), nn.GELU(), norm]
+        self.layers = nn.Sequential(*layers)
 
     def forward(self, left: Tensor, right: Tensor, place: Tensor) -> Tensor:
         """Return the input of the output layer.
@@ -68,7 +74,8 @@ class BoundaryHead(nn.Module):
         states = hidden.states
         outputs = self(states[row, before], states[row, after], column - before - 1)
         targets, weights = batch.targets[row, column], batch.weights[row, column]
-        return cross_entropy(outputs * head.scale, head.weight, head.bias, targets, weights)
+        total: Tensor = head(outputs, targets, weights, is_transformed=True)
+        return total
 
 
 def outside(chosen: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from foreword.nn.dropout import Dropout
-from foreword.nn.norm import build_norm
 from foreword.nn.position import PositionScheme
-from foreword.nn.settings import ModelSettings
 from foreword.types import Batch
 
 
@@ -18,33 +16,30 @@ class Embedding(nn.Module):
     """The sum of token, position and segment embeddings, normalised, dropped out and projected.
 
     Args:
-        settings: widths and choices.
-        vocab: number of tokens.
-        widens: whether embeddings narrower than d_model are projected to it.
-        token: embeds tokens in place of a table.
+        token: embeds tokens, a table or a module like one: with `num_embeddings` (the vocabulary's
+            size) and `embedding_dim`.
+        segments: number of segment embeddings, 0 for none.
+        norm: applied to the sum; None for none.
+        dropout: rate.
+        project_to: width of the output, by a linear map; None for that of the embeddings.
     """
 
     def __init__(
         self,
-        settings: ModelSettings,
-        vocab: int,
+        token: nn.Module,
         *,
-        widens: bool = True,
-        token: nn.Module | None = None,
+        segments: int = 0,
+        norm: nn.Module | None = None,
+        dropout: float = 0.0,
+        project_to: int | None = None,
     ) -> None:
         super().__init__()
-        width = settings.embedding_width
-        self.token: Any = token or nn.Embedding(vocab, width)
-        self.segment = nn.Embedding(settings.segments, width) if settings.segments else None
-        self.norm = (
-            build_norm(settings.norm, width, settings.norm_eps, bias=settings.bias)
-            if settings.normalise_embedding
-            else nn.Identity()
-        )
-        self.dropout = Dropout(settings.dropout)
-        self.projection = (
-            nn.Linear(width, settings.d_model) if widens and settings.d_embedding else nn.Identity()
-        )
+        self.token: Any = token
+        width = cast(int, token.embedding_dim)
+        self.segment = nn.Embedding(segments, width) if segments else None
+        self.norm = norm or nn.Identity()
+        self.dropout = Dropout(dropout)
+        self.projection = nn.Linear(width, project_to) if project_to else nn.Identity()
 
     def forward(self, batch: Batch, position: PositionScheme) -> Tensor:
         """Return the embedded batch, (batch, length, d_model), in the compute dtype."""

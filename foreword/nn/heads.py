@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -10,10 +11,29 @@ from torch.nn import functional as F
 
 from foreword.nn.cross_entropy import cross_entropy
 from foreword.nn.embedding import Embedding
-from foreword.nn.norm import build_norm
 from foreword.nn.sample_tokens import sample_tokens
-from foreword.nn.settings import ModelSettings
 from foreword.types import Batch, Hidden, Loss
+
+
+@dataclass(frozen=True)
+class HeadInput:
+    """What a head reads of the states, and how.
+
+    Attributes:
+        width: of the states; heads read their first columns (with two directions, the forward one).
+        scale: factor of the states before the output layer.
+        bias: whether the linear maps before the output layer have biases.
+    """
+
+    width: int
+    scale: float = 1.0
+    bias: bool = True
+
+    def project(self, width: int) -> nn.Module:
+        """Return a linear map from the states to another width; the identity for their own."""
+        if width == self.width:
+            return nn.Identity()
+        return nn.Linear(self.width, width, bias=self.bias)
 
 
 class VocabularyHead(nn.Module, ABC):
@@ -94,64 +114,68 @@ class VocabularyHead(nn.Module, ABC):
 
 
 class TokenHead(VocabularyHead):
-    """States to scores over the vocabulary.
+    """The full softmax: one score for each token of the vocabulary.
 
     Args:
-        settings: of the backbone; `tied` makes its embedding the output layer.
+        states: the part of the states that it reads, and how.
         embedding: of the backbone.
-        transform: whether a dense layer, GELU (in its tanh form if the backbone's is) and LayerNorm
-            precede the output layer (BERT).
+        is_tied: whether the embedding is the output layer.
+        transform: layers from these states to the width of the embedding (BERT); None for none,
+            but a linear map where a tied embedding is narrower.
         bias: whether each token has a bias.
     """
 
     def __init__(
         self,
-        settings: ModelSettings,
+        states: HeadInput,
         embedding: Embedding,
         *,
-        transform: bool = False,
+        is_tied: bool,
+        transform: nn.Module | None = None,
         bias: bool = False,
     ) -> None:
         super().__init__()
-        if not settings.output.is_full_softmax:
-            raise ValueError("output: the objective brings its own output layer; use 'softmax'")
         vocab, width = embedding.token.num_embeddings, embedding.token.embedding_dim
-        d_model = settings.token_width
-        if not settings.tied and not transform:
-            width = d_model
-        # States are transformed (BERT), or projected to the width of a narrower embedding.
-        self.transform: nn.Module = nn.Identity()
-        if transform:
-            norm = build_norm(settings.norm, width, settings.norm_eps, bias=settings.bias)
-            is_tanh = getattr(settings, "activation", "").endswith("_tanh")
-            gelu = nn.GELU(approximate="tanh" if is_tanh else "none")
-            self.transform = nn.Sequential(
-                nn.Linear(d_model, width, bias=settings.bias), gelu, norm
-            )
-        elif width != d_model:
-            self.transform = nn.Linear(d_model, width, bias=settings.bias)
+        if not is_tied and transform is None:
+            width = states.width
+        self.transform = states.project(width) if transform is None else transform
         # Output layer: tied to the embedding, or its own.
-        tied = embedding.token.weight if settings.tied else None
+        tied = embedding.token.weight if is_tied else None
         self.weight = nn.Parameter(torch.empty(vocab, width)) if tied is None else tied
         self.bias = nn.Parameter(torch.zeros(vocab)) if bias else None
-        self.width = d_model
-        self.scale = d_model**-0.5 if settings.scale_logits else 1.0
+        self.width, self.scale = states.width, states.scale
 
-    def _states(self, states: Tensor) -> Tensor:
-        transformed: Tensor = self.transform(states[..., : self.width])
-        return transformed * self.scale if self.scale != 1.0 else transformed
+    def forward(
+        self,
+        states: Tensor,
+        targets: Tensor | None = None,
+        weights: Tensor | None = None,
+        uniform_draws: Tensor | None = None,
+        *,
+        is_transformed: bool = False,
+    ) -> Tensor:
+        """Return scores, loss or samples, as `VocabularyHead.forward` does.
+
+        With `is_transformed`, the states are another head's (..., width of the output layer), which
+        uses this output layer.
+        """
+        if not is_transformed:
+            states = self.transform(states[..., : self.width])
+        if self.scale != 1.0:
+            states = states * self.scale
+        return super().forward(states, targets, weights, uniform_draws)
 
     def scores(self, states: Tensor) -> Tensor:
-        """Return logits, (..., d_model) -> (..., vocab)."""
-        return F.linear(self._states(states), self.weight, self.bias)
+        """Return the logits of transformed states, (..., width) -> (..., vocab)."""
+        return F.linear(states, self.weight, self.bias)
 
     def nll(self, states: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         """Return the weighted cross-entropy; it never holds all logits at once."""
-        return cross_entropy(self._states(states), self.weight, self.bias, targets, weights)
+        return cross_entropy(states, self.weight, self.bias, targets, weights)
 
     def sample_tokens(self, states: Tensor, uniform_draws: Tensor) -> Tensor:
         """Return tokens sampled from the softmax."""
-        return sample_tokens(self._states(states), self.weight, self.bias, uniform_draws)
+        return sample_tokens(states, self.weight, self.bias, uniform_draws)
 
 
 def target_indices(batch: Batch) -> Tensor:

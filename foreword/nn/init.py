@@ -11,9 +11,8 @@ from foreword.nn.attention import Attention
 from foreword.nn.characters import Highway
 from foreword.nn.feedforward import FeedForward
 from foreword.nn.heads import TokenHead
-from foreword.nn.model import Model
+from foreword.nn.model import Model, ModelSettings
 from foreword.nn.positions.t5_bias import T5BiasPositions
-from foreword.nn.settings import ModelSettings
 
 
 def initialise(model: Model, seed: int) -> None:

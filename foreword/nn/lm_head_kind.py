@@ -9,8 +9,7 @@ from foreword.ranges import Ranged
 
 if TYPE_CHECKING:
     from foreword.nn.embedding import Embedding
-    from foreword.nn.heads import VocabularyHead
-    from foreword.nn.settings import ModelSettings
+    from foreword.nn.heads import HeadInput, VocabularyHead
 
 
 class LMHeadKind(Ranged, ABC):
@@ -24,10 +23,11 @@ class LMHeadKind(Ranged, ABC):
     is_full_softmax: ClassVar[bool] = False
 
     @abstractmethod
-    def build(self, settings: ModelSettings, embedding: Embedding) -> VocabularyHead:
+    def build(self, states: HeadInput, embedding: Embedding, *, is_tied: bool) -> VocabularyHead:
         """Return the head.
 
         Args:
-            settings: of the backbone; `tied` makes its embedding the output layer.
+            states: what it reads of the states.
             embedding: of the backbone.
+            is_tied: whether the embedding is the output layer.
         """

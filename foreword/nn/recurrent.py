@@ -12,11 +12,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from foreword.nn.document_spans import DocumentSpans
 from foreword.nn.dropout import Dropout
-from foreword.nn.embedding import Embedding
-from foreword.nn.model import Backbone
+from foreword.nn.model import Backbone, ModelSettings
 from foreword.nn.positions.none import None_
 from foreword.nn.precision import upcast
-from foreword.nn.settings import ModelSettings
 from foreword.nn.unrolled import layers_of, run_layers, unroll
 from foreword.types import Batch, Hidden
 
@@ -59,7 +57,7 @@ class RecurrentBackbone(Backbone):
     def __init__(self, settings: RecurrentSettings, vocab: int) -> None:
         super().__init__()
         self.settings = settings
-        self.embedding = Embedding(settings, vocab, widens=False)
+        self.embedding = settings.build_embedding(vocab, projects=False)
         self.position = None_().build(0, 1, 0, layers=0, is_causal=True)
         self.core = settings.core(
             settings.embedding_width,

@@ -7,8 +7,8 @@ from typing import Literal
 
 from foreword.kinds import part
 from foreword.nn.attention_kind import AttentionKind
+from foreword.nn.model import ModelSettings
 from foreword.nn.position import PositionKind
-from foreword.nn.settings import ModelSettings
 from foreword.ranges import Count, CountOrZero, ShareBelowOne
 
 
@@ -84,6 +84,11 @@ class StackSettings(ModelSettings):
     def supports_document_masking(self) -> bool:
         """Whether its attention can keep the texts of one row separate."""
         return self.attention.supports_document_masking
+
+    @property
+    def uses_tanh_gelu(self) -> bool:
+        """Whether its GELUs are the approximation by tanh."""
+        return self.activation.endswith("_tanh")
 
     @property
     def head_width(self) -> int:

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from foreword.errors import UserError
 from foreword.models.transformer import Transformer, TransformerBackbone
-from foreword.nn.model import Backbone
+from foreword.nn.model import Backbone, ModelSettings
 from foreword.nn.positions.learned import LearnedPositions
-from foreword.nn.settings import ModelSettings
 
 
 def generator_settings(settings: ModelSettings, share: float) -> Transformer:

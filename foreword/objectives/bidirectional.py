@@ -9,7 +9,6 @@ import numpy as np
 from torch import nn
 
 from foreword.data.rng import RowRng
-from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone, Model
 from foreword.objectives._contract import Prediction, Term
 from foreword.types import Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
@@ -48,10 +47,9 @@ class Bidirectional(Term):
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
         """Return the output layer of both directions; a full softmax has a bias per token."""
-        settings = backbone.settings
-        if not settings.output.is_full_softmax:
+        if not backbone.settings.output.is_full_softmax:
             return nn.ModuleDict({"token": backbone.build_token_head()})
-        return nn.ModuleDict({"token": TokenHead(settings, backbone.embedding, bias=True)})
+        return nn.ModuleDict({"token": backbone.build_softmax_head(bias=True)})
 
     def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
         """Return the cross-entropy of the next token and of the previous one, in nats."""

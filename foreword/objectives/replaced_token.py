@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foreword.data.rng import RowRng
-from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone, Model
 from foreword.nn.precision import upcast
 from foreword.objectives._contract import Objective, Prediction
@@ -112,7 +111,7 @@ class ReplacedToken(Objective):
         if self.replacements != "generator":
             return nn.ModuleDict({"replaced": discriminator_head})
         generator = build_generator(backbone, self.generator, vocab.size)
-        token = TokenHead(generator.settings, generator.embedding, transform=True, bias=True)
+        token = generator.build_softmax_head(transform=True, bias=True)
         return nn.ModuleDict(
             {"generator": generator, "token": token, "replaced": discriminator_head}
         )

@@ -11,7 +11,6 @@ from torch import nn
 
 from foreword.data.rng import RowRng
 from foreword.nn.boundary_head import BoundaryHead
-from foreword.nn.heads import TokenHead
 from foreword.nn.model import Backbone, Model
 from foreword.objectives._contract import Prediction, Term
 from foreword.objectives._masking import (
@@ -141,12 +140,18 @@ class SpanMasked(Term):
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
         """Return BERT's head, and with `boundary` the head that reads the spans' boundaries."""
-        settings, embedding = backbone.settings, backbone.embedding
-        token = TokenHead(settings, embedding, transform=self.transform, bias=True)
+        token = backbone.build_softmax_head(transform=self.transform, bias=True)
         heads = nn.ModuleDict({"token": token})
         if self.boundary:
-            width = token.weight.shape[1]
-            heads["boundary"] = BoundaryHead(settings, width, self.places, self.d_place)
+            settings, width = backbone.settings, token.weight.shape[1]
+            heads["boundary"] = BoundaryHead(
+                settings.d_model,
+                width,
+                self.places,
+                self.d_place,
+                norms=(settings.build_norm(width), settings.build_norm(width)),
+                bias=settings.bias,
+            )
         return heads
 
     def chance_loss(self, vocab: int) -> float:

@@ -14,8 +14,7 @@ from foreword.data.write_shards import PrepareSettings
 from foreword.errors import UserError
 from foreword.kinds import part
 from foreword.layouts._contract import Layout
-from foreword.nn.model import Model
-from foreword.nn.settings import ModelSettings
+from foreword.nn.model import Model, ModelSettings
 from foreword.objectives._contract import Objective
 from foreword.train.contracts import OptimizerSettings, Schedule
 from foreword.train.settings import TrainSettings

@@ -13,7 +13,7 @@ from torch import nn
 
 from foreword.errors import UserError
 from foreword.formatting import byte_size
-from foreword.nn.settings import ModelSettings
+from foreword.nn.model import ModelSettings
 from foreword.nn.stack_settings import StackSettings
 from foreword.runs.dry_run import FEW_LAYERS, dummy_vocab, shallow
 from foreword.runs.recipe import Recipe

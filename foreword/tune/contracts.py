@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from foreword.nn.heads import TokenHead
-from foreword.nn.model import Backbone
-from foreword.nn.settings import ModelSettings
+from foreword.nn.model import Backbone, ModelSettings
 from foreword.ranges import Ranged
 from foreword.text.tokenizer import Tokenizer
 from foreword.tune.input_template import InputTemplate

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foreword.nn.settings import ModelSettings
+from foreword.nn.model import ModelSettings
 from foreword.runs.sizes import memory_of
 from foreword.train.device import autocast
 from foreword.tune.answers import Answers

@@ -8,8 +8,8 @@ from foreword import kinds
 from foreword.data.packing._contract import Packing
 from foreword.layouts._contract import Layout
 from foreword.nn.attention_kind import AttentionKind
+from foreword.nn.model import Architecture
 from foreword.nn.position import PositionKind
-from foreword.nn.settings import Architecture
 from foreword.objectives._contract import Objective
 from foreword.tune.contracts import Task
 

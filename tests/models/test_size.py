@@ -14,7 +14,6 @@ from foreword.models.encoder_decoder import EncoderDecoder
 from foreword.models.transformer import Transformer
 from foreword.nn.attention import Attention
 from foreword.nn.feedforward import FeedForward
-from foreword.nn.heads import TokenHead
 from foreword.nn.init import initialise
 from foreword.nn.masks import CausalMask, FullMask
 from foreword.nn.model import Model
@@ -62,7 +61,7 @@ FAMILIES: dict[str, StackSettings] = {"bert": BERT, "gpt2": GPT2, "llama": LLAMA
 
 def build(settings: StackSettings, *, is_bert: bool = False, seed: int = 1) -> Model:
     backbone = settings.build(VOCAB)
-    head = TokenHead(settings, backbone.embedding, transform=is_bert, bias=is_bert)
+    head = backbone.build_softmax_head(transform=is_bert, bias=is_bert)
     model = Model(backbone, nn.ModuleDict({"token": head})).eval()
     initialise(model, seed)
     return model

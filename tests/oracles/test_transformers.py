@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from foreword.models.encoder_decoder import EncoderDecoder
 from foreword.models.transformer import Transformer
-from foreword.nn.heads import TokenHead
 from foreword.nn.masks import CausalMask, DocumentMask, FullMask, Mask
 from foreword.nn.model import Model
 from foreword.nn.positions.learned import Learned
@@ -30,7 +29,7 @@ LENGTHS = [(9, 9), (24, 24), (24, 11), (30, 1)]
 
 def model(settings: StackSettings, **head: bool) -> Model:
     backbone = settings.build(VOCAB)
-    heads = nn.ModuleDict({"token": TokenHead(settings, backbone.embedding, **head)})
+    heads = nn.ModuleDict({"token": backbone.build_softmax_head(**head)})
     return Model(backbone, heads).eval()
 
 

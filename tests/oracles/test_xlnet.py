@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from foreword.models.transformer import Transformer, TransformerBackbone
-from foreword.nn.heads import TokenHead
 from foreword.nn.masks import CausalMask, FullMask, Mask, PermutationMask
 from foreword.nn.model import Model
 from foreword.nn.position import AttentionPositions
@@ -57,7 +56,7 @@ def pair(*, is_causal: bool = False, memory: int = 0, clamp: int = 0) -> tuple[n
         two_streams=True,
     )
     backbone = settings.build(VOCAB)
-    head = TokenHead(settings, backbone.embedding, bias=True)
+    head = backbone.build_softmax_head(bias=True)
     ours = Model(backbone, nn.ModuleDict({"token": head})).eval()
     taken = weights.Theirs(theirs)
     weights.load(ours, weights.xlnet(taken, LAYERS, HEADS), taken)

@@ -18,11 +18,9 @@ from foreword.models.fixed_window import FixedWindow
 from foreword.models.lstm import LSTM
 from foreword.models.rnn import RNN
 from foreword.models.transformer import Transformer
-from foreword.nn.heads import TokenHead
 from foreword.nn.init import initialise
 from foreword.nn.masks import CausalMask, DocumentMask
-from foreword.nn.model import Backbone, Model
-from foreword.nn.settings import ModelSettings
+from foreword.nn.model import Backbone, Model, ModelSettings
 from foreword.nn.unrolled import unroll
 from foreword.probes._contract import Finding, ProbedModel
 from foreword.probes._reach import Norms, norms
@@ -67,9 +65,7 @@ class LinearBackbone(Backbone):
 def linear(recurrent: Tensor) -> Model:
     torch.manual_seed(1)
     backbone = LinearBackbone(recurrent)
-    return Model(
-        backbone, nn.ModuleDict({"token": TokenHead(backbone.settings, backbone.embedding)})
-    )
+    return Model(backbone, nn.ModuleDict({"token": backbone.build_softmax_head()}))
 
 
 def batch_of(rows: int = 3, length: int = LENGTH) -> Batch:
@@ -112,7 +108,7 @@ def test_of_a_scaled_rotation_it_falls_or_grows_by_the_scale(size: float) -> Non
 
 def built(settings: Any, seed: int = 1) -> Model:
     backbone = settings.build(VOCAB)
-    model = Model(backbone, nn.ModuleDict({"token": TokenHead(settings, backbone.embedding)}))
+    model = Model(backbone, nn.ModuleDict({"token": backbone.build_softmax_head()}))
     initialise(model, seed)
     return model.double().eval()
 

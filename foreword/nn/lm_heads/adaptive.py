@@ -13,9 +13,8 @@ from torch.nn import functional as F
 
 from foreword.nn.cross_entropy import cross_entropy
 from foreword.nn.embedding import Embedding
-from foreword.nn.heads import VocabularyHead
+from foreword.nn.heads import HeadInput, VocabularyHead
 from foreword.nn.lm_head_kind import LMHeadKind
-from foreword.nn.settings import ModelSettings
 from foreword.ranges import Count
 
 
@@ -43,13 +42,13 @@ class Adaptive(LMHeadKind):
         if not self.cutoffs or any(a >= b for a, b in pairwise(self.cutoffs)):
             raise ValueError(f"cutoffs: expected one or more, ascending from 1, got {self.cutoffs}")
 
-    def build(self, settings: ModelSettings, embedding: Embedding) -> VocabularyHead:
+    def build(self, states: HeadInput, embedding: Embedding, *, is_tied: bool) -> VocabularyHead:
         """Return the head.
 
         Raises:
             ValueError: a cutoff is beyond the vocabulary, or tied rows would have to be narrower.
         """
-        return AdaptiveHead(self, settings, embedding)
+        return AdaptiveHead(self, states, embedding, is_tied=is_tied)
 
 
 class AdaptiveHead(VocabularyHead):
@@ -57,35 +56,36 @@ class AdaptiveHead(VocabularyHead):
 
     Args:
         output: cutoffs and factor.
-        settings: of the backbone.
+        states: what it reads of the states.
         embedding: of the backbone.
+        is_tied: whether the tokens' rows are the embedding's.
     """
 
-    def __init__(self, output: Adaptive, settings: ModelSettings, embedding: Embedding) -> None:
+    def __init__(
+        self, output: Adaptive, states: HeadInput, embedding: Embedding, *, is_tied: bool
+    ) -> None:
         super().__init__()
-        vocab, d_model = embedding.token.num_embeddings, settings.token_width
+        vocab = embedding.token.num_embeddings
         if output.cutoffs[-1] >= vocab:
             raise ValueError(
                 f"output.cutoffs: the vocabulary has {vocab:,} tokens, so the last must be below, "
                 f"got {output.cutoffs[-1]:,}"
             )
-        if settings.tied and output.factor != 1:
+        if is_tied and output.factor != 1:
             raise ValueError(
                 "output.factor: must be 1 where the output layer is the embedding; got "
                 f"{output.factor:g}, which requires tied=false"
             )
         self.bounds = (0, *output.cutoffs, vocab)
         sizes = [end - start for start, end in pairwise(self.bounds)]
-        width = embedding.token.embedding_dim if settings.tied else d_model
-        self.transform = (
-            nn.Identity() if width == d_model else nn.Linear(d_model, width, bias=settings.bias)
-        )
-        self.width, self.scale = d_model, d_model**-0.5 if settings.scale_logits else 1.0
+        width = embedding.token.embedding_dim if is_tied else states.width
+        self.transform = states.project(width)
+        self.width, self.scale = states.width, states.scale
         widths = [max(1, int(width / output.factor**n)) for n in range(1, len(sizes))]
         self.clusters = nn.Linear(width, len(widths), bias=False)
         self.narrow = nn.ModuleList(nn.Linear(width, narrow, bias=False) for narrow in widths)
-        self.tied = embedding.token.weight if settings.tied else None
-        each = [] if settings.tied else zip([width, *widths], sizes, strict=True)
+        self.tied = embedding.token.weight if is_tied else None
+        each = [] if is_tied else zip([width, *widths], sizes, strict=True)
         self.own = nn.ModuleList(nn.Linear(wide, size, bias=False) for wide, size in each)
 
     def scores(self, states: Tensor) -> Tensor:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from foreword.nn.embedding import Embedding
-from foreword.nn.heads import TokenHead, VocabularyHead
+from foreword.nn.heads import HeadInput, TokenHead, VocabularyHead
 from foreword.nn.lm_head_kind import LMHeadKind
-from foreword.nn.settings import ModelSettings
 
 
 @dataclass(frozen=True)
@@ -23,6 +22,6 @@ class Softmax(LMHeadKind):
 
     bias: bool = False
 
-    def build(self, settings: ModelSettings, embedding: Embedding) -> VocabularyHead:
+    def build(self, states: HeadInput, embedding: Embedding, *, is_tied: bool) -> VocabularyHead:
         """Return the head."""
-        return TokenHead(settings, embedding, bias=self.bias)
+        return TokenHead(states, embedding, is_tied=is_tied, bias=self.bias)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from foreword.errors import UserError
-from foreword.nn.settings import ModelSettings
+from foreword.nn.model import ModelSettings
 from foreword.ranges import LearningRate, Ranged
 from foreword.tune.contracts import Network
 

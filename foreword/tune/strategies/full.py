@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Interval
 
-from foreword.nn.settings import ModelSettings
+from foreword.nn.model import ModelSettings
 from foreword.ranges import Ranged
 from foreword.tune.contracts import Network
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from foreword.nn.settings import ModelSettings
+from foreword.nn.model import ModelSettings
 from foreword.ranges import LearningRate, Ranged
 from foreword.tune.contracts import Network
 
