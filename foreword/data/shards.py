@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import mmap
 import os
 import struct
 from contextlib import suppress
@@ -40,6 +41,7 @@ MAGIC = b"MMIDIDX\x00\x00"
 _HEADER = struct.Struct("<9sQBQQ")
 _TYPES = {1: np.uint8, 2: np.int8, 3: np.int16, 4: np.int32, 5: np.int64, 8: np.uint16}
 _BLOCK = 1 << 20  # tokens, or entries of the index, at once
+_CUT = "{}: cut short, or not a token index; prepare the text again"
 
 
 @dataclass(frozen=True)
@@ -48,15 +50,17 @@ class Shards:
 
     Attributes:
         prefix: the path without `.bin` and `.idx`.
-        tokens: all tokens, (tokens,), of the type they have on disk.
+        all_tokens: what `tokens` returns.
         sequence_lengths: tokens in each sequence, (sequences,) int32.
         document_index: the first sequence of each document, and the end; (documents + 1,) int64.
+        mapped: the mapped files, each with its size in bytes.
     """
 
     prefix: Path
-    tokens: Array
+    all_tokens: Array
     sequence_lengths: Array
     document_index: Array
+    mapped: tuple[_Mapped, ...] = ()
 
     @classmethod
     def open(cls, prefix: str | Path) -> Shards:
@@ -70,7 +74,10 @@ class Shards:
         for path in (bin_path, idx_path):
             if not path.is_file():
                 raise UserError(f"{path}: there is no such file; 'foreword prepare' makes it")
-        dtype, lengths, pointers, documents = _read_index(idx_path)
+        if idx_path.stat().st_size < _HEADER.size:
+            raise UserError(_CUT.format(idx_path))
+        index = _Mapped.of(idx_path)
+        dtype, lengths, pointers, documents = _read_index(index)
         starts = np.zeros(len(lengths) + 1, dtype=np.int64)
         np.cumsum(lengths, out=starts[1:])
         is_whole = (
@@ -88,18 +95,41 @@ class Shards:
                 f"{bin_path}: {'cut short' if size < expected else 'too long'}: {size:,} bytes "
                 f"where its index says {expected:,}; prepare the text again"
             )
-        # An empty file cannot be mapped.
-        tokens = np.memmap(bin_path, dtype, "r") if size else np.empty(0, dtype)
-        return cls(prefix, tokens, lengths, documents)
+        if not size:  # which cannot be mapped
+            return cls(prefix, np.empty(0, dtype), lengths, documents, (index,))
+        tokens = _Mapped.of(bin_path)
+        return cls(prefix, tokens.read(dtype), lengths, documents, (index, tokens))
 
     def __len__(self) -> int:
         """Return the number of documents."""
         return len(self.document_index) - 1
 
     @property
+    def tokens(self) -> Array:
+        """All tokens, (tokens,), of the type they have on disk.
+
+        Raises:
+            UserError: a file has been cut short since it was opened.
+        """
+        self.require_whole()
+        return self.all_tokens
+
+    def require_whole(self) -> None:
+        """Make sure that no file has been cut short since it was opened.
+
+        The system kills a process that reads a mapped file beyond its end. So this comes before
+        every batch, and takes a microsecond; a file cut while a batch is read still kills.
+
+        Raises:
+            UserError: one has been.
+        """
+        for file in self.mapped:
+            file.require_whole()
+
+    @property
     def tokens_total(self) -> int:
         """Number of tokens."""
-        return len(self.tokens)
+        return len(self.all_tokens)
 
     def counts(self, vocab: int) -> Array:
         """Return the frequency of each token, (vocab,) int64."""
@@ -139,24 +169,57 @@ def _paths(prefix: Path) -> tuple[Path, Path]:
     return prefix.with_name(f"{prefix.name}.bin"), prefix.with_name(f"{prefix.name}.idx")
 
 
-def _read_index(path: Path) -> tuple[np.dtype[Any], Array, Array, Array]:
+@dataclass(frozen=True)
+class _Mapped:
+    """A file that is mapped into memory.
+
+    Attributes:
+        path: its path.
+        memory: its bytes.
+    """
+
+    path: Path
+    memory: mmap.mmap
+
+    @classmethod
+    def of(cls, path: Path) -> _Mapped:
+        """Map a file that is not empty."""
+        with path.open("rb") as file:
+            return cls(path, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+    def read(self, dtype: np.dtype[Any]) -> Array:
+        """Return the whole file as numbers."""
+        return np.frombuffer(self.memory, dtype)
+
+    def require_whole(self) -> None:
+        """Make sure that the file is as long as it was.
+
+        A file that took its name since is of no interest: the mapped one stays.
+
+        Raises:
+            UserError: it is not.
+        """
+        size = self.memory.size()
+        if size < len(self.memory):
+            raise UserError(
+                f"{self.path}: cut short while it was read: {size:,} bytes where there were "
+                f"{len(self.memory):,}; prepare the text again"
+            )
+
+
+def _read_index(file: _Mapped) -> tuple[np.dtype[Any], Array, Array, Array]:
     """Return the tokens' type, the sequences' lengths and offsets, and the document index."""
-    size = path.stat().st_size
-    cut = f"{path}: cut short, or not a token index; prepare the text again"
-    if size < _HEADER.size:
-        raise UserError(cut)
-    with path.open("rb") as file:
-        magic, version, code, sequences, entries = _HEADER.unpack(file.read(_HEADER.size))
+    magic, version, code, sequences, entries = _HEADER.unpack(file.memory[: _HEADER.size])
     if magic != MAGIC or version != 1 or code not in _TYPES:
         raise UserError(
-            f"{path}: not a token index of the MMIDIDX format, version 1, with whole numbers"
+            f"{file.path}: not a token index of the MMIDIDX format, version 1, with whole numbers"
         )
     # Python's integers: numpy's would overflow on a damaged header.
     ends = list(itertools.accumulate([_HEADER.size, 4 * sequences, 8 * sequences, 8 * entries]))
     # Corpora of text and images add a byte for each sequence.
-    if entries < 1 or size not in (ends[-1], ends[-1] + sequences):
-        raise UserError(cut)
-    data = np.memmap(path, np.uint8, "r")
+    if entries < 1 or len(file.memory) not in (ends[-1], ends[-1] + sequences):
+        raise UserError(_CUT.format(file.path))
+    data = file.read(np.dtype(np.uint8))
     types = ("<i4", "<i8", "<i8")
     parts = [data[a:b].view(t) for a, b, t in zip(ends[:-1], ends[1:], types, strict=True)]
     return np.dtype(_TYPES[code]), parts[0], parts[1], np.array(parts[2])

@@ -110,7 +110,9 @@ class WordVectorsBackbone(Backbone):
                 missing.
         """
         shards = inputs.shards
-        words = WordCorpus.of(shards.tokens, shards.document_starts, self.is_word)
+        words = WordCorpus.of(
+            shards.tokens, shards.document_starts, self.is_word, shards.require_whole
+        )
         vectors, outputs = self.embedding.token.weight, self.outputs.weight
         random = torch.Generator().manual_seed(inputs.seed)
         with torch.no_grad():

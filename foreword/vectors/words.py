@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,15 +42,23 @@ class WordCorpus:
         starts: the first token of each text, and the end; (texts + 1,) int64.
         is_word: which tokens are words, (vocab,) bool.
         counts: the count of each token, 0 for tokens that are not words; (vocab,) int64.
+        check: called before tokens are read; raises where they no longer can be.
     """
 
     tokens: Array
     starts: Array
     is_word: Array
     counts: Array
+    check: Callable[[], None] = lambda: None
 
     @classmethod
-    def of(cls, tokens: Array, starts: Array, is_word: Array) -> WordCorpus:
+    def of(
+        cls,
+        tokens: Array,
+        starts: Array,
+        is_word: Array,
+        check: Callable[[], None] = lambda: None,
+    ) -> WordCorpus:
         """Count the words of texts.
 
         Raises:
@@ -58,6 +66,7 @@ class WordCorpus:
         """
         counts = np.zeros(len(is_word), dtype=np.int64)
         for at in range(0, len(tokens), CHUNK):
+            check()
             counts += np.bincount(tokens[at : at + CHUNK], minlength=len(is_word))
         counts[~is_word] = 0
         if (counts > 0).sum() < 2:
@@ -65,7 +74,7 @@ class WordCorpus:
                 "the text has fewer than two different words that the tokenizer knows, so no word "
                 "has a context; give more text, or a lower tokenizer.min_count"
             )
-        return cls(tokens, starts, is_word, counts)
+        return cls(tokens, starts, is_word, counts, check)
 
     @property
     def total(self) -> int:
@@ -111,6 +120,7 @@ class WordCorpus:
 
     def _chunk(self, at: int) -> tuple[Array, Array]:
         """Return the words from position `at` on, and the index of each one's text."""
+        self.check()
         ids = np.asarray(self.tokens[at : at + CHUNK], dtype=np.int64)
         is_word = self.is_word[ids]
         places = at + np.flatnonzero(is_word)

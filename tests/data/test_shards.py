@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 
@@ -85,6 +86,25 @@ def test_damaged(tmp_path: Path, name: str, change: int | None) -> None:
         Shards.open(tmp_path / "a")
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a.bin", "a.idx"])
+def test_a_file_that_is_cut_short_while_it_is_read_is_named(tmp_path: Path, name: str) -> None:
+    """The system would kill a process that reads on."""
+    write(tmp_path / "a")
+    shards = Shards.open(tmp_path / "a")
+    path = tmp_path / name
+    data = path.read_bytes()
+    path.rename(tmp_path / "old")
+    path.write_bytes(data[:-1])  # another file by its name does no harm
+    assert shards.tokens.tolist() == [1, 2, 3, 4, 5, 6]
+    os.truncate(tmp_path / "old", len(data) - 1)
+    said = (
+        f"{path}: cut short while it was read: {len(data) - 1} bytes where there were {len(data)}"
+    )
+    for read in (lambda: shards.tokens, lambda: shards.counts(8), shards.require_whole):
+        with pytest.raises(UserError, match=said):
+            read()
 
 
 @pytest.mark.parametrize("place", [0, 9, 17, 34, 34 + 12 + 8, 34 + 12 + 24])
