@@ -11,8 +11,9 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TextIO, overload
 
@@ -138,7 +139,7 @@ def _followed(path: Path) -> Path:
 
 def _make(path: Path) -> None:
     """Makes a folder with those above it, and puts their names on the disk."""
-    _require_there(path)
+    require_there(path)
     new = [one for one in (path, *path.parents) if not one.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for one in new:
@@ -159,7 +160,7 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def alone(path: Path, *, wait: bool = False) -> Iterator[None]:
+def alone(path: Path, *, wait: bool = False, own: Sequence[str] = ()) -> Iterator[None]:
     """Makes a folder and keeps others who ask for it out, until this process leaves it or ends.
 
     Who only reads does not ask. Where the file system has no locks, nobody is kept out.
@@ -167,6 +168,8 @@ def alone(path: Path, *, wait: bool = False) -> Iterator[None]:
     Args:
         path: the folder.
         wait: until another process has left it.
+        own: names of files there that nothing but a removal of the folder takes away. Once they and
+            the lock are all gone, what this process wrote meanwhile is removed too.
 
     Raises:
         UserError: another process is at work there, or the folder cannot be written.
@@ -175,44 +178,71 @@ def alone(path: Path, *, wait: bool = False) -> Iterator[None]:
     with explained(path):
         _make(path)
         lock = (path / LOCK).open("w")
-    with lock, staying(path):
-        try:
-            import fcntl
+    with lock:
+        found = os.fstat(lock.fileno())
+        with staying(path, _Lock((found.st_dev, found.st_ino), tuple(own)) if own else None):
+            try:
+                import fcntl
 
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            raise UserError(
-                f"{path}: another process is at work here; wait for its end, or stop it"
-            ) from None
-        except (ImportError, OSError):  # a system, or a file system, without locks
-            pass
-        yield
+                fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                raise UserError(
+                    f"{path}: another process is at work here; wait for its end, or stop it"
+                ) from None
+            except (ImportError, OSError):  # a system, or a file system, without locks
+                pass
+            yield
+
+
+@dataclass(frozen=True)
+class _Lock:
+    """The lock of a folder, by its inode, and the names of files that stay there like it."""
+
+    inode: tuple[int, int]
+    own: tuple[str, ...]
+
+    def is_gone(self, folder: Path) -> bool:
+        """Whether nothing that belongs to this process is left in a folder."""
+        found = _inode(folder / LOCK)
+        if found is not None:
+            return found != self.inode
+        return not any((folder / name).exists() for name in self.own)
 
 
 @contextmanager
-def staying(folder: Path) -> Iterator[None]:
+def staying(folder: Path, lock: _Lock | None = None) -> Iterator[None]:
     """Keeps a folder, once it is removed by somebody, from being made again in part.
 
     Whatever is written into it meanwhile, by the functions of this module, asks whether it is still
     the folder that was there at the beginning.
+
+    Args:
+        folder: that is there.
+        lock: that this process holds of it. A removal that finds the folder not empty, since this
+            process was just writing, takes this away all the same; the rest follows at the end.
     """
     key, before = folder.absolute(), _there.get(folder.absolute())
     found = folder.stat()
-    _there[key] = (found.st_dev, found.st_ino)
+    _there[key] = ((found.st_dev, found.st_ino), lock)
     try:
         yield
     finally:
+        inode, _ = _there[key]
+        is_left = lock is not None and lock.is_gone(folder) and not (folder / LOCK).exists()
+        if is_left and _inode(folder) == inode:
+            shutil.rmtree(folder, ignore_errors=True)
         if before is None:
             _there.pop(key, None)
         else:
             _there[key] = before
 
 
-_there: dict[Path, tuple[int, int]] = {}  # folders that must not be made again, and their inodes
+# Folders that must not be made again: their inodes, and their locks where this process holds any.
+_there: dict[Path, tuple[tuple[int, int], _Lock | None]] = {}
 
 
-def _require_there(path: Path) -> None:
-    """Makes sure that no folder above `path` was removed that is `staying`.
+def require_there(path: Path) -> None:
+    """Make sure that neither `path` nor a folder above it was removed that is `staying`.
 
     Raises:
         UserError: one was.
@@ -220,12 +250,18 @@ def _require_there(path: Path) -> None:
     for above in (path.absolute(), *path.absolute().parents):
         if (wanted := _there.get(above)) is None:
             continue
-        try:
-            found = above.stat()
-        except OSError:
-            found = None
-        if found is None or (found.st_dev, found.st_ino) != wanted:
+        inode, lock = wanted
+        if _inode(above) != inode or (lock is not None and lock.is_gone(above)):
             raise UserError(f"{above}: was removed while it was written to")
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file or folder from a later one of its name; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 @contextmanager
@@ -234,12 +270,12 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        _require_there(path)
+        require_there(path)
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
     except Exception as error:
         if "SafetensorError" not in type(error).__name__:  # which reports a full disk
             raise
-        _require_there(path)
+        require_there(path)
         found = re.search(r"I/O error: (.*) \(os error", str(error))
         raise UserError(f"{path}: cannot be written: {found[1] if found else error}") from error
 

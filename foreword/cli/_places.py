@@ -28,7 +28,7 @@ def guard_run(run: Path) -> None:
     """Keep this command from recreating parts of a run that is deleted while it works.
 
     Args:
-        run: the run that the command reads and will write results into.
+        run: the run, or comparison, that the command reads and will write results into.
     """
     if (stack := _command.get(None)) is not None:
         stack.enter_context(atomic.staying(run))

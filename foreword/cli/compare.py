@@ -53,6 +53,7 @@ def compare(
     Kill it at any moment; the same command continues. What a changed grid has in common with
     earlier work is not done again. A cell that fails is reported, and the others go on.
     """
+    from foreword.cli._places import guard_run
     from foreword.compare.grid import load_grid
     from foreword.compare.run import Comparison
     from foreword.runs.corpus import is_prepared
@@ -72,6 +73,7 @@ def compare(
             display = _ComparisonDisplay(bar)
             comparison = Comparison(loaded, out, display)
             comparison.prepare()
+            guard_run(out)
             if dry_run:
                 return _forecast(comparison, as_json=json)
             is_done = comparison.run(lambda: _write(comparison))

@@ -292,7 +292,7 @@ class Comparison:
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
-        with atomic.alone(self.out):
+        with atomic.alone(self.out, own=(MARK,)):
             atomic.write_text(self.out / MARK, config.dumps(config.to_table(self.grid)))
             yield
 

@@ -283,13 +283,14 @@ def write_run(
     Raises:
         UserError: the folder cannot be written.
     """
-    tokenizer.save(run / "tokenizer")
-    step = run / "checkpoints" / checkpoint.name_of(0)
-    checkpoint.save(step, model, None, TrainingState().dump())
     parameters = {"parameters": model.count_parameters()}
     state = {**make_provenance(), "texts": [], "tokenizer": None, **imported_from, **parameters}
-    write_state(run, state)
-    write_recipe(run, recipe)
+    with atomic.folder(run) as part:
+        tokenizer.save(part / "tokenizer")
+        step = part / "checkpoints" / checkpoint.name_of(0)
+        checkpoint.save(step, model, None, TrainingState().dump())
+        write_state(part, state)
+        write_recipe(part, recipe)
 
 
 def provenance(imported: ImportedModel) -> Table:

@@ -14,6 +14,7 @@ import torch
 
 from foreword.nn.model import Model
 from foreword.runs.measure import heldout_record, measure_rows
+from foreword.runs.provenance import require_own_files
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import TrainingSetup
 from foreword.text.tokenizer import Tokenizer
@@ -137,7 +138,7 @@ class SaveCheckpoints(Hook):
 
         Raises:
             NotFiniteError: a weight is not finite.
-            UserError: the disk is full.
+            UserError: the disk is full, or files of the run were removed.
         """
         spent = loop.state.spent
         if spent.steps == self._saved_step:
@@ -148,6 +149,7 @@ class SaveCheckpoints(Hook):
         checkpoint.prune(self._run, self._keep, loop.state.best, folder.name)
         self._is_due = False
         self._saved_step, self._saved_at = spent.steps, time.monotonic()
+        require_own_files(self._run)
 
     def end(self, loop: Loop) -> None:
         """Save the last step."""

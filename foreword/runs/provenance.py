@@ -114,6 +114,21 @@ def write_recipe(run: Path, recipe: Recipe) -> None:
     atomic.write_text(run / RECIPE, text)
 
 
+def require_own_files(run: Path) -> None:
+    """Make sure that a run in training still has the files that make it a run.
+
+    Raises:
+        UserError: the run was removed, or one of them.
+    """
+    atomic.require_there(run)
+    for name in (FILE, RECIPE):
+        if not (run / name).is_file():
+            raise UserError(
+                f"{run / name}: was removed while the run trained; its checkpoints are whole, and "
+                f"'foreword resume {run}' continues once the file is back"
+            )
+
+
 def require_as_written(run: Path) -> None:
     """Make sure that a run has this format and that its recipe is as it was written.
 

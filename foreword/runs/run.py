@@ -40,9 +40,12 @@ from foreword.runs.hooks import (
 from foreword.runs.not_finite import stopped
 from foreword.runs.offline import offline_epochs, train_offline
 from foreword.runs.provenance import (
+    FILE,
+    RECIPE,
     make_provenance,
     note_data,
     read_state,
+    require_own_files,
     write_recipe,
     write_state,
 )
@@ -190,7 +193,7 @@ def take_back(run: Path, before: frozenset[str] | None) -> None:
         run: the folder.
         before: what stood in it before, as `names_in` says, and stays.
     """
-    if not run.is_dir() or (run / log.FILE).exists():
+    if not run.is_dir() or (run / log.FILE).exists() or checkpoint.all_in(run):
         return
     try:
         with atomic.alone(run):
@@ -225,12 +228,17 @@ def carry_on(
         True when the budget is spent, False when a signal asked to stop.
 
     Raises:
-        UserError: bad text, an impossible recipe, a full disk, another process at work on the run;
-            TrainingStoppedError.
+        UserError: bad text, an impossible recipe, a full disk, another process at work on the run,
+            a run whose files are removed meanwhile; TrainingStoppedError.
     """
     read_recipe(run)  # or it is no run
-    with atomic.alone(run), of_text(run, read_state(run).get("texts", [])):
-        return _carry_on(run, reporter, stage, samples, hooks)
+    with (
+        atomic.alone(run, own=(FILE, RECIPE)),
+        of_text(run, read_state(run).get("texts", [])),
+    ):
+        is_done = _carry_on(run, reporter, stage, samples, hooks)
+        require_own_files(run)
+        return is_done
 
 
 def _carry_on(

@@ -37,8 +37,9 @@ def append(run: Path, record: Mapping[str, Any]) -> None:
     """Append a record; numbers that are not finite become null, since JSON has none.
 
     Raises:
-        UserError: the disk is full.
+        UserError: the disk is full, or the run was removed.
     """
+    atomic.require_there(run)
     clean = {
         k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()
     }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,10 @@ from foreword.cli.main import run
 from foreword.data import write_shards as preparing
 from foreword.errors import UserError
 from foreword.evaluate import heldout
+from foreword.runs import hooks
 from foreword.runs.recipe import load_recipe
+from foreword.train import checkpoint, log
+from foreword.train.loop import Loop
 from foreword.tune import result as tuning
 from foreword.tune import run as tune
 from tests.damage import copied
@@ -135,6 +140,34 @@ def test_a_disk_that_fills_with_weights_is_one_line(
     assert [path.name for path in tmp_path.iterdir()] == ["here"]
 
 
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """A file gets no larger: writes fail as on a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("verb", ["export", "vectors", "tune", "import"])
+@pytest.mark.parametrize("size", [100, 20_000])  # refuses the first file, or the weights
+def test_a_write_that_the_system_refuses_leaves_nothing(
+    verb: str, size: int, here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if verb == "import":
+        assert run(words_of("export", here, here / "exported")) == 0
+        (here / "run").rename(here / "trained")
+        (here / "exported").rename(here / "run")
+    before = sorted(here.rglob("*"))
+    with largest_file(size):
+        line = fails(words_of(verb, here, tmp_path / "out"), capsys)
+    assert "cannot be written: File too large" in line
+    assert sorted(here.rglob("*")) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["here"]
+
+
 def after(done: Callable[..., Any], folder: Path) -> Callable[..., Any]:
     """A function, behind which somebody removes a folder."""
 
@@ -172,6 +205,56 @@ def test_a_run_that_is_removed_while_it_trains_does_not_come_back(
         with pytest.raises(UserError, match="run: was removed while it was written to"):
             runs.carry_on(one, remove)
         assert not one.exists()
+
+
+def test_what_a_removal_could_not_take_away_goes_too(made: Path, tmp_path: Path) -> None:
+    """`rm -rf` gives up on a folder into which a checkpoint was just written."""
+
+    def remove() -> None:
+        shutil.rmtree(one / "checkpoints")
+        for path in one.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        (one / "checkpoints" / "step-00000099").mkdir(parents=True)
+
+    for step in (4, 12):  # within the training, and at its end
+        one = runs.begin(runs.recipe(checkpoints=12), made / "text", tmp_path / "run")
+        with pytest.raises(UserError, match="run: was removed while it was written to"):
+            runs.carry_on(one, runs.Quiet(step, remove))
+        assert not one.exists()
+
+
+@pytest.mark.parametrize("name", ["recipe.toml", "run.json"])
+def test_a_run_that_loses_a_file_of_its_own_ends_at_the_next_save(
+    name: str, made: Path, tmp_path: Path
+) -> None:
+    one = runs.begin(runs.recipe(checkpoints=12), made / "text", tmp_path / "run")
+    with pytest.raises(UserError, match=f"{name}: was removed while the run trained"):
+        runs.carry_on(one, runs.Quiet(4, lambda: (one / name).rename(tmp_path / "kept")))
+    assert checkpoint.all_in(one)[-1].name == checkpoint.name_of(4)
+    (tmp_path / "kept").rename(one / name)
+    assert runs.carry_on(one)
+
+
+def test_a_run_that_loses_its_recipe_at_the_end_is_not_done_and_keeps_its_weights(
+    here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose(saves: hooks.SaveCheckpoints, loop: Loop) -> None:
+        saves.run(loop)
+        for name in ("recipe.toml", log.FILE):
+            (tmp_path / "out" / name).unlink()
+
+    monkeypatch.setattr(hooks.SaveCheckpoints, "end", lose)
+    words = [*words_of("pretrain", here, tmp_path / "out"), "--set", "tokenizer.kind=word"]
+    line = fails(words, capsys)
+    assert "recipe.toml: was removed while the run trained" in line
+    assert (checkpoint.all_in(tmp_path / "out")[-1] / "weights.safetensors").is_file()
+
+
+def test_shards_cut_short_while_a_run_reads_them_are_named(made: Path, tmp_path: Path) -> None:
+    one = runs.begin(runs.recipe(), made / "text", tmp_path / "run")
+    shards = one / "shards" / "train.bin"
+    with pytest.raises(UserError, match="cut short while it was read: 2 bytes"):
+        runs.carry_on(one, runs.Quiet(4, lambda: os.truncate(shards, 2)))
 
 
 def test_shards_that_are_removed_meanwhile_do_not_come_back(
