@@ -10,10 +10,10 @@ def main() -> None:
     """Runs the command line."""
     import signal  # not before the path is in order, see below
 
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is begun: Ctrl-C just ends it
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until a verb begins, Ctrl-C just ends it
     from foreword.cli.main import main as run
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     run()
 
 

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import IO, Any
 
@@ -47,7 +48,7 @@ class Bar:
         self._say, self._is_coloured = say, is_coloured
         self._stage: Stage | None = None
         self._due = 0.0  # when the next line is
-        self._lock = threading.RLock()  # a signal's handler may print in the middle of a print
+        self._lock = threading.RLock()  # what is left at the end is written above the bar
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._keep_drawing, daemon=True)
         self._drawn: tuple[int, str] | None = None
@@ -79,11 +80,11 @@ class Bar:
     def _restore(self, out: IO[str], err: IO[str]) -> None:
         if self._drawn:
             self._drawn = None
-            self._file.write(ERASE)
-            self._file.flush()
+            self._write(ERASE)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, _Above):
-                stream.end()
+                with suppress(OSError, ValueError):
+                    stream.end()
         sys.stdout, sys.stderr = out, err
 
     def stage(self, name: str, *, is_announced: bool = False, has_lines: bool = True) -> Advance:
@@ -112,13 +113,10 @@ class Bar:
             with self._lock:
                 if self._is_over.is_set():
                     return
-                try:
-                    if self.is_live:
-                        self._draw()
-                    else:
-                        self._say_line(time.monotonic())
-                except (OSError, ValueError):  # the terminal is gone; the work is not
-                    return
+                if self.is_live:
+                    self._draw()
+                else:
+                    self._say_line(time.monotonic())
 
     def _say_line(self, now: float) -> None:
         if self._stage is not None and now >= self._due:
@@ -137,7 +135,11 @@ class Bar:
     def _draw(self) -> None:
         if (drawn := self._line()) != self._drawn and drawn[1]:
             self._drawn = drawn
-            self._file.write(f"{ERASE}{drawn[1]}\r")
+            self._write(f"{ERASE}{drawn[1]}\r")
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError, ValueError):  # the terminal is gone; the work is not
+            self._file.write(text)
             self._file.flush()
 
     def _line(self) -> tuple[int, str]:

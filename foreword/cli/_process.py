@@ -11,7 +11,11 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import NoReturn
+
+from foreword import signals
+from foreword.signals import NATIVE_THREAD
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # of glibc's malloc.h
 
@@ -36,17 +40,42 @@ def settle() -> None:
 
 
 @contextmanager
-def terminated() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C in every verb, so that nothing is left half done."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+def interrupted_by_signals() -> Iterator[None]:
+    """Treat SIGTERM and a closed terminal like Ctrl-C in every verb: nothing is left half done.
 
-    def interrupt(*_: object) -> None:
+    Native code may turn the interrupt into an error of its own, as libraries do that are just being
+    imported. That is an interrupt too.
+    """
+    is_interrupted = False
+
+    def interrupt(number: signal.Signals) -> None:
+        nonlocal is_interrupted
+        is_interrupted = True
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with signals.handled(interrupt):
+        try:
+            yield
+        except Exception as error:
+            if is_interrupted:
+                raise KeyboardInterrupt from error
+            raise
+
+
+def leave(status: int) -> NoReturn:
+    """End the process, with its output written.
+
+    Native code in a thread that was abandoned asks for the interpreter when it is done, and aborts
+    a process that is taking its interpreter down. While there is any, nothing is taken down.
+    """
+    if not signals.is_ignored(signal.SIGINT):
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is done; another Ctrl-C just ends it
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):  # a terminal that is gone; Python would flush again
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    if any(thread.name == NATIVE_THREAD for thread in threading.enumerate()):
+        os._exit(status)
+    sys.exit(status)

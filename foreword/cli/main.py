@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
@@ -21,7 +20,7 @@ from typer.core import TyperGroup
 from foreword import kinds, plugins
 from foreword.cli._options import flat
 from foreword.cli._places import command
-from foreword.cli._process import settle, terminated
+from foreword.cli._process import interrupted_by_signals, leave, settle
 from foreword.errors import UserError, nearest
 
 settle()  # before torch is first imported
@@ -116,9 +115,7 @@ def main(arguments: list[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     is_debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
-    status = run(words, is_debug=is_debug)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is printed; another Ctrl-C just ends it
-    sys.exit(status)
+    leave(run(words, is_debug=is_debug))
 
 
 def run(words: list[str], *, is_debug: bool = False) -> int:
@@ -165,7 +162,7 @@ def _run_verb(words: list[str]) -> Any:
         raise UserError(f"no command '{first}'{nearest(first, verbs())}")
     try:
         app = assemble(first)
-        with command(), terminated():
+        with command(), interrupted_by_signals():
             return app(words, prog_name="foreword", standalone_mode=False)
     except (UserError, typer.Exit, typer.Abort, BrokenPipeError):
         raise
@@ -195,7 +192,8 @@ def _require_utf8(words: list[str]) -> None:
 def _fail(text: str, status: int, *, is_debug: bool) -> int:
     if is_debug:
         traceback.print_exc()
-    sys.stderr.write(f"foreword: {' '.join(map(_legible, text.split()))}\n")
+    with suppress(OSError):  # nobody is there to read it
+        sys.stderr.write(f"foreword: {' '.join(map(_legible, text.split()))}\n")
     return status
 
 

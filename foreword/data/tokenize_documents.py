@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -119,6 +118,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             env=environment,
+            process_group=0,  # the caller alone decides what a signal to all of its group means
         )
 
     def encode(self, texts: Sequence[bytes]) -> Encoded:
@@ -196,7 +196,6 @@ def encoder_pool(
 
 def serve(tokenizer: str, cut: Cut) -> None:
     """Serve requests on standard input until it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller decides what an interrupt means
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints must not get between the answers
     questions = sys.stdin.buffer

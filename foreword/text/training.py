@@ -14,6 +14,7 @@ from tokenizers import Tokenizer as Engine
 from foreword import kinds
 from foreword.errors import UserError
 from foreword.ranges import LARGEST
+from foreword.signals import NATIVE_THREAD
 from foreword.text import special
 from foreword.text.sample import TrainingSample
 from foreword.text.tokenizer import Tokenizer
@@ -63,7 +64,7 @@ def learn(engine: Engine, texts: Iterable[str], trainer: Any) -> None:
     """Train an engine so that an interrupt ends it at once.
 
     The engine's own code handles no signals for minutes. So it runs in a daemon thread, which is
-    abandoned when this one is interrupted.
+    abandoned when this one is interrupted; see `foreword.cli._process.leave`.
     """
     is_abandoned, failed = threading.Event(), list[BaseException]()
 
@@ -79,13 +80,14 @@ def learn(engine: Engine, texts: Iterable[str], trainer: Any) -> None:
         except BaseException as error:  # raised again below
             failed.append(error)
 
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
+    thread = threading.Thread(target=work, name=NATIVE_THREAD, daemon=True)
     try:
+        thread.start()
         thread.join()
     except BaseException:
         is_abandoned.set()
-        thread.join(1.0)  # while still reading it ends by itself
+        if thread.ident is not None:
+            thread.join(1.0)  # while still reading it ends by itself
         raise
     if failed:
         raise failed[0]

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a model trains."""
+"""Ctrl-C, SIGTERM and a closed terminal while a model trains."""
 
 from __future__ import annotations
 
@@ -6,33 +6,37 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
-from typing import Any
+from queue import SimpleQueue
 
+from foreword import signals
 from foreword.train.loop import Loop
 
 
 @contextmanager
 def stops_on_signals(loop: Loop) -> Iterator[None]:
-    """Let the first Ctrl-C or SIGTERM end the loop after its step; a second one leaves at once.
+    """Let the first signal end the loop after its step; a second Ctrl-C or SIGTERM leaves at once.
 
-    Elsewhere than in the main thread, where Python allows no handlers, signals do what they did.
+    A closed terminal may send SIGHUP several times, so that one never leaves at once.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    # Told from a thread: the handler may have come in the middle of a print, which must end first.
+    asked: SimpleQueue[bool] = SimpleQueue()  # a handler may put while it is being put to
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        if loop.is_stopping:
+    def tell() -> None:
+        if asked.get():
+            loop.note("stopping: the step is finished and saved first")
+
+    def stop(number: signal.Signals) -> None:
+        if not loop.is_stopping:
+            loop.stop()
+            asked.put(True)
+        elif number in (signal.SIGINT, signal.SIGTERM):
             raise KeyboardInterrupt
-        loop.stop()
-        loop.note("stopping: the step is finished and saved first")
 
-    old: dict[signal.Signals, Any] = {}
-    for number in (signal.SIGINT, signal.SIGTERM):
-        old[number] = signal.signal(number, stop)
+    telling = threading.Thread(target=tell, daemon=True)
+    telling.start()
     try:
-        yield
+        with signals.handled(stop):
+            yield
     finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
+        asked.put(False)
+        telling.join()

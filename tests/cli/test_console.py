@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
+import sys
+
 import pytest
 from rich.cells import cell_len
 
 from foreword.cli import console
+from foreword.cli._bar import Bar
 
 COLUMNS = ["cell", "recipe", *(f"number {n}" for n in range(9))]
 ROW = ["Transformer-XL", "transformer_xl_mini", *(f"{n}2,345 MB" for n in range(9))]
@@ -23,6 +29,27 @@ def test_a_table_too_wide_goes_on_below(
     assert text.count("Transformer-XL") > 1
     for name in ("transformer_xl_mini", *(f"{n}2,345" for n in range(9))):
         assert text.count(name) == 1, name
+
+
+class _Gone(io.StringIO):
+    """A terminal that was closed."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_a_closed_terminal_ends_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", _Gone())
+    console.say("a line")
+    for is_live in (True, False):
+        with Bar(console.say, is_live=is_live, is_coloured=False) as bar:
+            bar.stage("one", is_announced=True)(1, 2)
+            console.say("a line above")
+            if is_live:
+                sys.stderr.write("half")
 
 
 def test_samples_stay_on_their_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from foreword import __version__, kinds
 from foreword.cli import main
 from foreword.errors import UserError
+from foreword.text import training
 
 PROGRAM = "from foreword.cli.main import main; main()"
 
@@ -106,6 +110,53 @@ def test_an_interrupt_within_a_verb_is_said(
     monkeypatch.setattr("foreword.runs.trained_model.open_run", interrupt)
     assert main.run(["export", "run", "--out", "x"]) == 130
     assert capsys.readouterr().err.strip() == "foreword: interrupted"
+
+
+def test_an_interrupt_that_became_another_error_is_an_interrupt(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As libraries do that are just being imported."""
+
+    def hide(*given: object) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise ImportError("initialization failed") from None
+
+    monkeypatch.setattr("foreword.runs.trained_model.open_run", hide)
+    assert main.run(["export", "run", "--out", "x"]) == 130
+    assert capsys.readouterr().err.strip() == "foreword: interrupted"
+
+
+class Left(BaseException):
+    """As `os._exit` ends a process."""
+
+
+@pytest.mark.parametrize("is_at_work", [True, False])
+def test_nothing_is_taken_down_under_native_code_that_was_abandoned(
+    is_at_work: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It would abort the process as it asks for the interpreter."""
+
+    def leave(status: int) -> None:
+        assert capfd.readouterr().err == "foreword: interrupted\n"
+        assert status == 130
+        raise Left
+
+    class Engine:
+        def train_from_iterator(self, texts: object, trainer: object) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            done.wait(10 * is_at_work)
+
+    def train(*given: object, **more: object) -> None:
+        training.learn(cast(Any, Engine()), [], None)
+
+    done = threading.Event()
+    monkeypatch.setattr(os, "_exit", leave)
+    monkeypatch.setattr("foreword.data.learning.train_tokenizer", train)
+    with pytest.raises(Left if is_at_work else SystemExit):
+        main.main(["tokenizer", "train", __file__, "--out", "x"])
+    done.set()
 
 
 def test_debug_is_an_option_of_every_verb(monkeypatch: pytest.MonkeyPatch) -> None:

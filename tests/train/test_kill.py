@@ -101,6 +101,29 @@ def test_a_signal_while_training_leaves_with_130(
     assert state["step"] > 0
 
 
+def test_a_run_whose_terminal_is_closed_is_saved(
+    words: list[str], commands: Commands, tmp_path: Path
+) -> None:
+    ours, terminal = os.openpty()
+    os.set_blocking(ours, False)
+    run = tmp_path / "run"
+
+    def has_begun() -> bool:
+        with contextlib.suppress(BlockingIOError):
+            os.read(ours, 1 << 16)
+        return (run / log.FILE).exists() and len(log.read(run)) > 0
+
+    more = ["--out", str(run), "--steps", "100000"]
+    process = commands.start([*words, *more], Path(os.ttyname(terminal)))
+    wait_until(has_begun)
+    os.close(terminal)
+    os.close(ours)
+    for _ in range(2):  # the shell sends it, and the system too
+        os.kill(process, signal.SIGHUP)
+    assert commands.wait() == 130
+    assert checkpoint.read_state(checkpoint.newest(run))["step"] > 0
+
+
 def test_a_signal_before_training_leaves_with_130(
     words: list[str], commands: Commands, tmp_path: Path
 ) -> None:

@@ -6,12 +6,13 @@ import json
 import os
 import shutil
 import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from foreword import kinds
+from foreword import kinds, signals
 from foreword.atomic import checksum
 from foreword.errors import UserError
 from foreword.nn.attentions.dense import Dense
@@ -122,20 +123,60 @@ def test_memory_matters_to_that(
     assert runs.last_bytes(run) != runs.last_bytes(forgetful)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.fixture
+def listening() -> Iterator[None]:
+    """No signal is ignored, whatever started the tests."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in signals.ENDING}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def sends(*numbers: signal.Signals) -> Callable[[], None]:
+    """Sends signals to this process."""
+
+    def send() -> None:
+        for number in numbers:
+            os.kill(os.getpid(), number)
+
+    return send
+
+
+@pytest.mark.usefixtures("listening")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_save_and_leave(number: signal.Signals, text: Path, tmp_path: Path) -> None:
     made = runs.recipe("encoder")
     whole = runs.begin(made, text, tmp_path / "whole")
     runs.carry_on(whole)
     run = runs.begin(made, text, tmp_path / "run")
     before = signal.getsignal(number)
-    watcher = runs.Quiet(5, lambda: os.kill(os.getpid(), number))
+    watcher = runs.Quiet(5, sends(number, number))  # twice, as `timeout` does
     assert not runs.carry_on(run, watcher)
     assert signal.getsignal(number) is before
     assert checkpoint.all_in(run)[-1].name == checkpoint.name_of(5)
-    assert any("saved" in note for note in watcher.notes)
+    assert sum("saved" in note for note in watcher.notes) == 1
     assert runs.carry_on(run)
     assert runs.last_bytes(run) == runs.last_bytes(whole)
+
+
+@pytest.mark.usefixtures("listening")
+def test_a_second_ctrl_c_leaves_at_once_but_a_second_hangup_does_not(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signals, "TOGETHER", 0.0)
+    run = runs.begin(runs.recipe(), text, tmp_path / "run")
+    hangups = [signal.SIGINT, *[signal.SIGHUP] * 3]
+    assert not runs.carry_on(run, runs.Quiet(5, sends(*hangups)))
+    with pytest.raises(KeyboardInterrupt):
+        runs.carry_on(run, runs.Quiet(8, sends(signal.SIGINT, signal.SIGTERM)))
+    assert checkpoint.all_in(run)[-1].name == checkpoint.name_of(6)
+
+
+@pytest.mark.usefixtures("listening")
+def test_a_signal_that_was_ignored_before_stays_ignored(text: Path, tmp_path: Path) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as `nohup` does
+    run = runs.begin(runs.recipe(), text, tmp_path / "run")
+    assert runs.carry_on(run, runs.Quiet(5, sends(signal.SIGHUP)))
 
 
 def test_a_done_run_stays_as_it_is(text: Path, tmp_path: Path) -> None:

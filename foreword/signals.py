@@ -1,0 +1,55 @@
+"""The signals that ask a process to end: Ctrl-C, SIGTERM, and SIGHUP of a terminal that is closed.
+
+One that the process was started to ignore stays ignored, such as SIGHUP under `nohup`, or Ctrl-C in
+the background of a script.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+TOGETHER = 1.0  # seconds: `timeout` and shells signal a process and its group, so it comes twice
+ENDING = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+NATIVE_THREAD = "foreword-native"  # the name of threads whose native code hears no interrupt
+
+
+@contextmanager
+def handled(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
+    """Call `handler` for each signal that asks to end, once for those that come together.
+
+    Elsewhere than in the main thread, where Python allows no handlers, signals do what they did.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    last = -math.inf
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now > last + TOGETHER:
+            last = now
+            handler(signal.Signals(number))
+
+    before: dict[signal.Signals, Any] = {
+        number: signal.signal(number, handle) for number in ENDING if not is_ignored(number)
+    }
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+def is_ignored(number: signal.Signals) -> bool:
+    """Return whether the process ignores a signal."""
+    return signal.getsignal(number) is signal.SIG_IGN
