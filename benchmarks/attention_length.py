@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 from foreword.models.transformer import Transformer
-from foreword.nn.attention_kind import AttentionKind
+from foreword.nn.attentions._contract import AttentionKind
 from foreword.nn.attentions.bigbird import BigBird
 from foreword.nn.attentions.dense import Dense
 from foreword.nn.attentions.linformer import Linformer

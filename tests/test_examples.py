@@ -16,7 +16,7 @@ from foreword.data.rng import RowRng
 from foreword.data.text_files import ReadCounts, ReadSettings
 from foreword.objectives.masked import Masked
 from foreword.testing import check_objective, check_optimizer, check_position, check_schedule
-from foreword.tune.contracts import Network
+from foreword.tune.network import Network
 from foreword.types import Example, Rows, Vocab
 
 from .test_plugins import EXAMPLES

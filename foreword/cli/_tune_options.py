@@ -14,10 +14,10 @@ from foreword.errors import UserError
 from foreword.ranges import Count, LearningRate, Temperature
 
 if TYPE_CHECKING:
-    from foreword.tune.contracts import Labelled, Task
     from foreword.tune.examples import LabelledTexts
     from foreword.tune.fine_tuner import TuneSettings
     from foreword.tune.table import Columns
+    from foreword.tune.tasks._contract import Labelled, Task
 
 
 @dataclass(frozen=True)

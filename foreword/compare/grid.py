@@ -14,10 +14,10 @@ from foreword.kinds import part
 from foreword.ranges import Count, CountOrZero, Ranged
 from foreword.runs.recipe import Recipe
 from foreword.train.budget import Budget
-from foreword.tune.contracts import Labelled, Task
 from foreword.tune.examples import LabelledTexts
 from foreword.tune.fine_tuner import TuneSettings
 from foreword.tune.table import Columns, labelled, read_table
+from foreword.tune.tasks._contract import Labelled, Task
 
 
 @dataclass(frozen=True)

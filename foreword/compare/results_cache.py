@@ -19,6 +19,7 @@ from foreword.data.write_shards import PrepareSettings
 from foreword.errors import UserError
 from foreword.kinds import part
 from foreword.runs.recipe import Recipe
+from foreword.text.tokenizers._contract import TokenizerKind
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class TokenizerAsked:
 
     read: ReadSettings
     text: str
-    tokenizer: Any = part("text/tokenizers", "wordpiece")
+    tokenizer: TokenizerKind = part("text/tokenizers", "wordpiece")
 
 
 @dataclass(frozen=True)

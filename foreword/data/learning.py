@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from foreword.data.read_documents import find_files, read_documents
 from foreword.data.text_files import ReadCounts, ReadSettings
 from foreword.text.tokenizer import Tokenizer
+from foreword.text.tokenizers._contract import TokenizerKind
 
 
 def train_tokenizer(
-    trainer: Any,
+    trainer: TokenizerKind,
     inputs: Sequence[str | Path],
     read: ReadSettings,
     stage: Callable[[str], Callable[[float, float], None]],

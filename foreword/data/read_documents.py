@@ -5,9 +5,9 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from foreword import kinds
+from foreword.data.readers._contract import Reader
 from foreword.data.readers.parallel import Parallel, find_sides
 from foreword.data.text_files import COMPRESSIONS, ReadCounts, ReadSettings, TextFile
 from foreword.errors import UserError
@@ -110,16 +110,18 @@ def read_documents(
         raise UserError(f"{where}: there is no text in it")
 
 
-def reader_kinds(settings: ReadSettings) -> dict[str, Any]:
+def reader_kinds(settings: ReadSettings) -> dict[str, Reader]:
     """Return the reader for each suffix (`".txt"`): the kinds in `data/readers/`.
 
     For parallel text, only those that read two sides.
     """
-    loaded = [kinds.load("data/readers", name)() for name in kinds.names("data/readers")]
+    names = kinds.names("data/readers")
+    loaded: list[Reader] = [kinds.load("data/readers", name)() for name in names]
     if not settings.target:
         return {suffix: reader for reader in loaded for suffix in reader.suffixes}
-    of_files = {f".{side.lower()}": Parallel() for side in (settings.field, settings.target)}
-    of_pairs = [reader for reader in loaded if getattr(reader, "has_sides", False)]
+    sides = (settings.field, settings.target)
+    of_files: dict[str, Reader] = {f".{side.lower()}": Parallel() for side in sides}
+    of_pairs = [reader for reader in loaded if reader.has_sides]
     return of_files | {suffix: reader for reader in of_pairs for suffix in reader.suffixes}
 
 
@@ -144,5 +146,5 @@ def _expand(given: str | Path) -> tuple[list[Path], bool]:
     return [file for match in matches for file in _expand(match)[0]], False
 
 
-def _words(known: dict[str, Any]) -> str:
+def _words(known: dict[str, Reader]) -> str:
     return f"{', '.join(sorted(known))}, each also {' or '.join(COMPRESSIONS)}"

@@ -33,11 +33,11 @@ from foreword.runs.provenance import read_state
 from foreword.runs.recipe import load_recipe
 from foreword.runs.trained_model import is_finished, open_run
 from foreword.train import log
-from foreword.tune.contracts import Labelled
 from foreword.tune.result import save_evaluation, save_network
 from foreword.tune.run import TuneSettings, tune
 from foreword.tune.strategies.frozen import Frozen
 from foreword.tune.strategies.full import Full
+from foreword.tune.tasks._contract import Labelled
 from foreword.tune.tasks.classify import Classify
 
 MARK = "demo.json"

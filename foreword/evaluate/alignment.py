@@ -17,7 +17,7 @@ from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.scorer import side_by_side
 from foreword.nn.attention import Attention
 from foreword.nn.block import Block
-from foreword.nn.source_attention import SourceAttention
+from foreword.nn.source_attentions._contract import SourceAttention
 from foreword.types import Array, Example
 
 

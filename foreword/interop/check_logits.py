@@ -13,7 +13,7 @@ from torch import Tensor
 from foreword import kinds
 from foreword.data.rows import positions_within
 from foreword.errors import UserError
-from foreword.interop.family import Design, Family
+from foreword.interop.hf._contract import Design, Family
 from foreword.layouts.encoder import Encoder
 from foreword.nn.model import Model
 from foreword.types import Array, Batch, Example, Tokens, Vocab

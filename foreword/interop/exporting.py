@@ -13,7 +13,7 @@ from torch import nn
 from foreword import atomic, config, kinds
 from foreword.errors import UserError, nearest
 from foreword.interop import check_logits, files, tensors, texts, tokens
-from foreword.interop.family import Design, Family, Table
+from foreword.interop.hf._contract import Design, Family, Table
 from foreword.interop.hf_config import FILE as CONFIG
 from foreword.interop.hf_config import HFConfig
 from foreword.interop.importing import FAMILIES, GENERATION, RECIPE

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from foreword import atomic, config, kinds
 from foreword.errors import UserError, nearest
 from foreword.interop import check_logits, files, tensors, texts, tokens
-from foreword.interop.family import Family, Table
+from foreword.interop.hf._contract import Family, Table
 from foreword.interop.hf_config import FILE as CONFIG
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.model import Model

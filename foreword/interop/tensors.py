@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from foreword import kinds
 from foreword.errors import UserError
-from foreword.interop.family import Design, Family
 from foreword.interop.files import INDEX, WEIGHTS, with_weights
+from foreword.interop.hf._contract import Design, Family
 from foreword.types import Vocab
 
 

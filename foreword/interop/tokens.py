@@ -10,7 +10,7 @@ from typing import Any
 
 from foreword import manifest
 from foreword.errors import UserError
-from foreword.interop.family import Family
+from foreword.interop.hf._contract import Family
 from foreword.text.special import ROLES
 from foreword.text.tokenizer import CONFIG, FILE, Tokenizer
 

@@ -17,7 +17,7 @@ from foreword.errors import UserError
 from foreword.kinds import part
 from foreword.ngrams.counting import count
 from foreword.ngrams.scratch import CHUNK, Scratch
-from foreword.ngrams.smooth import Smoothing
+from foreword.ngrams.smoothing._contract import Smoothing
 from foreword.ngrams.table import NgramTable
 from foreword.ngrams.texts import NgramTexts
 from foreword.nn.heads import VocabularyHead

@@ -17,7 +17,7 @@ from foreword.nn.dropout import Dropout
 from foreword.nn.model import Backbone, ModelSettings
 from foreword.nn.positions.none import None_
 from foreword.nn.precision import at_least_float32
-from foreword.nn.source_attention import SourceAttentionKind
+from foreword.nn.source_attentions._contract import SourceAttentionKind
 from foreword.nn.unrolled import layers_of, run_layers
 from foreword.types import Batch, Hidden
 

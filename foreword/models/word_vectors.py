@@ -21,7 +21,8 @@ from foreword.nn.positions.none import None_
 from foreword.nn.precision import upcast
 from foreword.ranges import Count, ShareBelowOne
 from foreword.types import Array, Batch, Hidden, Vocab
-from foreword.vectors.contract import VectorArchitecture, VectorOutput, Vectors, VectorTraining
+from foreword.vectors.architectures._contract import VectorArchitecture
+from foreword.vectors.outputs._contract import VectorOutput, Vectors, VectorTraining
 from foreword.vectors.words import WordCorpus
 
 COUNTS = "counts.npy"

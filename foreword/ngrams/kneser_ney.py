@@ -9,7 +9,8 @@ import numpy as np
 
 from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
-from foreword.ngrams.smooth import ContextSpan, SmoothedOrder, smooth_order
+from foreword.ngrams.smooth import ContextSpan, smooth_order
+from foreword.ngrams.smoothing._contract import SmoothedOrder
 from foreword.types import Array
 
 # The numbers of n-grams with count 0 to 4 -> the discounts of counts 0, 1, 2, 3+; nan where they

@@ -20,7 +20,7 @@ from foreword import atomic
 from foreword.errors import NotFiniteError, UserError
 from foreword.ngrams.counting import ABSENT, NONE, Level
 from foreword.ngrams.scratch import Scratch
-from foreword.ngrams.smooth import SmoothedOrder, Smoothing
+from foreword.ngrams.smoothing._contract import SmoothedOrder, Smoothing
 from foreword.types import Array
 
 VERSION = 1

@@ -33,10 +33,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foreword.errors import UserError
-from foreword.nn.attention_kind import AttentionMechanism
+from foreword.nn.attentions._contract import AttentionMechanism
 from foreword.nn.dropout import dropout as drop
 from foreword.nn.masks import CausalMask, FullMask, Mask
-from foreword.nn.position import AttentionPositions, PositionScheme
+from foreword.nn.positions._contract import AttentionPositions, PositionScheme
 
 SHORT = 512  # keys up to which attention on the CPU is computed by hand
 

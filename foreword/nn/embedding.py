@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from foreword.nn.dropout import Dropout
-from foreword.nn.position import PositionScheme
+from foreword.nn.positions._contract import PositionScheme
 from foreword.types import Batch
 
 

@@ -18,7 +18,7 @@ from foreword.errors import UserError
 from foreword.kinds import part
 from foreword.nn.embedding import Embedding
 from foreword.nn.heads import HeadInput, TokenHead
-from foreword.nn.lm_head_kind import LMHeadKind
+from foreword.nn.lm_heads._contract import LMHeadKind
 from foreword.nn.norm import build_norm
 from foreword.nn.offline_training import FitResult, OfflineInputs
 from foreword.ranges import Count, CountOrZero, Epsilon, NonNegative, Ranged, ShareBelowOne

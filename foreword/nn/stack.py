@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from foreword.nn.attention import AttentionInputs, has_triton, prepare_mask
-from foreword.nn.attention_kind import AttentionMechanism
+from foreword.nn.attentions._contract import AttentionMechanism
 from foreword.nn.attentions.dense import Dense, DenseAttention
 from foreword.nn.block import Block, LayerCache, from_zero, norm_of
 from foreword.nn.dropout import Dropout
 from foreword.nn.masks import Mask, MemoryMask
-from foreword.nn.position import AttentionPositions, PositionKind, PositionScheme
+from foreword.nn.positions._contract import AttentionPositions, PositionKind, PositionScheme
 from foreword.nn.stack_settings import StackSettings
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from foreword.kinds import part
-from foreword.nn.attention_kind import AttentionKind
+from foreword.nn.attentions._contract import AttentionKind
 from foreword.nn.model import ModelSettings
-from foreword.nn.position import PositionKind
+from foreword.nn.positions._contract import PositionKind
 from foreword.ranges import Count, CountOrZero, ShareBelowOne
 
 

@@ -11,6 +11,7 @@ import torch
 from foreword.data.rng import RowRng
 from foreword.runs.recipe import Recipe
 from foreword.text.special import ALL, NAMES, SENTINELS
+from foreword.text.tokenizers._contract import TokenizerKind
 from foreword.types import Example, Rows, Vocab
 
 FEW_LAYERS = 24  # a model of more than twice as many is tried with these: the others are alike
@@ -48,9 +49,9 @@ def shallow(recipe: Recipe) -> tuple[Recipe, dict[str, int]]:
     return replace(recipe, model=replace(model, **few)), deep
 
 
-def dummy_vocab(tokenizer: Any) -> Vocab:
+def dummy_vocab(tokenizer: TokenizerKind) -> Vocab:
     """Return the vocabulary of a tokenizer of this kind and size before it is trained."""
-    size = getattr(tokenizer, "vocab", len(ALL) + 1)
+    size = tokenizer.vocab
     is_special = np.arange(size) < len(ALL)
     special = {token: n for n, token in enumerate(NAMES)}
     sentinels = np.arange(len(NAMES), len(NAMES) + len(SENTINELS))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from foreword import config, kinds
 from foreword.data.packing._contract import Packing
@@ -16,7 +15,9 @@ from foreword.kinds import part
 from foreword.layouts._contract import Layout
 from foreword.nn.model import Model, ModelSettings
 from foreword.objectives._contract import Objective
-from foreword.train.contracts import OptimizerSettings, Schedule
+from foreword.text.tokenizers._contract import TokenizerKind
+from foreword.train.optimizers._contract import OptimizerSettings
+from foreword.train.schedules._contract import Schedule
 from foreword.train.settings import TrainSettings
 from foreword.types import Vocab
 
@@ -47,7 +48,7 @@ class Recipe:
     description: str = ""
     family: str = ""
     paper: str = ""
-    tokenizer: Any = part("text/tokenizers", "wordpiece")
+    tokenizer: TokenizerKind = part("text/tokenizers", "wordpiece")
     read: ReadSettings = field(default_factory=ReadSettings)
     prepare: PrepareSettings = field(default_factory=PrepareSettings)
     packing: Packing = part("data/packing", "documents")

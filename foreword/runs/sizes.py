@@ -17,8 +17,8 @@ from foreword.nn.model import ModelSettings
 from foreword.nn.stack_settings import StackSettings
 from foreword.runs.dry_run import FEW_LAYERS, dummy_vocab, shallow
 from foreword.runs.recipe import Recipe
-from foreword.train.contracts import OptimizerSettings
 from foreword.train.device import choose_device
+from foreword.train.optimizers._contract import OptimizerSettings
 from foreword.types import Vocab
 
 TOKEN_BYTES = 100  # a token of the vocabulary, in the tokenizer and in what is known of it
@@ -71,7 +71,7 @@ def require_memory(recipe: Recipe, vocab: Vocab | None = None, machines: int = 1
         UserError: it is; how much it needs, how much there is, and what to set smaller.
     """
     there_is = memory_of(choose_device(recipe.train.device))
-    ahead = _ahead(recipe, tokens_of(recipe.tokenizer) if vocab is None else vocab.size)
+    ahead = _ahead(recipe, recipe.tokenizer.vocab if vocab is None else vocab.size)
     attention = {"attention": 4 * _attention_numbers(recipe.model)}
     _hold(Need(ahead, attention), there_is, machines)  # so that what follows is soon done
     try:
@@ -159,11 +159,6 @@ def state_per_weight(optimizer: OptimizerSettings) -> float:
     made.step()
     held = sum(v.nbytes for state in made.state.values() for v in state.values() if v is not None)
     return float(held // matrix.weight.nbytes)
-
-
-def tokens_of(tokenizer: Any) -> int:
-    """Return the vocabulary size that a tokenizer's settings ask for; 0 if none."""
-    return int(getattr(tokenizer, "vocab", 0))
 
 
 def count_parameters(recipe: Recipe, vocab: Vocab | None = None) -> dict[str, int]:

@@ -11,7 +11,7 @@ from foreword.models.transformer import Transformer
 from foreword.nn.init import initialise
 from foreword.nn.masks import CausalMask, DocumentMask, FullMask, Mask
 from foreword.nn.model import Backbone, Model
-from foreword.nn.position import PositionKind
+from foreword.nn.positions._contract import PositionKind
 from foreword.testing.cases import SEED, SIZE
 from foreword.types import Batch
 

@@ -13,7 +13,8 @@ from torch import nn
 from torch.optim import Optimizer
 
 from foreword.train import checkpoint
-from foreword.train.contracts import OptimizerSettings, Schedule
+from foreword.train.optimizers._contract import OptimizerSettings
+from foreword.train.schedules._contract import Schedule
 
 TOTAL = 1000  # steps of a run
 

@@ -15,9 +15,10 @@ from torch import nn
 from foreword.data.rng import RowRng
 from foreword.errors import NotFiniteError
 from foreword.train.budget import Budget, Progress
-from foreword.train.contracts import OptimizerSettings, Schedule
 from foreword.train.finite import require_finite
 from foreword.train.hooks import Hook
+from foreword.train.optimizers._contract import OptimizerSettings
+from foreword.train.schedules._contract import Schedule
 from foreword.train.step import Accumulate, Memory, StepResult, backward, train_step
 from foreword.types import Loss
 

@@ -14,10 +14,10 @@ from foreword.errors import UserError
 from foreword.evaluate.prompting import PromptedModel
 from foreword.layouts._contract import Layout
 from foreword.nn.heads import TokenHead
-from foreword.tune.contracts import EncodedExample
 from foreword.tune.examples import EncodedTexts, Ragged
 from foreword.tune.input_template import InputTemplate
 from foreword.tune.rows import TOKENS_AT_ONCE, WIDTH, PooledBatch, first_fit
+from foreword.tune.tasks._contract import EncodedExample
 from foreword.types import Array, Example, MaxLengths, Tokens, Vocab
 
 STEP = 64  # on CUDA rows are a multiple of this wide, since kernels are compiled per shape

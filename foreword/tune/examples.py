@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from foreword.errors import UserError
-from foreword.tune.contracts import EncodedExample, Labelled
+from foreword.tune.tasks._contract import EncodedExample, Labelled
 from foreword.types import Array
 
 AT_ONCE = 1024  # examples that are objects at the same time

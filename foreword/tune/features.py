@@ -14,8 +14,9 @@ from foreword.nn.model import ModelSettings
 from foreword.runs.sizes import memory_of
 from foreword.train.device import autocast
 from foreword.tune.answers import Answers
-from foreword.tune.contracts import Network, Task
+from foreword.tune.network import Network
 from foreword.tune.rows import Examples, PooledBatch
+from foreword.tune.tasks._contract import Task
 from foreword.types import Array, to_tensors
 
 CHUNK = 256  # examples packed together when no head learns from them

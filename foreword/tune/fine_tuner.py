@@ -22,18 +22,21 @@ from foreword.nn.init import initialise
 from foreword.ranges import Count, NonNegative, Ranged
 from foreword.runs.trained_model import TrainedModel
 from foreword.train.budget import Budget
-from foreword.train.contracts import OptimizerSettings, Schedule
 from foreword.train.device import autocast, choose_precision
 from foreword.train.feed import count_tokens
 from foreword.train.finite import require_finite
 from foreword.train.hooks import Hook
 from foreword.train.loop import Loop, StepOptions
+from foreword.train.optimizers._contract import OptimizerSettings
+from foreword.train.schedules._contract import Schedule
 from foreword.train.warmup import Warmup
 from foreword.tune.answers import Answers, Words
-from foreword.tune.contracts import Network, Strategy, Task, scalar_mix
 from foreword.tune.features import FeatureBatch, Features, batches_of, features_of
+from foreword.tune.network import Network, scalar_mix
 from foreword.tune.result import Row
 from foreword.tune.rows import Examples, PooledBatch
+from foreword.tune.strategies._contract import Strategy
+from foreword.tune.tasks._contract import Task
 from foreword.types import Array, Loss
 
 SCORED = torch.float32  # dev examples, whatever is trained in: as the tuned model predicts

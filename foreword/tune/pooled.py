@@ -9,9 +9,9 @@ from torch import nn
 from foreword.errors import UserError
 from foreword.nn.dropout import Dropout
 from foreword.text.tokenizer import Tokenizer
-from foreword.tune.contracts import EncodedExample, Labelled
 from foreword.tune.examples import EncodedTexts, batched
 from foreword.tune.input_template import InputTemplate, Pooling
+from foreword.tune.tasks._contract import EncodedExample, Labelled
 
 
 def encode_pooled(

@@ -16,11 +16,12 @@ from foreword.runs.trained_model import read_recipe
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.checkpoint import load_weights
 from foreword.train.device import choose_device, choose_precision
-from foreword.tune.contracts import Labelled, Network, Task, scalar_mix
 from foreword.tune.fine_tuner import predict
 from foreword.tune.input_template import InputTemplate
+from foreword.tune.network import Network, scalar_mix
 from foreword.tune.result import KIND, VERSION
 from foreword.tune.rows import Examples
+from foreword.tune.tasks._contract import Labelled, Task
 from foreword.types import Array
 
 FILES = ("labels.json", "recipe.toml", "weights.safetensors", "tokenizer/tokenizer.json")

@@ -26,8 +26,9 @@ from foreword.train import checkpoint
 from foreword.train.checkpoint import weights_of
 from foreword.train.finite import require_finite
 from foreword.tune.answers import Words
-from foreword.tune.contracts import Network, Task
 from foreword.tune.input_template import InputTemplate
+from foreword.tune.network import Network
+from foreword.tune.tasks._contract import Task
 
 KIND, VERSION = "tuned", 1  # of the folder of a network that tells labels apart
 

@@ -15,8 +15,8 @@ from foreword.data.rows import positions_within
 from foreword.layouts.decoder import next_token
 from foreword.layouts.encoder import document_mask
 from foreword.nn.masks import CausalMask
-from foreword.tune.contracts import EncodedExample
 from foreword.tune.input_template import InputTemplate
+from foreword.tune.tasks._contract import EncodedExample
 from foreword.types import Array, Batch, Tokens, to_tensors
 
 # Rows are at least this wide where examples are shorter: short ones find a place together.

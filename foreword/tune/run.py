@@ -16,13 +16,13 @@ from foreword.evaluate.prompting import PromptedModel
 from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel
 from foreword.tune.answers import Answers
-from foreword.tune.contracts import Labelled, Task
 from foreword.tune.examples import LabelledTexts
 from foreword.tune.features import count_chunks, fits_in_memory
 from foreword.tune.fine_tuner import CachedFeatures, Data, FineTuner, TuneSettings, count_steps
 from foreword.tune.input_template import InputTemplate, missing_special_tokens, template_of
 from foreword.tune.result import TuneResult, summarise
 from foreword.tune.rows import Examples
+from foreword.tune.tasks._contract import Labelled, Task
 
 __all__ = ["TuneSettings", "tune", "variants"]
 

@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 
 from foreword.data.text_files import COMPRESSIONS
 from foreword.errors import UserError
-from foreword.tune.contracts import Labelled
 from foreword.tune.examples import AT_ONCE, LabelledTexts
+from foreword.tune.tasks._contract import Labelled
 
 FORMATS = (".tsv", ".csv", ".jsonl", ".parquet")
 FIELD_LIMIT = 1 << 30  # characters of one CSV field; Python's own limit is 131,072

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from foreword.errors import UserError
-from foreword.tune.contracts import Labelled
 from foreword.tune.examples import LabelledTexts
+from foreword.tune.tasks._contract import Labelled
 
 
 def with_prefix(example: Labelled, prefix: str) -> Labelled:

@@ -9,7 +9,7 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.types import Array
-from foreword.vectors.contract import Progress, Vectors, VectorTraining
+from foreword.vectors.outputs._contract import Progress, Vectors, VectorTraining
 from foreword.vectors.tree import HuffmanTree
 from foreword.vectors.words import CHUNK, WordCorpus
 

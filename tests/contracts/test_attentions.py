@@ -13,7 +13,7 @@ from torch.nn.attention import flex_attention
 from foreword import kinds
 from foreword.errors import UserError
 from foreword.models.transformer import Transformer
-from foreword.nn.attention_kind import AttentionKind, AttentionMechanism
+from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism
 from foreword.nn.init import initialise
 from foreword.nn.masks import CausalMask, DocumentMask, FullMask, Mask
 from foreword.nn.model import Backbone, Model

@@ -6,20 +6,26 @@ import pytest
 
 from foreword import kinds
 from foreword.data.packing._contract import Packing
+from foreword.data.readers._contract import Reader
 from foreword.layouts._contract import Layout
-from foreword.nn.attention_kind import AttentionKind
+from foreword.nn.attentions._contract import AttentionKind
 from foreword.nn.model import Architecture
-from foreword.nn.position import PositionKind
+from foreword.nn.positions._contract import PositionKind
 from foreword.objectives._contract import Objective
-from foreword.tune.contracts import Task
+from foreword.text.tokenizers._contract import TokenizerKind
+from foreword.train.optimizers._contract import OptimizerSettings
+from foreword.tune.tasks._contract import Task
 
 CONTRACTS = {
     "data/packing": Packing,
+    "data/readers": Reader,
     "layouts": Layout,
     "models": Architecture,
     "nn/attentions": AttentionKind,
     "nn/positions": PositionKind,
     "objectives": Objective,
+    "text/tokenizers": TokenizerKind,
+    "train/optimizers": OptimizerSettings,
     "tune/tasks": Task,
 }
 CASES = [(folder, name) for folder in CONTRACTS for name in kinds.names(folder)]

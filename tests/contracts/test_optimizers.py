@@ -13,7 +13,7 @@ from torch import nn
 from foreword import kinds
 from foreword.runs.recipe import load_recipe
 from foreword.testing.training import OPTIMIZER_CHECKS
-from foreword.train.contracts import OptimizerSettings
+from foreword.train.optimizers._contract import OptimizerSettings
 from foreword.train.optimizers.adamw import AdamW
 from tests.tiny import TRAINED, build
 

@@ -23,7 +23,7 @@ from foreword.nn.masks import (
     PrefixMask,
 )
 from foreword.nn.model import Backbone, Model
-from foreword.nn.position import PositionKind
+from foreword.nn.positions._contract import PositionKind
 from foreword.nn.positions.learned import Learned
 from foreword.testing.positions import POSITION_CHECKS
 from foreword.types import Batch, Queries

@@ -10,7 +10,7 @@ import pytest
 
 from foreword import kinds
 from foreword.testing.training import SCHEDULE_CHECKS
-from foreword.train.contracts import Schedule
+from foreword.train.schedules._contract import Schedule
 from foreword.train.warmup import Warmup
 
 TOTAL, RISE = 1000, 100

@@ -13,11 +13,11 @@ import torch
 from foreword import config, kinds
 from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
-from foreword.tune.contracts import Labelled
 from foreword.tune.fine_tuner import TuneSettings
 from foreword.tune.result import PLAIN
 from foreword.tune.run import tune
 from foreword.tune.strategies.full import Full
+from foreword.tune.tasks._contract import Labelled
 from tests.tune.runs import make_run, reviews
 
 EVERY = kinds.names("tune/tasks")

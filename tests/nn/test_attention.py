@@ -20,7 +20,7 @@ from foreword.nn.masks import (
     PrefixMask,
     WindowMask,
 )
-from foreword.nn.position import AttentionPositions
+from foreword.nn.positions._contract import AttentionPositions
 
 from . import reference
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from foreword.nn.position import AttentionPositions
+from foreword.nn.positions._contract import AttentionPositions
 from foreword.nn.positions.alibi import ALiBi
 from foreword.nn.positions.shaw import Shaw, ShawPositions
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from foreword.models.transformer import Transformer, TransformerBackbone
 from foreword.nn.masks import CausalMask, FullMask, Mask, PermutationMask
 from foreword.nn.model import Model
-from foreword.nn.position import AttentionPositions
+from foreword.nn.positions._contract import AttentionPositions
 from foreword.nn.positions.relative import Relative, RelativePositions
 from foreword.types import Batch, Queries
 

@@ -13,9 +13,9 @@ import pytest
 from pyarrow import parquet
 
 from foreword.errors import UserError
-from foreword.tune.contracts import EncodedExample, Labelled
 from foreword.tune.examples import AT_ONCE, EncodedTexts, LabelledTexts, Ragged
 from foreword.tune.table import CSV_LINE, Columns, labelled, read_table
+from foreword.tune.tasks._contract import EncodedExample, Labelled
 
 MANY = [
     Labelled(f"text {n} é", str(n % 3), None if n % 2 else "a pair", f"a.tsv:{n}")

@@ -12,13 +12,13 @@ import torch
 
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tune import fine_tuner as courses
-from foreword.tune.contracts import Task
 from foreword.tune.features import Features, count_chunks, features_of, fits_in_memory
 from foreword.tune.fine_tuner import TuneSettings, build_network, predict, start_head
 from foreword.tune.input_template import template_of
 from foreword.tune.run import _read, tune
 from foreword.tune.strategies.frozen import Frozen
 from foreword.tune.strategies.full import Full
+from foreword.tune.tasks._contract import Task
 from foreword.tune.tasks.classify import Classify
 from foreword.tune.tasks.text_to_text import TextToText
 from tests.tune.runs import LAYOUTS, make_run, reviews

@@ -8,13 +8,14 @@ import pytest
 
 from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
-from foreword.tune.contracts import Labelled, Strategy, Task
 from foreword.tune.fine_tuner import TuneSettings
 from foreword.tune.predict import load_tuned
 from foreword.tune.result import save_network
 from foreword.tune.run import tune
+from foreword.tune.strategies._contract import Strategy
 from foreword.tune.strategies.frozen import Frozen
 from foreword.tune.strategies.full import Full
+from foreword.tune.tasks._contract import Labelled, Task
 from foreword.tune.tasks.classify import Classify
 from foreword.tune.tasks.regress import Regress
 from tests.tune.runs import LAYOUTS, make_run, reviews

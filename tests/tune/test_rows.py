@@ -11,10 +11,11 @@ from torch import Tensor
 from foreword.nn.masks import CausalMask, DocumentMask, FullMask
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tune import rows
-from foreword.tune.contracts import Labelled, Network
 from foreword.tune.fine_tuner import build_network, outputs_of, start_head
 from foreword.tune.input_template import Pooling, template_of
+from foreword.tune.network import Network
 from foreword.tune.rows import Examples, first_fit
+from foreword.tune.tasks._contract import Labelled
 from foreword.tune.tasks.classify import Classify
 from foreword.types import Batch
 from tests.tune.runs import LAYOUTS, make_run, reviews

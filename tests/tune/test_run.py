@@ -11,13 +11,13 @@ import torch
 
 from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
 from foreword.runs.trained_model import TrainedModel, open_run
-from foreword.tune.contracts import Labelled
 from foreword.tune.fine_tuner import TuneSettings, build_network, order_of, start_tokens
 from foreword.tune.input_template import template_of
 from foreword.tune.result import TuneResult, save_network, summarise
 from foreword.tune.run import tune, variants
 from foreword.tune.strategies.frozen import Frozen
 from foreword.tune.strategies.full import Full
+from foreword.tune.tasks._contract import Labelled
 from foreword.tune.tasks.classify import Classify
 from tests.tune.runs import LAYOUTS, make_run, reviews
 

@@ -11,7 +11,8 @@ from torch.nn.functional import logsigmoid
 
 from foreword import kinds
 from foreword.types import Array
-from foreword.vectors.contract import Vectors, VectorTraining, WordBlock
+from foreword.vectors.architectures._contract import WordBlock
+from foreword.vectors.outputs._contract import Vectors, VectorTraining
 from foreword.vectors.outputs.negative_sampling import NegativeSampling
 from foreword.vectors.tree import HuffmanTree
 from foreword.vectors.words import WordCorpus

@@ -9,7 +9,7 @@ import pytest
 
 from foreword.vectors import through_gensim
 from foreword.vectors.architectures.skip_gram import SkipGram
-from foreword.vectors.contract import Vectors, VectorTraining
+from foreword.vectors.outputs._contract import Vectors, VectorTraining
 from foreword.vectors.words import WordCorpus
 
 models = pytest.importorskip("gensim").models

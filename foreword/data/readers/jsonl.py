@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from foreword.data.readers._contract import Reader
 from foreword.data.text_files import TextFile
 from foreword.errors import UserError
 from foreword.types import Document
 
 
 @dataclass(frozen=True)
-class JSONL:
+class JSONL(Reader):
     """JSON lines: an object on each line, with the text in the field `field`.
 
     Blank lines are skipped; a field that is null or blank is an empty document. With `target`, the

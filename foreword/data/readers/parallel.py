@@ -8,13 +8,14 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import ClassVar
 
+from foreword.data.readers._contract import Reader
 from foreword.data.text_files import COMPRESSIONS, ReadCounts, ReadSettings, TextFile
 from foreword.errors import UserError
 from foreword.types import Document
 
 
 @dataclass(frozen=True)
-class Parallel:
+class Parallel(Reader):
     """Two plain files side by side, `train.en` and `train.de`; each may be compressed.
 
     Their names end in the settings' `field` and `target`. A pair is a document of two lines; one

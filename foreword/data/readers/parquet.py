@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from foreword import atomic
+from foreword.data.readers._contract import Reader
 from foreword.data.text_files import COMPRESSIONS, TextFile
 from foreword.errors import UserError
 from foreword.types import Document
@@ -19,7 +20,7 @@ _BLOCK = 1 << 20  # bytes decompressed at once
 
 
 @dataclass(frozen=True)
-class Parquet:
+class Parquet(Reader):
     """Parquet with the text in the column `field`; only that column is read, in pieces.
 
     A null or a blank text is an empty document. With `target`, the text and the value of that

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from foreword.data.readers._contract import Reader
 from foreword.data.text_files import TextFile
 from foreword.types import Document
 
 
 @dataclass(frozen=True)
-class Text:
+class Text(Reader):
     """Plain text, where a document is the whole file, a paragraph, or a line.
 
     A file that is one document is read into memory whole; paragraphs and lines are streamed. Blank

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from foreword.interop.family import Design, ParameterMap, SettingMap, Table, map_each
+from foreword.interop.hf._contract import Design, ParameterMap, SettingMap, Table, map_each
 
 ACTIVATIONS = {"gelu_tanh": "gelu_new", "gelu": "gelu", "relu": "relu"}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from foreword.interop.family import Design, ParameterMap, SettingMap, Table, map_each
+from foreword.interop.hf._contract import Design, ParameterMap, SettingMap, Table, map_each
 from foreword.objectives._pair import PairObjective
 
 # Of backbone and head, in BERT and ALBERT; elsewhere the head always has GELU.

@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 from torch import Tensor
 
-from foreword.interop.family import Design, Family, ParameterMap, Table
 from foreword.interop.hf import _encoder as encoder
+from foreword.interop.hf._contract import Design, Family, ParameterMap, Table
 from foreword.interop.hf_config import HFConfig
 from foreword.types import Vocab
 

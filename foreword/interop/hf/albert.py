@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 from torch import Tensor
 
-from foreword.interop.family import Design, Family, ParameterMap, SettingMap, Table, map_each
 from foreword.interop.hf import _encoder as encoder
+from foreword.interop.hf._contract import Design, Family, ParameterMap, SettingMap, Table, map_each
 from foreword.types import Vocab
 
 BLOCK = {

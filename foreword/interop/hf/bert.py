@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from foreword.interop.family import Design, Family, ParameterMap, SettingMap, Table
 from foreword.interop.hf import _encoder as encoder
+from foreword.interop.hf._contract import Design, Family, ParameterMap, SettingMap, Table
 from foreword.types import Vocab
 
 POOLER, OUTPUT = "bert.pooler.dense.weight", "cls.seq_relationship.weight"

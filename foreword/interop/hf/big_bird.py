@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 from torch import Tensor
 
-from foreword.interop.family import Design, Family, ParameterMap, SettingMap, Table
 from foreword.interop.hf import _encoder as encoder
+from foreword.interop.hf._contract import Design, Family, ParameterMap, SettingMap, Table
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.attentions.bigbird import PAPER
 from foreword.types import Vocab

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from foreword.interop.family import Design, Family, ParameterMap, Table, map_each
 from foreword.interop.hf import _encoder as encoder
+from foreword.interop.hf._contract import Design, Family, ParameterMap, Table, map_each
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.model import Backbone, Model
 from foreword.objectives.masked import Masked

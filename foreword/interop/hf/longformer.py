@@ -9,8 +9,8 @@ from types import MappingProxyType
 from torch import Tensor
 
 from foreword.errors import UserError
-from foreword.interop.family import Design, Table
 from foreword.interop.hf import _encoder as encoder
+from foreword.interop.hf._contract import Design, Table
 from foreword.interop.hf._roberta import LikeRoberta
 from foreword.interop.hf_config import HFConfig
 from foreword.types import Vocab

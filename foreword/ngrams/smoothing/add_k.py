@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from foreword.ngrams import additive
 from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
-from foreword.ngrams.smooth import SmoothedOrder
+from foreword.ngrams.smoothing._contract import SmoothedOrder
 from foreword.ranges import Positive, Ranged
 from foreword.types import Array
 

@@ -10,7 +10,7 @@ import numpy as np
 from foreword.ngrams import kneser_ney
 from foreword.ngrams.counting import Level
 from foreword.ngrams.scratch import Scratch
-from foreword.ngrams.smooth import SmoothedOrder
+from foreword.ngrams.smoothing._contract import SmoothedOrder
 from foreword.ranges import Ranged, Share
 from foreword.types import Array
 

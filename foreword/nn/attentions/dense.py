@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from foreword.nn.attention import PreparedMask, attend, prepare_mask
-from foreword.nn.attention_kind import AttentionKind, AttentionMechanism
+from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism
 from foreword.nn.masks import FullMask, Mask
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from foreword.errors import UserError
 from foreword.nn.attention import PreparedMask, attend
-from foreword.nn.attention_kind import AttentionKind, AttentionMechanism
+from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism
 from foreword.nn.masks import DocumentMask, FullMask, Mask
 from foreword.ranges import Count
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from foreword.nn import masks
 from foreword.nn.attention import PreparedMask, prepare_mask, uses_flex
 from foreword.nn.attention import attend as attend_densely
-from foreword.nn.attention_kind import AttentionKind, AttentionMechanism
 from foreword.nn.attentions._blocks import BlockLayout, BlockMask, attend, prepare_block_mask
+from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism
 from foreword.nn.masks import Mask
 from foreword.ranges import Count, CountOrZero
 

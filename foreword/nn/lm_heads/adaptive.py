@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from foreword.nn.cross_entropy import cross_entropy
 from foreword.nn.embedding import Embedding
 from foreword.nn.heads import HeadInput, VocabularyHead
-from foreword.nn.lm_head_kind import LMHeadKind
+from foreword.nn.lm_heads._contract import LMHeadKind
 from foreword.ranges import Count
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from foreword.nn.embedding import Embedding
 from foreword.nn.heads import HeadInput, TokenHead, VocabularyHead
-from foreword.nn.lm_head_kind import LMHeadKind
+from foreword.nn.lm_heads._contract import LMHeadKind
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from foreword.nn.position import PositionKind, PositionScheme
+from foreword.nn.positions._contract import PositionKind, PositionScheme
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from foreword.nn.position import PositionKind, PositionScheme
+from foreword.nn.positions._contract import PositionKind, PositionScheme
 from foreword.ranges import Count
 
 

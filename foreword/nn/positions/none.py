@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from foreword.nn.position import PositionKind, PositionScheme
+from foreword.nn.positions._contract import PositionKind, PositionScheme
 
 
 @dataclass(frozen=True)

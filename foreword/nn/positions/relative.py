@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from foreword.nn.bias_table import BiasTable
-from foreword.nn.position import AttentionPositions, PositionKind, PositionScheme
+from foreword.nn.positions._contract import AttentionPositions, PositionKind, PositionScheme
 from foreword.nn.precision import at_least_float32
 from foreword.ranges import CountOrZero, Wavelength
 

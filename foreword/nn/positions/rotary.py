@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from foreword.nn.position import PositionKind, PositionScheme
+from foreword.nn.positions._contract import PositionKind, PositionScheme
 from foreword.nn.precision import at_least_float32
 from foreword.ranges import Wavelength
 

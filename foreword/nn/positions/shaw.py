@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from foreword.nn.position import AttentionPositions, PositionKind, PositionScheme
+from foreword.nn.positions._contract import AttentionPositions, PositionKind, PositionScheme
 from foreword.ranges import Count
 
 

@@ -11,7 +11,7 @@ from annotated_types import Interval
 from torch import Tensor
 
 from foreword.nn.bias_table import BiasTable
-from foreword.nn.position import PositionKind, PositionScheme
+from foreword.nn.positions._contract import PositionKind, PositionScheme
 from foreword.ranges import LARGEST, Count
 
 

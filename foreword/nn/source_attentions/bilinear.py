@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from foreword.nn.source_attention import SourceAttention
+from foreword.nn.source_attentions._contract import SourceAttention
 
 
 @dataclass(frozen=True)

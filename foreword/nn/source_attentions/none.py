@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from foreword.nn.source_attention import SourceAttention
+from foreword.nn.source_attentions._contract import SourceAttention
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from foreword.ranges import CountOrZero, Ranged, Total
+from foreword.ranges import CountOrZero, Total
 from foreword.text import training
 from foreword.text.sample import draw_sample
 from foreword.text.tokenizer import Tokenizer
+from foreword.text.tokenizers._contract import TokenizerKind
 
 
 @dataclass(frozen=True)
-class BPE(Ranged):
+class BPE(TokenizerKind):
     """Byte-level BPE as in GPT-2 (Radford et al. 2019, section 2.2; Sennrich et al. 2016).
 
         "the lowest"  ->  the ·low est

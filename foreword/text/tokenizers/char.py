@@ -8,14 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from tokenizers import decoders, models
 
-from foreword.ranges import Ranged, Total
+from foreword.ranges import Total
 from foreword.text import special, training
 from foreword.text.sample import count_characters, draw_sample
 from foreword.text.tokenizer import Tokenizer
+from foreword.text.tokenizers._contract import TokenizerKind
 
 
 @dataclass(frozen=True)
-class Char(Ranged):
+class Char(TokenizerKind):
     """Single characters (Unicode code points), the most frequent first.
 
         "low!"  ->  l o w !

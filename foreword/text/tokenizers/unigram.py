@@ -10,14 +10,15 @@ from typing import Any
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Engine
 
-from foreword.ranges import Ranged, Total
+from foreword.ranges import Total
 from foreword.text import special, training
 from foreword.text.sample import draw_sample
 from foreword.text.tokenizer import Tokenizer
+from foreword.text.tokenizers._contract import TokenizerKind
 
 
 @dataclass(frozen=True)
-class Unigram(Ranged):
+class Unigram(TokenizerKind):
     """Unigram language model (Kudo 2018), as SentencePiece gives it to T5 and XLNet.
 
         "the lowest"  ->  ▁the ▁low est

@@ -9,14 +9,15 @@ from typing import Literal
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from foreword.ranges import CountOrZero, Ranged, Total
+from foreword.ranges import CountOrZero, Total
 from foreword.text import special, training
 from foreword.text.sample import draw_sample
 from foreword.text.tokenizer import Tokenizer
+from foreword.text.tokenizers._contract import TokenizerKind
 
 
 @dataclass(frozen=True)
-class Word(Ranged):
+class Word(TokenizerKind):
     """Whole words, with punctuation marks as separate tokens or as parts of words.
 
         "the lowest!"  ->  the lowest !     split at punctuation

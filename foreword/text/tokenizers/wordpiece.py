@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
-from foreword.ranges import CountOrZero, Ranged, Total
+from foreword.ranges import CountOrZero, Total
 from foreword.text import special, training
 from foreword.text.sample import Sample, draw_sample
 from foreword.text.tokenizer import Tokenizer
+from foreword.text.tokenizers._contract import TokenizerKind
 
 PREFIX = "##"
 
 
 @dataclass(frozen=True)
-class WordPiece(Ranged):
+class WordPiece(TokenizerKind):
     """WordPiece as in BERT (Devlin et al. 2019, section 3; Wu et al. 2016).
 
         "unaffordable!"  ->  un ##afford ##able !

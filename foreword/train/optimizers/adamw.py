@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from foreword.ranges import Decay, Epsilon, LearningRate, ShareBelowOne
-from foreword.train.contracts import OptimizerSettings
+from foreword.train.optimizers._contract import OptimizerSettings
 from foreword.train.optimizers._decay import decay_groups
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from foreword.errors import UserError
 from foreword.nn.model import ModelSettings
 from foreword.ranges import LearningRate, Ranged
-from foreword.tune.contracts import Network
+from foreword.tune.network import Network
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from annotated_types import Interval
 
 from foreword.nn.model import ModelSettings
 from foreword.ranges import Ranged
-from foreword.tune.contracts import Network
+from foreword.tune.network import Network
 
 
 @dataclass(frozen=True)

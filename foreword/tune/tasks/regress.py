@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from foreword.errors import UserError
 from foreword.ranges import NonNegative, ShareBelowOne
 from foreword.text.tokenizer import Tokenizer
-from foreword.tune.contracts import EncodedExample, Labelled, Task
 from foreword.tune.input_template import InputTemplate, Pooling
 from foreword.tune.pooled import encode_pooled, linear_head
+from foreword.tune.tasks._contract import EncodedExample, Labelled, Task
 from foreword.types import Array, Loss
 
 

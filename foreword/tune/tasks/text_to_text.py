@@ -13,10 +13,10 @@ from torch.nn import functional as F
 
 from foreword.errors import UserError
 from foreword.text.tokenizer import Tokenizer
-from foreword.tune.contracts import EncodedExample, Labelled, Task
 from foreword.tune.examples import EncodedTexts, batched
 from foreword.tune.input_template import InputTemplate
 from foreword.tune.task_mixture import with_prefix
+from foreword.tune.tasks._contract import EncodedExample, Labelled, Task
 from foreword.types import Array, Loss
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from foreword.vectors.contract import BlockGradients, WordBlock
+from foreword.vectors.architectures._contract import BlockGradients, WordBlock
 from foreword.vectors.logistic import error_of
 
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from foreword.types import Array
 from foreword.vectors import through_gensim
-from foreword.vectors.contract import Progress, Scorer, Vectors, VectorTraining
+from foreword.vectors.outputs._contract import Progress, Scorer, Vectors, VectorTraining
 from foreword.vectors.tree import HuffmanTree
 from foreword.vectors.words import WordCorpus
 

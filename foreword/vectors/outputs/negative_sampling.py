@@ -15,13 +15,12 @@ from torch import Tensor
 
 from foreword.ranges import Count, Positive, Ranged, Share
 from foreword.types import Array
-from foreword.vectors.contract import (
-    BlockGradients,
+from foreword.vectors.architectures._contract import BlockGradients, WordBlock
+from foreword.vectors.outputs._contract import (
     Progress,
     Scorer,
     Vectors,
     VectorTraining,
-    WordBlock,
     noise_scorer,
 )
 from foreword.vectors.words import Windows, WordCorpus

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from foreword.ranges import Count, Ranged, Share
 from foreword.types import Array
 from foreword.vectors import through_gensim
-from foreword.vectors.contract import Progress, Scorer, Vectors, VectorTraining, noise_scorer
+from foreword.vectors.outputs._contract import (
+    Progress,
+    Scorer,
+    Vectors,
+    VectorTraining,
+    noise_scorer,
+)
 from foreword.vectors.words import WordCorpus
 
 

@@ -11,8 +11,8 @@ from sklearn import metrics
 
 from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
-from foreword.tune.contracts import Labelled
 from foreword.tune.input_template import template_of
+from foreword.tune.tasks._contract import Labelled
 from foreword.tune.tasks.classify import Classify
 from tests.tune.runs import make_run
 

@@ -11,12 +11,12 @@ from scipy import stats
 
 from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
-from foreword.tune.contracts import Labelled
 from foreword.tune.fine_tuner import TuneSettings
 from foreword.tune.predict import load_tuned
 from foreword.tune.result import save_network
 from foreword.tune.run import tune
 from foreword.tune.strategies.full import Full
+from foreword.tune.tasks._contract import Labelled
 from foreword.tune.tasks.regress import Regress
 from tests.tune.runs import BAD, GOOD, make_run, reviews
 

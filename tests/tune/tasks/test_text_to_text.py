@@ -14,7 +14,6 @@ from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.sampling import Sampling
 from foreword.runs.trained_model import open_run
 from foreword.tune.answers import Answers
-from foreword.tune.contracts import Labelled
 from foreword.tune.fine_tuner import TuneSettings
 from foreword.tune.input_template import template_of
 from foreword.tune.predict import load_tuned
@@ -23,6 +22,7 @@ from foreword.tune.run import tune
 from foreword.tune.strategies.frozen import Frozen
 from foreword.tune.strategies.full import Full
 from foreword.tune.task_mixture import mix_tasks, with_prefix
+from foreword.tune.tasks._contract import Labelled
 from foreword.tune.tasks.text_to_text import TextToText
 from tests.train.runs import short_spans
 from tests.tune.runs import PARTS, make_run, reviews

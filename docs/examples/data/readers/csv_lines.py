@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from foreword.data.readers._contract import Reader
 from foreword.data.text_files import TextFile
 from foreword.errors import UserError
 from foreword.types import Document
 
 
 @dataclass(frozen=True)
-class CsvLines:
+class CsvLines(Reader):
     """CSV with a header: one document a line, from the column that `--field` names."""
 
     suffixes: ClassVar[tuple[str, ...]] = (".csv",)

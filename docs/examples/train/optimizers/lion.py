@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from foreword.ranges import Decay, LearningRate, ShareBelowOne
-from foreword.train.contracts import OptimizerSettings
+from foreword.train.optimizers._contract import OptimizerSettings
 from foreword.train.optimizers._decay import decay_groups
 
 

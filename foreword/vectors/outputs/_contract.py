@@ -1,15 +1,16 @@
-"""The contracts of word-vector training: an architecture, an output layer, and settings."""
+"""The contract of output layers of word vectors, the kinds in `vectors/outputs/`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from foreword.types import Array
+from foreword.vectors.architectures._contract import VectorArchitecture
 from foreword.vectors.words import WordCorpus
 
 Progress = Callable[[float, float], None]
@@ -50,63 +51,6 @@ class Vectors:
 
     inputs: Array
     outputs: Array
-
-
-@dataclass(frozen=True)
-class WordBlock:
-    """A block of words with their contexts and the noise words that they share.
-
-    Attributes:
-        context: vectors of the words in reach of the block's, (blocks, reach, d_model) float32.
-        inside: 1 where a word of the context stands in the window of a word of the block;
-            (blocks, words, reach) float32.
-        words: output vectors of the block's words, (blocks, words, d_model) float32.
-        noise: output vectors of words drawn for the block, (blocks, noise, d_model) float32.
-        weight: the weight of each noise word, so that they count as `negatives` per prediction.
-    """
-
-    context: Array
-    inside: Array
-    words: Array
-    noise: Array
-    weight: float
-
-
-@dataclass(frozen=True)
-class BlockGradients:
-    """The gradients of a block's log-likelihood, and the number of predictions in each sum.
-
-    Attributes:
-        context: the gradient of the block's `context`.
-        words: the gradient of the block's `words`.
-        noise: the gradient of the block's `noise`.
-        context_count: (blocks, reach) float32.
-        words_count: (blocks, words) float32.
-        noise_count: (blocks, noise) float32.
-    """
-
-    context: Array
-    words: Array
-    noise: Array
-    context_count: Array
-    words_count: Array
-    noise_count: Array
-
-
-class VectorArchitecture(Protocol):
-    """A choice of input and target words: a kind in `vectors/architectures/`.
-
-    Attributes:
-        is_skip_gram: whether each word of a context is a prediction of its own.
-    """
-
-    is_skip_gram: ClassVar[bool]
-
-    def steps(self, block: WordBlock) -> BlockGradients:
-        """Return the gradients of the log-likelihood of words against noise."""
-
-    def reach(self, window: int) -> int:
-        """Return how many last words of a text, at most, the prediction of the next one uses."""
 
 
 class VectorOutput(Protocol):

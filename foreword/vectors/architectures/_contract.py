@@ -1,0 +1,65 @@
+"""The contract of word-vector architectures, the kinds in `vectors/architectures/`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from foreword.types import Array
+
+
+@dataclass(frozen=True)
+class WordBlock:
+    """A block of words with their contexts and the noise words that they share.
+
+    Attributes:
+        context: vectors of the words in reach of the block's, (blocks, reach, d_model) float32.
+        inside: 1 where a word of the context stands in the window of a word of the block;
+            (blocks, words, reach) float32.
+        words: output vectors of the block's words, (blocks, words, d_model) float32.
+        noise: output vectors of words drawn for the block, (blocks, noise, d_model) float32.
+        weight: the weight of each noise word, so that they count as `negatives` per prediction.
+    """
+
+    context: Array
+    inside: Array
+    words: Array
+    noise: Array
+    weight: float
+
+
+@dataclass(frozen=True)
+class BlockGradients:
+    """The gradients of a block's log-likelihood, and the number of predictions in each sum.
+
+    Attributes:
+        context: the gradient of the block's `context`.
+        words: the gradient of the block's `words`.
+        noise: the gradient of the block's `noise`.
+        context_count: (blocks, reach) float32.
+        words_count: (blocks, words) float32.
+        noise_count: (blocks, noise) float32.
+    """
+
+    context: Array
+    words: Array
+    noise: Array
+    context_count: Array
+    words_count: Array
+    noise_count: Array
+
+
+class VectorArchitecture(Protocol):
+    """A choice of input and target words: a kind in `vectors/architectures/`.
+
+    Attributes:
+        is_skip_gram: whether each word of a context is a prediction of its own.
+    """
+
+    is_skip_gram: ClassVar[bool]
+
+    def steps(self, block: WordBlock) -> BlockGradients:
+        """Return the gradients of the log-likelihood of words against noise."""
+
+    def reach(self, window: int) -> int:
+        """Return how many last words of a text, at most, the prediction of the next one uses."""
