@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from foreword.nn.model import Model
-from foreword.probes._reach import norms
+from foreword.probes._reach import gradient_norms
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.types import Batch
 
@@ -50,6 +50,6 @@ def test_the_probe_of_gradients_reads_every_model(name: str, norm: str) -> None:
     recipe = replace(recipe, model=replace(recipe.model, norm=norm))
     model = build(recipe).eval().double()
     reader = recipe.objective.token_backbone(model)
-    found = norms(model, batch(recipe, 2), reader.first_state, places=2, reader=reader)
+    found = gradient_norms(model, batch(recipe, 2), reader.first_state, positions=2, reader=reader)
     assert len(found.norm) and found.broken == 0
     assert np.isfinite(found.norm).all() and found.norm.max() > 0

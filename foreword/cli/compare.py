@@ -97,22 +97,22 @@ class _ComparisonDisplay:
         console.say(text)
 
     def stage(self, name: str) -> Callable[[float, float], None]:
-        """Begin a stage before the work, with a bar of its own."""
+        """Begin a stage before the work, with its own bar."""
         from foreword.runs.corpus import TRAINING
 
-        if name == TRAINING:  # `stands` shows which
+        if name == TRAINING:  # `show_progress` shows which
             return lambda done, total: None
         self._work = ""
         return self._bar.stage(name, is_announced=True)
 
-    def stands(self, standing: CellProgress) -> None:
+    def show_progress(self, progress: CellProgress) -> None:
         """Show the progress of this piece of work as the bar, and of all as its note."""
-        work = f"{standing.number}/{standing.total}  {standing.work}"
-        least = "" if standing.is_all else "at least "
-        left = f"total {least}{clock(standing.seconds_left)} left"
+        work = f"{progress.number}/{progress.total}  {progress.work}"
+        least = "" if progress.is_all else "at least "
+        left = f"total {least}{clock(progress.seconds_left)} left"
         if work != self._work:
             self._work, self._advance = work, self._bar.stage(work, is_announced=True)
-        self._advance(standing.share, 1.0, left, standing.note)
+        self._advance(progress.share, 1.0, left, progress.note)
 
 
 def _write(comparison: Comparison) -> None:
@@ -151,7 +151,7 @@ def _forecast(comparison: Comparison, *, as_json: bool) -> int:
 
     forecasts = []
     for cell in comparison.grid.cells:
-        comparison.look.stage(f"taking a few steps: {cell.name}")
+        comparison.reporter.stage(f"taking a few steps: {cell.name}")
         forecasts.append(forecast(comparison, cell))
     seeds = comparison.grid.seeds
     seconds = sum(seeds * f.pretraining_seconds + f.tuning_seconds for f in forecasts)

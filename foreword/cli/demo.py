@@ -17,7 +17,7 @@ from foreword.cli._bar import Advance, Bar
 SETTING_COLUMNS = ("lr", "epochs")
 
 if TYPE_CHECKING:
-    from foreword.demo.corpus import Counts
+    from foreword.demo.corpus import CorpusCounts
     from foreword.evaluate.filling import FilledText
 
 
@@ -134,7 +134,7 @@ def _print(text: str) -> None:
     console.out.print(text, markup=False)
 
 
-def _say_text(say: Callable[[str], None], counts: Counts, *, was_there: bool) -> None:
+def _say_text(say: Callable[[str], None], counts: CorpusCounts, *, was_there: bool) -> None:
     state = "read before" if was_there else "read, never imported"
     say(
         f"   {counts.docstrings:,} docstrings in {counts.files:,} files of {counts.packages} "
@@ -189,7 +189,9 @@ def _show(rows: list[dict[str, Any]]) -> None:
     console.table("", ["", "accuracy", "macro F1", *SETTING_COLUMNS], cells)
 
 
-def _say_tuned(say: Callable[[str], None], counts: Counts, rows: list[dict[str, Any]]) -> None:
+def _say_tuned(
+    say: Callable[[str], None], counts: CorpusCounts, rows: list[dict[str, Any]]
+) -> None:
     pretrained, scratch, words = rows[0], rows[2], rows[3]
     gain = 100 * (pretrained["accuracy"] - scratch["accuracy"])
     lead = 100 * (pretrained["accuracy"] - words["accuracy"])

@@ -121,7 +121,7 @@ def _save(folder: Path, result: dict[str, Any], finding: Finding) -> None:
     text = jsons.dumps(result, indent=1, ensure_ascii=False) + "\n"
     atomic.write_text(folder / f"{result['name']}.json", text)
     figure = Figure(layout="constrained")
-    finding.draw(figure)
+    finding.plot(figure)
     path = folder / f"{result['name']}.png"
     with atomic.writing(path, "wb") as file:
         figure.savefig(file, format="png", dpi=150, metadata={"Software": None})

@@ -153,10 +153,10 @@ def _plot_alignment(
     """Plot the attention to the source while one line was written."""
     from foreword import atomic
     from foreword.evaluate.alignment import align
-    from foreword.report.alignment import draw
+    from foreword.report.alignment import plot_alignment
 
     path = stem.with_name(f"{stem.name}-line-{number}.png")
-    atomic.write_bytes(path, draw(align(loaded.trained, *pair, layer)))
+    atomic.write_bytes(path, plot_alignment(align(loaded.trained, *pair, layer)))
     return path
 
 

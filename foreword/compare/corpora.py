@@ -48,28 +48,28 @@ class Corpora:
         for variant in set(read) if heldout else ():
             require_texts(texts, heldout, variant)
         self._fingerprints: dict[tuple[ReadSettings, bool], str] = {}
-        self._found: dict[Path, PreparedText] = {}
+        self._shards: dict[Path, PreparedText] = {}
 
-    def of(self, recipe: Recipe) -> PreparedText:
+    def shards_for(self, recipe: Recipe) -> PreparedText:
         """The token shards for a recipe; their tokenizer stands in them.
 
         Raises:
             UserError: there is no text, too little of it, or the disk is full.
         """
         if is_prepared(self._texts):
-            return self._prepared(Path(self._texts[0]))
+            return self._load_prepared(Path(self._texts[0]))
         text, heldout = (self._fingerprint(recipe.read, is_heldout=held) for held in (False, True))
-        tokenizer = self._tokenizer(recipe, text)
+        tokenizer = self._tokenizer_for(recipe, text)
         settings = replace(recipe.prepare, workers=0)
-        asked = results_cache.ShardsAsked(settings, text, tokenizer.fingerprint, heldout)
+        asked = results_cache.ShardsKey(settings, text, tokenizer.fingerprint, heldout)
         file = results_cache.find(self._folder.glob("shards-*.json"), asked)
         if file is None:
             name = f"shards-{kinds.name_of(recipe.tokenizer)}"
             file = results_cache.store(self._folder, name, asked)
         folder = file.with_suffix("")
-        if folder not in self._found:
+        if folder not in self._shards:
             progress = self._stage("cutting text into tokens")
-            self._found[folder] = prepare(
+            self._shards[folder] = prepare(
                 self._texts,
                 tokenizer,
                 folder,
@@ -78,16 +78,16 @@ class Corpora:
                 progress,
                 self._heldout,
             )
-        return self._found[folder]
+        return self._shards[folder]
 
-    def tokenizer_of(self, recipe: Recipe) -> Tokenizer:
+    def tokenizer_for(self, recipe: Recipe) -> Tokenizer:
         """The tokenizer of those token shards."""
-        return Tokenizer.load(self.of(recipe).tokenizer)
+        return Tokenizer.load(self.shards_for(recipe).tokenizer)
 
-    def _prepared(self, folder: Path) -> PreparedText:
-        if folder not in self._found:
-            self._found[folder] = PreparedText.load(folder)
-        return self._found[folder]
+    def _load_prepared(self, folder: Path) -> PreparedText:
+        if folder not in self._shards:
+            self._shards[folder] = PreparedText.load(folder)
+        return self._shards[folder]
 
     def _fingerprint(self, read: ReadSettings, *, is_heldout: bool) -> str:
         """Of the texts that are trained on, or of those given to be held out: "" where none are."""
@@ -97,8 +97,8 @@ class Corpora:
             self._fingerprints[read, is_heldout] = found
         return self._fingerprints.get((read, is_heldout), "")
 
-    def _tokenizer(self, recipe: Recipe, text: str) -> Tokenizer:
-        asked = results_cache.TokenizerAsked(recipe.read, text, recipe.tokenizer)
+    def _tokenizer_for(self, recipe: Recipe, text: str) -> Tokenizer:
+        asked = results_cache.TokenizerKey(recipe.read, text, recipe.tokenizer)
         file = results_cache.find(self._folder.glob("tokenizer-*.json"), asked)
         if file is None:
             name = f"tokenizer-{kinds.name_of(recipe.tokenizer)}"

@@ -48,12 +48,12 @@ class Forecast:
 def forecast(comparison: Comparison, cell: Cell) -> Forecast:
     """Takes a few steps of a cell that learns in steps; its data must have been prepared."""
     recipe = comparison.recipes[cell.name, 1]
-    prepared = comparison.corpora.of(recipe)
+    prepared = comparison.corpora.shards_for(recipe)
     gc.collect()
     try:
         if recipe.model.trains_offline:
-            return _fitted(comparison, cell)
-        tokenizer = comparison.corpora.tokenizer_of(recipe)
+            return _offline_forecast(comparison, cell)
+        tokenizer = comparison.corpora.tokenizer_for(recipe)
         found = estimate(set_up_training(recipe, tokenizer, prepared, or_shape=True))
     except UserError as error:
         return Forecast(cell.name, cell.recipe, error=str(error))
@@ -67,11 +67,11 @@ def forecast(comparison: Comparison, cell: Cell) -> Forecast:
         epochs=found.epochs,
         bytes=found.memory.total,
         pretraining_seconds=found.steps * found.seconds_per_step,
-        tuning_seconds=_tuned_tokens(comparison, prepared) * seconds_per_token,
+        tuning_seconds=_tuning_tokens(comparison, prepared) * seconds_per_token,
     )
 
 
-def _fitted(comparison: Comparison, cell: Cell) -> Forecast:
+def _offline_forecast(comparison: Comparison, cell: Cell) -> Forecast:
     """What is known of a cell that is fitted to the text at once.
 
     Raises:
@@ -80,12 +80,12 @@ def _fitted(comparison: Comparison, cell: Cell) -> Forecast:
     recipe = comparison.recipes[cell.name, 1]
     budget = Budget.of(recipe.train)
     epochs = recipe.model.offline_epochs(budget.unit, budget.amount)
-    tokens = epochs * comparison.corpora.of(recipe).counts[TRAIN].tokens
+    tokens = epochs * comparison.corpora.shards_for(recipe).counts[TRAIN].tokens
     note = "fitted, not forecast"
     return Forecast(cell.name, cell.recipe, tokens=tokens, epochs=epochs, note=note)
 
 
-def _tuned_tokens(comparison: Comparison, prepared: PreparedText) -> float:
+def _tuning_tokens(comparison: Comparison, prepared: PreparedText) -> float:
     """Tokens that a cell's fine-tunings read, as many per byte as pretraining's text has."""
     counts = [prepared.counts[name] for name in (TRAIN, HELDOUT)]
     per_byte = sum(c.tokens for c in counts) / max(1, sum(c.bytes for c in counts))

@@ -136,7 +136,7 @@ class Grid(Ranged):
 
 
 @dataclass(frozen=True)
-class Examples:
+class TaskExamples:
     """What a task learns from and is scored on.
 
     Attributes:
@@ -180,8 +180,8 @@ def load_grid(
     grid = config.load(Grid, path)
     grid = replace(
         grid,
-        cells=tuple(replace(cell, recipe=_beside(folder, cell.recipe)) for cell in grid.cells),
-        tasks=tuple(_placed(task, (tasks or folder).resolve()) for task in grid.tasks),
+        cells=tuple(replace(cell, recipe=_recipe_path(folder, cell.recipe)) for cell in grid.cells),
+        tasks=tuple(_with_full_paths(task, (tasks or folder).resolve()) for task in grid.tasks),
         data=tuple(data) or tuple(str(folder / text) for text in grid.data),
         heldout=tuple(heldout)
         or (() if data else tuple(str(folder / text) for text in grid.heldout)),
@@ -198,20 +198,20 @@ def load_grid(
     return grid
 
 
-def read_examples(task: GridTask) -> Examples:
+def read_examples(task: GridTask) -> TaskExamples:
     """The examples of a task.
 
     Raises:
         UserError: a file or a column is missing; the task is named.
     """
     columns = Columns(task.text, task.label, task.pair)
-    files = [Path(task.train), *map(Path, _several(task.dev))]
+    files = [Path(task.train), *map(Path, _as_tuple(task.dev))]
     try:
         found = [labelled(read_table(file, task.columns), columns) for file in files]
     except UserError as error:
         raise UserError(f"task '{task.name}': {error}") from error
     (train, skipped), *devs = found
-    return Examples(
+    return TaskExamples(
         train[: task.rows or None],
         LabelledTexts.of(example for dev, _ in devs for example in dev),
         skipped + sum(count for _, count in devs),
@@ -219,18 +219,18 @@ def read_examples(task: GridTask) -> Examples:
     )
 
 
-def _beside(folder: Path, recipe: str) -> str:
+def _recipe_path(folder: Path, recipe: str) -> str:
     """A recipe's file beside the grid, or the name as it is."""
     is_there = recipe.endswith(".toml") and (folder / recipe).is_file()
     return str(folder / recipe) if is_there else recipe
 
 
-def _placed(task: GridTask, folder: Path) -> GridTask:
-    dev = tuple(str(folder / name) for name in _several(task.dev))
+def _with_full_paths(task: GridTask, folder: Path) -> GridTask:
+    dev = tuple(str(folder / name) for name in _as_tuple(task.dev))
     return replace(task, train=str(folder / task.train), dev=dev)
 
 
-def _several(names: str | tuple[str, ...]) -> tuple[str, ...]:
+def _as_tuple(names: str | tuple[str, ...]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else names
 
 

@@ -18,19 +18,23 @@ class Interval:
 
     Attributes:
         mean: of the values.
-        half: half the interval's width; nan for one value.
+        half_width: half the interval's width; nan for one value.
         count: of values.
     """
 
     mean: float
-    half: float
+    half_width: float
     count: int
 
     def __str__(self) -> str:
-        return f"{self.mean:.3f}" if math.isnan(self.half) else f"{self.mean:.3f} ± {self.half:.3f}"
+        return (
+            f"{self.mean:.3f}"
+            if math.isnan(self.half_width)
+            else f"{self.mean:.3f} ± {self.half_width:.3f}"
+        )
 
 
-def share_half(count: int) -> float:
+def half_width_of_share(count: int) -> float:
     """Half the 95 % interval of a share of `count` examples, at its widest: where half are right.
 
     The normal approximation of the binomial.

@@ -12,8 +12,8 @@ from foreword import atomic
 from foreword.compare.results import Results
 
 WIDTH = 0.38  # of a bar; two stand beside each other
-MANY = 6  # curves whose names would hide some of them
-APART = 100  # times the least that is spent, and the axis is logarithmic
+MOST_INSIDE = 6  # curves whose names would hide some of them
+LOG_SCALE_RATIO = 100  # times the least that is spent, and the axis is logarithmic
 
 
 def write_plot(results: Results) -> None:
@@ -28,15 +28,15 @@ def write_plot(results: Results) -> None:
     count = 1 + len(tasks)
     figure = Figure(figsize=(6.5 + 3.6 * len(tasks), 4.6), layout="constrained")
     axes = figure.subplots(1, count, width_ratios=[6.5, *[3.6] * len(tasks)], squeeze=False)[0]
-    _losses(axes[0], results)
+    _plot_losses(axes[0], results)
     for axis, task in zip(axes[1:], tasks, strict=True):
-        _scores(axis, results, task)
+        _plot_scores(axis, results, task)
     path = results.comparison.out / "plot.png"
     with atomic.writing(path, "wb") as file:
         figure.savefig(file, format="png", dpi=150, metadata={"Software": None})
 
 
-def _losses(axis: Any, results: Results) -> None:
+def _plot_losses(axis: Any, results: Results) -> None:
     """A curve per run, a colour per cell."""
     for number, cell in enumerate(results.comparison.grid.cells):
         label = cell.name
@@ -54,30 +54,30 @@ def _losses(axis: Any, results: Results) -> None:
         title="Pretraining" if is_one else "Pretraining; each its own objective",
     )
     places = [spent for run in results.runs for spent, _ in run.curve if spent > 0]
-    if places and max(places) > APART * min(places):
+    if places and max(places) > LOG_SCALE_RATIO * min(places):
         axis.set_xscale("log")
     axis.grid(alpha=0.3)
-    if len(results.comparison.grid.cells) > MANY:
+    if len(results.comparison.grid.cells) > MOST_INSIDE:
         axis.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize="small")
     else:
         axis.legend(frameon=False)
 
 
-def _scores(axis: Any, results: Results, task: Any) -> None:
+def _plot_scores(axis: Any, results: Results, task: Any) -> None:
     """Two bars per cell, and the guess that reads nothing as a line."""
     cells = results.comparison.grid.cells
     starts = ("pretrained", "from scratch") if task.scratch else ("pretrained",)
     for place, start in enumerate(starts):
         shift = (place - (len(starts) - 1) / 2) * WIDTH
         for number, cell in enumerate(cells):
-            found = results.of_task(cell.name, task, start)
+            found = results.task_interval(cell.name, task, start)
             if found is None:
                 continue
             axis.barh(
                 number + shift,
                 found.mean,
                 WIDTH,
-                xerr=None if math.isnan(found.half) else found.half,
+                xerr=None if math.isnan(found.half_width) else found.half_width,
                 color=_colour(number),
                 alpha=0.35 if place else 0.9,
                 ecolor="black",

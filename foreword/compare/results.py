@@ -43,7 +43,7 @@ AXES = {
 
 
 @dataclass(frozen=True)
-class RunFacts:
+class RunResult:
     """A finished pretraining.
 
     Attributes:
@@ -95,7 +95,7 @@ NUMBERS = (
 
 
 @dataclass(frozen=True)
-class Score:
+class TuningScore:
     """One fine-tuning's scores on the dev examples.
 
     Attributes:
@@ -127,8 +127,8 @@ class Results:
     """
 
     comparison: Comparison
-    runs: Sequence[RunFacts]
-    scores: Sequence[Score]
+    runs: Sequence[RunResult]
+    scores: Sequence[TuningScore]
     dev: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -142,7 +142,7 @@ class Results:
         """Whether all predict all of the text, so that their losses compare."""
         return all(run.bits_per_byte is not None for run in self.runs)
 
-    def of_cell(self, cell: Cell, key: str) -> Interval | None:
+    def cell_interval(self, cell: Cell, key: str) -> Interval | None:
         """A number of a cell's runs, over the seeds that have it."""
         found = [getattr(run, key) for run in self.runs if run.cell == cell.name]
         known = [value for value in found if value is not None]
@@ -153,7 +153,7 @@ class Results:
         found = [score.scores for score in self.scores if score.task == task.name]
         return task.metric or (next(iter(found[0]), "") if found else "")
 
-    def of_task(self, cell: str, task: GridTask, start: str) -> Interval | None:
+    def task_interval(self, cell: str, task: GridTask, start: str) -> Interval | None:
         """The score of a cell on a task.
 
         Over seeds of pretraining, each the mean of its fine-tunings, where there are several; else
@@ -189,10 +189,10 @@ class Results:
         }
 
     def _cell(self, cell: Cell) -> dict[str, Any]:
-        found = {key: _table(self.of_cell(cell, key)) for key in NUMBERS}
+        found = {key: _interval_table(self.cell_interval(cell, key)) for key in NUMBERS}
         tasks = {
             task.name: {
-                start: _table(self.of_task(cell.name, task, start))
+                start: _interval_table(self.task_interval(cell.name, task, start))
                 for start in ("pretrained", "from scratch")
             }
             for task in self.comparison.grid.tasks
@@ -207,25 +207,25 @@ def gather(comparison: Comparison) -> Results:
     assert comparison.grid.budget is not None
     for piece in comparison.work():
         if piece.task is None:
-            run = comparison.run_of(piece.cell, piece.seed)
-            if run is not None and comparison.seconds(piece) is not None:
-                runs.append(_facts(piece, run, AXES[comparison.grid.budget.unit]))
+            run = comparison.run_folder(piece.cell, piece.seed)
+            if run is not None and comparison.seconds_taken(piece) is not None:
+                runs.append(_run_result(piece, run, AXES[comparison.grid.budget.unit]))
             continue
-        done = comparison.tuning_of(piece)
+        done = comparison.saved_tuning(piece)
         if done is None:
             continue
-        scores += _scores(piece, piece.task, done["epochs"])
+        scores += _tuning_scores(piece, piece.task, done["epochs"])
         if piece.task.name not in dev:
             dev[piece.task.name] = done["examples"]["dev"]
             scores += [
-                Score("", 0, piece.task.name, row["strategy"], 0, _metrics(row))
+                TuningScore("", 0, piece.task.name, row["strategy"], 0, _metrics(row))
                 for row in done["rows"]
                 if row["start"] == "no model"
             ]
     return Results(comparison, runs, scores, dev)
 
 
-def _facts(piece: Work, run: Path, axis: Axis) -> RunFacts:
+def _run_result(piece: Work, run: Path, axis: Axis) -> RunResult:
     folder = checkpoint.newest(run, [])
     spent = checkpoint.read_state(folder)["spent"]
     records: dict[str, list[dict[str, Any]]] = {"train": [], "heldout": [], "samples": []}
@@ -236,7 +236,7 @@ def _facts(piece: Work, run: Path, axis: Axis) -> RunFacts:
     last = heldout[-1] if heldout else dict.fromkeys(("loss", "perplexity", "bits_per_byte"))
     is_all = last["bits_per_byte"] is not None
     files = [file for file in folder.iterdir() if file.name not in checkpoint.FOR_TRAINING]
-    return RunFacts(
+    return RunResult(
         cell=piece.cell.name,
         seed=piece.seed,
         run=str(run),
@@ -255,12 +255,14 @@ def _facts(piece: Work, run: Path, axis: Axis) -> RunFacts:
     )
 
 
-def _scores(piece: Work, task: GridTask, epochs: Sequence[dict[str, Any]]) -> list[Score]:
+def _tuning_scores(
+    piece: Work, task: GridTask, epochs: Sequence[dict[str, Any]]
+) -> list[TuningScore]:
     """The last epoch of each seed."""
     last = max(row["epoch"] for row in epochs)
     seed = 0 if piece.is_scratch else piece.seed
     return [
-        Score(piece.cell.name, seed, task.name, row["start"], row["seed"], _metrics(row))
+        TuningScore(piece.cell.name, seed, task.name, row["start"], row["seed"], _metrics(row))
         for row in epochs
         if row["epoch"] == last
     ]
@@ -270,8 +272,8 @@ def _metrics(row: dict[str, Any]) -> dict[str, float]:
     return {key: v for key, v in row.items() if is_score(key) and not key.endswith("_std")}
 
 
-def _table(found: Interval | None) -> dict[str, float | int | None] | None:
+def _interval_table(found: Interval | None) -> dict[str, float | int | None] | None:
     if found is None:
         return None
-    half = None if math.isnan(found.half) else found.half
+    half = None if math.isnan(found.half_width) else found.half_width
     return {"mean": found.mean, "half": half, "count": found.count}

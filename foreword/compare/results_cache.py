@@ -23,7 +23,7 @@ from foreword.text.tokenizers._contract import TokenizerKind
 
 
 @dataclass(frozen=True)
-class TokenizerAsked:
+class TokenizerKey:
     """A tokenizer: its settings, how the files are read, and what is in them."""
 
     read: ReadSettings
@@ -32,7 +32,7 @@ class TokenizerAsked:
 
 
 @dataclass(frozen=True)
-class ShardsAsked:
+class ShardsKey:
     """Token shards: as a tokenizer's fingerprint makes them of a text's, and of the held-out's."""
 
     prepare: PrepareSettings
@@ -42,7 +42,7 @@ class ShardsAsked:
 
 
 @dataclass(frozen=True)
-class RunAsked:
+class RunKey:
     """A run: its recipe and the fingerprint of its shards."""
 
     recipe: Recipe
@@ -50,7 +50,7 @@ class RunAsked:
 
 
 @dataclass(frozen=True)
-class TuningAsked:
+class TuningKey:
     """A fine-tuning: the task, its files' checksums, and from scratch the network too."""
 
     task: GridTask
@@ -59,29 +59,29 @@ class TuningAsked:
     tokenizer: str = ""
 
 
-def bare_recipe(recipe: Recipe) -> Recipe:
+def without_labels(recipe: Recipe) -> Recipe:
     """The recipe without what is only said of it."""
     return replace(recipe, description="", family="", paper="")
 
 
-def bare_task(task: GridTask) -> GridTask:
+def settings_of_task(task: GridTask) -> GridTask:
     """The task without its name, its metric and the places of its files."""
     return replace(task, name="", metric="", train="", dev="", scratch=True)
 
 
-def find(files: Iterable[Path], wanted: Any) -> Path | None:
-    """The first of the JSON files that was asked for `wanted`."""
+def find(files: Iterable[Path], key: Any) -> Path | None:
+    """The first of the JSON files that was asked for `key`."""
     for file in sorted(files):
         try:
             asked = stored.read(file)["asked"]
-            if config.build(type(wanted), asked) == wanted:
+            if config.build(type(key), asked) == key:
                 return file
         except (KeyError, AttributeError, UserError):
             continue  # of another kind, damaged, or of a Foreword that knew other settings
     return None
 
 
-def store(folder: Path, name: str, wanted: Any, content: dict[str, Any] | None = None) -> Path:
+def store(folder: Path, name: str, key: Any, content: dict[str, Any] | None = None) -> Path:
     """Writes what was asked, and perhaps more, to a JSON file of a free name like `name`.
 
     The folder belongs to one process at a time (`atomic.alone`), or two would take the same name.
@@ -91,6 +91,6 @@ def store(folder: Path, name: str, wanted: Any, content: dict[str, Any] | None =
         file = folder / (f"{slug}.json" if number == 1 else f"{slug}-{number}.json")
         if not file.exists() and not file.with_suffix("").exists():
             break
-    document = {**(content or {}), "asked": config.to_table(wanted)}
+    document = {**(content or {}), "asked": config.to_table(key)}
     stored.write(file, document)
     return file

@@ -38,7 +38,7 @@ from foreword.train import checkpoint
 from foreword.tune.result import as_document
 from foreword.tune.run import tune
 
-MARK = "grid.toml"
+GRID_FILE = "grid.toml"
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class ComparisonReporter(Protocol):
     def stage(self, name: str) -> Callable[[float, float], None]:
         """Something that comes before the work; the function takes what is done and to be done."""
 
-    def stands(self, standing: CellProgress) -> None:
+    def show_progress(self, standing: CellProgress) -> None:
         """Where the comparison stands."""
 
 
@@ -121,25 +121,29 @@ class Comparison:
     Args:
         grid: what to compare.
         out: the folder; made if it is not there.
-        look: told how it goes.
+        reporter: told how it goes.
 
     Raises:
         UserError: a mistake in the grid, or the folder holds something else.
     """
 
-    def __init__(self, grid: Grid, out: Path, look: ComparisonReporter) -> None:
-        self.grid, self.out, self.look = grid, out, look
+    def __init__(self, grid: Grid, out: Path, reporter: ComparisonReporter) -> None:
+        self.grid, self.out, self.reporter = grid, out, reporter
         seeds = range(1, grid.seeds + 1)
         self.recipes = {(c.name, seed): grid.recipe(c, seed) for c in grid.cells for seed in seeds}
         for cell in grid.cells:
-            with _of_cell(cell.name):
+            with _naming_cell(cell.name):
                 require_memory(self.recipes[cell.name, 1], machines=MACHINES)
         self.examples = {task.name: read_examples(task) for task in grid.tasks}
         variants = [recipe.read for recipe in self.recipes.values()]
-        self.corpora = Corpora(grid.data, out / "data", look.stage, grid.heldout, variants)
+        self.corpora = Corpora(grid.data, out / "data", reporter.stage, grid.heldout, variants)
         self.failures: list[Failure] = []
         atomic.require_no_device(out)
-        if out.exists() and not (out / MARK).is_file() and (out.is_file() or _holds_more(out)):
+        if (
+            out.exists()
+            and not (out / GRID_FILE).is_file()
+            and (out.is_file() or _holds_other_files(out))
+        ):
             raise UserError(f"{out}: holds something else than a comparison; choose another --out")
 
     def work(self) -> list[Work]:
@@ -161,16 +165,16 @@ class Comparison:
             UserError: the text is no good for a cell, which is named; or another process is at work
                 in the folder.
         """
-        with self._at_work():
+        with self._locked():
             for cell in self.grid.cells:
-                with _of_cell(cell.name):
-                    self.corpora.of(self.recipes[cell.name, 1])
+                with _naming_cell(cell.name):
+                    self.corpora.shards_for(self.recipes[cell.name, 1])
 
-    def run(self, each: Callable[[], None] = lambda: None) -> bool:
+    def run(self, after_piece: Callable[[], None] = lambda: None) -> bool:
         """Does what is not done yet; a piece that fails is noted, and the others go on.
 
         Args:
-            each: called after each piece that was done.
+            after_piece: called after each piece that was done.
 
         Returns:
             False when a signal asked to stop.
@@ -178,73 +182,73 @@ class Comparison:
         Raises:
             UserError: another process is at work in the folder.
         """
-        with self._at_work():
-            return self._run(each)
+        with self._locked():
+            return self._run(after_piece)
 
-    def _run(self, each: Callable[[], None]) -> bool:
+    def _run(self, after_piece: Callable[[], None]) -> bool:
         pieces, was_done = self.work(), False
         clock = TimeLeft([(piece.task and piece.task.name, piece.is_scratch) for piece in pieces])
         for number, piece in enumerate(pieces):
             if any(f.work == Work(piece.cell, piece.seed) for f in self.failures):
                 continue  # nothing to tune
-            with self._failing(piece):
-                was_done = self.seconds(piece) is not None
+            with self._recording_failure(piece):
+                was_done = self.seconds_taken(piece) is not None
                 if not was_done:
-                    progress = _Progress(self.look, clock, piece, number, len(pieces))
+                    progress = _PieceReporter(self.reporter, clock, piece, number, len(pieces))
                     progress.show(0.0, 0.0, "")
-                    if not self._do(piece, progress):
+                    if not self._run_piece(piece, progress):
                         return False
-                clock.took(number, self.seconds(piece) or 0.0)
+                clock.add(number, self.seconds_taken(piece) or 0.0)
             if not was_done:
-                each()
+                after_piece()
                 if piece.task is None:
-                    _forget()
+                    _free_memory()
         return True
 
-    def run_of(self, cell: Cell, seed: int) -> Path | None:
+    def run_folder(self, cell: Cell, seed: int) -> Path | None:
         """The run folder of a cell, if it has been begun."""
-        file = results_cache.find((self.out / "runs").glob("*.json"), self._asked_run(cell, seed))
+        file = results_cache.find((self.out / "runs").glob("*.json"), self._run_key(cell, seed))
         return None if file is None else file.with_suffix("")
 
-    def tuning_of(self, piece: Work) -> dict[str, Any] | None:
+    def saved_tuning(self, piece: Work) -> dict[str, Any] | None:
         """What a fine-tuning came to, if it has been done."""
-        folder = self._tunings(piece)
-        file = folder and results_cache.find(folder.glob("*.json"), self._asked_tuning(piece))
+        folder = self._tuning_folder(piece)
+        file = folder and results_cache.find(folder.glob("*.json"), self._tuning_key(piece))
         return stored.read(file) if file else None
 
-    def seconds(self, piece: Work) -> float | None:
+    def seconds_taken(self, piece: Work) -> float | None:
         """How long a piece took, or None where it is not done."""
         if piece.task is not None:
-            done = self.tuning_of(piece)
+            done = self.saved_tuning(piece)
             return None if done is None else float(done["seconds"])
-        run = self.run_of(piece.cell, piece.seed)
+        run = self.run_folder(piece.cell, piece.seed)
         if run is None or not (run / "recipe.toml").is_file() or not is_finished(run):
             return None
         spent = checkpoint.read_state(checkpoint.newest(run, []))["spent"]
         return float(spent["seconds"])
 
-    def _do(self, piece: Work, progress: _Progress) -> bool:
+    def _run_piece(self, piece: Work, progress: _PieceReporter) -> bool:
         if piece.task is None:
             return self._pretrain(piece, progress)
         self._tune(piece, piece.task, progress)
         return True
 
-    def _pretrain(self, piece: Work, progress: _Progress) -> bool:
+    def _pretrain(self, piece: Work, progress: _PieceReporter) -> bool:
         recipe, asked = (
             self.recipes[piece.cell.name, piece.seed],
-            self._asked_run(piece.cell, piece.seed),
+            self._run_key(piece.cell, piece.seed),
         )
-        run = self.run_of(piece.cell, piece.seed)
+        run = self.run_folder(piece.cell, piece.seed)
         if run is None:
             name = f"{piece.cell.name}-{piece.seed}"
             run = results_cache.store(self.out / "runs", name, asked).with_suffix("")
         if not (run / "recipe.toml").is_file():
-            shards = str(self.corpora.of(recipe).folder)
+            shards = str(self.corpora.shards_for(recipe).folder)
             running.start(recipe, running.Inputs((shards,)), run)
-        return running.carry_on(run, progress, self.look.stage, samples)
+        return running.carry_on(run, progress, self.reporter.stage, samples)
 
-    def _tune(self, piece: Work, task: GridTask, progress: _Progress) -> None:
-        run, folder = self.run_of(piece.cell, piece.seed), self._tunings(piece)
+    def _tune(self, piece: Work, task: GridTask, progress: _PieceReporter) -> None:
+        run, folder = self.run_folder(piece.cell, piece.seed), self._tuning_folder(piece)
         assert run is not None and folder is not None
         examples = self.examples[task.name]
         began = time.monotonic()
@@ -262,42 +266,45 @@ class Comparison:
         results_cache.store(
             folder,
             f"{piece.cell.name}-{name}" if piece.is_scratch else name,
-            self._asked_tuning(piece),
+            self._tuning_key(piece),
             document | {"seconds": round(time.monotonic() - began, 3)},
         )
 
-    def _asked_run(self, cell: Cell, seed: int) -> results_cache.RunAsked:
+    def _run_key(self, cell: Cell, seed: int) -> results_cache.RunKey:
         recipe = self.recipes[cell.name, seed]
-        return results_cache.RunAsked(
-            results_cache.bare_recipe(recipe), self.corpora.of(recipe).fingerprint
+        return results_cache.RunKey(
+            results_cache.without_labels(recipe), self.corpora.shards_for(recipe).fingerprint
         )
 
-    def _asked_tuning(self, piece: Work) -> results_cache.TuningAsked:
+    def _tuning_key(self, piece: Work) -> results_cache.TuningKey:
         assert piece.task is not None
-        task, files = results_cache.bare_task(piece.task), self.examples[piece.task.name].checksums
+        task, files = (
+            results_cache.settings_of_task(piece.task),
+            self.examples[piece.task.name].checksums,
+        )
         if not piece.is_scratch:
-            return results_cache.TuningAsked(task, files)
+            return results_cache.TuningKey(task, files)
         recipe = self.recipes[piece.cell.name, piece.seed]
         fields = {
             name: getattr(recipe, name) for name in ("model", "objective", "layout", "packing")
         }
-        tokenizer = self.corpora.of(recipe).manifest["tokenizer"]["fingerprint"]
-        return results_cache.TuningAsked(task, files, type(recipe)(**fields), tokenizer)
+        tokenizer = self.corpora.shards_for(recipe).manifest["tokenizer"]["fingerprint"]
+        return results_cache.TuningKey(task, files, type(recipe)(**fields), tokenizer)
 
-    def _tunings(self, piece: Work) -> Path | None:
+    def _tuning_folder(self, piece: Work) -> Path | None:
         if piece.is_scratch:
             return self.out / "scratch"
-        run = self.run_of(piece.cell, piece.seed)
+        run = self.run_folder(piece.cell, piece.seed)
         return run and run / "evaluations"
 
     @contextmanager
-    def _at_work(self) -> Iterator[None]:
-        with atomic.alone(self.out, own=(MARK,)):
-            atomic.write_text(self.out / MARK, config.dumps(config.to_table(self.grid)))
+    def _locked(self) -> Iterator[None]:
+        with atomic.alone(self.out, own=(GRID_FILE,)):
+            atomic.write_text(self.out / GRID_FILE, config.dumps(config.to_table(self.grid)))
             yield
 
     @contextmanager
-    def _failing(self, piece: Work) -> Iterator[None]:
+    def _recording_failure(self, piece: Work) -> Iterator[None]:
         try:
             yield
         except Exception as error:
@@ -306,11 +313,11 @@ class Comparison:
             is_fault = not (isinstance(error, UserError) or is_memory)
             text = f"{type(error).__name__}: {line}" if is_fault else line
             self.failures.append(Failure(piece, text, is_fault))
-            self.look.note(f"{piece}: failed: {text}")
+            self.reporter.note(f"{piece}: failed: {text}")
 
 
 @contextmanager
-def _of_cell(name: str) -> Iterator[None]:
+def _naming_cell(name: str) -> Iterator[None]:
     """Names the cell in an error."""
     try:
         yield
@@ -318,12 +325,12 @@ def _of_cell(name: str) -> Iterator[None]:
         raise UserError(f"cell '{name}': {error}") from error
 
 
-def _holds_more(folder: Path) -> bool:
+def _holds_other_files(folder: Path) -> bool:
     """Whether there is more in a folder than a comparison begins with."""
-    return any(path.name not in (atomic.LOCK, f".{MARK}.part") for path in folder.iterdir())
+    return any(path.name not in (atomic.LOCK, f".{GRID_FILE}.part") for path in folder.iterdir())
 
 
-def _forget() -> None:
+def _free_memory() -> None:
     """Gives back what the model before has left in memory."""
     gc.collect()
     if "torch._dynamo" in sys.modules:  # or all models would share one cache of few places
@@ -332,7 +339,7 @@ def _forget() -> None:
         torch.cuda.empty_cache()
 
 
-class _Progress:
+class _PieceReporter:
     """The watcher of a piece, which knows the rest."""
 
     def __init__(
@@ -343,9 +350,11 @@ class _Progress:
 
     def show(self, share: float, seconds: float, note: str) -> None:
         """Says where the comparison stands, after so many seconds of this piece."""
-        left, is_all = self._clock.left(self._number, share, seconds)
+        left, is_all = self._clock.estimate(self._number, share, seconds)
         number = self._number + 1
-        self._look.stands(CellProgress(self._piece, number, self._total, share, left, is_all, note))
+        self._look.show_progress(
+            CellProgress(self._piece, number, self._total, share, left, is_all, note)
+        )
 
     def note(self, text: str) -> None:
         self._look.note(f"{self._piece}: {text}")

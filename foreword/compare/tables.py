@@ -11,17 +11,17 @@ from typing import Any
 
 from foreword import atomic, stored
 from foreword.compare.grid import Cell, GridTask
-from foreword.compare.interval import LEVEL, share_half
+from foreword.compare.interval import LEVEL, half_width_of_share
 from foreword.compare.results import NUMBERS, Results
 from foreword.formatting import duration, power, quantity
 
-NOTHING = "–"
+MISSING = "–"
 BLANK = re.compile(r"«|\[MASK\]|<extra_id_\d+>")  # a blank, or what it was filled with
-AROUND = 4  # words shown on either side of one
+CONTEXT_WORDS = 4  # words shown on either side of one
 
 
 @dataclass(frozen=True)
-class Table:
+class MarkdownTable:
     """A table for people.
 
     Attributes:
@@ -41,9 +41,9 @@ class Table:
         return f"## {self.title}\n\n{body}\n"
 
 
-def tables(results: Results) -> list[Table]:
+def tables(results: Results) -> list[MarkdownTable]:
     """Pretraining, fine-tuning, samples; those without anything to say are left out."""
-    found = [_pretraining(results), _tuning(results), _samples(results)]
+    found = [_pretraining(results), _fine_tuning(results), _samples(results)]
     return [table for table in found if table.rows]
 
 
@@ -71,7 +71,7 @@ def notes(results: Results) -> list[str]:
             f"± is half the {percent} interval (Student's t) over seeds of fine-tuning. Each cell "
             "was pretrained once: what another seed of pretraining would change is not in it."
         )
-    sizes = [_size(task, results) for task in grid.tasks if task.name in results.dev]
+    sizes = [_describe_dev_size(task, results) for task in grid.tasks if task.name in results.dev]
     if sizes:
         said.append(f"What other dev examples would change is not in ± either: {'; '.join(sizes)}.")
     cut = [f"{task.name}: the first {task.rows:,} rows" for task in grid.tasks if task.rows]
@@ -84,13 +84,13 @@ def notes(results: Results) -> list[str]:
     return said
 
 
-def _size(task: GridTask, results: Results) -> str:
+def _describe_dev_size(task: GridTask, results: Results) -> str:
     """How many dev examples a task has, and how far they may lead an accuracy astray."""
     count = results.dev[task.name]
     said = f"{task.name} has {count:,}"
     if results.metric(task) != "accuracy":
         return said
-    return f"{said}, so up to ± {share_half(count):.3f} ({LEVEL:.0%}, binomial)"
+    return f"{said}, so up to ± {half_width_of_share(count):.3f} ({LEVEL:.0%}, binomial)"
 
 
 def as_document(results: Results) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def write(results: Results) -> None:
     atomic.write_text(out / "results.csv", _csv(results))
 
 
-def _pretraining(results: Results) -> Table:
+def _pretraining(results: Results) -> MarkdownTable:
     columns = (
         "cell",
         "recipe",
@@ -130,7 +130,7 @@ def _pretraining(results: Results) -> Table:
     )
     rows = []
     for cell in results.comparison.grid.cells:
-        mean = {key: results.of_cell(cell, key) for key in NUMBERS}
+        mean = {key: results.cell_interval(cell, key) for key in NUMBERS}
         if mean["parameters"] is None:
             continue
         number = {key: value.mean if value else float("nan") for key, value in mean.items()}
@@ -144,15 +144,15 @@ def _pretraining(results: Results) -> Table:
                 power(number["flops"]),
                 duration(number["seconds"]),
                 quantity(number["tokens_per_second"]),
-                str(mean["heldout_loss"] or NOTHING),
-                str(mean["perplexity"] or NOTHING),
-                str(mean["bits_per_byte"] or NOTHING),
+                str(mean["heldout_loss"] or MISSING),
+                str(mean["perplexity"] or MISSING),
+                str(mean["bits_per_byte"] or MISSING),
             )
         )
-    return Table("Pretraining", columns, tuple(rows))
+    return MarkdownTable("Pretraining", columns, tuple(rows))
 
 
-def _tuning(results: Results) -> Table:
+def _fine_tuning(results: Results) -> MarkdownTable:
     """A row per cell, two columns per task; below, the guess that reads nothing."""
     grid = results.comparison.grid
     columns = ["cell"]
@@ -163,30 +163,30 @@ def _tuning(results: Results) -> Table:
     for cell in grid.cells:
         row = []
         for task in grid.tasks:
-            row.append(results.of_task(cell.name, task, "pretrained"))
+            row.append(results.task_interval(cell.name, task, "pretrained"))
             if task.scratch:
-                row.append(results.of_task(cell.name, task, "from scratch"))
+                row.append(results.task_interval(cell.name, task, "from scratch"))
         if any(row):
-            rows.append((cell.name, *(str(value or NOTHING) for value in row)))
+            rows.append((cell.name, *(str(value or MISSING) for value in row)))
     guesses = [score for score in results.scores if not score.cell]
     for name in dict.fromkeys(score.start for score in guesses):
         row_texts = [name]
         for task in grid.tasks:
-            value = results.of_task("", task, name)
-            row_texts += [str(value or NOTHING), *[""] * task.scratch]
+            value = results.task_interval("", task, name)
+            row_texts += [str(value or MISSING), *[""] * task.scratch]
         rows.append(tuple(row_texts))
-    return Table("Fine-tuning", tuple(columns), tuple(rows))
+    return MarkdownTable("Fine-tuning", tuple(columns), tuple(rows))
 
 
-def _samples(results: Results) -> Table:
+def _samples(results: Results) -> MarkdownTable:
     """All samples of each cell's first seed."""
     rows = [
-        (run.cell, _line(sample.get("prompt")), _line(sample.get("text")))
+        (run.cell, _shorten(sample.get("prompt")), _shorten(sample.get("text")))
         for run in results.runs
         if run.seed == 1
         for sample in run.samples
     ]
-    return Table("What they say", ("cell", "from", "text"), tuple(rows))
+    return MarkdownTable("What they say", ("cell", "from", "text"), tuple(rows))
 
 
 def _csv(results: Results) -> str:
@@ -215,7 +215,7 @@ def _recipe_name(cell: Cell) -> str:
     return cell.recipe.rsplit("/", 1)[-1].removesuffix(".toml")
 
 
-def _line(text: str | None, limit: int = 160) -> str:
+def _shorten(text: str | None, limit: int = 160) -> str:
     """On one line; of a long one, what stands around its blanks, or else its beginning."""
     text = " ".join((text or "").split())
     if len(text) <= limit:
@@ -224,7 +224,7 @@ def _line(text: str | None, limit: int = 160) -> str:
     blanks = [n for n, word in enumerate(words) if BLANK.search(word)]
     if not blanks:
         return text[:limit].rsplit(" ", 1)[0] + " …"
-    near = sorted({n for at in blanks for n in range(at - AROUND, at + AROUND + 1)})
+    near = sorted({n for at in blanks for n in range(at - CONTEXT_WORDS, at + CONTEXT_WORDS + 1)})
     near = [n for n in near if 0 <= n < len(words)]
     shown = ["… " * (near[0] > 0) + words[near[0]]]
     shown += ["… " * (b > a + 1) + words[b] for a, b in pairwise(near)]

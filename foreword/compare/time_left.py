@@ -17,11 +17,11 @@ class TimeLeft:
         self._groups = groups
         self._known: dict[Hashable, list[float]] = {}
 
-    def took(self, number: int, seconds: float) -> None:
+    def add(self, number: int, seconds: float) -> None:
         """Piece `number` took so long."""
         self._known.setdefault(self._groups[number], []).append(seconds)
 
-    def left(self, number: int, share: float, seconds: float) -> tuple[float, bool]:
+    def estimate(self, number: int, share: float, seconds: float) -> tuple[float, bool]:
         """Seconds that are left while piece `number` is done to `share` after so many.
 
         Returns:

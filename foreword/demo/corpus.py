@@ -16,8 +16,8 @@ from typing import Any
 
 from foreword import atomic
 from foreword.demo.installed import Package
-from foreword.demo.passages import choose, is_read
-from foreword.demo.reading import Watch, read
+from foreword.demo.passages import choose_passages, is_for_pretraining
+from foreword.demo.reading import OnProgress, read
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Counts:
+class CorpusCounts:
     """What was read, kept and left out.
 
     Attributes:
@@ -71,23 +71,23 @@ class Counts:
 
 
 def build(
-    folder: Path, packages: Sequence[Package], limits: Limits, watch: Watch | None = None
-) -> Counts:
+    folder: Path, packages: Sequence[Package], limits: Limits, on_progress: OnProgress | None = None
+) -> CorpusCounts:
     """Reads packages and writes the demo's text.
 
     Args:
         folder: to make.
         packages: to read.
         limits: how much.
-        watch: told how far it is.
+        on_progress: told how far it is.
 
     Raises:
         UserError: too little is documented here, or the folder cannot be written.
     """
-    found = read(packages, limits.characters, watch)
-    passages = choose(found.texts, limits.packages, limits.train, limits.test)
-    documents = [text for text in found.texts if is_read(text, passages.labels)]
-    counts = Counts(
+    found = read(packages, limits.characters, on_progress)
+    passages = choose_passages(found.texts, limits.packages, limits.train, limits.test)
+    documents = [text for text in found.texts if is_for_pretraining(text, passages.labels)]
+    counts = CorpusCounts(
         packages=len({text.package for text in found.texts}),
         files=found.files,
         unread=found.unread,
@@ -111,12 +111,12 @@ def build(
     return counts
 
 
-def load(folder: Path) -> Counts | None:
+def load(folder: Path) -> CorpusCounts | None:
     """The counts of what `build` wrote before, or None where it has not."""
     if not (folder / "about.json").is_file():
         return None
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-    return Counts(**about["counts"])
+    return CorpusCounts(**about["counts"])
 
 
 def _write(path: Path, records: Iterable[dict[str, Any]]) -> None:

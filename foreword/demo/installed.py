@@ -46,7 +46,7 @@ class Package:
             for path in root.rglob("*.py")
             if LEFT_OUT.isdisjoint(path.relative_to(root).parts) and "generated" not in path.name
         )
-        return cls(name, root, tuple(sorted(files, key=lambda path: draw(_key(root, path)))))
+        return cls(name, root, tuple(sorted(files, key=lambda path: text_hash(_key(root, path)))))
 
     def key(self, path: Path) -> str:
         """What one of the files is called, wherever the package is installed."""
@@ -97,6 +97,6 @@ def _key(root: Path, path: Path) -> str:
     return f"{root.name}/{path.relative_to(root).as_posix()}"
 
 
-def draw(text: str) -> bytes:
+def text_hash(text: str) -> bytes:
     """A number that depends on the text alone, to order or split by."""
     return blake2b(text.encode(), digest_size=8).digest()

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from foreword.demo import installed
-from foreword.demo.installed import draw
-from foreword.demo.reading import Text
+from foreword.demo.installed import text_hash
+from foreword.demo.reading import Docstring
 from foreword.errors import UserError
 
-RUN = 8  # words in a row that no test passage shares with a text that is trained on
+SHARED_WORDS = 8  # words in a row that no test passage shares with a text that is trained on
 PASSAGE = (20, 60)  # words
 # What else packages are called, in text or in code.
 ALIASES = {
@@ -52,7 +52,7 @@ class Passages:
     shared: int
 
 
-def choose(texts: Sequence[Text], packages: int, train: int, test: int) -> Passages:
+def choose_passages(texts: Sequence[Docstring], packages: int, train: int, test: int) -> Passages:
     """The packages with most text, and passages of each to train and to test on.
 
     A test passage comes from a source file of which nothing is trained on, and shares no eight
@@ -69,17 +69,19 @@ def choose(texts: Sequence[Text], packages: int, train: int, test: int) -> Passa
     """
     labels = _largest(texts, train, test)[:packages]
     names = names_pattern(labels)
-    pools: dict[tuple[str, bool], dict[str, Text]] = defaultdict(dict)
+    pools: dict[tuple[str, bool], dict[str, Docstring]] = defaultdict(dict)
     for text in texts:
-        if text.package in labels and (passage := cut(text, names)):
+        if text.package in labels and (passage := passage_of(text, names)):
             pools[text.package, text.is_test].setdefault(passage, text)
     asked = [text for name in labels for text in pools[name, True].values()]
-    shared = sharing((text for text in texts if is_read(text, labels)), asked)
+    shared = sharing_words((text for text in texts if is_for_pretraining(text, labels)), asked)
     learned, tested = [], []
     for name in labels:
         free = [passage for passage, text in pools[name, True].items() if text not in shared]
-        learned += [(passage, name) for passage in sorted(pools[name, False], key=draw)[:train]]
-        tested += [(passage, name) for passage in sorted(free, key=draw)[:test]]
+        learned += [
+            (passage, name) for passage in sorted(pools[name, False], key=text_hash)[:train]
+        ]
+        tested += [(passage, name) for passage in sorted(free, key=text_hash)[:test]]
     if len(labels) < 2 or {label for _, label in tested} != set(labels):
         raise UserError(
             "too few of the installed packages are documented well enough for the demo; it wants "
@@ -88,12 +90,12 @@ def choose(texts: Sequence[Text], packages: int, train: int, test: int) -> Passa
     return Passages(labels, learned, tested, len(shared))
 
 
-def is_read(text: Text, labels: Sequence[str]) -> bool:
+def is_for_pretraining(text: Docstring, labels: Sequence[str]) -> bool:
     """Whether pretraining reads a text: all but what the test may be made of."""
     return not (text.is_test and text.package in labels)
 
 
-def _largest(texts: Sequence[Text], train: int, test: int) -> list[str]:
+def _largest(texts: Sequence[Docstring], train: int, test: int) -> list[str]:
     """The packages that have enough passages, the one with most text first."""
     size: Counter[str] = Counter()
     passages: Counter[tuple[str, bool]] = Counter()
@@ -109,7 +111,7 @@ def _largest(texts: Sequence[Text], train: int, test: int) -> list[str]:
     ]
 
 
-def cut(text: Text, names: re.Pattern[str]) -> str | None:
+def passage_of(text: Docstring, names: re.Pattern[str]) -> str | None:
     """The first words of a text without names of packages, or None where they are too few."""
     least, most = PASSAGE
     words = names.sub("", " ".join(text.paragraphs)).split()
@@ -126,20 +128,20 @@ def names_pattern(packages: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(parts), re.IGNORECASE)
 
 
-def sharing(known: Iterable[Text], asked: Iterable[Text]) -> set[Text]:
-    """Those of the texts `asked` that have eight words in a row in common with a known one."""
-    where: dict[tuple[str, ...], list[Text]] = defaultdict(list)
-    for text in asked:
-        for run in _runs(text):
+def sharing_words(known: Iterable[Docstring], candidates: Iterable[Docstring]) -> set[Docstring]:
+    """Those of the texts `candidates` that have eight words in a row in common with a known one."""
+    where: dict[tuple[str, ...], list[Docstring]] = defaultdict(list)
+    for text in candidates:
+        for run in _word_runs(text):
             where[run].append(text)
-    found: set[Text] = set()
+    found: set[Docstring] = set()
     for text in known:
-        for run in _runs(text):
+        for run in _word_runs(text):
             if run in where:
                 found.update(where[run])
     return found
 
 
-def _runs(text: Text) -> Iterable[tuple[str, ...]]:
+def _word_runs(text: Docstring) -> Iterable[tuple[str, ...]]:
     words = re.findall(r"\w+", text.whole.lower())
-    return zip(*(words[n:] for n in range(RUN)), strict=False)
+    return zip(*(words[n:] for n in range(SHARED_WORDS)), strict=False)

@@ -11,18 +11,20 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 
 from foreword.demo import installed
-from foreword.demo.installed import Package, draw
+from foreword.demo.installed import Package, text_hash
 from foreword.demo.prose import paragraphs
 from foreword.errors import UserError
 
 TEST_SHARE = 0.25  # of the source files, by a hash of their paths
-FEW = 200  # source files below which starting processes takes longer than the work
+MIN_FILES_FOR_PROCESSES = (
+    200  # source files below which starting processes takes longer than the work
+)
 
-Watch = Callable[[int, int], None]  # packages read, packages in all
+OnProgress = Callable[[int, int], None]  # packages read, packages in all
 
 
 @dataclass(frozen=True)
-class Text:
+class Docstring:
     """A docstring as prose: its paragraphs, its package, and whether its file is for the test."""
 
     paragraphs: tuple[str, ...]
@@ -36,7 +38,7 @@ class Text:
 
 
 @dataclass
-class Reading:
+class ExtractedProse:
     """What was read.
 
     Attributes:
@@ -47,22 +49,24 @@ class Reading:
         repeated: paragraphs left out, since they stand elsewhere too.
     """
 
-    texts: list[Text] = field(default_factory=list)
+    texts: list[Docstring] = field(default_factory=list)
     files: int = 0
     unread: int = 0
     docstrings: int = 0
     repeated: int = 0
 
 
-def read(packages: Sequence[Package], most: int, watch: Watch | None = None) -> Reading:
-    """Reads packages, at most about `most` characters of prose of each.
+def read(
+    packages: Sequence[Package], max_characters: int, on_progress: OnProgress | None = None
+) -> ExtractedProse:
+    """Reads packages, at most about `max_characters` characters of prose of each.
 
     Files are taken in the packages' order until the prose is enough, so that no package drowns
     the others and nobody waits for what is not used.
     """
     seen: set[str] = set()
-    whole = Reading()
-    for n, part in enumerate(_each(packages, most)):
+    whole = ExtractedProse()
+    for n, part in enumerate(_read_each(packages, max_characters)):
         whole.files += part.files
         whole.unread += part.unread
         whole.docstrings += part.docstrings
@@ -72,16 +76,16 @@ def read(packages: Sequence[Package], most: int, watch: Watch | None = None) -> 
             seen.update(new)
             whole.repeated += len(text.paragraphs) - len(new)
             if new:
-                whole.texts.append(Text(new, text.package, text.is_test))
-        if watch is not None:
-            watch(n + 1, len(packages))
+                whole.texts.append(Docstring(new, text.package, text.is_test))
+        if on_progress is not None:
+            on_progress(n + 1, len(packages))
     return whole
 
 
-def _each(packages: Sequence[Package], most: int) -> Iterable[Reading]:
+def _read_each(packages: Sequence[Package], max_characters: int) -> Iterable[ExtractedProse]:
     """Each package's reading in order, several at once; parsing holds Python's one lock."""
-    if sum(len(package.files) for package in packages) < FEW:
-        yield from (read_package(package, most) for package in packages)
+    if sum(len(package.files) for package in packages) < MIN_FILES_FOR_PROCESSES:
+        yield from (read_package(package, max_characters) for package in packages)
         return
     # Started afresh, a process is safe whatever threads this one has.
     fresh = multiprocessing.get_context("spawn")
@@ -89,16 +93,16 @@ def _each(packages: Sequence[Package], most: int) -> Iterable[Reading]:
     quiet = (signal.SIGINT, signal.SIG_IGN)
     with ProcessPoolExecutor(min(os.cpu_count() or 1, 8), fresh, signal.signal, quiet) as pool:
         try:
-            yield from pool.map(read_package, packages, [most] * len(packages))
+            yield from pool.map(read_package, packages, [max_characters] * len(packages))
         except BrokenProcessPool:
             raise UserError("a worker process died, probably out of memory") from None
 
 
-def read_package(package: Package, most: int) -> Reading:
-    """Reads one package's files until its prose is `most` characters."""
-    found, seen, size = Reading(), set[str](), 0
+def read_package(package: Package, max_characters: int) -> ExtractedProse:
+    """Reads one package's files until its prose is `max_characters` characters."""
+    found, seen, size = ExtractedProse(), set[str](), 0
     for path in package.files:
-        if size >= most:
+        if size >= max_characters:
             break
         try:
             source = path.read_bytes()
@@ -110,13 +114,13 @@ def read_package(package: Package, most: int) -> Reading:
             continue
         found.files += 1
         found.docstrings += len(docstrings)
-        is_test = int.from_bytes(draw(package.key(path))) < TEST_SHARE * 2**64
+        is_test = int.from_bytes(text_hash(package.key(path))) < TEST_SHARE * 2**64
         for docstring in docstrings:
             kept = paragraphs(docstring)
             new = tuple(dict.fromkeys(p for p in kept if p not in seen))
             seen.update(new)
             found.repeated += len(kept) - len(new)
             if new:
-                found.texts.append(Text(new, package.name, is_test))
+                found.texts.append(Docstring(new, package.name, is_test))
                 size += sum(map(len, new))
     return found

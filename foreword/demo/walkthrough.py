@@ -19,7 +19,7 @@ from typing import Any
 from foreword import atomic
 from foreword.demo import corpus, installed
 from foreword.demo.bag import bag_of_words
-from foreword.demo.corpus import Counts, Limits
+from foreword.demo.corpus import CorpusCounts, Limits
 from foreword.errors import UserError
 from foreword.evaluate import heldout
 from foreword.evaluate.filling import FilledText
@@ -40,7 +40,7 @@ from foreword.tune.strategies.full import Full
 from foreword.tune.tasks._contract import Labelled
 from foreword.tune.tasks.classify import Classify
 
-MARK = "demo.json"
+DEMO_FILE = "demo.json"
 RECIPE = "demo_encoder"
 BLANKS = (
     "This function returns a [MASK] of strings.",
@@ -98,7 +98,7 @@ class Demo:
         self.out, self.run, self.text = out, out / "run", out / "text"
         self.size = QUICK if is_quick else FULL
         self.settings = {"demo": 1, "is_quick": is_quick}
-        mark = out / MARK
+        mark = out / DEMO_FILE
         atomic.require_no_device(out)
         if mark.is_file():
             if json.loads(mark.read_text(encoding="utf-8")) != self.settings:
@@ -108,7 +108,9 @@ class Demo:
         else:
             atomic.write_text(mark, json.dumps(self.settings) + "\n")
 
-    def read(self, watch: Callable[[int, int], None] | None = None) -> tuple[Counts, bool]:
+    def read(
+        self, on_progress: Callable[[int, int], None] | None = None
+    ) -> tuple[CorpusCounts, bool]:
         """The text, and whether it was there already.
 
         Raises:
@@ -117,13 +119,13 @@ class Demo:
         counts = corpus.load(self.text)
         if counts is not None:
             return counts, True
-        return corpus.build(self.text, installed.packages(), self.size.limits, watch), False
+        return corpus.build(self.text, installed.packages(), self.size.limits, on_progress), False
 
     def is_pretrained(self) -> bool:
         """Whether pretraining has been done to its end."""
         return is_finished(self.run)
 
-    def pretrain(self, watcher: ProgressReporter, stage: Stage) -> bool:
+    def pretrain(self, reporter: ProgressReporter, stage: Stage) -> bool:
         """Pretrains what is left; False when a signal asked to stop.
 
         Raises:
@@ -137,7 +139,7 @@ class Demo:
                 train = replace(recipe.train, hours=None, steps=self.size.steps)
                 recipe = replace(recipe, train=train)
             running.start(recipe, running.Inputs((str(self.text / "documents.jsonl"),)), self.run)
-        return running.carry_on(self.run, watcher, stage, samples)
+        return running.carry_on(self.run, reporter, stage, samples)
 
     def measure(self, stage: Stage = unwatched) -> dict[str, Any]:
         """What pretraining came to: steps, tokens, seconds, and losses in nats per word hidden.
@@ -170,7 +172,7 @@ class Demo:
         loaded = load(self.run)
         return [loaded.fill(text, top) for text in BLANKS]
 
-    def tune(self, watch: Callable[[int, int, str], None] | None = None) -> tuple[Any, bool]:
+    def tune(self, on_progress: Callable[[int, int, str], None] | None = None) -> tuple[Any, bool]:
         """The fine-tuning's evaluation, and whether it was there already.
 
         Pretrained and from scratch, and a bag of words, learn from the same labelled passages.
@@ -183,7 +185,7 @@ class Demo:
             return json.loads(file.read_text(encoding="utf-8")), True
         train, test = (_passages(self.text / f"{name}.jsonl") for name in ("train", "test"))
         task = Classify()
-        result = tune(open_run(self.run), task, train, test, self.size.variants, watch)
+        result = tune(open_run(self.run), task, train, test, self.size.variants, on_progress)
         rows = [*result.rows[:-1], bag_of_words(task, train, test), result.rows[-1]]
         save_network(result, self.run / "tuned" / NAME)
         command = f"foreword demo --out {self.out}"

@@ -51,14 +51,14 @@ class Finding:
         rows: the table for people; each with the same keys, the first of them `run`.
         details: all that was measured, as the plot shows it; each with the same keys.
         notes: what a reader of the figures should know, one line each.
-        draw: draws the plot on an empty matplotlib figure.
+        plot: draws the plot on an empty matplotlib figure.
     """
 
     title: str
     rows: Sequence[Row]
     details: Sequence[Row]
     notes: Sequence[str]
-    draw: Callable[[Any], None]
+    plot: Callable[[Any], None]
 
 
 class Probe(Protocol):

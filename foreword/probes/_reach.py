@@ -15,7 +15,7 @@ from foreword.types import Array, Batch, Hidden
 
 
 @dataclass(frozen=True)
-class Norms:
+class GradientNorms:
     """Norms of gradients, one for each prediction and state that it depends on.
 
     Attributes:
@@ -31,24 +31,24 @@ class Norms:
     broken: int
 
 
-def norms(
-    model: Model, batch: Batch, layer: int, places: int, reader: Backbone | None = None
-) -> Norms:
-    """Measures up to `places` predictions of each row.
+def gradient_norms(
+    model: Model, batch: Batch, layer: int, positions: int, reader: Backbone | None = None
+) -> GradientNorms:
+    """Measures up to `positions` predictions of each row.
 
     Args:
         model: in evaluation mode.
         batch: tensors on the model's device, with targets.
         layer: whose states; 0 is what enters the first layer.
-        places: predictions of a row, spread evenly over the last half of them.
+        positions: predictions of a row, spread evenly over the last half of them.
         reader: whose states the head reads; the model's backbone by default.
 
     Raises:
         UserError: it has no such layer, or shows none.
     """
-    hidden, states = traced(reader or model.backbone, batch, layer)
+    hidden, states = states_of_layer(reader or model.backbone, batch, layer)
     found, distances, ahead = [], [], 0
-    for column in _chosen(batch.weights.cpu().numpy() > 0, places).T:
+    for column in _choose_predictions(batch.weights.cpu().numpy() > 0, positions).T:
         which = np.flatnonzero(column >= 0)
         weights = torch.zeros_like(batch.weights)
         weights[which, column[which]] = 1.0
@@ -56,7 +56,7 @@ def norms(
         (gradient,) = torch.autograd.grad(total, [states], retain_graph=True, allow_unused=True)
         size = torch.zeros(states.shape[:2]) if gradient is None else gradient.norm(dim=-1)
         rows = torch.from_numpy(which).to(states.device)
-        back, sees = _back(batch, rows, torch.from_numpy(column[which]).to(states.device))
+        back, sees = _distances(batch, rows, torch.from_numpy(column[which]).to(states.device))
         kept = (sees & (back >= 0)).cpu().numpy()
         sizes = size.double().cpu().numpy()[which]
         ahead += int((sizes[(sees & (back < 0)).cpu().numpy()] > 0).sum())
@@ -64,10 +64,10 @@ def norms(
         found.append(sizes[kept])
     norm, distance = np.concatenate(found), np.concatenate(distances)
     is_finite = np.isfinite(norm)
-    return Norms(distance[is_finite], norm[is_finite], ahead, int((~is_finite).sum()))
+    return GradientNorms(distance[is_finite], norm[is_finite], ahead, int((~is_finite).sum()))
 
 
-def traced(reader: Backbone, batch: Batch, layer: int) -> tuple[Hidden, Tensor]:
+def states_of_layer(reader: Backbone, batch: Batch, layer: int) -> tuple[Hidden, Tensor]:
     """What the model makes of a batch, and the states of a layer, to be asked for gradients.
 
     Raises:
@@ -82,7 +82,7 @@ def traced(reader: Backbone, batch: Batch, layer: int) -> tuple[Hidden, Tensor]:
     return hidden, hidden.layers[layer]
 
 
-def _chosen(is_scored: Array, places: int) -> Array:
+def _choose_predictions(is_scored: Array, places: int) -> Array:
     """Which predictions of each row are measured, (rows, at most places) int64; -1 for none."""
     chosen = np.full((len(is_scored), places), -1, dtype=np.int64)
     for n, row in enumerate(is_scored):
@@ -93,7 +93,7 @@ def _chosen(is_scored: Array, places: int) -> Array:
     return chosen[:, (chosen >= 0).any(0)]
 
 
-def _back(batch: Batch, rows: Tensor, column: Tensor) -> tuple[Tensor, Tensor]:
+def _distances(batch: Batch, rows: Tensor, column: Tensor) -> tuple[Tensor, Tensor]:
     """How far back from predictions the states stand, and which of them these may look at.
 
     Args:
@@ -107,14 +107,14 @@ def _back(batch: Batch, rows: Tensor, column: Tensor) -> tuple[Tensor, Tensor]:
     at = column if batch.queries is None else batch.queries.at[rows, column]
     if batch.source is None:
         there = torch.arange(batch.ids.shape[1], device=at.device)
-        return at[:, None] - there, _allowed(batch.mask, rows, at, batch.ids.shape[1])
+        return at[:, None] - there, _visible(batch.mask, rows, at, batch.ids.shape[1])
     positions = batch.source.positions[rows]
-    sees = _allowed(batch.cross_mask, rows, at, positions.shape[1])
+    sees = _visible(batch.cross_mask, rows, at, positions.shape[1])
     length = sees.sum(1, keepdim=True)  # of the source: its own document's
     return batch.positions[rows, at][:, None] + length - positions, sees
 
 
-def _allowed(mask: Any, rows: Tensor, at: Tensor, keys: int) -> Tensor:
+def _visible(mask: Any, rows: Tensor, at: Tensor, keys: int) -> Tensor:
     """What the mask lets each prediction look at, (predictions, keys) bool."""
     j = torch.arange(keys, device=at.device)[None]
     allowed: Tensor = mask.allows(rows[:, None], 0, at[:, None], j)

@@ -17,7 +17,7 @@ MARKED = re.compile(r"\[([^\[\]]+)\]")
 
 
 @dataclass(frozen=True)
-class Ambiguous:
+class AmbiguousWord:
     """A word, in sentences for each of its senses.
 
     Attributes:
@@ -34,24 +34,24 @@ class Ambiguous:
         return [placed for sense in self.senses for placed in sense]
 
 
-def shipped() -> list[str]:
+def shipped_lists() -> list[str]:
     """The names of the lists that come with Foreword."""
     return sorted(path.stem for path in DATA.glob("*.toml"))
 
 
-def read_words(name: str) -> list[Ambiguous]:
+def read_words(name: str) -> list[AmbiguousWord]:
     """The words of a list, a shipped one by its name or a TOML file of the same form.
 
     Raises:
         UserError: there is no such list, or something is missing in it.
     """
     path = DATA / f"{name}.toml"
-    if name not in shipped():
+    if name not in shipped_lists():
         path = Path(name)
         if path.suffix != ".toml" or not path.is_file():
             raise UserError(
                 f"probe.words: no list '{name}', neither a .toml file nor shipped"
-                f"{nearest(name, shipped())}"
+                f"{nearest(name, shipped_lists())}"
             )
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -63,7 +63,7 @@ def read_words(name: str) -> list[Ambiguous]:
     return [_word(entry, f"{path}: word {n}") for n, entry in enumerate(entries, 1)]
 
 
-def _word(entry: Any, where: str) -> Ambiguous:
+def _word(entry: Any, where: str) -> AmbiguousWord:
     word = entry.get("word") if isinstance(entry, Mapping) else None
     senses = entry.get("senses") if isinstance(entry, Mapping) else None
     if not isinstance(word, str) or not isinstance(senses, Mapping):
@@ -75,11 +75,11 @@ def _word(entry: Any, where: str) -> Ambiguous:
     for sense, sentences in senses.items():
         if not isinstance(sentences, list) or len(sentences) < 2:
             raise UserError(f"{where}: sense '{sense}' needs at least two sentences")
-        found.append(tuple(_placed(sentence, word, where) for sentence in sentences))
-    return Ambiguous(word, tuple(found))
+        found.append(tuple(_marked_sentence(sentence, word, where) for sentence in sentences))
+    return AmbiguousWord(word, tuple(found))
 
 
-def _placed(sentence: Any, word: str, where: str) -> WordInText:
+def _marked_sentence(sentence: Any, word: str, where: str) -> WordInText:
     """`The [bank] was steep.` as text and place."""
     marked = MARKED.findall(sentence) if isinstance(sentence, str) else []
     if marked != [word]:

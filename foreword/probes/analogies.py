@@ -10,7 +10,7 @@ import numpy as np
 from annotated_types import Interval
 
 from foreword.probes._contract import Finding, ProbedModel, Row
-from foreword.probes._marks import MOST, mark, title
+from foreword.probes._marks import MAX_RUNS, run_style, title
 from foreword.probes._tables import require_some, table_of
 from foreword.ranges import LARGEST, Ranged
 from foreword.types import Array
@@ -49,14 +49,14 @@ class Analogies(Ranged):
         """
         sections = read_analogies(self.file or None)
         tables = [table_of(probed) for probed in models]
-        asked = [[_known(table, s, self.most) for s in sections] for table in tables]
+        asked = [[_known_questions(table, s, self.most) for s in sections] for table in tables]
         for probed, known in zip(models, asked, strict=True):
             require_some(probed, sum(map(len, known)), "question could be asked")
         details: list[Row] = []
         rows: list[Row] = []
         for probed, table, known in zip(models, tables, asked, strict=True):
             found = [
-                (_right(table, questions, self.most), len(questions), len(s.questions))
+                (_count_right(table, questions, self.most), len(questions), len(s.questions))
                 for s, questions in zip(sections, known, strict=True)
             ]
             groups = [(s.name, [f]) for s, f in zip(sections, found, strict=True)]
@@ -73,18 +73,18 @@ class Analogies(Ranged):
             rows=rows,
             details=details,
             notes=["left out: questions with a word that is none of the model's vocabulary"],
-            draw=lambda figure: _draw(figure, details),
+            plot=lambda figure: _plot(figure, details),
         )
 
 
-def _known(table: WordTable, section: AnalogySection, most: int) -> Array:
+def _known_questions(table: WordTable, section: AnalogySection, most: int) -> Array:
     """The questions that can be asked, as places of words; (questions, 4) int64."""
     places = [[table.place(word) for word in question] for question in section.questions]
     known = [q for q in places if all(p is not None and p < most for p in q)]
     return np.array(known, dtype=np.int64).reshape(-1, 4)
 
 
-def _right(table: WordTable, questions: Array, most: int) -> int:
+def _count_right(table: WordTable, questions: Array, most: int) -> int:
     """How many are answered."""
     return int((table.complete(questions[:, :3], most) == questions[:, 3]).sum())
 
@@ -97,11 +97,11 @@ def _row(run: str, section: str, found: Sequence[tuple[int, int, int]]) -> Row:
     return {"run": run, "section": section, **numbers}
 
 
-def _draw(figure: Any, details: Sequence[Row]) -> None:
+def _plot(figure: Any, details: Sequence[Row]) -> None:
     """Bars of the share that is right for each section, the runs side by side."""
     sections = list(dict.fromkeys(str(row["section"]) for row in details))
     names = list(dict.fromkeys(str(row["run"]) for row in details))
-    shown = names[:MOST]
+    shown = names[:MAX_RUNS]
     height = 0.8 / len(shown)
     figure.set_size_inches(7.6, max(3.0, 1.6 + 0.22 * len(sections) * len(shown)))
     axes = figure.subplots()
@@ -113,7 +113,7 @@ def _draw(figure: Any, details: Sequence[Row]) -> None:
             places,
             [row["accuracy"] or 0.0 for row in of],
             height=height,
-            color=mark(n)["color"],
+            color=run_style(n)["color"],
             label=f"{run} ({right:,} of {asked:,})",
         )
         counts = [f"{r['right']} of {r['asked']}" if r["asked"] else "not asked" for r in of]

@@ -15,8 +15,8 @@ from annotated_types import Interval
 from foreword.errors import UserError
 from foreword.evaluate.prompting import PromptedModel
 from foreword.probes._contract import Finding, ProbedModel, Row
-from foreword.probes._marks import MOST, dashed, title
-from foreword.probes._reach import Norms, norms, traced
+from foreword.probes._marks import MAX_RUNS, line_style, title
+from foreword.probes._reach import GradientNorms, gradient_norms, states_of_layer
 from foreword.ranges import LARGEST, Count, CountOrZero, Ranged
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import heldout_feed
@@ -57,7 +57,7 @@ class GradientReach(Ranged):
         layer: whose states; see above.
         rows: of text.
         length: tokens of a row; as in training if unsaid.
-        places: in each row, spread evenly over the last half of its predictions.
+        positions: in each row, spread evenly over the last half of its predictions.
 
     Reference: Hochreiter 1991; Bengio et al. 1994; Pascanu et al. 2013, section 2.
     Differs from the papers: they bound the norm of the matrix d h_t / d h_(t-k); here it is that
@@ -69,7 +69,7 @@ class GradientReach(Ranged):
     layer: CountOrZero | None = None
     rows: Count = 8
     length: Annotated[int, Interval(ge=2, le=LARGEST)] | None = None
-    places: Count = 16
+    positions: Count = 16
 
     def measure(self, models: Sequence[ProbedModel]) -> Finding:
         """The norm at each distance, for each model.
@@ -81,13 +81,13 @@ class GradientReach(Ranged):
         details: list[Row] = []
         rows: list[Row] = []
         notes: list[str] = []
-        asked = [self._asked(probed) for probed in models]  # all, before any is computed
+        asked = [self._batch_and_layer(probed) for probed in models]  # all, before any is computed
         for probed, (batch, layer) in zip(models, asked, strict=True):
-            found = _look(probed.trained, batch, layer, self.places)
-            curve = _summary(found)
+            found = _measure_norms(probed.trained, batch, layer, self.positions)
+            curve = _curve(found)
             details += [{"run": probed.label, "layer": layer, **point} for point in curve]
-            rows.append({"run": probed.label, "layer": layer, **_in_short(curve)})
-            notes += _remarks(probed.label, curve, found)
+            rows.append({"run": probed.label, "layer": layer, **_headline(curve)})
+            notes += _notes(probed.label, curve, found)
         notes.append(
             f"geometric means of |d loss / d state k steps back|; reach: the first k from which on "
             f"it stays below {SHARE:.0%} of its greatest; per step: the factor of its fall to there"
@@ -96,9 +96,9 @@ class GradientReach(Ranged):
         if _floor(details) > min((row["mean"] for row in details if row["mean"] > 0), default=0):
             notes.append(f"the plot ends at {FLOOR:g} of the greatest mean; the figures go on")
         rows = _same_keys(rows)
-        return Finding(title, rows, details, notes, lambda figure: _draw(figure, details))
+        return Finding(title, rows, details, notes, lambda figure: _plot(figure, details))
 
-    def _asked(self, probed: ProbedModel) -> tuple[Batch, int]:
+    def _batch_and_layer(self, probed: ProbedModel) -> tuple[Batch, int]:
         """The rows that a model is looked at with, and the layer, tried on the first row.
 
         Raises:
@@ -119,7 +119,7 @@ class GradientReach(Ranged):
             count = min(self.rows, feed.packed.rows_per_epoch)
             batch, first = (feed.batch(np.arange(n), HELDOUT_SEED) for n in (count, 1))
         try:
-            traced(reader, first.to(prompted.device), layer)
+            states_of_layer(reader, first.to(prompted.device), layer)
         except UserError as error:
             raise UserError(f"{prompted.name}: {error}") from error
         return batch, layer
@@ -132,16 +132,16 @@ class GradientReach(Ranged):
         )
 
 
-def _look(prompted: PromptedModel, batch: Batch, layer: int, places: int) -> Norms:
+def _measure_norms(prompted: PromptedModel, batch: Batch, layer: int, places: int) -> GradientNorms:
     """The norms on a copy in double precision; in single, small gradients become 0."""
     # Not on a device that knows none.
     device = torch.device("cpu") if prompted.device.type == "mps" else prompted.device
     model = copy.deepcopy(prompted.model).eval().to(device, torch.float64)
     reader = prompted.recipe.objective.token_backbone(model)
-    return norms(model, batch.to(device), layer, places, reader)
+    return gradient_norms(model, batch.to(device), layer, places, reader)
 
 
-def _summary(found: Norms) -> list[dict[str, Any]]:
+def _curve(found: GradientNorms) -> list[dict[str, Any]]:
     """A record for each distance that occurs: geometric mean, quantiles, count."""
     curve = []
     for k in np.unique(found.distance):
@@ -157,7 +157,7 @@ def _summary(found: Norms) -> list[dict[str, Any]]:
     return curve
 
 
-def _in_short(curve: Sequence[Row]) -> dict[str, Any]:
+def _headline(curve: Sequence[Row]) -> dict[str, Any]:
     """How far it reaches, how fast it falls, and its mean at a few distances."""
     means = {point["k"]: point["mean"] for point in curve}
     back = [k for k in means if k >= 1]
@@ -174,7 +174,7 @@ def _in_short(curve: Sequence[Row]) -> dict[str, Any]:
     return {"reach": reach, "per step": factor, **{f"k={k}": means[k] for k in SHOWN if k in means}}
 
 
-def _remarks(name: str, curve: Sequence[Row], found: Norms) -> list[str]:
+def _notes(name: str, curve: Sequence[Row], found: GradientNorms) -> list[str]:
     remarks = []
     gone = [point["k"] for point in curve if point["zero"] == 1]
     if gone and all(point["zero"] == 1 for point in curve if point["k"] >= gone[0]):
@@ -193,16 +193,16 @@ def _same_keys(rows: Sequence[Row]) -> list[Row]:
     return [keys | dict(row) for row in rows]
 
 
-def _draw(figure: Any, details: Sequence[Row]) -> None:
+def _plot(figure: Any, details: Sequence[Row]) -> None:
     """Distances against norms, a line and a band for each run, down to the floor."""
     figure.set_size_inches(7.6, 5.2)
     axes: Any = figure.add_subplot()
     names = list(dict.fromkeys(row["run"] for row in details))
-    shown, floor = names[:MOST], _floor(details)
+    shown, floor = names[:MAX_RUNS], _floor(details)
     for number, name in enumerate(shown):
         points = [row for row in details if row["run"] == name and row["mean"] > 0]
         k = [row["k"] for row in points]
-        style = dashed(number, len(shown), len(points))
+        style = line_style(number, len(shown), len(points))
         label = f"{name} (layer {points[0]['layer']})" if points else f"{name} (0)"
         axes.plot(k, [row["mean"] for row in points], label=label, markersize=4.5, **style)
         low = [row["low"] if row["low"] > 0 else math.nan for row in points]

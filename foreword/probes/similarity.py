@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from scipy.stats import spearmanr
 
 from foreword.probes._contract import Finding, ProbedModel, Row
-from foreword.probes._marks import MOST, mark, title
+from foreword.probes._marks import MAX_RUNS, run_style, title
 from foreword.probes._tables import require_some, table_of
 from foreword.vectors.questions import read_pairs
 
@@ -60,7 +60,7 @@ class Similarity:
             rows=rows,
             details=details,
             notes=["left out: pairs with a word that is none of the model's vocabulary"],
-            draw=lambda figure: _draw(figure, rows, details),
+            plot=lambda figure: _plot(figure, rows, details),
         )
 
 
@@ -72,17 +72,17 @@ def _correlation(known: Sequence[tuple[float, float]]) -> float | None:
     return float(spearmanr(ratings, cosines).statistic)
 
 
-def _draw(figure: Any, rows: Sequence[Row], details: Sequence[Row]) -> None:
+def _plot(figure: Any, rows: Sequence[Row], details: Sequence[Row]) -> None:
     """Ratings against cosines, a mark for each pair."""
     figure.set_size_inches(7.6, 5.2)
     axes = figure.subplots()
-    for number, row in enumerate(rows[:MOST]):
+    for number, row in enumerate(rows[:MAX_RUNS]):
         of = [d for d in details if d["run"] == row["run"] and d["cosine"] is not None]
         ratings, cosines = ([d[key] for d in of] for key in ("rating", "cosine"))
         rank = "-" if row["spearman"] is None else f"{row['spearman']:.2f}"
         given = row["pairs"] + row["left_out"]
         label = f"{row['run']}: Spearman {rank}, {row['pairs']:,} of {given:,} pairs"
-        axes.scatter(ratings, cosines, s=14, alpha=0.7, label=label, **mark(number))
+        axes.scatter(ratings, cosines, s=14, alpha=0.7, label=label, **run_style(number))
     axes.set_xlabel("people's rating of a pair")
     axes.set_ylabel("cosine of its vectors")
     axes.set_title(title("Similarity: are words near that people find near?", len(rows)))

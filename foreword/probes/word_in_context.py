@@ -15,18 +15,18 @@ from foreword.errors import UserError
 from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.states import WordStates, vectors
 from foreword.probes._contract import Finding, ProbedModel, Row
-from foreword.probes._marks import MOST, mark, title
-from foreword.probes._words import Ambiguous, read_words
+from foreword.probes._marks import MAX_RUNS, run_style, title
+from foreword.probes._words import AmbiguousWord, read_words
 from foreword.types import Array
 
 ALONE = "alone"  # the layer of the embeddings, which know no context
-NAMED = 8  # unknown words that are named
+MOST_NAMED = 8  # unknown words that are named
 SEED, DRAWS = 1, 10_000
 LEVEL = 0.95
-APART = 0.08  # of the way from layer to layer, from run to run in the plot
+RUN_OFFSET = 0.08  # of the way from layer to layer, from run to run in the plot
 
 
-class Pair(NamedTuple):
+class CosinePair(NamedTuple):
     """The cosine of a word's vectors in two sentences, and whether its sense is the same there."""
 
     cosine: float
@@ -73,12 +73,12 @@ class WordInContext:
         """
         words = read_words(self.words)
         for probed in models:
-            _require(probed.trained, words)
+            _require_known_word(probed.trained, words)
         rows: list[Row] = []
         details: list[Row] = []
         notes: list[str] = []
         for probed in models:
-            pairs, unknown, cut = _look(probed, words)
+            pairs, unknown, cut = _pairs_by_layer(probed, words)
             for layer, found in pairs.items():
                 here = {"run": probed.label, "layer": layer}
                 rows.append({**here, **_figures(found)})
@@ -87,25 +87,25 @@ class WordInContext:
                     for word, of in found.items()
                 ]
             has_layers = len(pairs) > 1
-            notes += _remarks(probed.label, len(words), unknown, cut, has_layers=has_layers)
+            notes += _notes(probed.label, len(words), unknown, cut, has_layers=has_layers)
         interval = f"{LEVEL:.0%} of {DRAWS:,} bootstrap draws over words"
         notes.append(
             "mean cosines within a sense (same) and between senses (other), and what sets them "
             f"apart; low, high: {interval}"
         )
         title = f"the cosine of a word's vectors in two sentences ({self.words})"
-        return Finding(title, rows, details, notes, lambda figure: _draw(figure, rows))
+        return Finding(title, rows, details, notes, lambda figure: _plot(figure, rows))
 
 
-Found = dict[str, list[Pair]]  # by word
+PairsByWord = dict[str, list[CosinePair]]  # by word
 
 
-def _look(
-    probed: ProbedModel, words: Sequence[Ambiguous]
-) -> tuple[dict[str, Found], list[str], list[str]]:
+def _pairs_by_layer(
+    probed: ProbedModel, words: Sequence[AmbiguousWord]
+) -> tuple[dict[str, PairsByWord], list[str], list[str]]:
     """The pairs by layer and word; the words that are unknown; those that are cut into pieces."""
     everything = vectors(probed.trained, [placed for word in words for placed in word.sentences])
-    pairs: dict[str, Found] = {}
+    pairs: dict[str, PairsByWord] = {}
     unknown, cut = [], []
     for word in words:
         senses = [[next(everything) for _ in sense] for sense in word.senses]
@@ -115,12 +115,12 @@ def _look(
             continue
         if any(len(v.pieces) > 1 for sense in known for v in sense):
             cut.append(word.word)
-        for layer, of in _pairs(known):
+        for layer, of in _pairs_of_word(known):
             pairs.setdefault(layer, {})[word.word] = of
     return pairs, unknown, cut
 
 
-def _require(prompted: PromptedModel, words: Sequence[Ambiguous]) -> None:
+def _require_known_word(prompted: PromptedModel, words: Sequence[AmbiguousWord]) -> None:
     """Makes sure that a model has vectors for a word of the list.
 
     Raises:
@@ -134,7 +134,9 @@ def _require(prompted: PromptedModel, words: Sequence[Ambiguous]) -> None:
         )
 
 
-def _pairs(senses: Sequence[Sequence[WordStates]]) -> Iterator[tuple[str, list[Pair]]]:
+def _pairs_of_word(
+    senses: Sequence[Sequence[WordStates]],
+) -> Iterator[tuple[str, list[CosinePair]]]:
     """All pairs of a word's sentences, layer by layer."""
     placed = [(n, v) for n, sense in enumerate(senses) for v in sense]
     layers = [ALONE, *map(str, range(len(placed[0][1].layers)))]
@@ -142,7 +144,7 @@ def _pairs(senses: Sequence[Sequence[WordStates]]) -> Iterator[tuple[str, list[P
         found = []
         for (n, one), (m, other) in combinations(placed, 2):
             a, b = ((v.alone, *v.layers)[number] for v in (one, other))
-            found.append(Pair(_cosine(a, b), n == m))
+            found.append(CosinePair(_cosine(a, b), n == m))
         yield layer, found
 
 
@@ -153,11 +155,11 @@ def _cosine(a: Array, b: Array) -> float:
     return round(float(a @ b) / norm, 9) if norm else math.nan
 
 
-def _mean(pairs: Sequence[Pair], is_same: bool) -> float:
+def _mean(pairs: Sequence[CosinePair], is_same: bool) -> float:
     return float(np.mean([pair.cosine for pair in pairs if pair.is_same == is_same]))
 
 
-def _figures(found: Found) -> dict[str, Any]:
+def _figures(found: PairsByWord) -> dict[str, Any]:
     """Means, the difference with its interval, the AUC."""
     same, other = (
         np.array([_mean(of, is_same) for of in found.values()]) for is_same in (True, False)
@@ -179,39 +181,39 @@ def _figures(found: Found) -> dict[str, Any]:
     }
 
 
-def _remarks(
+def _notes(
     name: str, words: int, unknown: Sequence[str], cut: Sequence[str], *, has_layers: bool
 ) -> list[str]:
     remarks = []
     if not has_layers:
         remarks.append(f"{name}: shows no states by layer, only what knows no context")
     if unknown:
-        shown = ", ".join(unknown[:NAMED]) + (", ..." if len(unknown) > NAMED else "")
+        shown = ", ".join(unknown[:MOST_NAMED]) + (", ..." if len(unknown) > MOST_NAMED else "")
         remarks.append(f"{name}: {len(unknown)} of {words} words are unknown: {shown}")
     if cut:
         remarks.append(f"{name}: {len(cut)} of {words - len(unknown)} words are cut into pieces")
     return remarks
 
 
-def _draw(figure: Any, rows: Sequence[Row]) -> None:
+def _plot(figure: Any, rows: Sequence[Row]) -> None:
     """Layers against the cosines within and between senses, and against the AUC.
 
     Each run stands a little aside, for lines that are equal would hide each other.
     """
     figure.set_size_inches(9.6, 5.0)
     left, right = figure.subplots(1, 2)
-    ticks = sorted({(_place(row["layer"]), row["layer"]) for row in rows})
+    ticks = sorted({(_layer_position(row["layer"]), row["layer"]) for row in rows})
     names = list(dict.fromkeys(row["run"] for row in rows))
-    shown = names[:MOST]
+    shown = names[:MAX_RUNS]
     for number, name in enumerate(shown):
         of = [row for row in rows if row["run"] == name]
-        aside, style = (number - (len(shown) - 1) / 2) * APART, mark(number)
+        aside, style = (number - (len(shown) - 1) / 2) * RUN_OFFSET, run_style(number)
         if all(row["layer"] in (ALONE, "0") for row in of):  # no layers: a level across all
             x = [place + aside for place, _ in ticks]
             left.plot(x, [of[-1]["same"]] * len(x), ":", label=name, **style)
             right.plot(x, [of[-1]["AUC"]] * len(x), ":", **style)
             continue
-        x = [_place(row["layer"]) + aside for row in of]
+        x = [_layer_position(row["layer"]) + aside for row in of]
         left.plot(x, [row["same"] for row in of], "-", label=name, **style)
         left.plot(x, [row["other"] for row in of], "--", markerfacecolor="w", **style)
         right.plot(x, [row["AUC"] for row in of], "-", **style)
@@ -228,5 +230,5 @@ def _draw(figure: Any, rows: Sequence[Row]) -> None:
     )
 
 
-def _place(layer: str) -> int:
+def _layer_position(layer: str) -> int:
     return -1 if layer == ALONE else int(layer)

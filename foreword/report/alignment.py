@@ -13,7 +13,7 @@ CELL = 0.32  # inches
 STYLE = {"font.size": 9.5, "font.family": "sans-serif", "text.parse_math": False}
 
 
-def draw(aligned: Alignment) -> bytes:
+def plot_alignment(aligned: Alignment) -> bytes:
     """The picture as PNG: source words above, target words on the left."""
     rows, columns = aligned.weights.shape
     size = (max(3.2, 1.6 + CELL * columns), max(2.6, 1.6 + CELL * rows))

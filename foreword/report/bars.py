@@ -13,13 +13,13 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from foreword.formatting import figure as number
-from foreword.report.curves import CELLS, STAND_INS, STYLE, inline
+from foreword.report.curves import CELLS, PLACEHOLDERS, STYLE, inline
 
-APART = 0.16  # how far the two points of a cell lie from its middle
+POINT_OFFSET = 0.16  # how far the two points of a cell lie from its middle
 
 
 @dataclass(frozen=True)
-class Bar:
+class CellScores:
     """A cell's score on a task.
 
     Attributes:
@@ -31,7 +31,9 @@ class Bar:
     points: tuple[tuple[float, float], ...]
 
 
-def draw_bars(bars: Sequence[Bar], x_label: str, title: str, level: float = math.nan) -> str:
+def plot_scores(
+    bars: Sequence[CellScores], x_label: str, title: str, level: float = math.nan
+) -> str:
     """An `<svg>`: full points pretrained, hollow ones from scratch.
 
     Args:
@@ -42,9 +44,9 @@ def draw_bars(bars: Sequence[Bar], x_label: str, title: str, level: float = math
     """
     with _canvas((3.8, 0.9 + 0.36 * len(bars)), title) as (figure, axes):
         for row, bar in enumerate(bars):
-            colour = STAND_INS[f"cell{row % CELLS}"]
+            colour = PLACEHOLDERS[f"cell{row % CELLS}"]
             for place, (mean, half) in enumerate(bar.points):
-                shift = (place - (len(bar.points) - 1) / 2) * 2 * APART
+                shift = (place - (len(bar.points) - 1) / 2) * 2 * POINT_OFFSET
                 axes.errorbar(
                     mean,
                     row + shift,
@@ -57,7 +59,7 @@ def draw_bars(bars: Sequence[Bar], x_label: str, title: str, level: float = math
                     capsize=2.5,
                 )
         if not math.isnan(level):
-            axes.axvline(level, color=STAND_INS["muted"], linewidth=1.0, linestyle=(0, (4, 3)))
+            axes.axvline(level, color=PLACEHOLDERS["muted"], linewidth=1.0, linestyle=(0, (4, 3)))
         axes.set_yticks(range(len(bars)), [bar.label for bar in bars])
         axes.set_ylim(len(bars) - 0.5, -0.5)
         axes.grid(axis="x", linewidth=0.8)
@@ -66,7 +68,7 @@ def draw_bars(bars: Sequence[Bar], x_label: str, title: str, level: float = math
         return _svg(figure, title)
 
 
-def draw_columns(labels: Sequence[str], values: Sequence[float], x_label: str, title: str) -> str:
+def plot_columns(labels: Sequence[str], values: Sequence[float], x_label: str, title: str) -> str:
     """An `<svg>` of upright bars, their values above them.
 
     Args:
@@ -77,7 +79,7 @@ def draw_columns(labels: Sequence[str], values: Sequence[float], x_label: str, t
     """
     with _canvas((3.8, 2.3), title) as (figure, axes):
         heights = [0.0 if math.isnan(value) else value for value in values]
-        found = axes.bar(range(len(values)), heights, width=0.6, color=STAND_INS["accent"])
+        found = axes.bar(range(len(values)), heights, width=0.6, color=PLACEHOLDERS["accent"])
         axes.bar_label(found, [number(value, 3) for value in values], padding=2, fontsize=8.5)
         axes.set_xticks(range(len(labels)), labels)
         axes.margins(y=0.15)

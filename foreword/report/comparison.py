@@ -10,13 +10,13 @@ from typing import Any
 
 from foreword import atomic, stored
 from foreword.errors import DamagedError, UserError
-from foreword.report.bars import Bar, draw_bars
-from foreword.report.curves import CELLS, Line, draw
+from foreword.report.bars import CellScores, plot_scores
+from foreword.report.curves import CELLS, Line, plot_curves
 from foreword.report.page import page
 
 FILE = "results.json"
 STARTS = ("pretrained", "from scratch")
-APART = 100  # times the least that is spent, and the axis is logarithmic
+LOG_SCALE_RATIO = 100  # times the least that is spent, and the axis is logarithmic
 
 
 def is_comparison(folder: str | Path) -> bool:
@@ -92,7 +92,7 @@ def _losses(results: Mapping[str, Any]) -> str:
     spent = [point[0] for run in results["runs"] for point in run["curve"] if point[0] > 0]
     if not spent:
         return ""
-    is_log = max(spent) > APART * min(spent)
+    is_log = max(spent) > LOG_SCALE_RATIO * min(spent)
     power = 0 if is_log else max(0, 3 * (math.floor(math.log10(max(spent))) // 3))
     lines, named = [], set()
     cells = [cell["cell"] for cell in results["cells"]]
@@ -109,8 +109,8 @@ def _losses(results: Mapping[str, Any]) -> str:
         caption = "Held-out loss, nats per token"
     axis = results["axis"]
     label, title = f"10{raised} {axis}" if power else axis, f"Held-out loss against {axis}"
-    small = draw(lines, label, title, is_log=is_log)
-    broad = draw(lines, label, title, tall=True, is_log=is_log)
+    small = plot_curves(lines, label, title, is_log=is_log)
+    broad = plot_curves(lines, label, title, tall=True, is_log=is_log)
     return (
         f'<h2>Learning</h2><figure class="card"><figcaption>{caption}</figcaption>'
         f'<div class="broad">{broad}</div><div class="narrow">{small}</div></figure>'
@@ -122,14 +122,14 @@ def _tasks(results: Mapping[str, Any]) -> str:
     figures = []
     for task, metric in results["metrics"].items():
         bars = [
-            Bar(cell["cell"], points)
+            CellScores(cell["cell"], points)
             for cell in results["cells"]
             if (points := _points(cell["tasks"][task]))
         ]
         guesses = [s["scores"] for s in results["scores"] if s["task"] == task and not s["cell"]]
         level = float(guesses[0].get(metric, math.nan)) if guesses else math.nan
         if bars:
-            plot = draw_bars(bars, metric, f"{task}, {metric}", level)
+            plot = plot_scores(bars, metric, f"{task}, {metric}", level)
             caption = f"<figcaption>{escape(task)}</figcaption>"
             figures.append(f'<figure class="card">{caption}{plot}</figure>')
     if not figures:

@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from foreword.formatting import quantity
 
 # Colours that stand for the page's: what is drawn in them is drawn in `var(--ink)` and so on.
-STAND_INS = {
+PLACEHOLDERS = {
     "ink": "#010203",
     "muted": "#040506",
     "grid": "#070809",
@@ -25,16 +25,16 @@ STAND_INS = {
     **{f"cell{n}": f"#1{n:x}1{n:x}1{n:x}" for n in range(12)},
 }
 CELLS = 12  # colours for what is compared; then they begin again
-MANY = 6  # curves whose names would hide some of them
+MOST_INSIDE = 6  # curves whose names would hide some of them
 STYLE = {
     "svg.fonttype": "none",
     "font.size": 9.5,
-    "axes.edgecolor": STAND_INS["grid"],
-    "axes.labelcolor": STAND_INS["muted"],
-    "xtick.color": STAND_INS["muted"],
-    "ytick.color": STAND_INS["muted"],
-    "grid.color": STAND_INS["grid"],
-    "text.color": STAND_INS["ink"],
+    "axes.edgecolor": PLACEHOLDERS["grid"],
+    "axes.labelcolor": PLACEHOLDERS["muted"],
+    "xtick.color": PLACEHOLDERS["muted"],
+    "ytick.color": PLACEHOLDERS["muted"],
+    "grid.color": PLACEHOLDERS["grid"],
+    "text.color": PLACEHOLDERS["ink"],
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.spines.left": False,
@@ -72,7 +72,7 @@ def smoothed(values: Sequence[float], keep: float = 0.8) -> list[float]:
     return found
 
 
-def draw(
+def plot_curves(
     lines: Sequence[Line], x_label: str, title: str, *, tall: bool = False, is_log: bool = False
 ) -> str:
     """An `<svg>` of these curves, ready to stand in a page.
@@ -90,7 +90,7 @@ def draw(
         axes: Any = figure.add_subplot()
         axes.patch.set_alpha(0)
         for line in lines:
-            _add(axes, line)
+            _plot_line(axes, line)
         axes.grid(axis="y", linewidth=0.8)
         axes.tick_params(length=0)
         axes.set_xlabel(x_label)
@@ -98,11 +98,11 @@ def draw(
             axes.set_xscale("log")
         else:
             axes.xaxis.set_major_locator(MaxNLocator(6 if tall else 4, integer=True))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: _spent(value)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: _tick_label(value)))
         if axes.get_ylim()[1] >= 1000:
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, place: quantity(value)))
         names = sum(bool(line.label) and line.style != "level" for line in lines)
-        if names > MANY:
+        if names > MOST_INSIDE:
             where, columns = ("outside right upper", 1) if tall else ("outside lower center", 3)
             figure.legend(frameon=False, loc=where, ncols=columns)
         elif names > 1:
@@ -112,12 +112,12 @@ def draw(
     return inline(text.getvalue(), title)
 
 
-def _spent(value: float) -> str:
+def _tick_label(value: float) -> str:
     return f"{value:g}" if 0 < value < 1 else quantity(value)
 
 
-def _add(axes: Any, line: Line) -> None:
-    colour = STAND_INS[line.colour]
+def _plot_line(axes: Any, line: Line) -> None:
+    colour = PLACEHOLDERS[line.colour]
     if line.style == "level":
         axes.axhline(line.y[0], color=colour, linewidth=1.0, linestyle=(0, (4, 3)))
         where = axes.get_yaxis_transform()
@@ -134,7 +134,7 @@ def _add(axes: Any, line: Line) -> None:
 def inline(svg: str, title: str) -> str:
     """The `<svg>` element alone, as wide as its place, in the page's colours."""
     svg = svg[svg.index("<svg") :].strip()
-    for name, colour in STAND_INS.items():
+    for name, colour in PLACEHOLDERS.items():
         svg = svg.replace(colour, f"var(--{name})")
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     box = re.search(r'viewBox="[^"]*"', svg)

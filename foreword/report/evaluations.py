@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from foreword.formatting import cell
-from foreword.report.bars import draw_columns
-from foreword.report.folder import Evaluation, Picture, Record, number
+from foreword.report.bars import plot_columns
+from foreword.report.folder import Picture, Record, SavedEvaluation, number
 
 # What is drawn of models of counts, which have no curves: a column of the table, and its caption.
 BY_ORDER = {
@@ -17,7 +17,7 @@ BY_ORDER = {
 }
 
 
-def evaluation(one: Evaluation) -> str:
+def evaluation_section(one: SavedEvaluation) -> str:
     """An evaluation as a table, with what was drawn of it and is to be said of it."""
     what = one.task if one.task and one.task != one.name else ""
     note = " · ".join(
@@ -27,16 +27,16 @@ def evaluation(one: Evaluation) -> str:
     )
     heading = one.title or one.name.replace("-", " ").replace("_", " ").capitalize()
     parts = [
-        f'<h2>{escape(heading)}</h2><div class="card scroll">{table(one.rows)}</div>',
-        by_order(one),
-        *(picture(one, drawn) for drawn in one.pictures),
+        f'<h2>{escape(heading)}</h2><div class="card scroll">{html_table(one.rows)}</div>',
+        bars_by_order(one),
+        *(figure_of(one, drawn) for drawn in one.pictures),
         *(f'<p class="note">{escape(said)}</p>' for said in one.notes),
         f'<p class="note">{note}</p>',
     ]
     return "".join(parts)
 
 
-def by_order(one: Evaluation) -> str:
+def bars_by_order(one: SavedEvaluation) -> str:
     """Bars by the order of n-grams; nothing of another evaluation."""
     if not all({"order", *BY_ORDER} <= row.keys() for row in one.rows):
         return ""
@@ -44,13 +44,13 @@ def by_order(one: Evaluation) -> str:
     figures = []
     for column, caption in BY_ORDER.items():
         values = [number(row, column) for row in one.rows]
-        plot = draw_columns(labels, values, "order", escape(f"{one.name}: {caption}"))
+        plot = plot_columns(labels, values, "order", escape(f"{one.name}: {caption}"))
         figures.append(f"<figcaption>{escape(caption)}</figcaption>{plot}")
     cards = "".join(f'<figure class="card">{shown}</figure>' for shown in figures)
     return f'<div class="pair">{cards}</div>'
 
 
-def picture(one: Evaluation, drawn: Picture) -> str:
+def figure_of(one: SavedEvaluation, drawn: Picture) -> str:
     """A picture within the page itself, which so stays one file."""
     data = base64.b64encode(drawn.png).decode("ascii")
     alt = escape(f"{one.task or one.name}: {drawn.label or 'plot'}", quote=True)
@@ -59,7 +59,7 @@ def picture(one: Evaluation, drawn: Picture) -> str:
     return f'<figure class="card">{caption}{image}</figure>'
 
 
-def table(rows: Sequence[Record]) -> str:
+def html_table(rows: Sequence[Record]) -> str:
     """Flat records as an HTML table; columns in the order they are met."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     kinds = {

@@ -34,7 +34,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class SavedEvaluation:
     """A file of `evaluations/`: a table with a name.
 
     Attributes:
@@ -79,7 +79,7 @@ class RunFolder:
     train: tuple[Record, ...]
     heldout: tuple[Record, ...]
     samples: tuple[Record, ...]
-    evaluations: tuple[Evaluation, ...]
+    evaluations: tuple[SavedEvaluation, ...]
     unread: tuple[str, ...]
 
 
@@ -106,7 +106,7 @@ def read(run: str | Path) -> RunFolder:
         raise DamagedError(f"{where}: does not match its checksum: damaged, or edited")
     records = _metrics(run / "metrics.jsonl", unread)
     kinds = {kind: [r for r in records if r.get("kind") == kind] for kind in ("train", "heldout")}
-    samples = [r for r in records if r.get("kind") == "samples" and _dicts(r.get("samples"))]
+    samples = [r for r in records if r.get("kind") == "samples" and _only_dicts(r.get("samples"))]
     return RunFolder(
         path=run,
         recipe=recipe,
@@ -158,7 +158,7 @@ def _object(path: Path, unread: list[str]) -> dict[str, Any] | None:
         return None
 
 
-def _evaluations(folder: Path, unread: list[str]) -> list[Evaluation]:
+def _evaluations(folder: Path, unread: list[str]) -> list[SavedEvaluation]:
     found = []
     paths = sorted(folder.glob("*.json"))
     pictures = _pictures(folder, [path.stem for path in paths], unread)
@@ -166,13 +166,13 @@ def _evaluations(folder: Path, unread: list[str]) -> list[Evaluation]:
         value = _object(path, unread)
         if value is None:
             continue
-        rows = _dicts(value.get("rows"))
+        rows = _only_dicts(value.get("rows"))
         if not rows:
             unread.append(f"{path.name} (it has no rows)")
             continue
         notes = value.get("notes")
         found.append(
-            Evaluation(
+            SavedEvaluation(
                 name=str(value.get("name") or path.stem),
                 title=str(value.get("title") or ""),
                 task=str(value.get("task") or ""),
@@ -188,7 +188,7 @@ def _evaluations(folder: Path, unread: list[str]) -> list[Evaluation]:
 def _pictures(folder: Path, stems: Sequence[str], unread: list[str]) -> dict[str, list[Picture]]:
     """The drawings of each evaluation, by the name of its file."""
     found: dict[str, list[Picture]] = {stem: [] for stem in stems}
-    for path in sorted(folder.glob("*.png"), key=_in_order):
+    for path in sorted(folder.glob("*.png"), key=_natural_order):
         of = [stem for stem in stems if path.stem == stem or path.stem.startswith(f"{stem}-")]
         if not of:
             unread.append(f"{path.name} (nothing measured beside it)")
@@ -202,7 +202,7 @@ def _pictures(folder: Path, stems: Sequence[str], unread: list[str]) -> dict[str
     return found
 
 
-def _in_order(path: Path) -> list[tuple[int, str]]:
+def _natural_order(path: Path) -> list[tuple[int, str]]:
     """Line 10 behind line 9."""
     parts = re.split(r"(\d+)", path.stem)
     return [(int(part) if part.isdecimal() else -1, part) for part in parts]
@@ -215,5 +215,5 @@ def _bytes(path: Path) -> bytes:
         return b""
 
 
-def _dicts(value: Any) -> Sequence[dict[str, Any]]:
+def _only_dicts(value: Any) -> Sequence[dict[str, Any]]:
     return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []

@@ -15,8 +15,8 @@ from typing import Any
 from foreword import __version__, atomic
 from foreword.formatting import cell, duration, figure, flattered, power, quantity
 from foreword.report import folder as folders
-from foreword.report.curves import Line, draw, smoothed
-from foreword.report.evaluations import evaluation
+from foreword.report.curves import Line, plot_curves, smoothed
+from foreword.report.evaluations import evaluation_section
 from foreword.report.folder import RunFolder, number
 from foreword.report.style import CSS
 from foreword.train import log
@@ -71,12 +71,12 @@ def body(run: RunFolder) -> str:
         f"<h1>{escape(title(run))}</h1>",
         f'<p class="lead">{escape(sentence(run))}</p>',
         tiles(run),
-        unknown(run),
+        unknown_note(run),
         curves(run),
-        "".join(evaluation(one) for one in run.evaluations),
+        "".join(evaluation_section(one) for one in run.evaluations),
         samples(run),
         _details("Recipe", f"<pre>{escape(run.recipe_text.strip())}</pre>"),
-        _details("Where it comes from", facts(run.provenance)),
+        _details("Where it comes from", key_value_table(run.provenance)),
     ]
     if run.unread:
         sections.append(f'<p class="note">Could not be read: {escape(", ".join(run.unread))}.</p>')
@@ -131,7 +131,10 @@ def tiles(run: RunFolder) -> str:
             ("time", duration(number(last, "seconds"))),
             ("tokens per second", quantity(_median(rates))),
             ("floating-point operations", power(number(last, "flops"))),
-            ("of the machine's matrix rate", _percent([number(r, _SHARE) for r in run.train])),
+            (
+                "of the machine's matrix rate",
+                _median_percent([number(r, _MATMUL_SHARE) for r in run.train]),
+            ),
             ("steps skipped", quantity(number(last, "skipped") or float("nan"))),
         ]
     shown = [pair for pair in pairs if pair[1] != "–"]
@@ -141,7 +144,7 @@ def tiles(run: RunFolder) -> str:
     return f'<div class="tiles">{"".join(cells)}</div>' if cells else ""
 
 
-def unknown(run: RunFolder) -> str:
+def unknown_note(run: RunFolder) -> str:
     """What is to be said of the key numbers where some of the held-out text is unknown."""
     counts = _table(_table(_table(run.provenance, "data"), "counts"), "heldout")
     share = number(counts, "unknown") / (number(counts, "tokens") or math.nan)
@@ -150,7 +153,7 @@ def unknown(run: RunFolder) -> str:
     return f'<p class="note">Held-out text: {escape(flattered(share))}.</p>'
 
 
-_SHARE = "share_of_matmul"
+_MATMUL_SHARE = "share_of_matmul"
 
 
 def curves(run: RunFolder) -> str:
@@ -172,7 +175,7 @@ def curves(run: RunFolder) -> str:
         )
     if not lines:
         return ""
-    lines += _levels(run)
+    lines += _baseline_levels(run)
     parts = ["<h2>Learning</h2>", _figure("Loss, nats per prediction", lines, is_large=True)]
     small = []
     for key, caption in (("lr", "Learning rate"), ("tokens_per_second", "Tokens per second")):
@@ -182,11 +185,13 @@ def curves(run: RunFolder) -> str:
             if key != "lr":  # a rate is noisy, and a schedule is not
                 line = [Line("", steps, values, style="faint"), Line("", steps, smoothed(values))]
             small.append(_figure(caption, line))
-    small += [_part(run, name) for name in log.components(run.train[-1] if run.train else {})]
+    small += [
+        _component_figure(run, name) for name in log.components(run.train[-1] if run.train else {})
+    ]
     return "\n".join([*parts, f'<div class="pair">{"".join(small)}</div>' if small else ""])
 
 
-def _part(run: RunFolder, name: str) -> str:
+def _component_figure(run: RunFolder, name: str) -> str:
     """One term of a loss that is a sum, or a mean beside it."""
     values = [number(r, name) for r in run.train]
     steps = [number(r, "step") for r in run.train]
@@ -202,7 +207,7 @@ def _spaced(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _levels(run: RunFolder) -> list[Line]:
+def _baseline_levels(run: RunFolder) -> list[Line]:
     """What counting reaches, beside a loss over all tokens that it compares with."""
     for one in run.evaluations:
         rows = [row for row in one.rows if str(row.get("what", "")).endswith(" counts")]
@@ -235,7 +240,7 @@ def _sample(sample: Mapping[str, Any]) -> str:
     return f'<div class="sample"><span class="{where}">{prompt}</span>{marked}</div>'
 
 
-def facts(values: Mapping[str, Any]) -> str:
+def key_value_table(values: Mapping[str, Any]) -> str:
     """Nested values as a table of names and values."""
     rows = [
         f'<tr><th>{escape(name)}</th><td class="wide">{escape(value)}</td></tr>'
@@ -265,9 +270,9 @@ def _table(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def _figure(caption: str, lines: Sequence[Line], *, is_large: bool = False) -> str:
     """Curves in a frame; a large figure has a second form for narrow screens."""
     label = f"{caption} against steps"
-    plot = draw(lines, "step", escape(label))
+    plot = plot_curves(lines, "step", escape(label))
     if is_large:
-        broad = draw(lines, "step", escape(label), tall=True)
+        broad = plot_curves(lines, "step", escape(label), tall=True)
         plot = f'<div class="broad">{broad}</div><div class="narrow">{plot}</div>'
     return f'<figure class="card"><figcaption>{escape(caption)}</figcaption>{plot}</figure>'
 
@@ -283,7 +288,7 @@ def _median(values: Sequence[float]) -> float:
     return known[len(known) // 2] if known else float("nan")
 
 
-def _percent(values: Sequence[float]) -> str:
+def _median_percent(values: Sequence[float]) -> str:
     middle = _median(values)
     return f"{100 * middle:.0f} %" if middle == middle else "–"
 

@@ -22,7 +22,16 @@ def test_several_runs_stand_in_one_table(
 ) -> None:
     names = ["decoder", "lstm", "elmo", "encoder_decoder"]
     runs = [str(make_run(family)) for family in names]
-    words = ["probe", *runs, "--kind", "gradient_reach", "--set", "places=4", "--data", str(text)]
+    words = [
+        "probe",
+        *runs,
+        "--kind",
+        "gradient_reach",
+        "--set",
+        "positions=4",
+        "--data",
+        str(text),
+    ]
     out = tmp_path / "out"
     assert command([*words, "--out", str(out), "--untrained", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

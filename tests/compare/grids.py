@@ -70,7 +70,7 @@ class Quiet:
     def __init__(self, act: Callable[[str], None] = lambda piece: None) -> None:
         self.begun: list[str] = []
         self.notes: list[str] = []
-        self.standings: list[CellProgress] = []
+        self.progress: list[CellProgress] = []
         self._act = act
 
     def note(self, text: str) -> None:
@@ -80,17 +80,17 @@ class Quiet:
         self.notes.append(name)
         return lambda done, total: None
 
-    def stands(self, standing: CellProgress) -> None:
-        self.standings.append(standing)
-        piece = str(standing.work)
+    def show_progress(self, progress: CellProgress) -> None:
+        self.progress.append(progress)
+        piece = str(progress.work)
         if piece not in self.begun:
             self.begun.append(piece)
             self._act(piece)
 
 
-def compare(folder: Path, out: Path, look: Quiet | None = None, **more: Any) -> Comparison:
-    """Runs the grid to its end; the look is the comparison's `look`."""
-    comparison = Comparison(load_grid(write_grid(folder, **more)), out, look or Quiet())
+def compare(folder: Path, out: Path, reporter: Quiet | None = None, **more: Any) -> Comparison:
+    """Runs the grid to its end; its progress goes to `reporter`."""
+    comparison = Comparison(load_grid(write_grid(folder, **more)), out, reporter or Quiet())
     comparison.prepare()
     assert comparison.run()
     return comparison

@@ -76,9 +76,9 @@ def test_a_damaged_cell_is_fitted_anew(folder: Path, tmp_path: Path) -> None:
     for run in runs:
         (made,) = checkpoint.all_in(Path(run.run))
         (made / fitted.FILES[run.cell]).write_bytes(b"")
-    look = Quiet()
-    again = Comparison(grid, out, look)
+    reporter = Quiet()
+    again = Comparison(grid, out, reporter)
     again.prepare()
     assert again.run() and not again.failures
-    assert look.begun == [f"{kind}, seed 1: pretraining" for kind in fitted.MODELS]
+    assert reporter.begun == [f"{kind}, seed 1: pretraining" for kind in fitted.MODELS]
     assert len(gather(again).runs) == 2

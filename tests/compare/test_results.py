@@ -14,10 +14,10 @@ from scipy import stats
 
 from foreword.cli.main import run
 from foreword.compare.grid import load_grid
-from foreword.compare.interval import interval, share_half
+from foreword.compare.interval import half_width_of_share, interval
 from foreword.compare.results import gather
 from foreword.compare.run import Comparison
-from foreword.compare.tables import Table, notes, tables
+from foreword.compare.tables import MarkdownTable, notes, tables
 from foreword.compare.time_left import TimeLeft
 from tests.compare import grids
 
@@ -27,36 +27,36 @@ VALUES = [0.61, 0.58, 0.66, 0.6]
 def test_the_interval_is_scipys() -> None:
     found = interval(VALUES)
     low, high = stats.t.interval(0.95, 3, np.mean(VALUES), stats.sem(VALUES))
-    assert found.mean - found.half == pytest.approx(low)
-    assert found.mean + found.half == pytest.approx(high)
+    assert found.mean - found.half_width == pytest.approx(low)
+    assert found.mean + found.half_width == pytest.approx(high)
     assert str(found) == "0.613 ± 0.054"
 
 
 def test_one_value_has_no_interval() -> None:
-    assert math.isnan(interval([0.5]).half)
+    assert math.isnan(interval([0.5]).half_width)
     assert str(interval([0.5])) == "0.500"
 
 
 def test_the_interval_holds_the_mean_as_often_as_it_says() -> None:
     samples = np.random.default_rng(1).normal(3.0, 2.0, (2000, 3))
-    held = [abs(found.mean - 3.0) <= found.half for found in map(interval, samples)]
+    held = [abs(found.mean - 3.0) <= found.half_width for found in map(interval, samples)]
     assert np.mean(held) == pytest.approx(0.95, abs=0.015)
 
 
 def test_a_share_of_few_examples_is_uncertain() -> None:
-    assert share_half(277) == pytest.approx(0.059, abs=5e-4)  # RTE
+    assert half_width_of_share(277) == pytest.approx(0.059, abs=5e-4)  # RTE
     right = np.random.default_rng(1).binomial(277, 0.5, 20_000) / 277
-    assert np.mean(abs(right - 0.5) <= share_half(277)) == pytest.approx(0.95, abs=0.01)
+    assert np.mean(abs(right - 0.5) <= half_width_of_share(277)) == pytest.approx(0.95, abs=0.01)
 
 
 def test_time_left_is_that_of_pieces_like_it() -> None:
     clock = TimeLeft(["train", "tune", "train", "tune"])
-    assert clock.left(0, 0.0, 0.0) == (0.0, False)
-    assert clock.left(0, 0.25, 10.0) == (30.0 + 40.0, False)
-    clock.took(0, 40.0)
-    clock.took(1, 5.0)
-    assert clock.left(2, 0.0, 0.0) == (45.0, True)
-    assert clock.left(2, 0.5, 30.0) == (35.0, True)
+    assert clock.estimate(0, 0.0, 0.0) == (0.0, False)
+    assert clock.estimate(0, 0.25, 10.0) == (30.0 + 40.0, False)
+    clock.add(0, 40.0)
+    clock.add(1, 5.0)
+    assert clock.estimate(2, 0.0, 0.0) == (45.0, True)
+    assert clock.estimate(2, 0.5, 30.0) == (35.0, True)
 
 
 def test_scores_are_the_last_epochs(folder: Path, out: Path) -> None:
@@ -65,12 +65,12 @@ def test_scores_are_the_last_epochs(folder: Path, out: Path) -> None:
     (task,) = comparison.grid.tasks
     file = out / "runs" / "masked-1" / "evaluations" / "tune-classify-reviews.json"
     document = json.loads(file.read_text(encoding="utf-8"))
-    found = results.of_task("masked", task, "pretrained")
+    found = results.task_interval("masked", task, "pretrained")
     assert found is not None
     assert found.mean == pytest.approx(document["rows"][0]["matthews"])
     error = document["rows"][0]["matthews_std"] / math.sqrt(2)
-    assert found.half == pytest.approx(error * stats.t.ppf(0.975, 1))
-    chance_loss = results.of_task("", task, "majority class")
+    assert found.half_width == pytest.approx(error * stats.t.ppf(0.975, 1))
+    chance_loss = results.task_interval("", task, "majority class")
     assert chance_loss is not None
     assert chance_loss.mean == pytest.approx(0.0)
 
@@ -85,7 +85,7 @@ def test_several_seeds_of_pretraining_are_what_is_varied(folder: Path, out: Path
         )
         for n in (1, 2)
     ]
-    found = results.of_task("decoder", task, "pretrained")
+    found = results.task_interval("decoder", task, "pretrained")
     assert found is not None
     assert found.count == 2
     assert found.mean == pytest.approx(np.mean(means))
@@ -202,4 +202,4 @@ def test_samples_tell_cells_apart(out: Path, folder: Path) -> None:
 
 
 def test_bars_in_texts_are_no_columns() -> None:
-    assert "a\\|b &lt;unk>" in Table("x", ("y",), (("a|b <unk>",),)).markdown()
+    assert "a\\|b &lt;unk>" in MarkdownTable("x", ("y",), (("a|b <unk>",),)).markdown()

@@ -31,10 +31,10 @@ ALL = [
 
 def begun(folder: Path, out: Path, **more: Any) -> list[str]:
     """What is done anew."""
-    look = Quiet()
-    comparison = grids.compare(folder, out, look, **more)
+    reporter = Quiet()
+    comparison = grids.compare(folder, out, reporter, **more)
     assert comparison.failures == []
-    return look.begun
+    return reporter.begun
 
 
 def test_each_cell_is_a_run_folder_and_all_share_their_data(finished: Path) -> None:
@@ -72,7 +72,7 @@ def test_text_to_hold_out_is_shared_too(tmp_path: Path) -> None:
         grid = load_grid(grids.write_grid(tmp_path, heldout=["apart.txt"]))
         comparison = Comparison(grid, tmp_path / "out", Quiet())
         comparison.prepare()
-        shards = comparison.corpora.of(comparison.recipes["masked", 1])
+        shards = comparison.corpora.shards_for(comparison.recipes["masked", 1])
         assert shards.counts["heldout"].documents == 30
         found.add(shards.folder)
         apart.write_text(text or "", encoding="utf-8")
@@ -137,11 +137,11 @@ def test_a_run_killed_in_its_middle_carries_on(folder: Path, tmp_path: Path) -> 
     comparison.prepare()
 
     class Dying(Quiet):
-        def stands(self, standing: Any) -> None:
-            if standing.share > 0.6:
+        def show_progress(self, progress: Any) -> None:
+            if progress.share > 0.6:
                 raise runs.Killed
 
-    comparison.look = Dying()
+    comparison.reporter = Dying()
     with pytest.raises(runs.Killed):
         comparison.run()
     assert begun(folder, tmp_path / "out") == ALL
@@ -168,10 +168,10 @@ def test_a_cell_that_fails_is_reported_and_the_others_go_on(
         return carry_on(run, *rest)
 
     monkeypatch.setattr("foreword.runs.run.carry_on", fail)
-    look = Quiet()
+    reporter = Quiet()
     odd = {"label": "odd", "recipe": "decoder.toml"}
-    comparison = grids.compare(folder, tmp_path / "out", look, cells=[MASKED, odd, CAUSAL])
-    assert look.begun == [ALL[0], "odd, seed 1: pretraining", *ALL[3:]]
+    comparison = grids.compare(folder, tmp_path / "out", reporter, cells=[MASKED, odd, CAUSAL])
+    assert reporter.begun == [ALL[0], "odd, seed 1: pretraining", *ALL[3:]]
     assert [(str(f.work), f.error, f.is_fault) for f in comparison.failures] == [
         (ALL[0], "the cpu's memory ran out", False),
         ("odd, seed 1: pretraining", "ZeroDivisionError: oh", True),
@@ -228,10 +228,10 @@ def test_two_do_not_work_on_one_comparison(folder: Path, tmp_path: Path) -> None
 
 
 def test_the_time_left_is_said(folder: Path, tmp_path: Path) -> None:
-    look = Quiet()
-    grids.compare(folder, tmp_path / "out", look)
-    assert [s.number for s in look.standings if s.share == 0] == [1, 2, 3, 4, 5, 6]
-    first, last = look.standings[0], look.standings[-1]
+    reporter = Quiet()
+    grids.compare(folder, tmp_path / "out", reporter)
+    assert [s.number for s in reporter.progress if s.share == 0] == [1, 2, 3, 4, 5, 6]
+    first, last = reporter.progress[0], reporter.progress[-1]
     assert not first.is_all
     assert last.is_all
     assert last.share == 1

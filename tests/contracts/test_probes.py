@@ -79,7 +79,7 @@ def test_the_table_is_flat_and_of_one_form(name: str, make_run: Make, text: Path
 def test_it_draws_a_plot(name: str, make_run: Make, text: Path) -> None:  # noqa: F811
     _, found = look(name, make_run, text)
     figure = Figure()
-    found.draw(figure)
+    found.plot(figure)
     assert figure.axes and all(axes.get_xlabel() for axes in figure.axes)
 
 
@@ -91,7 +91,7 @@ def test_its_plot_has_a_title_and_names_the_runs(
 ) -> None:
     models, found = look(name, make_run, text)
     figure = Figure(layout="constrained")
-    found.draw(figure)
+    found.plot(figure)
     assert all(axes.get_title() for axes in figure.axes)
     (legend,) = figure.legends
     named = [label.get_text() for label in legend.get_texts()]
@@ -109,7 +109,7 @@ def test_a_plot_of_many_runs_shows_those_that_can_be_told_apart(
         monkeypatch.setattr(f"foreword.probes.{module}.MOST", 1)
     _, found = look(name, make_run, text)
     figure = Figure(layout="constrained")
-    found.draw(figure)
+    found.plot(figure)
     assert len(figure.legends[0].get_texts()) == 1
     assert "the first 1 of 2 runs" in figure.axes[0].get_title()
 

@@ -7,8 +7,8 @@ import pytest
 
 from foreword.demo import corpus, reading
 from foreword.demo.corpus import Limits
-from foreword.demo.passages import choose, cut, names_pattern, sharing
-from foreword.demo.reading import Text, read
+from foreword.demo.passages import choose_passages, names_pattern, passage_of, sharing_words
+from foreword.demo.reading import Docstring, read
 from foreword.demo.walkthrough import _passages
 from foreword.errors import UserError
 from tests.demo.packages import SUBJECTS, make
@@ -41,7 +41,7 @@ def test_it_is_the_same_again_and_in_processes(
 ) -> None:
     packages = make(tmp_path / "lib", files=4)
     alone = read(packages, 10**6)
-    monkeypatch.setattr(reading, "FEW", 0)
+    monkeypatch.setattr(reading, "MIN_FILES_FOR_PROCESSES", 0)
     assert read(packages, 10**6) == alone
 
 
@@ -63,7 +63,7 @@ def test_a_package_is_read_until_it_is_enough(tmp_path: Path) -> None:
 
 def test_names_are_taken_out() -> None:
     names = names_pattern(["numpy", "torch", "sklearn"])
-    text = Text(
+    text = Docstring(
         ("The numpy.ndarray or np.array of PyTorch and scikit-learn is not an input, it is npx.",),
         "numpy",
         False,
@@ -71,19 +71,19 @@ def test_names_are_taken_out() -> None:
     assert names.sub("", text.whole).split() == (
         ["The", "or", "of", "and", "is", "not", "an", "input,", "it", "is", "npx."]
     )
-    assert cut(text, names) is None  # too few words are left
-    long = Text(tuple(["The numpy array is one of many."] * 20), "numpy", False)
-    passage = cut(long, names)
+    assert passage_of(text, names) is None  # too few words are left
+    long = Docstring(tuple(["The numpy array is one of many."] * 20), "numpy", False)
+    passage = passage_of(long, names)
     assert passage is not None
     assert len(passage.split()) == 60
     assert "numpy" not in passage
 
 
 def test_eight_words_in_a_row_are_found() -> None:
-    known = Text(("One two three four five six seven eight nine.",), "a", False)
-    same = Text(("Zero two THREE four, five six\nseven eight nine ten.",), "b", True)
-    other = Text(("One two three four five six seven or eight nine.",), "b", True)
-    assert sharing([known], [same, other]) == {same}
+    known = Docstring(("One two three four five six seven eight nine.",), "a", False)
+    same = Docstring(("Zero two THREE four, five six\nseven eight nine ten.",), "b", True)
+    other = Docstring(("One two three four five six seven or eight nine.",), "b", True)
+    assert sharing_words([known], [same, other]) == {same}
 
 
 def test_too_little_is_said(tmp_path: Path) -> None:
@@ -93,14 +93,14 @@ def test_too_little_is_said(tmp_path: Path) -> None:
 
 
 def test_a_shared_test_passage_is_left_out() -> None:
-    def text(n: int, word: str, package: str, *, is_test: bool) -> Text:
-        return Text((" ".join(f"{word}{n}x{k}" for k in range(25)) + ".",), package, is_test)
+    def text(n: int, word: str, package: str, *, is_test: bool) -> Docstring:
+        return Docstring((" ".join(f"{word}{n}x{k}" for k in range(25)) + ".",), package, is_test)
 
     texts = [
         text(n, name[0], name, is_test=n >= 4) for name in ("alpha", "bravo") for n in range(8)
     ]
-    copied = Text((texts[4].whole + " Copied here.",), "alpha", False)
-    found = choose([*texts, copied], packages=2, train=2, test=2)
+    copied = Docstring((texts[4].whole + " Copied here.",), "alpha", False)
+    found = choose_passages([*texts, copied], packages=2, train=2, test=2)
     assert found.shared == 1
     assert len(found.test) == 4
     assert texts[4].whole not in [passage for passage, _ in found.test]

@@ -16,7 +16,7 @@ from foreword.evaluate.alignment import align
 from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.scorer import side_by_side
 from foreword.nn.init import initialise
-from foreword.report.alignment import draw
+from foreword.report.alignment import plot_alignment
 from foreword.runs.recipe import Recipe
 from foreword.text.tokenizer import Tokenizer
 
@@ -120,11 +120,11 @@ def test_the_picture_grows_with_the_words(bpe: Tokenizer) -> None:
     from PIL import Image
 
     prompted = prompted_of(recipe("seq2seq"), bpe)
-    short = draw(align(prompted, SOURCE, TARGET))
-    long = draw(align(prompted, SOURCE + " " + SOURCE, TARGET))
+    short = plot_alignment(align(prompted, SOURCE, TARGET))
+    long = plot_alignment(align(prompted, SOURCE + " " + SOURCE, TARGET))
     widths = [Image.open(BytesIO(picture)).width for picture in (short, long)]
     assert widths[0] < widths[1]
-    assert draw(align(prompted, SOURCE, TARGET)) == short
+    assert plot_alignment(align(prompted, SOURCE, TARGET)) == short
 
 
 @pytest.mark.parametrize("kind", ["seq2seq", "encoder_decoder"])

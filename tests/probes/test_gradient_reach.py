@@ -23,8 +23,8 @@ from foreword.nn.masks import CausalMask, DocumentMask
 from foreword.nn.model import Backbone, Model, ModelSettings
 from foreword.nn.unrolled import unroll
 from foreword.probes._contract import Finding, ProbedModel
-from foreword.probes._reach import Norms, norms
-from foreword.probes.gradient_reach import FLOOR, GradientReach, _draw, _in_short, _summary
+from foreword.probes._reach import GradientNorms, gradient_norms
+from foreword.probes.gradient_reach import FLOOR, GradientReach, _curve, _headline, _plot
 from foreword.runs.trained_model import open_run
 from foreword.types import Batch, Hidden
 
@@ -76,14 +76,14 @@ def batch_of(rows: int = 3, length: int = LENGTH) -> Batch:
     return Batch(ids, places, CausalMask(), targets, weights).to("cpu")
 
 
-def mean(found: Norms, k: int) -> float:
+def mean(found: GradientNorms, k: int) -> float:
     return float(np.exp(np.log(found.norm[found.distance == k]).mean()))
 
 
 def test_of_a_linear_network_it_is_the_norm_of_powers_of_the_recurrent_matrix() -> None:
     recurrent = torch.randn(WIDTH, WIDTH, dtype=torch.float64) / math.sqrt(WIDTH)
     model, batch = linear(recurrent), batch_of()
-    found = norms(model, batch, layer=1, places=1)
+    found = gradient_norms(model, batch, layer=1, positions=1)
     states = model.backbone.with_layer_gradients(batch).states[:, -1]
     head = model.token_head
     logits = states @ head.weight.T
@@ -98,10 +98,12 @@ def test_of_a_linear_network_it_is_the_norm_of_powers_of_the_recurrent_matrix() 
 @pytest.mark.parametrize("size", [0.5, 1.0, 1.1])
 def test_of_a_scaled_rotation_it_falls_or_grows_by_the_scale(size: float) -> None:
     rotation, _ = torch.linalg.qr(torch.randn(WIDTH, WIDTH, dtype=torch.float64))
-    found = norms(linear(size * rotation), batch_of(), layer=1, places=4)
+    found = gradient_norms(linear(size * rotation), batch_of(), layer=1, positions=4)
     for k in range(LENGTH // 2):
         assert mean(found, k) == pytest.approx(mean(found, 0) * size**k)
-    short = _in_short(_summary(norms(linear(size * rotation), batch_of(), layer=1, places=1)))
+    short = _headline(
+        _curve(gradient_norms(linear(size * rotation), batch_of(), layer=1, positions=1))
+    )
     assert short["per step"] == pytest.approx(size)
     assert short["reach"] == ("8" if size < 1 else f"{LENGTH - 1} or more")
 
@@ -122,13 +124,13 @@ def test_a_gated_cell_reaches_further_than_a_plain_one() -> None:
         gated.backbone.core.bias_ih_l0[16:32] = 3.0  # it forgets a twentieth a step
     falls = []
     for model in (plain, gated):
-        found = norms(model, batch_of(length=40), 1, 4)
+        found = gradient_norms(model, batch_of(length=40), 1, 4)
         falls.append(mean(found, 20) / mean(found, 1))
     assert falls[1] > 1e3 * falls[0]
 
 
 def test_a_window_ends_where_it_ends() -> None:
-    found = norms(built(FixedWindow(d_model=8, window=3)), batch_of(), 0, 4)
+    found = gradient_norms(built(FixedWindow(d_model=8, window=3)), batch_of(), 0, 4)
     assert (found.norm[found.distance >= 3] == 0).all()
     assert (found.norm[found.distance < 3] > 0).all()
 
@@ -136,16 +138,16 @@ def test_a_window_ends_where_it_ends() -> None:
 def test_states_that_no_later_place_reads_have_no_gradient() -> None:
     model = built(Transformer(d_model=8, layers=2, heads=2, assumes_causal_mask=True))
     batch = batch_of()
-    top, first = norms(model, batch, 2, 4), norms(model, batch, 0, 4)
+    top, first = gradient_norms(model, batch, 2, 4), gradient_norms(model, batch, 0, 4)
     assert (top.norm[top.distance > 0] == 0).all()
     assert (first.norm > 0).all()
     with pytest.raises(UserError, match="layers 0 to 2"):
-        norms(model, batch, 3, 4)
+        gradient_norms(model, batch, 3, 4)
 
 
 def test_vanishing_is_not_underflow() -> None:
     identity = torch.eye(WIDTH, dtype=torch.float64)
-    found = norms(linear(1e-3 * identity), batch_of(), 1, 1)
+    found = gradient_norms(linear(1e-3 * identity), batch_of(), 1, 1)
     assert 0 < mean(found, LENGTH - 1) < 1e-45  # beneath single precision
 
 
@@ -155,7 +157,9 @@ def test_documents_of_a_row_are_apart() -> None:
     positions[:, 12:] -= 12
     documents = (torch.arange(LENGTH) >= 12).long().expand(3, -1)
     mask = CausalMask() & DocumentMask(documents, documents)
-    found = norms(built(RNN(d_model=8)), replace(batch, positions=positions, mask=mask), 1, 4)
+    found = gradient_norms(
+        built(RNN(d_model=8)), replace(batch, positions=positions, mask=mask), 1, 4
+    )
     assert found.distance.max() <= 11
     assert (found.norm > 0).all()
 
@@ -166,7 +170,7 @@ def test_of_two_directions_the_one_from_the_left_is_looked_at(
     def look(family: str) -> Finding:
         run = make_run(family)
         one = ProbedModel(family, PromptedModel.of(open_run(run, "cpu")), (str(text),))
-        return GradientReach(rows=2, places=2).measure([one])
+        return GradientReach(rows=2, positions=2).measure([one])
 
     elmo, encoder = look("elmo"), look("encoder")
     assert elmo.rows[0]["layer"] == 1
@@ -184,7 +188,7 @@ def test_the_plot_ends_where_one_line_would_press_the_others_together() -> None:
         for run, fall in falls.items()
         for k in range(20)
     ]
-    _draw(figure, details)
+    _plot(figure, details)
     (axes,) = figure.axes
     assert axes.get_ylim() == pytest.approx((FLOOR, 6))
     assert f"down to {FLOOR:g} of the greatest" in axes.get_ylabel()
@@ -193,6 +197,6 @@ def test_the_plot_ends_where_one_line_would_press_the_others_together() -> None:
 
 
 def test_settings_are_checked() -> None:
-    for wrong in ({"rows": 0}, {"places": 0}, {"layer": -1}, {"length": 1}):
+    for wrong in ({"rows": 0}, {"positions": 0}, {"layer": -1}, {"length": 1}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             GradientReach(**wrong)

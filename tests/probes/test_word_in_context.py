@@ -15,8 +15,8 @@ from foreword.evaluate.loaded import load
 from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.states import WordInText, vectors
 from foreword.probes._contract import ProbedModel
-from foreword.probes._words import read_words, shipped
-from foreword.probes.word_in_context import APART, Pair, WordInContext, _draw, _figures
+from foreword.probes._words import read_words, shipped_lists
+from foreword.probes.word_in_context import RUN_OFFSET, CosinePair, WordInContext, _figures, _plot
 from foreword.runs.trained_model import open_run
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.bpe import BPE
@@ -30,7 +30,7 @@ def open_prompted(make_run: Make, family: str) -> PromptedModel:
     return PromptedModel.of(open_run(make_run(family), "cpu"))
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", shipped_lists())
 def test_the_lists_are_well_formed(name: str) -> None:
     words = read_words(name)
     assert len(words) >= {"english": 24, "korean": 12}[name]
@@ -109,7 +109,7 @@ def test_unknown_words_are_counted_and_named(make_run: Make, tmp_path: Path) -> 
 def test_the_area_under_the_curve_is_that_of_mann_and_whitney() -> None:
     rng = np.random.default_rng(1)
     found = {
-        str(n): [Pair(float(x), bool(i % 3)) for i, x in enumerate(rng.normal(size=6))]
+        str(n): [CosinePair(float(x), bool(i % 3)) for i, x in enumerate(rng.normal(size=6))]
         for n in range(9)
     }
     every = [pair for pairs in found.values() for pair in pairs]
@@ -128,13 +128,13 @@ def test_equal_lines_stand_beside_each_other_and_a_model_without_layers_is_a_lev
         for run, of in layers.items()
         for layer in of
     ]
-    _draw(figure, rows)
+    _plot(figure, rows)
     left, _ = figure.axes
     level, one, _, other, _ = left.lines
     assert level.get_linestyle() == ":" and len(level.get_xdata()) == 3
     assert len({line.get_marker() for line in (level, one, other)}) == 3
     firsts = [np.asarray(line.get_xdata())[0] for line in (level, one, other)]
-    assert np.diff(firsts) == pytest.approx(APART)
+    assert np.diff(firsts) == pytest.approx(RUN_OFFSET)
 
 
 @pytest.mark.parametrize(

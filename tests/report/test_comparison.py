@@ -10,7 +10,7 @@ import pytest
 
 from foreword.cli.main import run
 from foreword.errors import UserError
-from foreword.report.bars import Bar, draw_bars
+from foreword.report.bars import CellScores, plot_scores
 from foreword.report.comparison import is_comparison, write_comparison
 from tests.report.test_page import check
 
@@ -87,7 +87,9 @@ def test_without_tasks_or_runs_there_are_no_figures_of_them(tmp_path: Path) -> N
 
 def test_points_without_an_interval_are_drawn() -> None:
     nan = float("nan")
-    svg = draw_bars([Bar("a", ((0.5, 0.1), (nan, nan))), Bar("b", ((0.4, nan),))], "f1", "x", 0.2)
+    svg = plot_scores(
+        [CellScores("a", ((0.5, 0.1), (nan, nan))), CellScores("b", ((0.4, nan),))], "f1", "x", 0.2
+    )
     assert check(svg).tags >= {"svg", "path"}
     assert "var(--cell0)" in svg
 

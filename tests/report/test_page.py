@@ -12,7 +12,7 @@ import pytest
 
 from foreword import formatting
 from foreword.errors import UserError
-from foreword.report.curves import Line, draw, smoothed
+from foreword.report.curves import Line, plot_curves, smoothed
 from foreword.report.folder import PNG, read
 from foreword.report.page import page, write_page
 
@@ -245,7 +245,9 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_curves_take_the_colours_of_the_page() -> None:
-    svg = draw([Line("a", [1, 2], [3.0, math.nan]), Line("b", [1], [2.0], "second")], "step", "t")
+    svg = plot_curves(
+        [Line("a", [1, 2], [3.0, math.nan]), Line("b", [1], [2.0], "second")], "step", "t"
+    )
     assert svg.startswith("<svg viewBox") and svg.endswith("</svg>")
     assert "var(--accent)" in svg and "var(--second)" in svg and "var(--muted)" in svg
     assert not re.search(r"#0[0-9a-f]{5}", svg)
