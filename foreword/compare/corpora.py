@@ -1,4 +1,4 @@
-"""Tokenizers and token shards that cells share: each is made once.
+"""Tokenizers and token shards, each made once and shared by all cells that agree on them.
 
 folder/  tokenizer-KIND.json tokenizer-KIND/   shards-KIND.json shards-KIND/
 """
@@ -23,17 +23,17 @@ from foreword.text.tokenizer import Tokenizer
 
 
 class Corpora:
-    """The data of all cells.
+    """The training data of all cells.
 
     Args:
         texts: files, folders, patterns; or one folder that `prepare` wrote.
-        folder: where to make tokenizers and shards.
-        stage: told what is being made.
-        heldout: files, folders, patterns to hold out; without them a share of `texts` is.
-        read: how the cells read files.
+        folder: where tokenizers and shards are written.
+        stage: called with the name of each step.
+        heldout: files, folders, patterns to hold out; default: a share of `texts`.
+        read: the settings with which the cells read files.
 
     Raises:
-        UserError: there are no such texts to hold out, or they are among `texts`.
+        UserError: the held-out texts do not exist or are among `texts`.
     """
 
     def __init__(
@@ -45,28 +45,30 @@ class Corpora:
         read: Iterable[ReadSettings] = (),
     ) -> None:
         self._texts, self._folder, self._stage, self._heldout = texts, folder, stage, heldout
-        for variant in set(read) if heldout else ():
-            require_texts(texts, heldout, variant)
+        for settings in set(read) if heldout else ():
+            require_texts(texts, heldout, settings)
         self._fingerprints: dict[tuple[ReadSettings, bool], str] = {}
         self._shards: dict[Path, PreparedText] = {}
 
     def shards_for(self, recipe: Recipe) -> PreparedText:
-        """The token shards for a recipe; their tokenizer stands in them.
+        """Return the token shards for a recipe, which include their tokenizer.
 
         Raises:
-            UserError: there is no text, too little of it, or the disk is full.
+            UserError: there is no text or too little of it, or the disk is full.
         """
         if is_prepared(self._texts):
             return self._load_prepared(Path(self._texts[0]))
-        text, heldout = (self._fingerprint(recipe.read, is_heldout=held) for held in (False, True))
+        # Find the folder of these shards by what they are made of, or choose a new one.
+        text, heldout = (self._fingerprint(recipe.read, is_heldout=is_) for is_ in (False, True))
         tokenizer = self._tokenizer_for(recipe, text)
         settings = replace(recipe.prepare, workers=0)
-        asked = results_cache.ShardsKey(settings, text, tokenizer.fingerprint, heldout)
-        file = results_cache.find(self._folder.glob("shards-*.json"), asked)
+        key = results_cache.ShardsKey(settings, text, tokenizer.fingerprint, heldout)
+        file = results_cache.find(self._folder.glob("shards-*.json"), key)
         if file is None:
             name = f"shards-{kinds.name_of(recipe.tokenizer)}"
-            file = results_cache.store(self._folder, name, asked)
+            file = results_cache.store(self._folder, name, key)
         folder = file.with_suffix("")
+        # Write the shards, unless `prepare` finds them there.
         if folder not in self._shards:
             progress = self._stage("cutting text into tokens")
             self._shards[folder] = prepare(
@@ -81,7 +83,7 @@ class Corpora:
         return self._shards[folder]
 
     def tokenizer_for(self, recipe: Recipe) -> Tokenizer:
-        """The tokenizer of those token shards."""
+        """Return the tokenizer of the recipe's token shards."""
         return Tokenizer.load(self.shards_for(recipe).tokenizer)
 
     def _load_prepared(self, folder: Path) -> PreparedText:
@@ -90,19 +92,20 @@ class Corpora:
         return self._shards[folder]
 
     def _fingerprint(self, read: ReadSettings, *, is_heldout: bool) -> str:
-        """Of the texts that are trained on, or of those given to be held out: "" where none are."""
+        """Return the fingerprint of the training or the held-out texts; "" if there are none."""
         texts = self._heldout if is_heldout else self._texts
         if texts and (read, is_heldout) not in self._fingerprints:
-            found = fingerprint_text(find_files(texts, None, read), read)
-            self._fingerprints[read, is_heldout] = found
+            fingerprint = fingerprint_text(find_files(texts, None, read), read)
+            self._fingerprints[read, is_heldout] = fingerprint
         return self._fingerprints.get((read, is_heldout), "")
 
     def _tokenizer_for(self, recipe: Recipe, text: str) -> Tokenizer:
-        asked = results_cache.TokenizerKey(recipe.read, text, recipe.tokenizer)
-        file = results_cache.find(self._folder.glob("tokenizer-*.json"), asked)
+        """Return the recipe's tokenizer, trained if it is new; `text`: the texts' fingerprint."""
+        key = results_cache.TokenizerKey(recipe.read, text, recipe.tokenizer)
+        file = results_cache.find(self._folder.glob("tokenizer-*.json"), key)
         if file is None:
             name = f"tokenizer-{kinds.name_of(recipe.tokenizer)}"
-            file = results_cache.store(self._folder, name, asked)
+            file = results_cache.store(self._folder, name, key)
         folder = file.with_suffix("")
         if (folder / "tokenizer.json").is_file():
             return Tokenizer.load(folder)

@@ -1,4 +1,4 @@
-"""What a comparison will take, measured on a few steps of each cell."""
+"""The forecast of a comparison's time and memory, measured on a few steps of each cell."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from foreword.train.budget import Budget
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a cell will take.
+    """The time and memory that a cell will take.
 
     Attributes:
-        cell: its name.
-        recipe: as the grid has it.
-        parameters: of the model.
-        flops_per_token: of training.
-        tokens: that the budget pays for.
-        epochs: how often the text is read in them.
-        bytes: of memory that training holds at once.
-        pretraining_seconds: of each seed, without evaluations.
-        tuning_seconds: of all its fine-tunings; roughly, at pretraining's time per token.
-        error: why it cannot be run, or "".
-        note: why no more is said of it, or "".
+        cell: name of the cell.
+        recipe: the recipe as the grid names it.
+        parameters: number of the model's parameters.
+        flops_per_token: FLOPs of training per token.
+        tokens: tokens that the budget allows.
+        epochs: passes over the text in these tokens.
+        bytes: peak memory of training.
+        pretraining_seconds: for each seed, without evaluations.
+        tuning_seconds: for all fine-tunings of the cell; roughly, at pretraining's time per token.
+        error: why the cell cannot be run, or "".
+        note: why there is no forecast, or "".
     """
 
     cell: str
@@ -46,53 +46,58 @@ class Forecast:
 
 
 def forecast(comparison: Comparison, cell: Cell) -> Forecast:
-    """Takes a few steps of a cell that learns in steps; its data must have been prepared."""
+    """Forecast a cell, whose data is prepared, from a few training steps.
+
+    A cell with offline training is not run: its forecast has tokens, epochs and a note.
+    """
     recipe = comparison.recipes[cell.name, 1]
     prepared = comparison.corpora.shards_for(recipe)
     gc.collect()
+    # Measure a few steps; a mistake that shows only now is the forecast.
     try:
         if recipe.model.trains_offline:
             return _offline_forecast(comparison, cell)
         tokenizer = comparison.corpora.tokenizer_for(recipe)
-        found = estimate(set_up_training(recipe, tokenizer, prepared, or_shape=True))
+        measured = estimate(set_up_training(recipe, tokenizer, prepared, or_shape=True))
     except UserError as error:
         return Forecast(cell.name, cell.recipe, error=str(error))
-    seconds_per_token = found.seconds_per_step / found.tokens_per_step
+    # Extrapolate them to the budget.
+    seconds_per_token = measured.seconds_per_step / measured.tokens_per_step
     return Forecast(
         cell=cell.name,
         recipe=cell.recipe,
-        parameters=sum(found.parameters.values()),
-        flops_per_token=found.flops_per_step / found.tokens_per_step,
-        tokens=found.steps * found.tokens_per_step,
-        epochs=found.epochs,
-        bytes=found.memory.total,
-        pretraining_seconds=found.steps * found.seconds_per_step,
+        parameters=sum(measured.parameters.values()),
+        flops_per_token=measured.flops_per_step / measured.tokens_per_step,
+        tokens=measured.steps * measured.tokens_per_step,
+        epochs=measured.epochs,
+        bytes=measured.memory.total,
+        pretraining_seconds=measured.steps * measured.seconds_per_step,
         tuning_seconds=_tuning_tokens(comparison, prepared) * seconds_per_token,
     )
 
 
 def _offline_forecast(comparison: Comparison, cell: Cell) -> Forecast:
-    """What is known of a cell that is fitted to the text at once.
+    """Return the tokens and epochs of a cell with offline training; its time is not forecast.
 
     Raises:
-        UserError: a budget that it cannot keep.
+        UserError: the model does not support the unit of the budget.
     """
     recipe = comparison.recipes[cell.name, 1]
     budget = Budget.of(recipe.train)
     epochs = recipe.model.offline_epochs(budget.unit, budget.amount)
     tokens = epochs * comparison.corpora.shards_for(recipe).counts[TRAIN].tokens
-    note = "fitted, not forecast"
+    note = "offline training: no forecast"
     return Forecast(cell.name, cell.recipe, tokens=tokens, epochs=epochs, note=note)
 
 
 def _tuning_tokens(comparison: Comparison, prepared: PreparedText) -> float:
-    """Tokens that a cell's fine-tunings read, as many per byte as pretraining's text has."""
+    """Return the tokens that a cell's fine-tunings read, at the pretraining text's tokens/byte."""
     counts = [prepared.counts[name] for name in (TRAIN, HELDOUT)]
     per_byte = sum(c.tokens for c in counts) / max(1, sum(c.bytes for c in counts))
     total = 0.0
     for task in comparison.grid.tasks:
         examples = comparison.examples[task.name].train
         size = sum(len(f"{e.text}{e.pair or ''}".encode()) for e in examples)
-        variants = comparison.grid.seeds + task.scratch
-        total += size * per_byte * task.tune.epochs * task.tune.seeds * variants
+        starts = comparison.grid.seeds + task.scratch
+        total += size * per_byte * task.tune.epochs * task.tune.seeds * starts
     return total

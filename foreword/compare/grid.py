@@ -1,4 +1,4 @@
-"""A grid: which recipes to train at one budget, and what to fine-tune them on."""
+"""A grid: recipes to train at one budget, and tasks to fine-tune them on."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from foreword.tune.tasks._contract import Labelled, Task
 
 @dataclass(frozen=True)
 class Cell:
-    """One thing to be compared: a recipe, and settings laid on it.
+    """A recipe to compare, with settings that override its own.
 
     Attributes:
-        recipe: a shipped one's name, or a file beside the grid.
-        label: in tables and plots; the recipe's name if unsaid.
-        set: settings laid on the recipe, a table as a recipe has them.
+        recipe: name of a shipped recipe, or of a file beside the grid.
+        label: name in tables and plots; default: the recipe's name.
+        set: settings that override the recipe's, a table like a recipe.
     """
 
     recipe: str
@@ -39,27 +39,27 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The label, or what the recipe is called."""
+        """The label, or the recipe's name."""
         return self.label or Path(self.recipe).stem
 
 
 @dataclass(frozen=True)
 class GridTask(Ranged):
-    """A task that every cell is fine-tuned on, and its network from scratch beside it.
+    """A task on which every cell is fine-tuned, next to the same network from scratch.
 
     Attributes:
-        name: in tables and plots.
-        train: the file of labelled examples to learn from.
-        dev: the files, one or several, to score on.
+        name: name in tables and plots.
+        train: file of labelled training examples.
+        dev: file or files to score on.
         task: a kind in `tune/tasks/`.
-        text: the column of the text.
-        label: the column of the label.
-        pair: the column of the second text of a pair.
-        columns: names of all columns, where the files have no header.
-        rows: only the first so many training examples; 0 for all.
-        metric: what tables and plots show; the task's first if unsaid.
-        scratch: whether the same network is tuned from random weights too.
-        tune: how to fine-tune.
+        text: column of the text.
+        label: column of the label.
+        pair: column of the second text of a pair.
+        columns: names of all columns, for files without a header.
+        rows: number of training examples, the first of the file; 0 for all.
+        metric: metric in tables and plots; default: the first of the task.
+        scratch: whether the same network is also fine-tuned from random weights.
+        tune: settings of fine-tuning.
     """
 
     name: str
@@ -83,17 +83,17 @@ class GridTask(Ranged):
 
 @dataclass(frozen=True)
 class Grid(Ranged):
-    """What is compared.
+    """The recipes, budget and tasks of a comparison.
 
     Attributes:
-        cells: what to train.
+        cells: the recipes to train.
         description: one line for people.
-        data: files, folders, patterns, beside the grid; or one folder of token shards.
+        data: files, folders, patterns, relative to the grid; or one folder of token shards.
         heldout: files, folders, patterns to hold out; then all of `data` is trained on.
-        budget: of each cell, in the place of its recipe's own.
-        seeds: of pretraining: 1, 2, ...
-        set: settings laid on all recipes, below those of the cell.
-        tasks: what to fine-tune on.
+        budget: budget of each cell, which replaces that of its recipe.
+        seeds: number of pretraining seeds: 1, 2, ...
+        set: settings that override those of all recipes; a cell's `set` overrides these.
+        tasks: the tasks to fine-tune on.
     """
 
     cells: tuple[Cell, ...]
@@ -114,16 +114,16 @@ class Grid(Ranged):
             ("cells", [cell.name for cell in self.cells]),
             ("tasks", [task.name for task in self.tasks]),
         ):
-            twice = [name for name, count in Counter(names).items() if count > 1]
-            if twice:
-                what = "label" if key == "cells" else "name"
-                raise ValueError(f"{key}: two are called '{twice[0]}'; give each a {what}")
+            repeated = [name for name, count in Counter(names).items() if count > 1]
+            if repeated:
+                setting = "label" if key == "cells" else "name"
+                raise ValueError(f"{key}: two are called '{repeated[0]}'; give each a {setting}")
 
     def recipe(self, cell: Cell, seed: int) -> Recipe:
-        """What `cell` trains: its recipe with the grid's settings, its own, seed and budget.
+        """Return the recipe of a cell with the grid's settings, the cell's, the seed and budget.
 
         Raises:
-            UserError: there is no such recipe, or a mistake in it; the cell is named.
+            UserError: the recipe does not exist or has a mistake; the cell is named.
         """
         try:
             recipe = config.load(Recipe, config.find_recipe(cell.recipe), self.set, cell.set)
@@ -137,13 +137,13 @@ class Grid(Ranged):
 
 @dataclass(frozen=True)
 class TaskExamples:
-    """What a task learns from and is scored on.
+    """The labelled examples of a task.
 
     Attributes:
-        train: labelled examples.
-        dev: labelled examples.
-        skipped: rows of the files without text or label.
-        checksums: of the files, in order.
+        train: training examples.
+        dev: examples to score on.
+        skipped: number of rows in the files without text or label.
+        checksums: checksums of the files, in order.
     """
 
     train: Sequence[Labelled]
@@ -160,20 +160,20 @@ def load_grid(
     heldout: Sequence[str] = (),
     read: Mapping[str, Any] | None = None,
 ) -> Grid:
-    """A grid from a file or by the name of a shipped one, with what the command line says on it.
+    """Load a shipped grid or a file, with the options of the command line on top.
 
-    What it names beside it is then named by its whole path.
+    Paths relative to the grid become absolute.
 
     Args:
-        name: of the grid.
-        data: in the place of the grid's own.
-        tasks: the folder of its tasks' files; beside the grid if unsaid.
-        budget: in the place of the grid's own.
-        heldout: in the place of the grid's own; none where `data` is given alone.
-        read: how text is read, in the place of what the grid says of it for all cells.
+        name: name of a shipped grid, or path of a file.
+        data: replaces the grid's own.
+        tasks: folder of the tasks' files; default: the folder of the grid.
+        budget: replaces the grid's own.
+        heldout: replaces the grid's own; if only `data` is given, there is none.
+        read: settings of reading text, which override the grid's for all cells.
 
     Raises:
-        UserError: no such grid, or a mistake in it; the key is named.
+        UserError: the grid does not exist or has a mistake; the key is named.
     """
     path = config.find_grid(name)
     folder = path.resolve().parent
@@ -190,16 +190,16 @@ def load_grid(
     )
     if grid.budget is None:
         raise UserError(
-            f"{path}: budget: the same for all cells, so it is needed: --flops, --tokens, "
-            "--epochs, --steps or --hours, or budget = { unit = ..., amount = ... } in the grid"
+            f"{path}: budget: required, one for all cells: --flops, --tokens, --epochs, --steps "
+            "or --hours, or budget = { unit = ..., amount = ... } in the grid"
         )
     if not grid.data:
-        raise UserError(f"{path}: data: name the text with --data, or in the grid")
+        raise UserError(f"{path}: data: required: name the text with --data, or in the grid")
     return grid
 
 
 def read_examples(task: GridTask) -> TaskExamples:
-    """The examples of a task.
+    """Read the examples of a task.
 
     Raises:
         UserError: a file or a column is missing; the task is named.
@@ -207,10 +207,11 @@ def read_examples(task: GridTask) -> TaskExamples:
     columns = Columns(task.text, task.label, task.pair)
     files = [Path(task.train), *map(Path, _as_tuple(task.dev))]
     try:
-        found = [labelled(read_table(file, task.columns), columns) for file in files]
+        (train, skipped), *devs = (
+            labelled(read_table(file, task.columns), columns) for file in files
+        )
     except UserError as error:
         raise UserError(f"task '{task.name}': {error}") from error
-    (train, skipped), *devs = found
     return TaskExamples(
         train[: task.rows or None],
         LabelledTexts.of(example for dev, _ in devs for example in dev),
@@ -220,9 +221,9 @@ def read_examples(task: GridTask) -> TaskExamples:
 
 
 def _recipe_path(folder: Path, recipe: str) -> str:
-    """A recipe's file beside the grid, or the name as it is."""
-    is_there = recipe.endswith(".toml") and (folder / recipe).is_file()
-    return str(folder / recipe) if is_there else recipe
+    """Return the path of a recipe file beside the grid, or the name of a shipped recipe."""
+    is_file = recipe.endswith(".toml") and (folder / recipe).is_file()
+    return str(folder / recipe) if is_file else recipe
 
 
 def _with_full_paths(task: GridTask, folder: Path) -> GridTask:

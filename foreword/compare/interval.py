@@ -1,4 +1,4 @@
-"""Means and how far to trust them."""
+"""Means and their confidence intervals."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Interval:
     """A mean and its confidence interval.
 
     Attributes:
-        mean: of the values.
+        mean: mean of the values.
         half_width: half the interval's width; nan for one value.
-        count: of values.
+        count: number of values.
     """
 
     mean: float
@@ -35,15 +35,15 @@ class Interval:
 
 
 def half_width_of_share(count: int) -> float:
-    """Half the 95 % interval of a share of `count` examples, at its widest: where half are right.
+    """Return half the width of the 95 % interval of an accuracy on `count` examples.
 
-    The normal approximation of the binomial.
+    This is the widest case, an accuracy of 0.5, by the normal approximation of the binomial.
     """
     return float(stats.norm.ppf((1 + LEVEL) / 2)) / (2 * math.sqrt(count))
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """The mean, with Student's t interval at 95 %: for a few values that are about normal."""
+    """Return the mean with Student's t interval at 95 %, for a few roughly normal values."""
     count = len(values)
     mean = float(np.mean(values))
     if count < 2:

@@ -1,4 +1,4 @@
-"""Results as a picture: held-out losses against what was spent, and scores with intervals."""
+"""The plot of a comparison: held-out loss by budget spent, and scores with intervals."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from matplotlib.figure import Figure
 from foreword import atomic
 from foreword.compare.results import Results
 
-WIDTH = 0.38  # of a bar; two stand beside each other
-MOST_INSIDE = 6  # curves whose names would hide some of them
-LOG_SCALE_RATIO = 100  # times the least that is spent, and the axis is logarithmic
+BAR_WIDTH = 0.38  # of two bars side by side
+MOST_INSIDE = 6  # curves; with more, the legend would hide some and moves outside
+LOG_SCALE_RATIO = 100  # largest / smallest amount spent, above which the axis is logarithmic
 
 
 def write_plot(results: Results) -> None:
-    """Writes plot.png; nothing where nothing is done.
+    """Write plot.png, unless no run is finished.
 
     Raises:
         UserError: the disk is full or the folder cannot be written.
@@ -37,15 +37,15 @@ def write_plot(results: Results) -> None:
 
 
 def _plot_losses(axis: Any, results: Results) -> None:
-    """A curve per run, a colour per cell."""
+    """Plot one curve per run, in one colour per cell."""
     for number, cell in enumerate(results.comparison.grid.cells):
         label = cell.name
         for run in results.runs:
             if run.cell == cell.name and run.curve:
                 spent, losses = zip(*run.curve, strict=True)
                 axis.plot(spent, losses, "o-", color=_colour(number), label=label, markersize=3)
-                label = "_"
-                if len(run.curve) == 1:  # counts: there is nothing more to come
+                label = "_"  # not in the legend
+                if len(run.curve) == 1:  # offline training has one point: show it as a level
                     axis.axhline(losses[0], color=_colour(number), linestyle=":", linewidth=1)
     is_one = results.is_one_objective
     axis.set(
@@ -53,8 +53,8 @@ def _plot_losses(axis: Any, results: Results) -> None:
         ylabel=f"held-out loss, nats per {'token' if is_one else 'prediction'}",
         title="Pretraining" if is_one else "Pretraining; each its own objective",
     )
-    places = [spent for run in results.runs for spent, _ in run.curve if spent > 0]
-    if places and max(places) > LOG_SCALE_RATIO * min(places):
+    amounts = [spent for run in results.runs for spent, _ in run.curve if spent > 0]
+    if amounts and max(amounts) > LOG_SCALE_RATIO * min(amounts):
         axis.set_xscale("log")
     axis.grid(alpha=0.3)
     if len(results.comparison.grid.cells) > MOST_INSIDE:
@@ -64,33 +64,33 @@ def _plot_losses(axis: Any, results: Results) -> None:
 
 
 def _plot_scores(axis: Any, results: Results, task: Any) -> None:
-    """Two bars per cell, and the guess that reads nothing as a line."""
+    """Plot two bars per cell, pretrained and from scratch, and the chance baseline as a line."""
     cells = results.comparison.grid.cells
     starts = ("pretrained", "from scratch") if task.scratch else ("pretrained",)
-    for place, start in enumerate(starts):
-        shift = (place - (len(starts) - 1) / 2) * WIDTH
+    for index, start in enumerate(starts):
+        offset = (index - (len(starts) - 1) / 2) * BAR_WIDTH
         for number, cell in enumerate(cells):
-            found = results.task_interval(cell.name, task, start)
-            if found is None:
+            interval = results.task_interval(cell.name, task, start)
+            if interval is None:
                 continue
             axis.barh(
-                number + shift,
-                found.mean,
-                WIDTH,
-                xerr=None if math.isnan(found.half_width) else found.half_width,
+                number + offset,
+                interval.mean,
+                BAR_WIDTH,
+                xerr=None if math.isnan(interval.half_width) else interval.half_width,
                 color=_colour(number),
-                alpha=0.35 if place else 0.9,
+                alpha=0.35 if index else 0.9,
                 ecolor="black",
                 capsize=2,
             )
-    for chance_loss in results.scores:
-        if chance_loss.task == task.name and not chance_loss.cell:
-            axis.axvline(chance_loss.scores[results.metric(task)], color="gray", linestyle="--")
+    for score in results.scores:
+        if score.task == task.name and not score.cell:  # a chance baseline
+            axis.axvline(score.scores[results.metric(task)], color="gray", linestyle="--")
     axis.set_yticks(range(len(cells)), [cell.name for cell in cells])
     axis.invert_yaxis()
-    pale = "\npale: from scratch" if task.scratch else ""
-    axis.set(xlabel=results.metric(task), title=f"{task.name}{pale}")
+    legend = "\npale: from scratch" if task.scratch else ""
+    axis.set(xlabel=results.metric(task), title=f"{task.name}{legend}")
 
 
 def _colour(number: int) -> Any:
-    return colormaps["tab20"]((2 * number + number // 10) % 20)  # the ten strong ones first
+    return colormaps["tab20"]((2 * number + number // 10) % 20)  # the ten saturated ones first

@@ -1,4 +1,4 @@
-"""What a comparison came to, read from its folder: runs, scores, failures."""
+"""The results of a comparison, read from its folder: runs, scores, failures."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from foreword.tune.result import is_score
 
 @dataclass(frozen=True)
 class Axis:
-    """What curves are drawn against: the budget that the cells have alike.
+    """The x axis of the curves: the budget, which all cells have in common.
 
     Attributes:
-        label: for people.
-        key: in the records of a run.
-        unit: how much of `key` is 1.
+        label: label of the axis.
+        key: key in the records of a run.
+        unit: amount of `key` that is 1 on the axis.
     """
 
     label: str
@@ -44,24 +44,24 @@ AXES = {
 
 @dataclass(frozen=True)
 class RunResult:
-    """A finished pretraining.
+    """The result of a finished pretraining.
 
     Attributes:
-        cell: its name.
-        seed: of pretraining.
+        cell: name of the cell.
+        seed: seed of pretraining.
         run: the run folder.
-        parameters: of the model, its heads included.
-        bytes: of the checkpoint on disk, without what only training needs.
-        steps: taken.
-        tokens: read.
-        flops: computed.
-        seconds: of training, evaluation included.
-        tokens_per_second: the middle one of those logged.
+        parameters: number of the model's parameters, heads included.
+        bytes: size of the checkpoint on disk, without what only training needs.
+        steps: steps taken.
+        tokens: tokens read.
+        flops: FLOPs computed.
+        seconds: training time, evaluation included.
+        tokens_per_second: median of those logged.
         heldout_loss: nats per prediction of the cell's own objective, at the end.
-        perplexity: per token, where the model predicts all of the text.
-        bits_per_byte: where it does.
-        curve: (what was spent, held-out loss) at each evaluation; see `Axis`.
-        samples: what the model said at the end, `{"prompt": ..., "text": ...}` each.
+        perplexity: per token, if the model predicts all of the text; else None.
+        bits_per_byte: if the model predicts all of the text; else None.
+        curve: (amount spent, held-out loss) at each evaluation; see `Axis`.
+        samples: samples at the end, `{"prompt": ..., "text": ...}` each.
     """
 
     cell: str
@@ -96,15 +96,15 @@ NUMBERS = (
 
 @dataclass(frozen=True)
 class TuningScore:
-    """One fine-tuning's scores on the dev examples.
+    """The scores of one fine-tuning on the dev examples.
 
     Attributes:
-        cell: its name; "" for the guess that reads nothing.
-        seed: of pretraining; 0 from scratch.
-        task: its name.
-        start: pretrained, from scratch, or what the guess is called.
-        tuning_seed: of fine-tuning.
-        scores: by metric.
+        cell: name of the cell; "" for the chance baseline.
+        seed: seed of pretraining; 0 from scratch.
+        task: name of the task.
+        start: pretrained, from scratch, or the name of the chance baseline.
+        tuning_seed: seed of fine-tuning.
+        scores: score by metric.
     """
 
     cell: str
@@ -117,13 +117,13 @@ class TuningScore:
 
 @dataclass(frozen=True)
 class Results:
-    """All of it.
+    """The results of a comparison.
 
     Attributes:
-        comparison: whose results they are.
-        runs: the finished pretrainings.
-        scores: the finished fine-tunings', a record per seed, and the guesses'.
-        dev: how many examples each task scores on, by its name.
+        comparison: the comparison.
+        runs: results of the finished pretrainings.
+        scores: scores of the finished fine-tunings, one per seed, and of the chance baselines.
+        dev: number of dev examples by name of the task.
     """
 
     comparison: Comparison
@@ -133,31 +133,31 @@ class Results:
 
     @property
     def axis(self) -> Axis:
-        """What curves are drawn against."""
+        """The x axis of the curves."""
         assert self.comparison.grid.budget is not None
         return AXES[self.comparison.grid.budget.unit]
 
     @property
     def is_one_objective(self) -> bool:
-        """Whether all predict all of the text, so that their losses compare."""
+        """Whether all runs predict all of the text, so that their losses are comparable."""
         return all(run.bits_per_byte is not None for run in self.runs)
 
     def cell_interval(self, cell: Cell, key: str) -> Interval | None:
-        """A number of a cell's runs, over the seeds that have it."""
-        found = [getattr(run, key) for run in self.runs if run.cell == cell.name]
-        known = [value for value in found if value is not None]
+        """Return the interval of a number of a cell's runs, over the seeds that have it."""
+        values = [getattr(run, key) for run in self.runs if run.cell == cell.name]
+        known = [value for value in values if value is not None]
         return interval(known) if known else None
 
     def metric(self, task: GridTask) -> str:
-        """What is shown of a task: the metric it names, or the first; "" where none is known."""
-        found = [score.scores for score in self.scores if score.task == task.name]
-        return task.metric or (next(iter(found[0]), "") if found else "")
+        """Return the metric shown for a task: its own or the first known; "" if none is."""
+        scores = [score.scores for score in self.scores if score.task == task.name]
+        return task.metric or (next(iter(scores[0]), "") if scores else "")
 
     def task_interval(self, cell: str, task: GridTask, start: str) -> Interval | None:
-        """The score of a cell on a task.
+        """Return the interval of a cell's scores on a task; None if there are none.
 
-        Over seeds of pretraining, each the mean of its fine-tunings, where there are several; else
-        over seeds of fine-tuning.
+        With several seeds of pretraining it is over these, each the mean of its fine-tunings; with
+        one it is over seeds of fine-tuning.
         """
         metric = self.metric(task)
         by_seed: dict[int, list[float]] = {}
@@ -171,7 +171,7 @@ class Results:
         return interval([sum(values) / len(values) for values in by_seed.values()])
 
     def as_document(self) -> dict[str, Any]:
-        """Numbers alone, as JSON."""
+        """Return all numbers as JSON values."""
         failures = [
             {"work": str(failure.work), "error": failure.error, "is_fault": failure.is_fault}
             for failure in self.comparison.failures
@@ -189,7 +189,7 @@ class Results:
         }
 
     def _cell(self, cell: Cell) -> dict[str, Any]:
-        found = {key: _interval_table(self.cell_interval(cell, key)) for key in NUMBERS}
+        numbers = {key: _interval_table(self.cell_interval(cell, key)) for key in NUMBERS}
         tasks = {
             task.name: {
                 start: _interval_table(self.task_interval(cell.name, task, start))
@@ -197,11 +197,11 @@ class Results:
             }
             for task in self.comparison.grid.tasks
         }
-        return {"cell": cell.name, "recipe": cell.recipe, **found, "tasks": tasks}
+        return {"cell": cell.name, "recipe": cell.recipe, **numbers, "tasks": tasks}
 
 
 def gather(comparison: Comparison) -> Results:
-    """Reads what there is of a comparison's results."""
+    """Read the results of a comparison as far as it is done."""
     runs, scores = [], []
     dev: dict[str, int] = {}
     assert comparison.grid.budget is not None
@@ -211,21 +211,22 @@ def gather(comparison: Comparison) -> Results:
             if run is not None and comparison.seconds_taken(piece) is not None:
                 runs.append(_run_result(piece, run, AXES[comparison.grid.budget.unit]))
             continue
-        done = comparison.saved_tuning(piece)
-        if done is None:
+        tuning = comparison.saved_tuning(piece)
+        if tuning is None:
             continue
-        scores += _tuning_scores(piece, piece.task, done["epochs"])
+        scores += _tuning_scores(piece, piece.task, tuning["epochs"])
         if piece.task.name not in dev:
-            dev[piece.task.name] = done["examples"]["dev"]
-            scores += [
+            dev[piece.task.name] = tuning["examples"]["dev"]
+            scores += [  # the chance baseline, alike in all fine-tunings of a task
                 TuningScore("", 0, piece.task.name, row["strategy"], 0, _metrics(row))
-                for row in done["rows"]
+                for row in tuning["rows"]
                 if row["start"] == "no model"
             ]
     return Results(comparison, runs, scores, dev)
 
 
 def _run_result(piece: Work, run: Path, axis: Axis) -> RunResult:
+    """Read the result of a finished run from its newest checkpoint and its log."""
     folder = checkpoint.newest(run, [])
     spent = checkpoint.read_state(folder)["spent"]
     records: dict[str, list[dict[str, Any]]] = {"train": [], "heldout": [], "samples": []}
@@ -234,7 +235,7 @@ def _run_result(piece: Work, run: Path, axis: Axis) -> RunResult:
     rates = [record["tokens_per_second"] for record in records["train"]]
     heldout = records["heldout"]
     last = heldout[-1] if heldout else dict.fromkeys(("loss", "perplexity", "bits_per_byte"))
-    is_all = last["bits_per_byte"] is not None
+    predicts_all = last["bits_per_byte"] is not None
     files = [file for file in folder.iterdir() if file.name not in checkpoint.FOR_TRAINING]
     return RunResult(
         cell=piece.cell.name,
@@ -248,7 +249,7 @@ def _run_result(piece: Work, run: Path, axis: Axis) -> RunResult:
         seconds=spent["seconds"],
         tokens_per_second=median(rates) if rates else None,
         heldout_loss=last["loss"],
-        perplexity=last["perplexity"] if is_all else None,
+        perplexity=last["perplexity"] if predicts_all else None,
         bits_per_byte=last["bits_per_byte"],
         curve=tuple((r[axis.key] / axis.unit, r["loss"]) for r in heldout if r["loss"] is not None),
         samples=tuple(records["samples"][-1]["samples"]) if records["samples"] else (),
@@ -258,7 +259,7 @@ def _run_result(piece: Work, run: Path, axis: Axis) -> RunResult:
 def _tuning_scores(
     piece: Work, task: GridTask, epochs: Sequence[dict[str, Any]]
 ) -> list[TuningScore]:
-    """The last epoch of each seed."""
+    """Return the scores of each seed's last epoch."""
     last = max(row["epoch"] for row in epochs)
     seed = 0 if piece.is_scratch else piece.seed
     return [
@@ -269,11 +270,13 @@ def _tuning_scores(
 
 
 def _metrics(row: dict[str, Any]) -> dict[str, float]:
+    """Return the scores of a row, without standard deviations."""
     return {key: v for key, v in row.items() if is_score(key) and not key.endswith("_std")}
 
 
-def _interval_table(found: Interval | None) -> dict[str, float | int | None] | None:
-    if found is None:
+def _interval_table(of: Interval | None) -> dict[str, float | int | None] | None:
+    """Return an interval as JSON values, which have no nan."""
+    if of is None:
         return None
-    half = None if math.isnan(found.half_width) else found.half_width
-    return {"mean": found.mean, "half": half, "count": found.count}
+    half = None if math.isnan(of.half_width) else of.half_width
+    return {"mean": of.mean, "half": half, "count": of.count}

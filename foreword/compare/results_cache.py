@@ -1,7 +1,8 @@
-"""Results are found by what was asked: nothing is done twice, and nothing stale is used.
+"""A cache of results by the settings and data that they are made of.
 
-Beside each result stands a JSON file that says what it was asked to be, `{"asked": {...}}`. It is
-compared as a value, not as text, so that a setting added later, with its default, changes nothing.
+So nothing is done twice, and nothing stale is used. Beside each result is a JSON file with its key,
+`{"asked": {...}}`. Keys are compared as values, not as text, so that a setting added later, with
+its default, changes nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from foreword.text.tokenizers._contract import TokenizerKind
 
 @dataclass(frozen=True)
 class TokenizerKey:
-    """A tokenizer: its settings, how the files are read, and what is in them."""
+    """The key of a tokenizer: its settings, how files are read, and their fingerprint."""
 
     read: ReadSettings
     text: str
@@ -33,7 +34,7 @@ class TokenizerKey:
 
 @dataclass(frozen=True)
 class ShardsKey:
-    """Token shards: as a tokenizer's fingerprint makes them of a text's, and of the held-out's."""
+    """The key of token shards: settings, and fingerprints of text, tokenizer and held-out text."""
 
     prepare: PrepareSettings
     text: str
@@ -43,7 +44,7 @@ class ShardsKey:
 
 @dataclass(frozen=True)
 class RunKey:
-    """A run: its recipe and the fingerprint of its shards."""
+    """The key of a run: its recipe and the fingerprint of its shards."""
 
     recipe: Recipe
     data: str
@@ -51,7 +52,9 @@ class RunKey:
 
 @dataclass(frozen=True)
 class TuningKey:
-    """A fine-tuning: the task, its files' checksums, and from scratch the network too."""
+    """The key of a fine-tuning: the task and the checksums of its files; from scratch, also the
+    network and the fingerprint of its tokenizer.
+    """
 
     task: GridTask
     files: tuple[str, ...]
@@ -60,31 +63,30 @@ class TuningKey:
 
 
 def without_labels(recipe: Recipe) -> Recipe:
-    """The recipe without what is only said of it."""
+    """Return the recipe without description, family and paper."""
     return replace(recipe, description="", family="", paper="")
 
 
 def settings_of_task(task: GridTask) -> GridTask:
-    """The task without its name, its metric and the places of its files."""
+    """Return the task without its name, its metric and the paths of its files."""
     return replace(task, name="", metric="", train="", dev="", scratch=True)
 
 
 def find(files: Iterable[Path], key: Any) -> Path | None:
-    """The first of the JSON files that was asked for `key`."""
+    """Return the first of the JSON files with this key; None if there is none."""
     for file in sorted(files):
         try:
-            asked = stored.read(file)["asked"]
-            if config.build(type(key), asked) == key:
+            if config.build(type(key), stored.read(file)["asked"]) == key:
                 return file
         except (KeyError, AttributeError, UserError):
-            continue  # of another kind, damaged, or of a Foreword that knew other settings
+            continue  # another kind of key, a damaged file, or settings of another version
     return None
 
 
 def store(folder: Path, name: str, key: Any, content: dict[str, Any] | None = None) -> Path:
-    """Writes what was asked, and perhaps more, to a JSON file of a free name like `name`.
+    """Write a key, with the result's content if any, to a new JSON file named after `name`.
 
-    The folder belongs to one process at a time (`atomic.alone`), or two would take the same name.
+    The caller must hold the folder's lock (`atomic.alone`): two processes could choose one name.
     """
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "unnamed"
     for number in range(1, 1_000_000):

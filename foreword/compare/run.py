@@ -1,13 +1,13 @@
 """A comparison from a grid to its results, in reading order.
 
-    out/  grid.toml   what was last asked
+    out/  grid.toml   the grid of the last call
           data/       tokenizers and token shards, shared by the cells
           runs/       a run folder per cell and seed, its fine-tunings in `evaluations/`
           scratch/    fine-tunings of the same networks from random weights
           table.md results.csv results.json plot.png
 
-Whatever was done before in the same folder is found there and kept, so a comparison that was
-killed carries on, and a grid that was changed runs only what changed.
+What was done before in the same folder is found and kept. So a comparison that was killed
+continues, and of a changed grid only what differs is run.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ GRID_FILE = "grid.toml"
 
 @dataclass(frozen=True)
 class Work:
-    """A piece of the comparison: a pretraining, or a fine-tuning of what it made.
+    """A piece of the comparison: a pretraining, or a fine-tuning of its model.
 
     Attributes:
-        cell: of the grid.
-        seed: of pretraining.
-        task: to fine-tune on, or None for the pretraining.
+        cell: the cell of the grid.
+        seed: seed of pretraining.
+        task: the task to fine-tune on; None for the pretraining.
         is_scratch: whether the network is fine-tuned from random weights.
     """
 
@@ -58,18 +58,18 @@ class Work:
     is_scratch: bool = False
 
     def __str__(self) -> str:
-        what = "pretraining" if self.task is None else self.task.name
-        return f"{self.cell.name}, seed {self.seed}: {what}{' from scratch' * self.is_scratch}"
+        stage = "pretraining" if self.task is None else self.task.name
+        return f"{self.cell.name}, seed {self.seed}: {stage}{' from scratch' * self.is_scratch}"
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A piece that could not be done.
+    """A piece of work that failed.
 
     Attributes:
         work: the piece.
-        error: why, in a line.
-        is_fault: whether that is a fault of Foreword's own.
+        error: the reason, in one line.
+        is_fault: whether it is a fault of Foreword, not a mistake or a lack of memory.
     """
 
     work: Work
@@ -79,16 +79,16 @@ class Failure:
 
 @dataclass(frozen=True)
 class CellProgress:
-    """Where a comparison stands.
+    """The progress of a comparison.
 
     Attributes:
-        work: what is being done.
-        number: of it, from 1.
-        total: of all pieces.
-        share: of the piece that is done.
-        seconds_left: of all that something can be said about.
-        is_all: whether that is everything.
-        note: how it goes.
+        work: the current piece.
+        number: number of the piece, from 1.
+        total: number of pieces in all.
+        share: share of the piece that is done.
+        seconds_left: time left of all pieces whose time is known.
+        is_all: whether these are all pieces left.
+        note: latest result, such as the loss.
     """
 
     work: Work
@@ -101,27 +101,27 @@ class CellProgress:
 
 
 class ComparisonReporter(Protocol):
-    """Who looks on."""
+    """A display of a comparison's progress."""
 
     def note(self, text: str) -> None:
-        """A line worth reading."""
+        """Show a line."""
 
     def stage(self, name: str) -> Callable[[float, float], None]:
-        """Something that comes before the work; the function takes what is done and to be done."""
+        """Show a stage before the work; the returned function takes (done, total)."""
 
-    def show_progress(self, standing: CellProgress) -> None:
-        """Where the comparison stands."""
+    def show_progress(self, progress: CellProgress) -> None:
+        """Show how far the comparison is."""
 
 
 class Comparison:
     """A grid in its folder.
 
-    All recipes and all tables of tasks are read at once: mistakes come before the work.
+    All recipes and all files of tasks are read first, so mistakes show before the work.
 
     Args:
         grid: what to compare.
-        out: the folder; made if it is not there.
-        reporter: told how it goes.
+        out: the folder; created if it does not exist.
+        reporter: shows the progress.
 
     Raises:
         UserError: a mistake in the grid, or the folder holds something else.
@@ -135,8 +135,8 @@ class Comparison:
             with _naming_cell(cell.name):
                 require_memory(self.recipes[cell.name, 1], machines=MACHINES)
         self.examples = {task.name: read_examples(task) for task in grid.tasks}
-        variants = [recipe.read for recipe in self.recipes.values()]
-        self.corpora = Corpora(grid.data, out / "data", reporter.stage, grid.heldout, variants)
+        read = [recipe.read for recipe in self.recipes.values()]
+        self.corpora = Corpora(grid.data, out / "data", reporter.stage, grid.heldout, read)
         self.failures: list[Failure] = []
         atomic.require_no_device(out)
         if (
@@ -147,7 +147,7 @@ class Comparison:
             raise UserError(f"{out}: holds something else than a comparison; choose another --out")
 
     def work(self) -> list[Work]:
-        """All pieces in order; a cell is tuned as soon as it is trained."""
+        """Return all pieces in order; a cell is fine-tuned as soon as it is pretrained."""
         pieces = []
         for seed in range(1, self.grid.seeds + 1):
             for cell in self.grid.cells:
@@ -159,11 +159,11 @@ class Comparison:
         return pieces
 
     def prepare(self) -> None:
-        """Makes the tokenizers and token shards that are not there yet.
+        """Make the tokenizers and token shards that do not exist yet.
 
         Raises:
-            UserError: the text is no good for a cell, which is named; or another process is at work
-                in the folder.
+            UserError: a cell, which is named, cannot use the text; or another process is at work in
+                the folder.
         """
         with self._locked():
             for cell in self.grid.cells:
@@ -171,13 +171,13 @@ class Comparison:
                     self.corpora.shards_for(self.recipes[cell.name, 1])
 
     def run(self, after_piece: Callable[[], None] = lambda: None) -> bool:
-        """Does what is not done yet; a piece that fails is noted, and the others go on.
+        """Run the pieces that are not done; one that fails is recorded, and the others go on.
 
         Args:
-            after_piece: called after each piece that was done.
+            after_piece: called after each piece that was run.
 
         Returns:
-            False when a signal asked to stop.
+            False if a signal stopped it.
 
         Raises:
             UserError: another process is at work in the folder.
@@ -187,18 +187,20 @@ class Comparison:
 
     def _run(self, after_piece: Callable[[], None]) -> bool:
         pieces, was_done = self.work(), False
-        clock = TimeLeft([(piece.task and piece.task.name, piece.is_scratch) for piece in pieces])
+        groups = [(piece.task and piece.task.name, piece.is_scratch) for piece in pieces]
+        time_left = TimeLeft(groups)
         for number, piece in enumerate(pieces):
             if any(f.work == Work(piece.cell, piece.seed) for f in self.failures):
-                continue  # nothing to tune
+                continue  # its pretraining failed: there is nothing to fine-tune
             with self._recording_failure(piece):
                 was_done = self.seconds_taken(piece) is not None
                 if not was_done:
-                    progress = _PieceReporter(self.reporter, clock, piece, number, len(pieces))
-                    progress.show(0.0, 0.0, "")
-                    if not self._run_piece(piece, progress):
+                    place = (number, len(pieces))
+                    reporter = _PieceReporter(self.reporter, time_left, piece, place)
+                    reporter.show(0.0, 0.0, "")
+                    if not self._run_piece(piece, reporter):
                         return False
-                clock.add(number, self.seconds_taken(piece) or 0.0)
+                time_left.add(number, self.seconds_taken(piece) or 0.0)
             if not was_done:
                 after_piece()
                 if piece.task is None:
@@ -206,51 +208,50 @@ class Comparison:
         return True
 
     def run_folder(self, cell: Cell, seed: int) -> Path | None:
-        """The run folder of a cell, if it has been begun."""
+        """Return the run folder of a cell; None if it has not been begun."""
         file = results_cache.find((self.out / "runs").glob("*.json"), self._run_key(cell, seed))
         return None if file is None else file.with_suffix("")
 
     def saved_tuning(self, piece: Work) -> dict[str, Any] | None:
-        """What a fine-tuning came to, if it has been done."""
+        """Return the saved result of a fine-tuning; None if it is not done."""
         folder = self._tuning_folder(piece)
         file = folder and results_cache.find(folder.glob("*.json"), self._tuning_key(piece))
         return stored.read(file) if file else None
 
     def seconds_taken(self, piece: Work) -> float | None:
-        """How long a piece took, or None where it is not done."""
+        """Return how long a piece took; None if it is not done."""
         if piece.task is not None:
-            done = self.saved_tuning(piece)
-            return None if done is None else float(done["seconds"])
+            tuning = self.saved_tuning(piece)
+            return None if tuning is None else float(tuning["seconds"])
         run = self.run_folder(piece.cell, piece.seed)
         if run is None or not (run / "recipe.toml").is_file() or not is_finished(run):
             return None
         spent = checkpoint.read_state(checkpoint.newest(run, []))["spent"]
         return float(spent["seconds"])
 
-    def _run_piece(self, piece: Work, progress: _PieceReporter) -> bool:
+    def _run_piece(self, piece: Work, reporter: _PieceReporter) -> bool:
+        """Run a piece; False if a signal stopped it."""
         if piece.task is None:
-            return self._pretrain(piece, progress)
-        self._tune(piece, piece.task, progress)
+            return self._pretrain(piece, reporter)
+        self._tune(piece, piece.task, reporter)
         return True
 
-    def _pretrain(self, piece: Work, progress: _PieceReporter) -> bool:
-        recipe, asked = (
-            self.recipes[piece.cell.name, piece.seed],
-            self._run_key(piece.cell, piece.seed),
-        )
+    def _pretrain(self, piece: Work, reporter: _PieceReporter) -> bool:
+        recipe = self.recipes[piece.cell.name, piece.seed]
         run = self.run_folder(piece.cell, piece.seed)
         if run is None:
-            name = f"{piece.cell.name}-{piece.seed}"
-            run = results_cache.store(self.out / "runs", name, asked).with_suffix("")
+            name, key = f"{piece.cell.name}-{piece.seed}", self._run_key(piece.cell, piece.seed)
+            run = results_cache.store(self.out / "runs", name, key).with_suffix("")
         if not (run / "recipe.toml").is_file():
             shards = str(self.corpora.shards_for(recipe).folder)
             running.start(recipe, running.Inputs((shards,)), run)
-        return running.carry_on(run, progress, self.reporter.stage, samples)
+        return running.carry_on(run, reporter, self.reporter.stage, samples)
 
-    def _tune(self, piece: Work, task: GridTask, progress: _PieceReporter) -> None:
+    def _tune(self, piece: Work, task: GridTask, reporter: _PieceReporter) -> None:
         run, folder = self.run_folder(piece.cell, piece.seed), self._tuning_folder(piece)
         assert run is not None and folder is not None
         examples = self.examples[task.name]
+        # Fine-tune.
         began = time.monotonic()
         result = tune(
             open_run(run, self.recipes[piece.cell.name, piece.seed].train.device),
@@ -258,8 +259,9 @@ class Comparison:
             examples.train,
             examples.dev,
             replace(task.tune, from_scratch=piece.is_scratch),
-            lambda done, total, note: progress.show(done / total, time.monotonic() - began, note),
+            lambda done, total, note: reporter.show(done / total, time.monotonic() - began, note),
         )
+        # Save the result with its key and its time.
         result = replace(result, examples=result.examples | {"skipped": examples.skipped})
         document = as_document(result, task.name, make_provenance()["command"])
         name = f"tune-{kinds.name_of(task.task)}-{task.name}"
@@ -292,6 +294,7 @@ class Comparison:
         return results_cache.TuningKey(task, files, type(recipe)(**fields), tokenizer)
 
     def _tuning_folder(self, piece: Work) -> Path | None:
+        """Return the folder of a piece's fine-tunings; None if its run has not been begun."""
         if piece.is_scratch:
             return self.out / "scratch"
         run = self.run_folder(piece.cell, piece.seed)
@@ -299,12 +302,14 @@ class Comparison:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
+        """Keep other processes out of the folder, and write the grid into it."""
         with atomic.alone(self.out, own=(GRID_FILE,)):
             atomic.write_text(self.out / GRID_FILE, config.dumps(config.to_table(self.grid)))
             yield
 
     @contextmanager
     def _recording_failure(self, piece: Work) -> Iterator[None]:
+        """Record an error of a piece instead of raising it."""
         try:
             yield
         except Exception as error:
@@ -318,7 +323,7 @@ class Comparison:
 
 @contextmanager
 def _naming_cell(name: str) -> Iterator[None]:
-    """Names the cell in an error."""
+    """Name the cell in an error."""
     try:
         yield
     except UserError as error:
@@ -326,38 +331,49 @@ def _naming_cell(name: str) -> Iterator[None]:
 
 
 def _holds_other_files(folder: Path) -> bool:
-    """Whether there is more in a folder than a comparison begins with."""
+    """Return whether a folder holds more than the first files of a comparison."""
     return any(path.name not in (atomic.LOCK, f".{GRID_FILE}.part") for path in folder.iterdir())
 
 
 def _free_memory() -> None:
-    """Gives back what the model before has left in memory."""
+    """Free the memory that the last model took."""
     gc.collect()
-    if "torch._dynamo" in sys.modules:  # or all models would share one cache of few places
+    if "torch._dynamo" in sys.modules:  # or all models would share one small cache
         torch.compiler.reset()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
 class _PieceReporter:
-    """The watcher of a piece, which knows the rest."""
+    """The progress reporter of one piece, which shows that of the whole comparison.
+
+    Args:
+        comparison: shows the progress of the comparison.
+        time_left: estimates the time left.
+        piece: the piece.
+        place: its number from 0, and the number of all pieces.
+    """
 
     def __init__(
-        self, look: ComparisonReporter, clock: TimeLeft, piece: Work, number: int, total: int
+        self,
+        comparison: ComparisonReporter,
+        time_left: TimeLeft,
+        piece: Work,
+        place: tuple[int, int],
     ) -> None:
-        self._look, self._clock, self._piece = look, clock, piece
-        self._number, self._total = number, total
+        self._comparison, self._time_left, self._piece = comparison, time_left, piece
+        self._number, self._total = place
 
     def show(self, share: float, seconds: float, note: str) -> None:
-        """Says where the comparison stands, after so many seconds of this piece."""
-        left, is_all = self._clock.estimate(self._number, share, seconds)
+        """Show the progress when `share` of this piece is done after so many seconds."""
+        left, is_all = self._time_left.estimate(self._number, share, seconds)
         number = self._number + 1
-        self._look.show_progress(
+        self._comparison.show_progress(
             CellProgress(self._piece, number, self._total, share, left, is_all, note)
         )
 
     def note(self, text: str) -> None:
-        self._look.note(f"{self._piece}: {text}")
+        self._comparison.note(f"{self._piece}: {text}")
 
     def record(self, record: dict[str, Any], progress: float) -> None:
         if record["kind"] == "train":

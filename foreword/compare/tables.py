@@ -1,4 +1,4 @@
-"""Results as tables: for people in Markdown, for programs as CSV and JSON."""
+"""Results as tables: Markdown for people, CSV and JSON for programs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from foreword.compare.results import NUMBERS, Results
 from foreword.formatting import duration, power, quantity
 
 MISSING = "–"
-BLANK = re.compile(r"«|\[MASK\]|<extra_id_\d+>")  # a blank, or what it was filled with
-CONTEXT_WORDS = 4  # words shown on either side of one
+BLANK = re.compile(r"«|\[MASK\]|<extra_id_\d+>")  # a blank, or a filled one
+CONTEXT_WORDS = 4  # words shown on either side of a blank
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class MarkdownTable:
     """A table for people.
 
     Attributes:
-        title: above it.
-        columns: their names.
-        rows: as many texts each.
+        title: heading above the table.
+        columns: names of the columns.
+        rows: the cells of each row, one per column.
     """
 
     title: str
@@ -35,72 +35,76 @@ class MarkdownTable:
     rows: tuple[tuple[str, ...], ...]
 
     def markdown(self) -> str:
-        """As Markdown."""
+        """Return the table as Markdown."""
         lines = [self.columns, ("---",) * len(self.columns), *self.rows]
         body = "\n".join(f"| {' | '.join(map(_escaped, line))} |" for line in lines)
         return f"## {self.title}\n\n{body}\n"
 
 
 def tables(results: Results) -> list[MarkdownTable]:
-    """Pretraining, fine-tuning, samples; those without anything to say are left out."""
-    found = [_pretraining(results), _fine_tuning(results), _samples(results)]
-    return [table for table in found if table.rows]
+    """Return the tables of pretraining, fine-tuning and samples; empty ones are left out."""
+    all_tables = [_pretraining(results), _fine_tuning(results), _samples(results)]
+    return [table for table in all_tables if table.rows]
 
 
 def notes(results: Results) -> list[str]:
-    """What must be said beside the tables."""
+    """Return the notes on the tables: how to read them, what failed and what is not done."""
     grid = results.comparison.grid
     assert grid.budget is not None
     percent = f"{LEVEL:.0%}"
-    said = [f"Each cell: {grid.budget.describe()}."]
+    # What the losses are, and whether they compare.
+    lines = [f"Each cell: {grid.budget.describe()}."]
     if results.is_one_objective:
-        said.append("Held-out losses are nats per token, and all cells predict all of the text.")
+        lines.append("Held-out losses are nats per token, and all cells predict all of the text.")
     else:
-        said.append(
-            "Held-out losses are nats per prediction of each cell's own objective: between "
-            "objectives they do not compare. Bits per byte do, and are given where all of the text "
-            "is predicted."
+        lines.append(
+            "Held-out losses are nats per prediction of each cell's own objective and are not "
+            "comparable between objectives. Bits per byte are; they are given where all of the "
+            "text is predicted."
         )
+    # What the intervals are over, and what they leave out.
     if grid.seeds > 1:
-        said.append(
+        lines.append(
             f"± is half the {percent} interval (Student's t) over {grid.seeds} seeds of "
-            "pretraining, each the mean of its fine-tunings; from scratch, of fine-tuning."
+            "pretraining, each the mean of its fine-tunings; from scratch, over seeds of "
+            "fine-tuning."
         )
     elif grid.tasks:
-        said.append(
+        lines.append(
             f"± is half the {percent} interval (Student's t) over seeds of fine-tuning. Each cell "
-            "was pretrained once: what another seed of pretraining would change is not in it."
+            "was pretrained once, so it leaves out the variation between seeds of pretraining."
         )
     sizes = [_describe_dev_size(task, results) for task in grid.tasks if task.name in results.dev]
     if sizes:
-        said.append(f"What other dev examples would change is not in ± either: {'; '.join(sizes)}.")
-    cut = [f"{task.name}: the first {task.rows:,} rows" for task in grid.tasks if task.rows]
-    if cut:
-        said.append(f"Of the training examples, {'; '.join(cut)}.")
-    said += [f"Failed: {f.work}: {f.error}" for f in results.comparison.failures]
+        lines.append(f"± also leaves out the variation between dev examples: {'; '.join(sizes)}.")
+    limits = [f"{task.name}: the first {task.rows:,} rows" for task in grid.tasks if task.rows]
+    if limits:
+        lines.append(f"Training examples used: {'; '.join(limits)}.")
+    # What is missing.
+    lines += [f"Failed: {f.work}: {f.error}" for f in results.comparison.failures]
     missing = len(results.comparison.work()) - _count_done(results)
     if missing:
-        said.append(f"{missing} of {len(results.comparison.work())} pieces are not done.")
-    return said
+        lines.append(f"{missing} of {len(results.comparison.work())} pieces are not done.")
+    return lines
 
 
 def _describe_dev_size(task: GridTask, results: Results) -> str:
-    """How many dev examples a task has, and how far they may lead an accuracy astray."""
+    """Return the number of a task's dev examples, and for accuracy the interval they imply."""
     count = results.dev[task.name]
-    said = f"{task.name} has {count:,}"
+    text = f"{task.name} has {count:,}"
     if results.metric(task) != "accuracy":
-        return said
-    return f"{said}, so up to ± {half_width_of_share(count):.3f} ({LEVEL:.0%}, binomial)"
+        return text
+    return f"{text}, so up to ± {half_width_of_share(count):.3f} ({LEVEL:.0%}, binomial)"
 
 
 def as_document(results: Results) -> dict[str, Any]:
-    """All of it, for `results.json`."""
-    shown = [asdict(table) for table in tables(results)]
-    return {**results.as_document(), "tables": shown, "notes": notes(results)}
+    """Return the content of `results.json`: all numbers, tables and notes."""
+    as_dicts = [asdict(table) for table in tables(results)]
+    return {**results.as_document(), "tables": as_dicts, "notes": notes(results)}
 
 
 def write(results: Results) -> None:
-    """Writes table.md, results.csv and results.json.
+    """Write table.md, results.csv and results.json.
 
     Raises:
         UserError: the disk is full or the folder cannot be written.
@@ -153,12 +157,14 @@ def _pretraining(results: Results) -> MarkdownTable:
 
 
 def _fine_tuning(results: Results) -> MarkdownTable:
-    """A row per cell, two columns per task; below, the guess that reads nothing."""
+    """Return the table of scores: a row per cell and per chance baseline, a column per start."""
     grid = results.comparison.grid
+    # The columns: each task's score, and from scratch where it is tuned so.
     columns = ["cell"]
     for task in grid.tasks:
         columns.append(f"{task.name}, {results.metric(task)}".rstrip(", "))
         columns += ["from scratch"] * task.scratch
+    # A row per cell that has scores.
     rows = []
     for cell in grid.cells:
         row = []
@@ -168,18 +174,19 @@ def _fine_tuning(results: Results) -> MarkdownTable:
                 row.append(results.task_interval(cell.name, task, "from scratch"))
         if any(row):
             rows.append((cell.name, *(str(value or MISSING) for value in row)))
-    guesses = [score for score in results.scores if not score.cell]
-    for name in dict.fromkeys(score.start for score in guesses):
-        row_texts = [name]
+    # A row per chance baseline.
+    baselines = [score for score in results.scores if not score.cell]
+    for name in dict.fromkeys(score.start for score in baselines):
+        baseline_row = [name]
         for task in grid.tasks:
             value = results.task_interval("", task, name)
-            row_texts += [str(value or MISSING), *[""] * task.scratch]
-        rows.append(tuple(row_texts))
+            baseline_row += [str(value or MISSING), *[""] * task.scratch]
+        rows.append(tuple(baseline_row))
     return MarkdownTable("Fine-tuning", tuple(columns), tuple(rows))
 
 
 def _samples(results: Results) -> MarkdownTable:
-    """All samples of each cell's first seed."""
+    """Return the table of all samples of each cell's first seed."""
     rows = [
         (run.cell, _shorten(sample.get("prompt")), _shorten(sample.get("text")))
         for run in results.runs
@@ -190,7 +197,7 @@ def _samples(results: Results) -> MarkdownTable:
 
 
 def _csv(results: Results) -> str:
-    """Long form: a line per number measured."""
+    """Return all numbers in long form, a line per number."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(("cell", "seed", "task", "start", "tuning_seed", "metric", "value"))
@@ -200,9 +207,10 @@ def _csv(results: Results) -> str:
             if value is not None:
                 lines.writerow((run.cell, run.seed, "pretraining", "", "", key, value))
     for score in results.scores:
+        seeds = score.seed or "", score.tuning_seed or ""
         for metric, value in score.scores.items():
-            where = (score.cell, score.seed or "", score.task, score.start, score.tuning_seed or "")
-            lines.writerow((*where, metric, value))
+            labels = (score.cell, seeds[0], score.task, score.start, seeds[1])
+            lines.writerow((*labels, metric, value))
     return text.getvalue()
 
 
@@ -216,7 +224,7 @@ def _recipe_name(cell: Cell) -> str:
 
 
 def _shorten(text: str | None, limit: int = 160) -> str:
-    """On one line; of a long one, what stands around its blanks, or else its beginning."""
+    """Return a text on one line; a long one cut to the context of its blanks or its beginning."""
     text = " ".join((text or "").split())
     if len(text) <= limit:
         return text
@@ -224,13 +232,13 @@ def _shorten(text: str | None, limit: int = 160) -> str:
     blanks = [n for n, word in enumerate(words) if BLANK.search(word)]
     if not blanks:
         return text[:limit].rsplit(" ", 1)[0] + " …"
-    near = sorted({n for at in blanks for n in range(at - CONTEXT_WORDS, at + CONTEXT_WORDS + 1)})
-    near = [n for n in near if 0 <= n < len(words)]
-    shown = ["… " * (near[0] > 0) + words[near[0]]]
-    shown += ["… " * (b > a + 1) + words[b] for a, b in pairwise(near)]
-    return " ".join(shown) + " …" * (near[-1] < len(words) - 1)
+    shown = sorted({n for at in blanks for n in range(at - CONTEXT_WORDS, at + CONTEXT_WORDS + 1)})
+    shown = [n for n in shown if 0 <= n < len(words)]
+    parts = ["… " * (shown[0] > 0) + words[shown[0]]]
+    parts += ["… " * (b > a + 1) + words[b] for a, b in pairwise(shown)]
+    return " ".join(parts) + " …" * (shown[-1] < len(words) - 1)
 
 
 def _escaped(cell: str) -> str:
-    """Text that Markdown takes for no column and no tag, as `<unk>` would be."""
+    """Escape what Markdown would read as a column or, like `<unk>`, as a tag."""
     return cell.replace("|", "\\|").replace("<", "&lt;")

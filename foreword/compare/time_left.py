@@ -1,4 +1,4 @@
-"""How long the rest will take, from what was done so far."""
+"""The time left of a comparison, estimated from the pieces done so far."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from statistics import fmean
 
 
 class TimeLeft:
-    """The work in order, each piece of a group whose pieces take about as long as each other.
+    """An estimate of the time left, from the mean time of each group of similar pieces.
 
     Args:
-        groups: of each piece.
+        groups: group of each piece of work, in order; pieces of a group take about equally long.
     """
 
     def __init__(self, groups: Sequence[Hashable]) -> None:
@@ -18,19 +18,24 @@ class TimeLeft:
         self._known: dict[Hashable, list[float]] = {}
 
     def add(self, number: int, seconds: float) -> None:
-        """Piece `number` took so long."""
+        """Record how long piece `number` took."""
         self._known.setdefault(self._groups[number], []).append(seconds)
 
     def estimate(self, number: int, share: float, seconds: float) -> tuple[float, bool]:
-        """Seconds that are left while piece `number` is done to `share` after so many.
+        """Estimate the seconds left of this piece and all after it.
+
+        Args:
+            number: the current piece.
+            share: share of it that is done, 0 to 1.
+            seconds: how long that took.
 
         Returns:
-            The sum over what can be said, and whether that is all.
+            The sum over the pieces whose time is known, and whether that is all of them.
         """
         known = {group: fmean(values) for group, values in self._known.items()}
         if share > 0:
             known.setdefault(self._groups[number], seconds / share)
-        pieces = [known.get(group) for group in self._groups[number + 1 :]]
-        here = seconds / share - seconds if share > 0 else known.get(self._groups[number])
-        said = [piece for piece in [here, *pieces] if piece is not None]
-        return sum(said), len(said) == len(pieces) + 1
+        later = [known.get(group) for group in self._groups[number + 1 :]]
+        current = seconds / share - seconds if share > 0 else known.get(self._groups[number])
+        estimates = [piece for piece in [current, *later] if piece is not None]
+        return sum(estimates), len(estimates) == len(later) + 1

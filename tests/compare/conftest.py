@@ -11,7 +11,7 @@ from tests.compare import grids
 
 @pytest.fixture(scope="session", autouse=True)
 def _unmeasured() -> Iterator[None]:
-    """The machine's speed is of no interest here, and takes longer to measure than all else."""
+    """Skip the measurement of the machine's speed, which takes longer than the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("foreword.runs.hooks.matmul_flops_per_second", lambda *_: 1e9)
         yield
@@ -19,13 +19,13 @@ def _unmeasured() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a grid has its files."""
+    """A folder with the files of a grid."""
     return grids.write_files(tmp_path_factory.mktemp("grid"))
 
 
 @pytest.fixture(scope="session")
 def finished(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A comparison that is done."""
+    """The folder of a finished comparison."""
     out = tmp_path_factory.mktemp("finished") / "out"
     grids.compare(folder, out)
     return out
@@ -33,6 +33,6 @@ def finished(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def out(finished: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
+    """A copy of the finished comparison."""
     shutil.copytree(finished, tmp_path / "out")
     return tmp_path / "out"

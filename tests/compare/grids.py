@@ -1,4 +1,4 @@
-"""A tiny comparison on generated text: two cells, one task, from nothing to its tables."""
+"""A tiny comparison on generated text: two cells and one task."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CAUSAL = {"recipe": "decoder.toml", "set": {"model": {"layers": 1}}}
 
 
 def table(**more: Any) -> dict[str, Any]:
-    """A grid as TOML has it."""
+    """Return a grid as a TOML table."""
     made = {
         "description": "Two small ones",
         "data": ["text"],
@@ -43,7 +43,7 @@ def table(**more: Any) -> dict[str, Any]:
 
 
 def write_files(folder: Path) -> Path:
-    """Text, recipes and labelled examples for a grid in `folder`."""
+    """Write text, recipes and labelled examples for a grid into `folder`."""
     runs.write_text(folder / "text")
     for name in ("encoder", "decoder"):
         (folder / f"{name}.toml").write_text(runs.recipe(name).dumps(), encoding="utf-8")
@@ -54,14 +54,14 @@ def write_files(folder: Path) -> Path:
 
 
 def write_grid(folder: Path, **more: Any) -> str:
-    """Writes the grid; returns its path."""
+    """Write the grid; return its path."""
     path = folder / "grid.toml"
     path.write_text(config.dumps(table(**more)), encoding="utf-8")
     return str(path)
 
 
 class Quiet:
-    """Looks on and keeps what was begun and said.
+    """A comparison's reporter that records and prints nothing.
 
     Args:
         act: called with the name of each piece as it begins.
@@ -89,7 +89,7 @@ class Quiet:
 
 
 def compare(folder: Path, out: Path, reporter: Quiet | None = None, **more: Any) -> Comparison:
-    """Runs the grid to its end; its progress goes to `reporter`."""
+    """Run the grid to its end."""
     comparison = Comparison(load_grid(write_grid(folder, **more)), out, reporter or Quiet())
     comparison.prepare()
     assert comparison.run()

@@ -1,4 +1,4 @@
-"""Grids as they are read, and mistakes in them: one line that names the key."""
+"""Loading grids; a mistake is refused in one line that names the key."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_examples_are_the_first_rows_and_all_dev_files(folder: Path) -> None:
     assert len(examples.checksums) == 3
 
 
-def test_the_command_line_comes_before_the_grid(folder: Path, tmp_path: Path) -> None:
+def test_the_command_line_overrides_the_grid(folder: Path, tmp_path: Path) -> None:
     path = grids.write_grid(folder)
     grid = load_grid(path, ["elsewhere"], tmp_path, Budget("hours", 2))
     assert grid.data == ("elsewhere",)
@@ -45,7 +45,7 @@ def test_the_command_line_comes_before_the_grid(folder: Path, tmp_path: Path) ->
     assert load_grid(path).data == (str(folder / "text"),)
 
 
-def test_held_out_text_goes_with_its_data(folder: Path) -> None:
+def test_other_data_drops_the_held_out_text_of_the_grid(folder: Path) -> None:
     path = grids.write_grid(folder, heldout=["apart.txt"])
     assert load_grid(path).heldout == (str(folder / "apart.txt"),)
     assert load_grid(path, ["elsewhere"]).heldout == ()
@@ -68,8 +68,8 @@ def test_held_out_text_goes_with_its_data(folder: Path) -> None:
         ({"seeds": 0}, "seeds: must be a whole number from 1"),
         ({"budget": {"unit": "flop", "amount": 1}}, "budget.unit: 'flop' is not a choice"),
         ({"budget": {"unit": "flops", "amount": -1}}, "budget.amount: must be a number above 0"),
-        ({"budget": None}, "budget: the same for all cells, so it is needed: --flops"),
-        ({"data": None}, "data: name the text with --data"),
+        ({"budget": None}, "budget: required, one for all cells: --flops"),
+        ({"data": None}, "data: required: name the text with --data"),
         ({"data": ["nowhere"]}, "nowhere: there is no such file"),
         ({"tasks": [{**TASK, "train": "no.tsv"}]}, "task 'Reviews':"),
         ({"tasks": [{**TASK, "label": "lable"}]}, "task 'Reviews':"),
@@ -90,7 +90,7 @@ def test_held_out_text_goes_with_its_data(folder: Path) -> None:
         ),
     ],
 )
-def test_mistakes_are_one_line(
+def test_a_mistake_in_a_grid_is_refused_in_one_line(
     folder: Path,
     tmp_path: Path,
     more: dict[str, Any],
@@ -107,12 +107,12 @@ def test_mistakes_are_one_line(
     assert not (out / "runs").exists()
 
 
-def test_an_unknown_grid_is_one_line() -> None:
+def test_an_unknown_grid_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UserError, match=r"no grid 'objectivs'.*did you mean 'objectives'"):
         load_grid("objectivs")
 
 
-def test_how_text_is_read_is_laid_on_all_cells() -> None:
+def test_read_settings_override_those_of_all_cells() -> None:
     said = {"documents": "file", "errors": "replace", "blank_lines": False}
     for cell in (grid := load_grid("ladder", ["text"], read=said, budget=Budget("steps", 1))).cells:
         read = grid.recipe(cell, 1).read

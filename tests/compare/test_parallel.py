@@ -1,4 +1,4 @@
-"""Parallel text, trained on and held out, is found the way that the cells read."""
+"""Parallel text is found with the read settings of the cells."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def write(folder: Path) -> list[list[str]]:
     return [[str(folder / "train.en")], [str(folder / "valid.en")]]
 
 
-def test_held_out_pairs_are_found(tmp_path: Path) -> None:
+def test_a_pair_to_train_on_and_to_hold_out_is_refused(tmp_path: Path) -> None:
     train, held = write(tmp_path)
     Corpora(train, tmp_path, lambda name: lambda done, total: None, held, [BOTH])
     with pytest.raises(UserError, match="both to train on and to hold out"):
@@ -29,7 +29,7 @@ def test_held_out_pairs_are_found(tmp_path: Path) -> None:
         Corpora(train, tmp_path, lambda name: lambda done, total: None, again, [BOTH])
 
 
-def test_the_grid_of_translators_reads_pairs(tmp_path: Path) -> None:
+def test_the_translation_grid_reads_pairs(tmp_path: Path) -> None:
     train, held = write(tmp_path)
     grid = load_grid("translation", train, None, None, held)
     recipes = [grid.recipe(cell, 1) for cell in grid.cells]

@@ -1,4 +1,4 @@
-"""Means, intervals, tables and pictures of what was measured."""
+"""Means, intervals, tables and plots of a comparison."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.compare import grids
 VALUES = [0.61, 0.58, 0.66, 0.6]
 
 
-def test_the_interval_is_scipys() -> None:
+def test_the_interval_equals_scipys() -> None:
     found = interval(VALUES)
     low, high = stats.t.interval(0.95, 3, np.mean(VALUES), stats.sem(VALUES))
     assert found.mean - found.half_width == pytest.approx(low)
@@ -37,19 +37,19 @@ def test_one_value_has_no_interval() -> None:
     assert str(interval([0.5])) == "0.500"
 
 
-def test_the_interval_holds_the_mean_as_often_as_it_says() -> None:
+def test_the_interval_covers_the_mean_at_its_level() -> None:
     samples = np.random.default_rng(1).normal(3.0, 2.0, (2000, 3))
     held = [abs(found.mean - 3.0) <= found.half_width for found in map(interval, samples)]
     assert np.mean(held) == pytest.approx(0.95, abs=0.015)
 
 
-def test_a_share_of_few_examples_is_uncertain() -> None:
+def test_the_interval_of_an_accuracy_covers_it_at_its_level() -> None:
     assert half_width_of_share(277) == pytest.approx(0.059, abs=5e-4)  # RTE
     right = np.random.default_rng(1).binomial(277, 0.5, 20_000) / 277
     assert np.mean(abs(right - 0.5) <= half_width_of_share(277)) == pytest.approx(0.95, abs=0.01)
 
 
-def test_time_left_is_that_of_pieces_like_it() -> None:
+def test_time_left_is_estimated_from_similar_pieces() -> None:
     clock = TimeLeft(["train", "tune", "train", "tune"])
     assert clock.estimate(0, 0.0, 0.0) == (0.0, False)
     assert clock.estimate(0, 0.25, 10.0) == (30.0 + 40.0, False)
@@ -59,7 +59,7 @@ def test_time_left_is_that_of_pieces_like_it() -> None:
     assert clock.estimate(2, 0.5, 30.0) == (35.0, True)
 
 
-def test_scores_are_the_last_epochs(folder: Path, out: Path) -> None:
+def test_scores_are_those_of_the_last_epoch(folder: Path, out: Path) -> None:
     comparison = grids.compare(folder, out)
     results = gather(comparison)
     (task,) = comparison.grid.tasks
@@ -75,7 +75,7 @@ def test_scores_are_the_last_epochs(folder: Path, out: Path) -> None:
     assert chance_loss.mean == pytest.approx(0.0)
 
 
-def test_several_seeds_of_pretraining_are_what_is_varied(folder: Path, out: Path) -> None:
+def test_with_several_pretraining_seeds_the_interval_is_over_them(folder: Path, out: Path) -> None:
     comparison = grids.compare(folder, out, seeds=2)
     results = gather(comparison)
     (task,) = comparison.grid.tasks
@@ -94,7 +94,9 @@ def test_several_seeds_of_pretraining_are_what_is_varied(folder: Path, out: Path
     assert any("over 2 seeds of pretraining" in note for note in notes(results))
 
 
-def test_what_is_written(folder: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_are_written_as_json_csv_markdown_and_plot(
+    folder: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["compare", grids.write_grid(folder), "--out", str(out)]
     assert run([*words, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -117,14 +119,14 @@ def test_what_is_written(folder: Path, out: Path, capsys: pytest.CaptureFixture[
     assert (out / "plot.png").read_bytes().startswith(b"\x89PNG")
     text = (out / "table.md").read_text(encoding="utf-8")
     assert "| cell | Reviews, matthews | from scratch |" in text
-    assert "between objectives they do not compare" in text
+    assert "not comparable between objectives" in text
     assert "the first 16 rows" in text
     assert "±" in text
     assert run(words) == 0
     assert "Fine-tuning" in capsys.readouterr().out
 
 
-def test_without_tasks_there_is_a_ladder(folder: Path, out: Path) -> None:
+def test_without_tasks_there_is_no_fine_tuning_table(folder: Path, out: Path) -> None:
     results = gather(grids.compare(folder, out, tasks=[]))
     assert [table.title for table in tables(results)] == ["Pretraining", "What they say"]
     assert {"parameters", "on disk", "tokens/s"} <= set(tables(results)[0].columns)
@@ -143,7 +145,7 @@ def test_a_failure_is_in_the_table_and_in_the_exit_status(
     assert "| decoder | decoder |" in text
 
 
-def test_interrupted_it_says_how_to_go_on(
+def test_an_interrupted_comparison_prints_how_to_continue(
     folder: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -171,7 +173,7 @@ def test_a_dry_run_trains_nothing(
 
 
 @pytest.mark.parametrize(("metric", "more"), [("matthews", "."), ("accuracy", ", so up to ± 0.28")])
-def test_how_many_dev_examples_there_are_is_said(
+def test_notes_give_the_number_of_dev_examples(
     metric: str, more: str, folder: Path, out: Path
 ) -> None:
     comparison = Comparison(
@@ -184,8 +186,10 @@ def test_how_many_dev_examples_there_are_is_said(
     assert f"Reviews has 12{more}" in said
 
 
-def test_samples_tell_cells_apart(out: Path, folder: Path) -> None:
-    """Three texts of each, and of a long one every blank."""
+def test_the_sample_table_shows_every_sample_and_the_blanks_of_long_ones(
+    out: Path, folder: Path
+) -> None:
+    """Each cell has three samples; of a long one every blank is shown."""
     results = gather(grids.compare(folder, out))
     long = "a b c d e f g h «i» j k l m n " + "o " * 150 + "p q r s t «u» v w x y z."
     written = ("One.", "Two " * 60, long)
@@ -201,5 +205,5 @@ def test_samples_tell_cells_apart(out: Path, folder: Path) -> None:
     assert blanks == "… e f g h «i» j k l m … q r s t «u» v w x y …"
 
 
-def test_bars_in_texts_are_no_columns() -> None:
+def test_markdown_escapes_bars_and_tags() -> None:
     assert "a\\|b &lt;unk>" in MarkdownTable("x", ("y",), (("a|b <unk>",),)).markdown()

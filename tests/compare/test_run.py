@@ -1,4 +1,4 @@
-"""Nothing is done twice, nothing stale is used, and what fails does not stop the rest."""
+"""Nothing is done twice, nothing stale is used, and a failure does not stop the rest."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ALL = [
 
 
 def begun(folder: Path, out: Path, **more: Any) -> list[str]:
-    """What is done anew."""
+    """Run the grid and return the pieces that it ran."""
     reporter = Quiet()
     comparison = grids.compare(folder, out, reporter, **more)
     assert comparison.failures == []
@@ -54,7 +54,7 @@ def test_each_cell_is_a_run_folder_and_all_share_their_data(finished: Path) -> N
     ]
 
 
-def test_another_tokenizer_has_shards_of_its_own(folder: Path, tmp_path: Path) -> None:
+def test_each_tokenizer_has_its_own_shards(folder: Path, tmp_path: Path) -> None:
     other = {"label": "chars", "recipe": "decoder.toml", "set": {"tokenizer": {"kind": "char"}}}
     grid = load_grid(grids.write_grid(folder, cells=[MASKED, CAUSAL, other]))
     for _ in range(2):
@@ -63,7 +63,7 @@ def test_another_tokenizer_has_shards_of_its_own(folder: Path, tmp_path: Path) -
     assert made == {"shards-word", "tokenizer-word", "shards-char", "tokenizer-char"}
 
 
-def test_text_to_hold_out_is_shared_too(tmp_path: Path) -> None:
+def test_held_out_text_is_prepared_once_for_all_cells(tmp_path: Path) -> None:
     grids.write_files(tmp_path)
     apart = tmp_path / "apart.txt"
     apart.write_text("the cat sat on a red house.\n" * 30, encoding="utf-8")
@@ -82,7 +82,7 @@ def test_text_to_hold_out_is_shared_too(tmp_path: Path) -> None:
         Comparison(load_grid(grids.write_grid(tmp_path, **more)), tmp_path / "out", Quiet())
 
 
-def test_what_is_done_is_not_done_again(folder: Path, out: Path) -> None:
+def test_finished_work_is_not_repeated(folder: Path, out: Path) -> None:
     assert begun(folder, out) == []
 
 
@@ -101,28 +101,30 @@ def test_what_is_done_is_not_done_again(folder: Path, out: Path) -> None:
         ),
     ],
 )
-def test_only_what_changed_is_done(
+def test_a_changed_grid_runs_only_what_changed(
     folder: Path, out: Path, more: dict[str, Any], anew: list[str]
 ) -> None:
     assert begun(folder, out, **more) == anew
     assert begun(folder, out) == []  # and what was there is there still
 
 
-def test_a_changed_file_of_a_task_is_noticed(tmp_path: Path, out: Path) -> None:
+def test_a_changed_task_file_repeats_its_fine_tunings(tmp_path: Path, out: Path) -> None:
     folder = grids.write_files(tmp_path / "grid")
     with (folder / "train.tsv").open("a", encoding="utf-8") as file:
         file.write("x\tgood\t\tlovely\n")
     assert begun(folder, out) == [*ALL[1:3], *ALL[4:]]
 
 
-def test_a_changed_text_is_noticed(tmp_path: Path, out: Path) -> None:
+def test_a_changed_text_repeats_the_pretrainings(tmp_path: Path, out: Path) -> None:
     folder = grids.write_files(tmp_path / "grid")
     (folder / "text" / "0.txt").write_text("the cat sat on a road\n" * 9, encoding="utf-8")
     assert begun(folder, out, tasks=[]) == [ALL[0], ALL[3]]
 
 
 @pytest.mark.parametrize("piece", [ALL[1], ALL[2], ALL[4]])
-def test_killed_anywhere_it_carries_on(folder: Path, tmp_path: Path, piece: str) -> None:
+def test_a_comparison_killed_at_any_piece_continues_there(
+    folder: Path, tmp_path: Path, piece: str
+) -> None:
     def die(begins: str) -> None:
         if begins == piece:
             raise runs.Killed
@@ -132,7 +134,7 @@ def test_killed_anywhere_it_carries_on(folder: Path, tmp_path: Path, piece: str)
     assert begun(folder, tmp_path / "out") == ALL[ALL.index(piece) :]
 
 
-def test_a_run_killed_in_its_middle_carries_on(folder: Path, tmp_path: Path) -> None:
+def test_a_run_killed_midway_continues(folder: Path, tmp_path: Path) -> None:
     comparison = Comparison(load_grid(grids.write_grid(folder)), tmp_path / "out", Quiet())
     comparison.prepare()
 
@@ -181,7 +183,7 @@ def test_a_cell_that_fails_is_reported_and_the_others_go_on(
     assert begun(folder, tmp_path / "out") == ALL[:3]  # tried again
 
 
-def test_an_interruption_is_no_failure(
+def test_an_interrupt_is_not_recorded_as_a_failure(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: Any) -> bool:
@@ -195,8 +197,8 @@ def test_an_interruption_is_no_failure(
     assert comparison.failures == []
 
 
-def test_a_setting_that_came_later_changes_nothing(folder: Path, out: Path) -> None:
-    """What was asked is compared as a value: a record without it has its default."""
+def test_a_key_without_a_later_setting_matches_its_default(folder: Path, out: Path) -> None:
+    """Keys are compared as values: one without the setting has its default."""
     for file in (out / "runs").glob("*.json"):
         document = stored.read(file)
         assert document["asked"]["recipe"]["train"].pop("patience") == 5
@@ -204,20 +206,20 @@ def test_a_setting_that_came_later_changes_nothing(folder: Path, out: Path) -> N
     assert begun(folder, out) == []
 
 
-def test_the_folder_says_what_was_asked(folder: Path, out: Path) -> None:
+def test_the_folder_holds_the_grid(folder: Path, out: Path) -> None:
     grid = load_grid(grids.write_grid(folder))
     text = (out / "grid.toml").read_text(encoding="utf-8")
     assert config.build(Grid, tomllib.loads(text)) == grid
 
 
-def test_another_folder_stays_as_it_is(folder: Path, tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused_and_unchanged(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "letters.txt").write_text("dear")
     with pytest.raises(UserError, match="holds something else than a comparison"):
         Comparison(load_grid(grids.write_grid(folder)), tmp_path, Quiet())
     assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
 
 
-def test_two_do_not_work_on_one_comparison(folder: Path, tmp_path: Path) -> None:
+def test_a_second_process_is_refused(folder: Path, tmp_path: Path) -> None:
     comparison = Comparison(load_grid(grids.write_grid(folder)), tmp_path / "out", Quiet())
     with atomic.alone(tmp_path / "out"):
         for work in (comparison.prepare, comparison.run):
@@ -227,7 +229,7 @@ def test_two_do_not_work_on_one_comparison(folder: Path, tmp_path: Path) -> None
     Comparison(comparison.grid, tmp_path / "out", Quiet()).prepare()
 
 
-def test_the_time_left_is_said(folder: Path, tmp_path: Path) -> None:
+def test_progress_reports_the_time_left(folder: Path, tmp_path: Path) -> None:
     reporter = Quiet()
     grids.compare(folder, tmp_path / "out", reporter)
     assert [s.number for s in reporter.progress if s.share == 0] == [1, 2, 3, 4, 5, 6]

@@ -1,4 +1,4 @@
-"""Cells that are fitted to the text at once, beside one that learns in steps."""
+"""Cells with offline training, next to one that is trained in steps."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from foreword.compare.run import Comparison
 from foreword.train import checkpoint
 from tests.compare import grids
 from tests.compare.grids import CAUSAL, Quiet
-from tests.runs import test_offline as fitted
+from tests.runs import test_offline as offline
 
 EPOCHS = {"unit": "epochs", "amount": 2}
 
 
 def write(folder: Path, **more: Any) -> str:
-    """A grid with a cell of each way of learning."""
-    for kind in fitted.MODELS:
-        (folder / f"{kind}.toml").write_text(fitted.recipe(kind).dumps(), encoding="utf-8")
-    cells = [{"recipe": f"{kind}.toml"} for kind in fitted.MODELS]
+    """Write a grid with a cell of each way of training."""
+    for kind in offline.MODELS:
+        (folder / f"{kind}.toml").write_text(offline.recipe(kind).dumps(), encoding="utf-8")
+    cells = [{"recipe": f"{kind}.toml"} for kind in offline.MODELS]
     made = {"cells": [CAUSAL, *cells], "tasks": [], "budget": EPOCHS, "set": None, **more}
     return grids.write_grid(folder, **made)
 
@@ -40,7 +40,7 @@ def forecast(grid: str, out: Path, capsys: pytest.CaptureFixture[str]) -> tuple[
     return status, json.loads(capsys.readouterr().out)["cells"]
 
 
-def test_what_is_fitted_is_not_forecast(
+def test_offline_training_has_a_note_and_no_forecast(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     grid, out = write(folder), tmp_path / "out"
@@ -48,14 +48,14 @@ def test_what_is_fitted_is_not_forecast(
     assert status == 0
     assert not steps["note"] and steps["flops_per_token"] > 0
     for cell, epochs in ((counts, 1), (vectors, 2)):
-        assert (cell["note"], cell["error"]) == ("fitted, not forecast", "")
+        assert (cell["note"], cell["error"]) == ("offline training: no forecast", "")
         assert cell["epochs"] == epochs and cell["tokens"] == epochs * counts["tokens"]
     assert command(["compare", grid, "--out", str(out), "--dry-run"]) == 0
     captured = capsys.readouterr()
-    assert "fitted, not forecast" in captured.out and "3 pieces, at least" in captured.err
+    assert "offline training: no forecast" in captured.out and "3 pieces, at least" in captured.err
 
 
-def test_a_budget_that_a_cell_cannot_keep_is_said_before(
+def test_the_forecast_names_a_budget_that_a_cell_does_not_support(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     grid = write(folder, budget={"unit": "steps", "amount": 3})
@@ -65,8 +65,8 @@ def test_a_budget_that_a_cell_cannot_keep_is_said_before(
     assert "use --set train.epochs=5" in cells[2]["error"]
 
 
-def test_a_damaged_cell_is_fitted_anew(folder: Path, tmp_path: Path) -> None:
-    cells = [{"recipe": f"{kind}.toml"} for kind in fitted.MODELS]
+def test_a_damaged_offline_cell_is_trained_again(folder: Path, tmp_path: Path) -> None:
+    cells = [{"recipe": f"{kind}.toml"} for kind in offline.MODELS]
     grid, out = load_grid(write(folder, cells=cells)), tmp_path / "out"
     comparison = Comparison(grid, out, Quiet())
     comparison.prepare()
@@ -75,10 +75,10 @@ def test_a_damaged_cell_is_fitted_anew(folder: Path, tmp_path: Path) -> None:
     assert [run.steps for run in runs] == [1, 2]
     for run in runs:
         (made,) = checkpoint.all_in(Path(run.run))
-        (made / fitted.FILES[run.cell]).write_bytes(b"")
+        (made / offline.FILES[run.cell]).write_bytes(b"")
     reporter = Quiet()
     again = Comparison(grid, out, reporter)
     again.prepare()
     assert again.run() and not again.failures
-    assert reporter.begun == [f"{kind}, seed 1: pretraining" for kind in fitted.MODELS]
+    assert reporter.begun == [f"{kind}, seed 1: pretraining" for kind in offline.MODELS]
     assert len(gather(again).runs) == 2
