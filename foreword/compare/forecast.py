@@ -86,7 +86,7 @@ def _offline_forecast(comparison: Comparison, cell: Cell) -> Forecast:
     budget = Budget.of(recipe.train)
     epochs = recipe.model.offline_epochs(budget.unit, budget.amount)
     tokens = epochs * comparison.corpora.shards_for(recipe).counts[TRAIN].tokens
-    note = "offline training: no forecast"
+    note = "offline, no forecast"
     return Forecast(cell.name, cell.recipe, tokens=tokens, epochs=epochs, note=note)
 
 

@@ -48,11 +48,11 @@ def test_offline_training_has_a_note_and_no_forecast(
     assert status == 0
     assert not steps["note"] and steps["flops_per_token"] > 0
     for cell, epochs in ((counts, 1), (vectors, 2)):
-        assert (cell["note"], cell["error"]) == ("offline training: no forecast", "")
+        assert (cell["note"], cell["error"]) == ("offline, no forecast", "")
         assert cell["epochs"] == epochs and cell["tokens"] == epochs * counts["tokens"]
     assert command(["compare", grid, "--out", str(out), "--dry-run"]) == 0
     captured = capsys.readouterr()
-    assert "offline training: no forecast" in captured.out and "3 pieces, at least" in captured.err
+    assert "offline, no forecast" in captured.out and "3 pieces, at least" in captured.err
 
 
 def test_the_forecast_names_a_budget_that_a_cell_does_not_support(
