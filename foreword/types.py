@@ -4,13 +4,17 @@
 
 Arrays are numpy on the data side (`Rows`, `Example`) and torch tensors on the model side; a
 `Batch` is built from numpy arrays and becomes tensors with `to`. Padding has document -1.
+
+What only some families need is a record of its own among the `parts` of an example or a batch,
+found by its type: `batch.part(Queries)`. A new family defines its own frozen dataclass, in a module
+that its objective, layout or model may import, and changes nothing here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 Record = TypeVar("Record")
+PartT = TypeVar("PartT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +115,101 @@ class Tokens:
     segments: Array | None = None
 
 
+class HasParts:
+    """Lookup by type in the records of an example or a batch that only some families need.
+
+    A part is a frozen dataclass; its arrays have one row for each row of the batch, or it says what
+    else they have.
+    """
+
+    parts: tuple[Any, ...]
+
+    def part(self, kind: type[PartT]) -> PartT | None:
+        """Return the part of this type, or None."""
+        return next((part for part in self.parts if isinstance(part, kind)), None)
+
+    def require(self, kind: type[PartT]) -> PartT:
+        """Return the part of this type.
+
+        Raises:
+            TypeError: there is none: objective, layout and model do not fit.
+        """
+        found = self.part(kind)
+        if found is None:
+            raise TypeError(f"{type(self).__name__} without a part {kind.__name__}")
+        return found
+
+    def with_part(self, part: Any) -> Self:
+        """Return a copy with this part, in place of one of its type."""
+        others = self.without(type(part))
+        return replace(others, parts=(*others.parts, part))  # type: ignore[type-var]
+
+    def without(self, kind: type[Any]) -> Self:
+        """Return a copy without the part of this type."""
+        parts = tuple(part for part in self.parts if not isinstance(part, kind))
+        return replace(self, parts=parts)  # type: ignore[type-var]
+
+
 @dataclass(frozen=True)
-class Example:
+class PairLabels:
+    """The classes of pairs of texts.
+
+    Attributes:
+        labels: the class of the pair that begins at a position, -1 where none does, (batch, length)
+            int64.
+    """
+
+    labels: Any
+
+    @classmethod
+    def of(cls, rows: Rows) -> tuple[PairLabels, ...]:
+        """Return the rows' labels as parts of an example: none, or one."""
+        return () if rows.labels is None else (cls(rows.labels),)
+
+
+@dataclass(frozen=True)
+class NextToken:
+    """The token after each row, predicted by the row's last position.
+
+    Attributes:
+        ids: -1 where the text ends, (batch,) int64.
+    """
+
+    ids: Any
+
+    @classmethod
+    def of(cls, rows: Rows) -> tuple[NextToken, ...]:
+        """Return the rows' next tokens as parts of an example: none, or one."""
+        return () if rows.next_token is None else (cls(rows.next_token),)
+
+
+@dataclass(frozen=True)
+class UniformDraws:
+    """Numbers by which the model samples (ELECTRA's replacements), drawn by row.
+
+    Samples do not depend on micro-batches.
+
+    Attributes:
+        draws: in [0, 1) for each position of the targets, -1 on padding; (batch, length) float32.
+    """
+
+    draws: Any
+
+
+@dataclass(frozen=True)
+class PredictionOrder:
+    """An order of prediction that is not left to right (XLNet).
+
+    Attributes:
+        order: a position attends to those of lower order; -1 is context, visible to all and not
+            predicted; (batch, length) int64.
+    """
+
+    order: Any
+
+
+@dataclass(frozen=True)
+class Example(HasParts):
     """A training example independent of any architecture: read `source`, predict `target`.
 
     Attributes:
@@ -119,24 +217,15 @@ class Example:
         target: the tokens to predict; with `is_aligned`, at the same positions as the source.
         weights: 1 where a target counts, else 0; (batch, target length) float32.
         is_aligned: target i is predicted at source position i (masked language models).
-        labels: classes of texts as in `Rows`, at the source's positions; or None.
-        uniform_draws: a number in [0, 1) per position, by which the model samples (ELECTRA's
-            replacements), -1 on padding, (batch, target length) float32; or None. Drawn by row, so
-            that samples do not depend on micro-batches.
-        order: the order of prediction where it is not left to right: a position attends to those
-            of lower order; -1 is context, visible to all and not predicted, (batch, length) int64;
-            or None.
-        next_token: as in `Rows`, where the row's last position predicts it; or None.
+        parts: what the objective and some layouts agree on beyond that, such as `PredictionOrder`.
+            Layouts that predict in place hand them on to the batch.
     """
 
     source: Tokens | None
     target: Tokens
     weights: Array
     is_aligned: bool = False
-    labels: Array | None = None
-    uniform_draws: Array | None = None
-    order: Array | None = None
-    next_token: Array | None = None
+    parts: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -188,30 +277,36 @@ class Backward:
 
 
 @dataclass(frozen=True)
-class Batch:
+class TermCounts:
+    """The predictions of each term of a sum of objectives, in all micro-batches of the step.
+
+    Attributes:
+        counts: (terms,) float32: the same in every micro-batch, not one row of each.
+    """
+
+    counts: Any
+
+
+@dataclass(frozen=True)
+class Batch(HasParts):
     """The input of a model, with its targets.
 
     Attributes:
         ids: (batch, length) int64.
         positions: (batch, length) int64.
         mask: which position may attend to which.
-        targets: (batch, length) int64, or (batch, predictions) with `queries`; None if nothing is
-            predicted.
+        targets: (batch, length) int64, or (batch, predictions) with `Queries`: the states are then
+            theirs, (batch, predictions, d_model). None if nothing is predicted.
         weights: 1 where the target counts; float32 of the targets' shape.
         source: the input of the encoder, in an encoder-decoder.
         cross_mask: which target position may attend to which source position.
         segments: number of the segment (0 or 1 in a pair), (batch, length) int64; None is all 0.
-        labels: as in `Example`, (batch, length) int64; or None.
-        uniform_draws: as in `Example`, float32 of the targets' shape; or None.
-        queries: positions predicted by the query stream; the states are then theirs, (batch,
-            predictions, d_model).
-        backward: targets of the right-to-left states.
         memory: the memory that the previous row of each stream left (`Hidden.memory`); None for a
             model without memory, or before the first row.
         documents: number of the document within its row, -1 for padding, (batch, length) int64;
             None if each row is one document. In an encoder-decoder both sides have their own.
-        counts: the predictions of each term of a sum of objectives in all micro-batches of the
-            step, (terms,) float32; None for a single term, or if the batch is the whole step.
+        parts: what the layout, the objective and some models agree on beyond that, such as
+            `Queries`.
     """
 
     ids: Any
@@ -222,13 +317,9 @@ class Batch:
     source: Batch | None = None
     cross_mask: Any = None
     segments: Any = None
-    labels: Any = None
-    uniform_draws: Any = None
-    queries: Queries | None = None
-    backward: Backward | None = None
     memory: tuple[Any, ...] | None = None
     documents: Any = None
-    counts: Any = None
+    parts: tuple[Any, ...] = ()
 
     def to(self, device: Any) -> Batch:
         """Return the batch as tensors on `device`."""

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from foreword.errors import UserError
 from foreword.nn.masks import CausalMask, DocumentMask
-from foreword.types import Batch, Vocab, to_tensors
+from foreword.types import Batch, TermCounts, UniformDraws, Vocab, to_tensors
 
 
 def test_a_batch_becomes_tensors_all_the_way_down() -> None:
@@ -37,6 +40,35 @@ def test_to_tensors_keeps_types_of_numbers() -> None:
     moved = to_tensors(batch, "cpu")
     assert moved.ids.dtype == torch.int64
     assert moved.weights.dtype == torch.float32
+
+
+@dataclass(frozen=True)
+class Hints:
+    """A part that nothing in Foreword knows, as a family of its own defines one."""
+
+    at: Any
+    mask: Any
+
+
+def test_a_part_of_a_new_type_is_carried_and_becomes_tensors() -> None:
+    ids = np.arange(6).reshape(2, 3)
+    batch = Batch(ids, ids, None, parts=(UniformDraws(np.ones((2, 3), np.float32)),))
+    moved = batch.with_part(Hints(ids[:, :1], DocumentMask(ids, ids))).to("cpu")
+    hints = moved.require(Hints)
+    assert torch.equal(hints.at, torch.tensor([[0], [3]]))
+    assert hints.mask.queries is moved.ids
+    assert moved.require(UniformDraws).draws.dtype == torch.float32
+
+
+def test_a_part_is_found_by_its_type_and_replaces_another_of_it() -> None:
+    batch = Batch(None, None, None).with_part(Hints(1, None)).with_part(TermCounts(2))
+    assert batch.part(UniformDraws) is None
+    again = batch.with_part(Hints(3, None))
+    assert [type(part) for part in again.parts] == [TermCounts, Hints]
+    assert (batch.require(Hints).at, again.require(Hints).at) == (1, 3)
+    assert again.without(Hints).parts == (TermCounts(2),)
+    with pytest.raises(TypeError, match="Batch without a part Hints"):
+        again.without(Hints).require(Hints)
 
 
 def test_a_missing_special_token_is_named() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,7 @@ from foreword.nn.model import Backbone
 from foreword.objectives._contract import mode_id
 from foreword.runs.trained_model import TrainedModel
 from foreword.train.device import autocast
-from foreword.types import Array, Batch, Example, Hidden, Tokens
+from foreword.types import Array, Batch, Example, Hidden, PredictionOrder, Queries, Tokens
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,10 @@ class PromptedModel(TrainedModel):
             target: the correct tokens, of the same shape.
             weights: 1 where a token is predicted, (batch, length) float32.
         """
-        order = None
+        example = Example(source, target, weights, is_aligned=True)
         if self.recipe.objective.predicts_in_order:  # the context first, then all predicted tokens
-            order = np.where(weights > 0, 0, -1)
-        return Example(source, target, weights, is_aligned=True, order=order)
+            return example.with_part(PredictionOrder(np.where(weights > 0, 0, -1)))
+        return example
 
     def require_token_head(self) -> None:
         """Check that the model predicts tokens.
@@ -258,7 +258,7 @@ class PromptedModel(TrainedModel):
         else:
             ones = np.ones(texts.ids.shape, dtype=np.float32)
             example = Example(None if self.continues else texts, texts, ones)
-        return replace(self.recipe.layout.arrange(example, self.vocab), queries=None)
+        return self.recipe.layout.arrange(example, self.vocab).without(Queries)
 
     def _encode_source(self, source: Batch) -> Array:
         backbone: Any = self.model.backbone  # of a model that reads a source

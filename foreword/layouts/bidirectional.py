@@ -12,7 +12,7 @@ from foreword.errors import UserError
 from foreword.layouts._contract import Layout
 from foreword.layouts.decoder import next_token
 from foreword.layouts.encoder import document_mask
-from foreword.types import Backward, Batch, Example, Tokens, Vocab
+from foreword.types import Backward, Batch, Example, NextToken, Tokens, Vocab
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Bidirectional(Layout):
         # Padding is a document of its own here: right-to-left reading starts afresh before it.
         tokens = replace(example.target, positions=positions_within(documents))
         mask = document_mask(documents, documents)
-        batch = next_token(tokens, example.weights, mask, example.next_token)
-        return replace(batch, backward=_previous_token(tokens, example))
+        batch = next_token(tokens, example.weights, mask, example.part(NextToken))
+        return batch.with_part(_previous_token(tokens, example))
 
 
 def _previous_token(tokens: Tokens, example: Example) -> Backward:

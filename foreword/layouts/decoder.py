@@ -12,7 +12,7 @@ from foreword.errors import UserError
 from foreword.layouts._contract import Layout, Summary
 from foreword.layouts.encoder import document_mask
 from foreword.nn.masks import CausalMask
-from foreword.types import Array, Batch, Example, Mask, Tokens, Vocab
+from foreword.types import Array, Batch, Example, Mask, NextToken, Tokens, Vocab
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Decoder(Layout):
         """Return the batch: ids, and as targets the next ids."""
         joined, weights, _ = join(example)
         mask = CausalMask() & document_mask(joined.documents, joined.documents)
-        return next_token(joined, weights, mask, example.next_token)
+        return next_token(joined, weights, mask, example.part(NextToken))
 
 
 def join(example: Example) -> tuple[Tokens, Array, Array]:
@@ -67,18 +67,18 @@ def join(example: Example) -> tuple[Tokens, Array, Array]:
 
 
 def next_token(
-    tokens: Tokens, weights: Array, mask: Mask, next_token: Array | None = None
+    tokens: Tokens, weights: Array, mask: Mask, after_row: NextToken | None = None
 ) -> Batch:
     """Let each position predict the next token of its document.
 
-    The last position predicts `next_token`, (batch,), where given and not -1.
+    The last position predicts the token after the row, where there is one.
     """
     targets = np.zeros_like(tokens.ids)
     targets[:, :-1] = tokens.ids[:, 1:]
     target_weights = np.zeros_like(weights)
     same = tokens.documents[:, 1:] == tokens.documents[:, :-1]
     target_weights[:, :-1] = weights[:, 1:] * same
-    if next_token is not None:
-        targets[:, -1] = np.maximum(next_token, 0)
-        target_weights[:, -1] = weights[:, -1] * (next_token >= 0)
+    if after_row is not None:
+        targets[:, -1] = np.maximum(after_row.ids, 0)
+        target_weights[:, -1] = weights[:, -1] * (after_row.ids >= 0)
     return Batch(tokens.ids, tokens.positions, mask, targets, target_weights)

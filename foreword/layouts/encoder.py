@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from foreword.errors import UserError
 from foreword.layouts._contract import Layout
 from foreword.nn.masks import DocumentMask, FullMask, Mask
-from foreword.types import Array, Batch, Example, Vocab
+from foreword.types import Array, Batch, Example, PredictionOrder, Vocab
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class Encoder(Layout):
             UserError: the objective's targets are not at the source's positions.
         """
         source = example.source
-        if source is None or not example.is_aligned or example.order is not None:
+        order = example.part(PredictionOrder)
+        if source is None or not example.is_aligned or order is not None:
             raise UserError(
                 "layout.kind: 'encoder' requires an objective that predicts in place, all tokens "
                 "at once; use another layout"
@@ -37,8 +38,7 @@ class Encoder(Layout):
             targets=example.target.ids,
             weights=example.weights,
             segments=source.segments,
-            labels=example.labels,
-            uniform_draws=example.uniform_draws,
+            parts=example.parts,
         )
 
 

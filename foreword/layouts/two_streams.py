@@ -11,7 +11,7 @@ from foreword.errors import UserError
 from foreword.layouts._contract import Layout
 from foreword.layouts.encoder import document_mask
 from foreword.nn.masks import PermutationMask
-from foreword.types import Batch, Example, Queries, Vocab
+from foreword.types import Batch, Example, PredictionOrder, Queries, Vocab
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class TwoStreams(Layout):
         Raises:
             UserError: the objective has no order of prediction.
         """
-        source, order = example.source, example.order
-        if source is None or order is None or not example.is_aligned:
+        source, ranks = example.source, example.part(PredictionOrder)
+        if source is None or ranks is None or not example.is_aligned:
             raise UserError(
                 "layout.kind: 'two_streams' requires an objective with an order of prediction "
                 "(permutation)"
             )
-        is_target = example.weights > 0
+        order, is_target = ranks.order, example.weights > 0
         most = int(is_target.sum(1).max())
         at = np.argsort(~is_target, axis=1, kind="stable")[:, :most]  # (batch, predictions)
         documents = document_mask(source.documents, source.documents)
@@ -55,6 +55,8 @@ class TwoStreams(Layout):
             targets=np.take_along_axis(example.target.ids, at, axis=1),
             weights=np.take_along_axis(example.weights, at, axis=1),
             segments=source.segments,
-            labels=example.labels,
-            queries=Queries(at, PermutationMask(order, includes_self=False) & documents),
+            parts=(
+                *example.without(PredictionOrder).parts,
+                Queries(at, PermutationMask(order, includes_self=False) & documents),
+            ),
         )

@@ -82,7 +82,8 @@ class TransformerBackbone(Backbone):
     def by_layer(self, batch: Batch, cache: Any = None) -> Hidden:
         """Like `forward`, with the states of each layer."""
         x = self.embedding(batch, self.stack.position)
-        query_stream = None if batch.queries is None else self._query_stream(batch, batch.queries)
+        queries = batch.part(Queries)
+        query_stream = None if queries is None else self._query_stream(batch, queries)
         output = self.stack(
             x, batch.mask, cache, batch.memory, query_stream=query_stream, segments=batch.segments
         )

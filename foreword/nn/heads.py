@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from foreword.nn.cross_entropy import cross_entropy
 from foreword.nn.embedding import Embedding
 from foreword.nn.sample_tokens import sample_tokens
-from foreword.types import Batch, Hidden, Loss
+from foreword.types import Batch, Hidden, Loss, UniformDraws
 
 
 @dataclass(frozen=True)
@@ -98,17 +98,17 @@ class VocabularyHead(nn.Module, ABC):
 
     @torch.no_grad()
     def sample(self, hidden: Hidden, batch: Batch) -> Tensor:
-        """Return a sampled token at each position of positive weight, by `batch.uniform_draws`.
+        """Return a token sampled at each position of positive weight, by its `UniformDraws`.
 
         Args:
             hidden: states at the positions that the batch has targets for.
-            batch: with weights and draws.
+            batch: with weights and `UniformDraws`.
 
         Returns:
             (predictions,) int64, in the order of rows and positions.
         """
         where = target_indices(batch)
-        draws = batch.uniform_draws.flatten()[where]
+        draws = batch.require(UniformDraws).draws.flatten()[where]
         tokens: Tensor = self(hidden.states.flatten(0, 1)[where], uniform_draws=draws)
         return tokens
 

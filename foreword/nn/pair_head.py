@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foreword.nn.precision import upcast
-from foreword.types import Batch, Hidden, Loss
+from foreword.types import Batch, Hidden, Loss, PairLabels
 
 
 class PairHead(nn.Module):
@@ -32,12 +32,12 @@ class PairHead(nn.Module):
 
         Args:
             hidden: states (batch, length, d_model).
-            batch: with labels.
+            batch: with `PairLabels`.
 
         Returns:
             The loss; its component `accuracy` is the number of correct predictions.
         """
-        labels = batch.labels.flatten()
+        labels = batch.require(PairLabels).labels.flatten()
         where = (labels >= 0).nonzero().squeeze(1)  # (pairs,)
         labels = labels[where]
         logits = upcast(self(hidden.states.flatten(0, 1)[where]))

@@ -128,7 +128,7 @@ class Objective(Ranged, ABC):
 
         Each term is divided by its own number of predictions in the whole step: these counts are
         summed over the step's batches before the first forward pass and stored in each batch
-        (`Batch.counts`).
+        (`TermCounts`).
         """
         return None
 

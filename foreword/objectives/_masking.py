@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from foreword.data.rng import RowRng
-from foreword.types import Array, Example, Rows, Tokens, Vocab
+from foreword.types import Array, Example, PairLabels, Rows, Tokens, UniformDraws, Vocab
 
 
 def require_shares(mask: float, random: float) -> None:
@@ -78,11 +78,11 @@ def in_place(
     rows: Rows, inputs: Array, chosen: Array, uniform_draws: Array | None = None
 ) -> Example:
     """Return the example whose source is `inputs` and whose targets are the chosen tokens."""
+    draws = () if uniform_draws is None else (UniformDraws(uniform_draws),)
     return Example(
         source=Tokens(inputs, rows.documents, rows.positions, rows.segments),
         target=Tokens(rows.ids, rows.documents, rows.positions),
         weights=chosen.astype(np.float32),
         is_aligned=True,
-        labels=rows.labels,
-        uniform_draws=uniform_draws,
+        parts=(*PairLabels.of(rows), *draws),
     )

@@ -15,7 +15,7 @@ from foreword.errors import UserError
 from foreword.nn.model import Backbone, Model
 from foreword.nn.pair_head import PairHead
 from foreword.objectives._contract import Prediction, Term
-from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
+from foreword.types import Array, Batch, Example, Hidden, Loss, PairLabels, Rows, Tokens, Vocab
 
 
 class PairObjective(Term):
@@ -47,7 +47,7 @@ class PairObjective(Term):
             target=Tokens(rows.ids, rows.documents, rows.positions),
             weights=np.zeros(rows.ids.shape, dtype=np.float32),
             is_aligned=True,
-            labels=rows.labels,
+            parts=PairLabels.of(rows),
         )
 
     def pairs(self, rows: Rows) -> tuple[Array, Array]:
@@ -65,7 +65,7 @@ class PairObjective(Term):
 
     def count(self, batch: Batch) -> float:
         """Return the number of labelled pairs in a batch."""
-        return float((batch.labels >= 0).sum())
+        return float((batch.require(PairLabels).labels >= 0).sum())
 
     def chance_loss(self, vocab: int) -> float:
         """Return the loss of uniform predictions, in nats."""

@@ -11,7 +11,7 @@ from torch import nn
 from foreword.data.rng import RowRng
 from foreword.nn.model import Backbone, Model
 from foreword.objectives._contract import Prediction, Term
-from foreword.types import Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
+from foreword.types import Backward, Batch, Example, Hidden, Loss, NextToken, Rows, Tokens, Vocab
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Bidirectional(Term):
     With layout `bidirectional` and model `elmo`, whose states concatenate those of the
     left-to-right and the right-to-left stack, of equal width. Both share one output layer. Sum and
     count cover both directions, so the loss is their mean, as in the published code;
-    `Loss.components` holds each. For a batch without `backward` only the forward loss is computed.
+    `Loss.components` holds each. For a batch without `Backward` only the forward loss is computed.
 
     Reference: Peters et al. 2018, section 3.1.
     Differs from the paper: a full softmax instead of a sampled one.
@@ -43,7 +43,7 @@ class Bidirectional(Term):
         """Return the row as the target; nothing is masked, and all but padding counts."""
         weights = (rows.documents >= 0).astype(np.float32)
         tokens = Tokens(rows.ids, rows.documents, rows.positions)
-        return Example(None, tokens, weights, next_token=rows.next_token)
+        return Example(None, tokens, weights, parts=NextToken.of(rows))
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
         """Return the output layer of both directions; a full softmax has a bias per token."""
@@ -54,10 +54,11 @@ class Bidirectional(Term):
     def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
         """Return the cross-entropy of the next token and of the previous one, in nats."""
         forward = model.token_head.loss(hidden, batch)
-        if batch.backward is None:
+        targets = batch.part(Backward)
+        if targets is None:
             return forward
         states = hidden.states[..., model.backbone.settings.token_width :]
-        reverse = replace(batch, targets=batch.backward.targets, weights=batch.backward.weights)
+        reverse = replace(batch, targets=targets.targets, weights=targets.weights)
         backward = model.token_head.loss(Hidden(states), reverse)
         return Loss(
             forward.total + backward.total,

@@ -10,7 +10,7 @@ from torch import nn
 from foreword.data.rng import RowRng
 from foreword.nn.model import Backbone, Model
 from foreword.objectives._contract import Prediction, Term
-from foreword.types import Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
+from foreword.types import Batch, Example, Hidden, Loss, NextToken, Rows, Tokens, Vocab
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Causal(Term):
         """Return the row as the target; nothing is masked, and all but padding counts."""
         weights = (rows.documents >= 0).astype(np.float32)
         tokens = Tokens(rows.ids, rows.documents, rows.positions)
-        return Example(None, tokens, weights, next_token=rows.next_token)
+        return Example(None, tokens, weights, parts=NextToken.of(rows))
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
         """Return the model's output layer."""

@@ -11,7 +11,18 @@ from foreword.data.rng import RowRng
 from foreword.nn.model import Backbone, Model
 from foreword.objectives._contract import Prediction, Term
 from foreword.ranges import CountOrZero, PositiveShare
-from foreword.types import Array, Batch, Example, Hidden, Loss, Rows, Tokens, Vocab
+from foreword.types import (
+    Array,
+    Batch,
+    Example,
+    Hidden,
+    Loss,
+    PairLabels,
+    PredictionOrder,
+    Rows,
+    Tokens,
+    Vocab,
+)
 
 
 @dataclass(frozen=True)
@@ -81,8 +92,7 @@ class Permutation(Term):
             target=Tokens(rows.ids, rows.documents, rows.positions),
             weights=is_target.astype(np.float32),
             is_aligned=True,
-            labels=rows.labels,
-            order=np.where(is_target, order, -1),
+            parts=(*PairLabels.of(rows), PredictionOrder(np.where(is_target, order, -1))),
         )
 
     def _draws(self, rng: RowRng, length: int) -> Array:

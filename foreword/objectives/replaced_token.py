@@ -19,7 +19,7 @@ from foreword.objectives._generator import build_generator
 from foreword.objectives._masking import in_place, random_by_count, random_ordinary
 from foreword.objectives.masked import Masked
 from foreword.ranges import Positive, PositiveShare, Share
-from foreword.types import Array, Batch, Example, Loss, Rows, Vocab
+from foreword.types import Array, Batch, Example, Loss, Rows, TermCounts, UniformDraws, Vocab
 
 BELOW_ONE = np.float32(1 - 2**-24)
 
@@ -39,7 +39,7 @@ class ReplacedToken(Objective):
     replacement. The generator learns from its own loss alone, the shared embeddings from both.
 
     The loss is the mean over the chosen tokens plus `weight` times the mean over all tokens, each
-    over the whole step (`Batch.counts`). Fine-tuning starts from the discriminator; filling in
+    over the whole step (`TermCounts`). Fine-tuning starts from the discriminator; filling in
     [MASK] uses the generator.
 
     Attributes:
@@ -83,7 +83,7 @@ class ReplacedToken(Objective):
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Return the generator's input, or without a generator the row with its replacements.
 
-        The generator samples by `uniform_draws`, which are -1 on padding.
+        The generator samples by `UniformDraws`, which are -1 on padding.
         """
         length = rows.ids.shape[1]
         cloze = Masked(rate=self.rate, mask=self.mask, random=0.0).corrupt(rows, rng, vocab)
@@ -100,7 +100,8 @@ class ReplacedToken(Objective):
 
     def count_terms(self, batch: Batch) -> Array:
         """Return the numbers of the generator's and the discriminator's predictions; (2,)."""
-        return np.array([batch.weights.sum(), (batch.uniform_draws >= 0).sum()], dtype=np.float32)
+        is_text = batch.require(UniformDraws).draws >= 0
+        return np.array([batch.weights.sum(), is_text.sum()], dtype=np.float32)
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
         """Return the discriminator's head `replaced`, the `generator` and its head `token`."""
@@ -136,9 +137,11 @@ class ReplacedToken(Objective):
         replacements = original.masked_scatter(is_chosen, model.token_head.sample(hidden, batch))
         detected = _discriminate(model, replace(batch, ids=replacements), original)
         # Each mean is over the whole step, so the second sum is rescaled to the first's count.
-        counts = batch.counts
-        if counts is None:  # the batch is the whole step
+        whole_step = batch.part(TermCounts)
+        if whole_step is None:  # the batch is the whole step
             counts = torch.stack([generated.weight, detected.weight])
+        else:
+            counts = whole_step.counts
         share = self.weight * counts[0] / counts[1].clamp(min=1)
         components = {"generator": (generated.total, generated.weight), **detected.components}
         total = generated.total + share * detected.total
@@ -148,7 +151,7 @@ class ReplacedToken(Objective):
 def _discriminate(model: Model, batch: Batch, original: Tensor) -> Loss:
     """Return the discriminator's loss on rows with replacements, over all tokens but padding."""
     hidden = model.backbone(batch)
-    is_text, is_replaced = batch.uniform_draws >= 0, batch.ids != original
+    is_text, is_replaced = batch.require(UniformDraws).draws >= 0, batch.ids != original
     logits = upcast(model.heads["replaced"](hidden.states).squeeze(-1))  # (batch, length)
     nats = F.binary_cross_entropy_with_logits(
         logits, is_replaced.to(logits.dtype), reduction="none"

@@ -21,7 +21,18 @@ from foreword.objectives._room import longest, require_room
 from foreword.objectives.masked import Masked
 from foreword.objectives.next_sentence import NextSentence
 from foreword.ranges import Positive
-from foreword.types import Array, Batch, Example, Hidden, Loss, MaxLengths, Rows, Vocab
+from foreword.types import (
+    Array,
+    Batch,
+    Example,
+    Hidden,
+    Loss,
+    MaxLengths,
+    PairLabels,
+    Rows,
+    TermCounts,
+    Vocab,
+)
 
 
 @dataclass(frozen=True)
@@ -39,7 +50,7 @@ class Sum(Term):
     tokens of the result.
 
     Each term is divided by its own number of predictions in the whole step, however the step is
-    split into micro-batches: `Batch.counts` holds these numbers, computed before the first forward
+    split into micro-batches: `TermCounts` holds these numbers, computed before the first forward
     pass. `Loss.weight` is the first term's; `Loss.components` holds each term's loss.
 
     Attributes:
@@ -110,7 +121,7 @@ class Sum(Term):
             return pair.corrupt(rows, rng, vocab)
         assert other is not None
         example = other.corrupt(pair.relabel(rows, rng) if pair else rows, rng, vocab)
-        if pair is not None and example.labels is None:
+        if pair is not None and example.part(PairLabels) is None:
             raise UserError(
                 f"objective.terms: '{kinds.name_of(other)}' does not predict in place, so "
                 f"'{kinds.name_of(pair)}' finds no pairs in its examples; use 'masked'"
@@ -137,12 +148,14 @@ class Sum(Term):
     def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
         """Return the weighted sum of the terms' means, times the first term's prediction count.
 
-        A batch without `counts` is the whole step.
+        A batch without `TermCounts` is the whole step.
         """
         losses = [term.loss_from_states(model, batch, hidden) for term in self.terms]
-        counts = batch.counts
-        if counts is None:
+        whole_step = batch.part(TermCounts)
+        if whole_step is None:
             counts = torch.stack([loss.weight for loss in losses])  # (terms,)
+        else:
+            counts = whole_step.counts
         shares = counts[0] / counts.clamp(min=1)
         weights = self.weights or (1.0,) * len(losses)
         total = torch.zeros_like(losses[0].total)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from foreword.errors import UserError
 from foreword.nn.model import Backbone, Model
-from foreword.types import Array, Batch, Hidden
+from foreword.types import Array, Batch, Hidden, Queries
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,8 @@ def _distances(batch: Batch, rows: Tensor, column: Tensor) -> tuple[Tensor, Tens
     Returns:
         (predictions, states) int64, and the same in bool.
     """
-    at = column if batch.queries is None else batch.queries.at[rows, column]
+    queries = batch.part(Queries)
+    at = column if queries is None else queries.at[rows, column]
     if batch.source is None:
         there = torch.arange(batch.ids.shape[1], device=at.device)
         return at[:, None] - there, _visible(batch.mask, rows, at, batch.ids.shape[1])

@@ -11,7 +11,7 @@ import numpy as np
 from foreword.data.rng import RowRng
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.feed import Feed
-from foreword.types import Array, Batch, Vocab
+from foreword.types import Array, Batch, PredictionOrder, Queries, Vocab
 
 MEANING: Mapping[str, str] = MappingProxyType(
     {
@@ -66,7 +66,7 @@ def preview(feed: Feed, tokenizer: Tokenizer, rows: int, tokens: int) -> list[Sh
     packed = feed.packed.rows(numbers)
     example = feed.objective.corrupt(packed, RowRng(feed.seed, numbers), feed.vocab)
     batch = feed.layout.arrange(example, feed.vocab)
-    in_place = example.is_aligned and example.order is None
+    in_place = example.is_aligned and example.part(PredictionOrder) is None
     return [_row(batch, n, tokens, tokenizer, in_place=in_place) for n in range(len(numbers))]
 
 
@@ -95,11 +95,12 @@ def _row(batch: Batch, n: int, tokens: int, tokenizer: Tokenizer, *, in_place: b
 
 def _in_place(batch: Batch) -> tuple[Array, Array]:
     """Return targets and whether they count, both (batch, length), also with a query stream."""
-    if batch.queries is None:
+    queries = batch.part(Queries)
+    if queries is None:
         return batch.targets, batch.weights > 0
     targets, is_scored = batch.ids.copy(), np.zeros(batch.ids.shape, dtype=bool)
-    np.put_along_axis(targets, batch.queries.at, batch.targets, axis=1)
-    np.put_along_axis(is_scored, batch.queries.at, batch.weights > 0, axis=1)
+    np.put_along_axis(targets, queries.at, batch.targets, axis=1)
+    np.put_along_axis(is_scored, queries.at, batch.weights > 0, axis=1)
     return targets, is_scored
 
 

@@ -20,7 +20,7 @@ from foreword.nn.init import initialise
 from foreword.nn.model import Model
 from foreword.objectives._contract import Objective
 from foreword.text import special
-from foreword.types import Array, Batch, Loss, Rows, Vocab
+from foreword.types import Array, Batch, Loss, PairLabels, Queries, Rows, Vocab
 
 SEED = 5
 FIRST = len(special.ALL)  # the first ordinary id
@@ -169,7 +169,7 @@ def _fits(case: Case) -> bool:
         return False
     if not model.reads_ahead and case.layout != "decoder":
         return False
-    if batch.queries is not None and case.model != "transformer":
+    if batch.part(Queries) is not None and case.model != "transformer":
         return False  # no other has a query stream
     if case.is_count_based and case.objective != "causal":
         return False  # counts are of uncorrupted text
@@ -202,4 +202,5 @@ def logits(model: Model, batch: Batch) -> Tensor:
 def is_scored(batch: Batch) -> Array:
     """Return where a token, or else a label, is predicted; bool of the targets' shape."""
     is_token = np.asarray(batch.weights > 0)
-    return is_token if is_token.any() or batch.labels is None else np.asarray(batch.labels >= 0)
+    pairs = batch.part(PairLabels)
+    return is_token if is_token.any() or pairs is None else np.asarray(pairs.labels >= 0)

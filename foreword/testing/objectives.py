@@ -29,7 +29,17 @@ from foreword.testing.cases import (
     vocab,
 )
 from foreword.train.feed import counted
-from foreword.types import Array, Batch, Example, Loss, Rows, Tokens
+from foreword.types import (
+    Array,
+    Batch,
+    Example,
+    Loss,
+    PairLabels,
+    PredictionOrder,
+    Queries,
+    Rows,
+    Tokens,
+)
 
 MIXED = [[20, 9, 3], [32], [25], [1, 30], [16, 16], [2, 2, 2]]
 
@@ -91,9 +101,14 @@ def check_a_row_alone_is_the_row_in_a_group(objective: Objective) -> None:
             is_same = np.array_equal(_without_padding(one, 0), _without_padding(other, row))
             assert is_same, f"row {row} alone is not the row in a group"
         assert alone.weights.sum() == together.weights[row].sum(), f"weights of row {row}"
-        if alone.labels is not None and together.labels is not None:
-            expected = together.labels[row, : alone.labels.shape[1]]
-            assert np.array_equal(alone.labels[0], expected), f"labels of row {row}"
+        for part, grouped in zip(alone.parts, together.parts, strict=True):
+            name = type(part).__name__
+            assert type(grouped) is type(part), f"{name} only of some rows"
+            for field in fields(part):
+                values, group = (np.asarray(getattr(p, field.name)) for p in (part, grouped))
+                assert (len(values), len(group)) == (1, len(many)), f"{name} has no row for each"
+                expected = group[row, : values.shape[1]] if values.ndim > 1 else group[row]
+                assert np.array_equal(values[0], expected), f"{name}.{field.name} of row {row}"
 
 
 def check_corrupt_does_not_change_the_rows(objective: Objective) -> None:
@@ -115,13 +130,14 @@ def check_ids_are_in_range_and_padding_is_not_scored(objective: Objective) -> No
     assert example.weights.dtype == np.float32
     assert example.weights.shape == example.target.ids.shape
     assert (example.weights[example.target.documents < 0] == 0).all(), "padding is scored"
-    if example.labels is not None:
-        assert (example.labels[example.target.documents < 0] == -1).all(), "padding is labelled"
+    pairs = example.part(PairLabels)
+    if pairs is not None:
+        assert (pairs.labels[example.target.documents < 0] == -1).all(), "padding is labelled"
     if objective.predicts_tokens:
         assert example.weights.sum() > 0, "nothing is predicted"
     else:
-        assert example.labels is not None
-        assert (example.labels >= 0).any(), "nothing is predicted"
+        assert pairs is not None
+        assert (pairs.labels >= 0).any(), "nothing is predicted"
         assert example.weights.sum() == 0, "there is no head that predicts tokens"
 
 
@@ -135,10 +151,8 @@ def mask_all(objective: Any) -> dict[str, Any]:
 
 def _prediction_order(case: Case, of: Rows, batch: Batch) -> Array:
     """Return the index in the order of each prediction of a query stream, (batch, predictions)."""
-    order = corrupt(case.made, of).order
-    assert order is not None
-    assert batch.queries is not None
-    return np.take_along_axis(order, np.asarray(batch.queries.at), axis=1)
+    order = corrupt(case.made, of).require(PredictionOrder).order
+    return np.take_along_axis(order, np.asarray(batch.require(Queries).at), axis=1)
 
 
 def check_no_prediction_sees_its_target(case: Case) -> None:
@@ -165,7 +179,7 @@ def check_no_prediction_sees_its_target(case: Case) -> None:
         # an order of prediction: at all that is not later in it.
         is_aligned = case.layout == "encoder"
         blind = moved if is_aligned else np.arange(moved[0] + 1)
-        if batch.queries is not None:
+        if batch.part(Queries) is not None:
             order = _prediction_order(case, given, batch)[row]
             blind = np.flatnonzero(order <= order[moved[0]])
         blind = blind[is_scored(batch)[row, blind]]

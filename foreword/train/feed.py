@@ -6,7 +6,7 @@ import contextlib
 import queue
 import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from foreword.data.packing._contract import Packed
 from foreword.data.rng import RowRng
 from foreword.layouts._contract import Layout
 from foreword.objectives._contract import Objective
-from foreword.types import Array, Batch, Example, Vocab
+from foreword.types import Array, Batch, Example, TermCounts, Vocab
 
 # Held-out rows draw their corruption from a seed of their own, the same at every evaluation.
 HELDOUT_SEED = 0x5EED
@@ -124,13 +124,16 @@ class Feed:
         # A sum of means wants its counts first, and the batches are too many to be kept.
         counts = count_all(self.objective, (self.batch(p, HELDOUT_SEED) for p in pieces))
         for piece in pieces:
-            yield replace(self.batch(piece, HELDOUT_SEED), counts=counts)
+            batch = self.batch(piece, HELDOUT_SEED)
+            yield batch if counts is None else batch.with_part(TermCounts(counts))
 
 
 def counted(objective: Objective, batches: Sequence[Batch]) -> list[Batch]:
-    """Return the micro-batches of a step, each with the counts of all (`Batch.counts`)."""
+    """Return the micro-batches of a step, each with the counts of all (`TermCounts`)."""
     counts = count_all(objective, batches)
-    return [replace(batch, counts=counts) for batch in batches]
+    if counts is None:
+        return list(batches)
+    return [batch.with_part(TermCounts(counts)) for batch in batches]
 
 
 def count_all(objective: Objective, batches: Iterable[Batch]) -> Array | None:

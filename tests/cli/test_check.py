@@ -19,6 +19,7 @@ from foreword.runs.preview import MEANING, preview
 from foreword.runs.setup import TrainingSetup, set_up_training
 from foreword.runs.sizes import count_by_part
 from foreword.train.budget import Budget
+from foreword.types import Queries
 from tests.train import runs
 
 
@@ -143,9 +144,8 @@ def test_a_second_stream_shows_its_targets_in_place(text: Path, tmp_path: Path) 
     of = ready("xlnet", text, tmp_path / "run")
     batch = of.feed.micro_batches(0)[0]
     row = preview(of.feed, of.tokenizer, 1, 100)[0]
-    assert batch.queries is not None
     at = [n for n, piece in enumerate(row.targets) if piece.mark != "unscored"]
-    assert at == batch.queries.at[0].tolist()
+    assert at == batch.require(Queries).at[0].tolist()
     for n in at:  # nothing is hidden behind another token
         assert row.targets[n].text == row.inputs[n].text
         assert row.inputs[n].mark == "plain"

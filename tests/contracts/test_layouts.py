@@ -11,7 +11,7 @@ import torch
 from foreword import kinds
 from foreword.data.rows import positions_within
 from foreword.errors import UserError
-from foreword.types import Array, Batch, Example, Tokens
+from foreword.types import Array, Backward, Batch, Example, PredictionOrder, Queries, Tokens
 
 from .cases import CASES, SIZE, Case, is_scored, logits, vocab
 
@@ -45,8 +45,9 @@ def example_for(name: str, source: list[list[int]], target: list[list[int]]) -> 
     """In place for some, with an order for two streams; a target alone; else source and target."""
     if name in IN_PLACE:
         weights = np.ones((1, sum(map(len, source))), np.float32)
-        order = np.arange(weights.size)[None] if name == "two_streams" else None
-        return Example(tokens(source), tokens(source), weights, is_aligned=True, order=order)
+        order = PredictionOrder(np.arange(weights.size)[None])
+        parts = (order,) if name == "two_streams" else ()
+        return Example(tokens(source), tokens(source), weights, is_aligned=True, parts=parts)
     weights = np.ones((1, sum(map(len, target))), np.float32)
     return Example(None if name in ALONE else tokens(source), tokens(target), weights)
 
@@ -85,8 +86,8 @@ def test_every_target_is_scored_once(name: str) -> None:
     batch = arrange(name, example_for(name, source, target))
     found = np.asarray(batch.targets)[is_scored(batch)]
     if name in ALONE:  # nothing stands before a text's first token; backward, behind its last
-        assert batch.backward is not None
-        before = np.asarray(batch.backward.targets)[np.asarray(batch.backward.weights) > 0]
+        backward = batch.require(Backward)
+        before = np.asarray(backward.targets)[np.asarray(backward.weights) > 0]
         assert before.tolist() == flat([text[:-1] for text in target])
         target = [text[1:] for text in target]
     assert found.tolist() == flat(source if name in IN_PLACE else target)
@@ -156,14 +157,15 @@ def test_the_docstring_example_is_exact(name: str) -> None:
     elif name == "two_streams":
         shown, order = tokens(given["source"]), tokens(given["order"]).ids
         weights = (order >= 0).astype(np.float32)
-        example = Example(shown, shown, weights, is_aligned=True, order=order)
+        example = Example(shown, shown, weights, is_aligned=True, parts=(PredictionOrder(order),))
     else:
         example = example_for(name, given["source"], given["target"])
     batch = arrange(name, example)
     read = batch.ids if batch.source is None else batch.source.ids
-    if batch.backward is not None:
-        backward = np.where(batch.backward.weights > 0, batch.backward.targets, -1)
-        assert backward[0].tolist() == flat(given["backward"])
+    backward = batch.part(Backward)
+    if backward is not None:
+        previous = np.where(backward.weights > 0, backward.targets, -1)
+        assert previous[0].tolist() == flat(given["backward"])
     assert np.where(is_scored(batch), batch.targets, -1)[0].tolist() == flat(given["targets"])
     assert batch.ids[0].tolist() == flat(given.get("ids", given["source"]))
     assert read[0, : len(flat(given["source"]))].tolist() == flat(given["source"])
@@ -172,11 +174,11 @@ def test_the_docstring_example_is_exact(name: str) -> None:
 def test_content_and_query_streams_have_their_masks() -> None:
     source, order = tokens([[7, 3, 9], [4, 6]]), np.array([[-1, 1, 0, -1, 0]])
     weights = (order >= 0).astype(np.float32)
-    example = Example(source, source, weights, is_aligned=True, order=order)
+    example = Example(source, source, weights, is_aligned=True, parts=(PredictionOrder(order),))
     batch, cpu = arrange("two_streams", example), torch.device("cpu")
-    assert batch.queries is not None
-    assert batch.queries.at.tolist() == [[1, 2, 4]]
+    queries = batch.require(Queries)
+    assert queries.at.tolist() == [[1, 2, 4]]
     read = [[1, 0, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 1, 1]]
     assert batch.mask.dense(1, 5, 5, cpu)[0, 0].int().tolist() == read
-    predicted = batch.queries.mask.dense(1, 5, 5, cpu)[0, 0, [1, 2, 4]].int()
+    predicted = queries.mask.dense(1, 5, 5, cpu)[0, 0, [1, 2, 4]].int()
     assert predicted.tolist() == [[1, 0, 1, 0, 0], [1, 0, 0, 0, 0], [0, 0, 0, 1, 0]]

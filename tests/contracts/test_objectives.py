@@ -25,7 +25,7 @@ from foreword.testing.objectives import (
     check_no_prediction_sees_its_target,
     check_overfits_one_batch,
 )
-from foreword.types import Example, Rows, Vocab
+from foreword.types import Backward, Example, PairLabels, PredictionOrder, Rows, Vocab
 
 from .cases import CASES, FIRST, SEED, Case, rows, vocab
 
@@ -140,10 +140,11 @@ def test_the_docstring_example_is_exact(name: str) -> None:
     shown = [*lines["inputs"], *[0] * (inputs.shape[1] - len(lines["inputs"]))]
     wanted += [-1] * (targets.shape[1] - len(wanted))
     if "backward" in lines:
-        assert batch.backward is not None
-        found = np.where(batch.backward.weights > 0, batch.backward.targets, -1)
+        backward = batch.require(Backward)
+        found = np.where(backward.weights > 0, backward.targets, -1)
         assert found[0].tolist() == [-1 if cell is None else cell for cell in lines["backward"]]
-    labels = np.full_like(targets, -1) if example.labels is None else example.labels
+    pairs = example.part(PairLabels)
+    labels = np.full_like(targets, -1) if pairs is None else pairs.labels
     classes = [-1 if cell is None else cell for cell in lines.get("labels", [])]
     is_shown = [
         row.tolist() == shown and answer.tolist() == wanted and label[: len(classes)] == classes
@@ -160,7 +161,7 @@ def test_properties_of_an_objective_match_its_examples(recipe: str) -> None:
     example = dummy_example(made, vocab, 64)
     seen = "next" if example.source is None else "in_place" if example.is_aligned else "target"
     assert objective.predicts == seen
-    assert objective.predicts_in_order == (example.order is not None)
+    assert objective.predicts_in_order == (example.part(PredictionOrder) is not None)
     forms = set()
     if seen == "target":
         for ids, documents in zip(example.source.ids, example.source.documents, strict=True):

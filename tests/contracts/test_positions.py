@@ -178,7 +178,7 @@ def test_a_second_stream_stands_where_it_is_told(position: str) -> None:
 
     def read(at: Tensor) -> Tensor:
         queries = Queries(at, PermutationMask(order, includes_self=False))
-        batch = replace(plain(row, PermutationMask(order)), queries=queries)
+        batch = plain(row, PermutationMask(order)).with_part(queries)
         return model(replace(batch, memory=None if position in ABSOLUTE else first)).states
 
     every = read(torch.arange(12).expand(2, -1))

@@ -11,7 +11,7 @@ from foreword import kinds
 from foreword.errors import UserError
 from foreword.nn.dropout import seeded
 from foreword.nn.unrolled import layers_of, run_layers
-from foreword.types import Hidden
+from foreword.types import Hidden, Queries
 
 from ..contracts.cases import rows, tiny
 from ..contracts.test_models import case_of
@@ -112,7 +112,7 @@ def test_a_gradient_is_the_change_that_a_nudge_makes(name: str) -> None:
     read = batch if batch.source is None else batch.source
     assert not (batch.ids == token).any() and not (read.ids == token).any()
     read.ids[0, place] = token  # of its own, so that its embedding can be moved alone
-    last = batch.ids.shape[1] - 1 if batch.queries is None else 0
+    last = batch.ids.shape[1] - 1 if batch.part(Queries) is None else 0
     generator = torch.Generator().manual_seed(1)
     way = torch.randn(tiny(name).state_width, generator=generator, dtype=torch.float64)
 

@@ -14,10 +14,10 @@ from foreword.nn.init import initialise
 from foreword.nn.lm_heads.adaptive import Adaptive
 from foreword.nn.model import Model
 from foreword.objectives.bidirectional import Bidirectional
-from foreword.types import Batch
+from foreword.types import Backward, Batch
 from tests.contracts.cases import CASES, FIRST, SIZE, Case, rows, vocab
 
-TWO_WAYS = [case for case in CASES if case.batch(rows([[12]])).backward is not None]
+TWO_WAYS = [case for case in CASES if case.batch(rows([[12]])).part(Backward) is not None]
 every_case = pytest.mark.parametrize("case", TWO_WAYS, ids=str)
 
 
@@ -53,17 +53,17 @@ def test_no_prediction_sees_its_target(case: Case) -> None:
 def test_every_token_is_predicted_from_both_sides(case: Case) -> None:
     given = rows([[10, 14], [20]])
     batch = case.batch(given)
-    assert batch.backward is not None
+    backward = batch.require(Backward)
     is_first = given.positions == 0
     is_text = given.documents >= 0
     is_last = np.roll(is_first | ~is_text, -1, axis=1)
     is_last[:, -1] = True
     assert np.array_equal(np.asarray(batch.weights) > 0, is_text & ~is_last)
-    assert np.array_equal(np.asarray(batch.backward.weights) > 0, is_text & ~is_first)
+    assert np.array_equal(np.asarray(backward.weights) > 0, is_text & ~is_first)
     assert np.array_equal(
         np.asarray(batch.targets)[is_text & ~is_last], given.ids[~is_first & is_text]
     )
-    before = np.asarray(batch.backward.targets)[is_text & ~is_first]
+    before = np.asarray(backward.targets)[is_text & ~is_first]
     assert np.array_equal(before, given.ids[is_text & ~is_last])
 
 
@@ -71,8 +71,8 @@ def test_every_token_is_predicted_from_both_sides(case: Case) -> None:
 def test_the_loss_is_the_sum_of_both_directions(case: Case) -> None:
     model, batch = case.build(), case.batch(rows([[10, 14], [20]]))
     loss = case.loss(model, batch)
-    assert batch.backward is not None
-    asked = [(batch.targets, batch.weights), (batch.backward.targets, batch.backward.weights)]
+    backward = batch.require(Backward)
+    asked = [(batch.targets, batch.weights), (backward.targets, backward.weights)]
     expected = [
         -(logits.log_softmax(-1).gather(-1, targets[..., None])[..., 0] * weights).sum()
         for logits, (targets, weights) in zip(scores(model, batch), asked, strict=True)
@@ -88,7 +88,7 @@ def test_the_loss_is_the_sum_of_both_directions(case: Case) -> None:
 def test_a_batch_may_ask_for_one_direction(case: Case) -> None:
     model, batch = case.build(), case.batch(rows([[10, 14]]))
     both = case.loss(model, batch)
-    one = case.loss(model, replace(batch, backward=None))
+    one = case.loss(model, batch.without(Backward))
     torch.testing.assert_close(one.total, both.components["forward"][0])
     assert not one.components
 
@@ -101,8 +101,8 @@ def test_both_directions_work_with_an_adaptive_softmax() -> None:
     initialise(model, 1)
     batch = case.batch(rows([[10, 14], [20]]))
     loss = case.loss(model, batch)
-    assert batch.backward is not None
-    asked = [(batch.targets, batch.weights), (batch.backward.targets, batch.backward.weights)]
+    backward = batch.require(Backward)
+    asked = [(batch.targets, batch.weights), (backward.targets, backward.weights)]
     expected = [
         -(nats.gather(-1, targets[..., None])[..., 0] * weights).sum()
         for nats, (targets, weights) in zip(scores(model, batch), asked, strict=True)

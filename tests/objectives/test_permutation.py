@@ -11,7 +11,7 @@ from foreword.layouts.two_streams import TwoStreams
 from foreword.nn.init import initialise
 from foreword.nn.model import Model
 from foreword.objectives.permutation import Permutation
-from foreword.types import Array, Example
+from foreword.types import Array, Example, PredictionOrder
 from tests.contracts import cases
 
 LENGTH = 96
@@ -40,12 +40,12 @@ def test_full_rows_have_the_same_number_of_targets(rate: float, max_span: int) -
 
 def test_orders_are_equally_likely_permutations() -> None:
     example = corrupt()
-    assert example.order is not None
+    order = example.require(PredictionOrder).order
     is_target = example.weights > 0
-    ordered = np.sort(example.order, axis=1)[:, -16:]
+    ordered = np.sort(order, axis=1)[:, -16:]
     assert (ordered == np.arange(16)).all()
-    assert (example.order[~is_target] == -1).all()
-    inside = example.order[is_target].reshape(2000, 16)
+    assert (order[~is_target] == -1).all()
+    inside = order[is_target].reshape(2000, 16)
     assert inside.mean(0) == pytest.approx(7.5, abs=0.5)
     is_earlier = (inside[:, :-1] < inside[:, 1:]).mean(0)
     assert is_earlier == pytest.approx(0.5, abs=0.05)
@@ -65,8 +65,7 @@ def test_a_prediction_sees_only_context_and_earlier_targets() -> None:
     model = case.build("relative")
     given = cases.rows([[30]], seed=4)
     example = Permutation(rate=0.4).corrupt(given, RowRng(1, given.numbers), cases.vocab())
-    assert example.order is not None
-    order = example.order[0]
+    order = example.require(PredictionOrder).order[0]
 
     def states(ids: Array) -> torch.Tensor:
         given.ids[:] = ids
@@ -91,15 +90,8 @@ def test_predictions_depend_on_the_order() -> None:
     initialise(model, 1)
     given = cases.rows([[30]])
     example = Permutation(rate=0.4).corrupt(given, RowRng(1, given.numbers), cases.vocab())
-    assert example.order is not None
-    last = example.order.max()
-    back = Example(
-        example.source,
-        example.target,
-        example.weights,
-        is_aligned=True,
-        order=np.where(example.order >= 0, last - example.order, -1),
-    )
+    order = example.require(PredictionOrder).order
+    back = example.with_part(PredictionOrder(np.where(order >= 0, order.max() - order, -1)))
     one, other = (
         cases.logits(model, TwoStreams().arrange(e, cases.vocab()).to("cpu"))
         for e in (example, back)

@@ -26,7 +26,7 @@ from foreword.objectives.replaced_token import ReplacedToken
 from foreword.runs.recipe import load_recipe
 from foreword.runs.setup import training_feed
 from foreword.train.feed import counted
-from foreword.types import Batch, Example, Rows
+from foreword.types import Batch, Example, Rows, UniformDraws
 
 from ..contracts.cases import FIRST, SEED, SIZE, Case, rows, take, vocab
 
@@ -77,8 +77,7 @@ def test_the_generator_reads_a_cloze() -> None:
 
 def test_uniform_draws_are_uniform_and_mark_padding() -> None:
     given = rows([[200], [100]] * 20)
-    uniform_draws = corrupt(given).uniform_draws
-    assert uniform_draws is not None
+    uniform_draws = corrupt(given).require(UniformDraws).draws
     assert uniform_draws.dtype == np.float32
     assert np.array_equal(uniform_draws < 0, given.documents < 0)
     assert uniform_draws.max() < 1
@@ -185,7 +184,8 @@ def test_the_loss_is_that_of_the_paper() -> None:
     for row, position in batch.weights.nonzero().tolist():
         p = logits[row, position].softmax(-1)
         nats = nats - p[batch.targets[row, position]].log()
-        shown[row, position] = int((p.cumsum(0) <= batch.uniform_draws[row, position]).sum())
+        draw = batch.require(UniformDraws).draws[row, position]
+        shown[row, position] = int((p.cumsum(0) <= draw).sum())
     states = model.backbone(replace(batch, ids=shown)).states
     predicted = model.heads["replaced"](states)[..., 0]
     is_replaced, is_text = (
@@ -245,7 +245,7 @@ def test_each_term_is_divided_by_its_own_count() -> None:
     whole = objective.loss(model, CASE.batch(given))
     pieces = [CASE.batch(take(given, slice(n, n + 1))) for n in range(4)]
     batches: list[Batch] = [b.to("cpu") for b in counted(objective, pieces)]
-    shares = {float(b.weights.sum() / (b.uniform_draws >= 0).sum()) for b in pieces}
+    shares = {float(b.weights.sum() / (b.require(UniformDraws).draws >= 0).sum()) for b in pieces}
     assert len(shares) > 1
     losses = [objective.loss(model, batch) for batch in batches]
     total = sum(loss.total for loss in losses) / sum(loss.weight for loss in losses)

@@ -25,7 +25,7 @@ from foreword.runs.corpus import corpus
 from foreword.runs.setup import TrainingSetup, set_up_training
 from foreword.train.feed import Feed
 from foreword.train.step import evaluate
-from foreword.types import Batch
+from foreword.types import Batch, PairLabels, TermCounts
 from tests.contracts.cases import Case, rows, vocab
 from tests.train import runs
 
@@ -68,16 +68,16 @@ def split(of: TrainingSetup, micro_batch: int) -> list[Batch]:
 def test_any_split_of_a_step_is_the_sum_of_the_means(ready: TrainingSetup) -> None:
     (whole,) = split(ready, 8)
     at_once = runs.gradient(ready, [whole])
-    loss = ready.recipe.objective.loss(ready.model, replace(whole, counts=None).to("cpu"))
+    loss = ready.recipe.objective.loss(ready.model, whole.without(TermCounts).to("cpu"))
     masked, pairs = (t / n for t, n in list(loss.components.values())[:2])
     wanted = torch.autograd.grad(masked + pairs, list(ready.model.parameters()))
     torch.testing.assert_close(at_once, torch.cat([g.flatten() for g in wanted]))
     for micro in (1, 2, 3, 4):
         batches = split(ready, micro)
         if micro == 1:  # rows differ, so a mean of means would be wrong
-            assert len({int((b.labels >= 0).sum()) for b in batches}) > 1
+            assert len({int((b.require(PairLabels).labels >= 0).sum()) for b in batches}) > 1
         torch.testing.assert_close(runs.gradient(ready, batches), at_once, rtol=1e-4, atol=1e-6)
-    alone = [replace(batch, counts=None) for batch in split(ready, 1)]  # each with its own counts
+    alone = [batch.without(TermCounts) for batch in split(ready, 1)]  # each with its own counts
     assert (runs.gradient(ready, alone) - at_once).norm() > 0.01 * at_once.norm()
 
 
@@ -131,7 +131,7 @@ def test_a_swap_keeps_every_token_and_masks_the_swapped_text() -> None:
     assert (swapped.labels[given.labels != 0] == -1).all()
     both = Sum((Masked(), SentenceOrder())).corrupt(given, RowRng(1, given.numbers), vocab())
     assert np.array_equal(both.target.ids, swapped.ids)
-    assert np.array_equal(both.labels, swapped.labels)
+    assert np.array_equal(both.require(PairLabels).labels, swapped.labels)
     assert both.weights.sum() > 0
 
 

@@ -10,7 +10,7 @@ from foreword.nn.masks import DocumentMask
 from foreword.nn.model import Model
 from foreword.nn.positions.learned import Learned
 from foreword.objectives.sum import Sum
-from foreword.types import Batch
+from foreword.types import Batch, PairLabels
 from tests.contracts.cases import vocab
 
 from . import weights
@@ -73,7 +73,7 @@ def test_bert_for_pretraining() -> None:
         targets,
         counts.float(),
         segments=segments,
-        labels=torch.where(places == 0, classes[:, None], -1),
+        parts=(PairLabels(torch.where(places == 0, classes[:, None], -1)),),
     )
     loss = Sum().loss(ours, batch)
     torch.testing.assert_close(loss.total / loss.weight, wanted, atol=1e-5, rtol=1e-5)

@@ -142,7 +142,7 @@ def test_two_streams(has_memory: bool, has_segments: bool) -> None:
         PermutationMask(order),
         segments=kinds,
         memory=memory,
-        queries=Queries(at, PermutationMask(order, includes_self=False)),
+        parts=(Queries(at, PermutationMask(order, includes_self=False)),),
     )
     found = ours.backbone(batch)
     assert_same(ours.token_head(found.states), wanted.logits)
