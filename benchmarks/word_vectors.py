@@ -39,8 +39,8 @@ from foreword.probes.similarity import Similarity
 from foreword.runs.offline import reading_of
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.text.tokenizer import Tokenizer
+from foreword.vectors.corpus import WordCorpus
 from foreword.vectors.through_gensim import LONGEST
-from foreword.vectors.words import WordCorpus
 
 RECIPES = ("word2vec_skip_gram", "word2vec_cbow")
 
@@ -123,7 +123,7 @@ def by_gensim(backbone: WordVectorsBackbone, reading: OfflineInputs) -> tuple[fl
     """The same of gensim, from lists of words in memory; its vectors are put into the backbone."""
     from gensim.models import Word2Vec
 
-    shards, course = reading.shards, backbone.course(reading)
+    shards, training = reading.shards, backbone.training_settings(reading)
     words = WordCorpus.of(shards.tokens, shards.document_starts, backbone.is_word)
     names = np.array([str(n) for n in range(len(words.counts))], dtype=object)
     texts = [
@@ -133,19 +133,19 @@ def by_gensim(backbone: WordVectorsBackbone, reading: OfflineInputs) -> tuple[fl
     ]
     model = Word2Vec(
         vector_size=backbone.kind.d_model,
-        alpha=course.lr(0.0),
-        window=course.window,
-        sample=course.subsample,
-        seed=course.seed,
-        workers=course.threads,
-        sg=int(course.architecture.is_skip_gram),
+        alpha=training.lr(0.0),
+        window=training.window,
+        sample=training.subsample,
+        seed=training.seed,
+        workers=training.threads,
+        sg=int(training.architecture.is_skip_gram),
         negative=backbone.kind.output.negatives,
         min_count=1,
-        epochs=course.epochs,
+        epochs=training.epochs,
     )
     model.build_vocab(texts)
     total = words.total  # the rate falls by words, as ours does, and not by texts
-    took = _timed(lambda: model.train(texts, total_words=total, epochs=course.epochs))
+    took = _timed(lambda: model.train(texts, total_words=total, epochs=training.epochs))
     ids = np.array([int(name) for name in model.wv.index_to_key])
     backbone.counts = words.counts
     with torch.no_grad():

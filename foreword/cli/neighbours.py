@@ -33,7 +33,7 @@ def neighbours(
     table = word_table(loaded.module, loaded.tokenizer)
     neighbours_of = {word: table.nearest(word, top) for word in words}
     for word in words:
-        pieces = table.cut(word) if table.place(word) is None else ()
+        pieces = table.split(word) if table.index_of(word) is None else ()
         if len(pieces) > 1:
             console.say(f"'{word}' is split into {SPACE.join(pieces)}: the mean of their vectors")
     if json:

@@ -22,8 +22,8 @@ from foreword.nn.precision import upcast
 from foreword.ranges import Count, ShareBelowOne
 from foreword.types import Array, Batch, Hidden, Vocab
 from foreword.vectors.architectures._contract import VectorArchitecture
+from foreword.vectors.corpus import WordCorpus
 from foreword.vectors.outputs._contract import VectorOutput, Vectors, VectorTraining
-from foreword.vectors.words import WordCorpus
 
 COUNTS = "counts.npy"
 _SCORED = 512  # predictions scored at once
@@ -111,7 +111,7 @@ class WordVectorsBackbone(Backbone):
                 missing.
         """
         shards = inputs.shards
-        words = WordCorpus.of(
+        corpus = WordCorpus.of(
             shards.tokens, shards.document_starts, self.is_word, shards.require_whole
         )
         vectors, outputs = self.embedding.token.weight, self.outputs.weight
@@ -121,14 +121,14 @@ class WordVectorsBackbone(Backbone):
             outputs.zero_()
         tables = Vectors(vectors.detach().numpy(), outputs.detach().numpy())
         output: VectorOutput = self.kind.output
-        output.fit(words, tables, self.course(inputs), inputs.progress)
-        self.counts, self._score = words.counts, None
-        distinct = int((words.counts > 0).sum())
-        note = f"{words.total:,} words, {distinct:,} different ones, {inputs.epochs} times"
-        return FitResult(words.total * inputs.epochs, (note,))
+        output.fit(corpus, tables, self.training_settings(inputs), inputs.progress)
+        self.counts, self._score = corpus.counts, None
+        distinct = int((corpus.counts > 0).sum())
+        note = f"{corpus.total:,} words, {distinct:,} different ones, {inputs.epochs} times"
+        return FitResult(corpus.total * inputs.epochs, (note,))
 
-    def course(self, inputs: OfflineInputs) -> VectorTraining:
-        """Return how its vectors are learned from a text."""
+    def training_settings(self, inputs: OfflineInputs) -> VectorTraining:
+        """Return the settings of a training of its vectors."""
         kind = self.kind
         return VectorTraining(
             architecture=kind.architecture,

@@ -79,7 +79,7 @@ class Analogies(Ranged):
 
 def _known_questions(table: WordTable, section: AnalogySection, most: int) -> Array:
     """The questions that can be asked, as places of words; (questions, 4) int64."""
-    places = [[table.place(word) for word in question] for question in section.questions]
+    places = [[table.index_of(word) for word in question] for question in section.questions]
     known = [q for q in places if all(p is not None and p < most for p in q)]
     return np.array(known, dtype=np.int64).reshape(-1, 4)
 

@@ -1,7 +1,7 @@
-"""Files of word vectors as word2vec writes them, in text or binary; gensim and others read them.
+"""Files of word vectors in word2vec's text and binary formats, which gensim reads and writes.
 
 <words> <d_model>\\n
-<word> <d_model numbers>\\n       in text, between spaces
+<word> <d_model numbers>\\n       in text, separated by spaces
 <word> <d_model x 4 bytes>\\n     in binary, float32, little-endian
 """
 
@@ -18,13 +18,13 @@ from foreword.types import Array
 
 
 def write(path: Path, words: Sequence[str], vectors: Array, *, binary: bool = False) -> None:
-    """Writes a file of vectors; a space within a word becomes `_`.
+    """Write a file of vectors; a space within a word becomes `_`.
 
     Args:
         path: the file.
-        words: in the order to write them.
-        vectors: of each, (words, d_model).
-        binary: the form.
+        words: the words, in the order of the file.
+        vectors: the vector of each, (words, d_model).
+        binary: whether to write the binary format.
 
     Raises:
         UserError: it cannot be written.
@@ -47,10 +47,10 @@ def write(path: Path, words: Sequence[str], vectors: Array, *, binary: bool = Fa
 
 
 def read(path: Path) -> tuple[list[str], Array]:
-    """The words of a file and their vectors, (words, d_model) float32; it shows its form itself.
+    """Return the words of a file and their vectors, (words, d_model) float32, in either format.
 
     Raises:
-        UserError: it is not there, cut short, or of another form; the message says where.
+        UserError: it is missing, cut short, or in another format; the message says where.
     """
     try:
         data = path.read_bytes()
@@ -61,18 +61,18 @@ def read(path: Path) -> tuple[list[str], Array]:
         count, width = (int(cell) for cell in head.split())
     except ValueError:
         raise UserError(
-            f"{path}:1: expected the numbers of words and of their values, got {_shown(head)}"
+            f"{path}:1: expected the number of words and the size of vectors, got {_quoted(head)}"
         ) from None
     words, vectors = (_read_text if _is_text(body, width) else _read_binary)(
         path, body, count, width
     )
     if not np.isfinite(vectors).all():
-        raise UserError(f"{path}: holds values that are no numbers")
+        raise UserError(f"{path}: contains values that are not finite numbers")
     return words, vectors
 
 
 def _is_text(body: bytes, width: int) -> bool:
-    """Whether the first line holds numbers in letters."""
+    """Return whether the first line has its numbers as text."""
     cells = body.partition(b"\n")[0].split()[1:]
     try:
         return len([float(cell) for cell in cells]) == width
@@ -87,7 +87,9 @@ def _has_control(data: bytes) -> bool:
 def _read_text(path: Path, body: bytes, count: int, width: int) -> tuple[list[str], Array]:
     lines = body.splitlines()
     if len(lines) != count:
-        raise UserError(f"{path}: has {len(lines):,} words and says {count:,}; is it cut short?")
+        raise UserError(
+            f"{path}: has {len(lines):,} words but its first line says {count:,}; is it cut short?"
+        )
     words, vectors = [], np.empty((count, width), dtype=np.float32)
     for n, line in enumerate(lines):
         word, _, values = line.partition(b" ")
@@ -96,7 +98,7 @@ def _read_text(path: Path, body: bytes, count: int, width: int) -> tuple[list[st
             vectors[n] = np.array(values.split(), dtype=np.float32)
         except ValueError:
             raise UserError(
-                f"{path}:{n + 2}: expected a word and {width} numbers, got {_shown(line)}"
+                f"{path}:{n + 2}: expected a word and {width} numbers, got {_quoted(line)}"
             ) from None
     return words, vectors
 
@@ -117,5 +119,5 @@ def _read_binary(path: Path, body: bytes, count: int, width: int) -> tuple[list[
     return words, vectors
 
 
-def _shown(line: bytes) -> str:
+def _quoted(line: bytes) -> str:
     return repr(line[:40].decode(errors="replace"))

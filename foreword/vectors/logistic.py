@@ -1,4 +1,4 @@
-"""The error of a logistic regression, in place."""
+"""The gradient of logistic regression, in place."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import torch
 from foreword.types import Array
 
 
-def error_of(scores: Array, right: int) -> None:
-    """Replace scores by the gradients of their log-likelihood: 1 - s(x) if right, else -s(x).
+def to_log_likelihood_gradients(scores: Array, positives: int) -> None:
+    """Replace scores by gradients of the log-likelihood: 1 - s(x) of positives, -s(x) of negatives.
 
     Args:
         scores: (..., columns) float32, overwritten.
-        right: the number of first columns that are right; the others are wrong.
+        positives: the number of first columns that are positives; the others are negatives.
     """
     np.negative(scores, out=scores)
     torch.from_numpy(scores).sigmoid_()  # 1 - s(x) = s(-x)
-    scores[..., right:] -= 1
+    scores[..., positives:] -= 1

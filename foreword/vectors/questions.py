@@ -1,4 +1,4 @@
-"""Lists of questions to word vectors: analogies by section, and pairs rated by people."""
+"""Test sets of word vectors: analogies by section, and pairs of words rated by people."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ DATA = Path(__file__).parent / "data"
 
 @dataclass(frozen=True)
 class AnalogySection:
-    """Analogies of one kind.
+    """Analogies of one relation.
 
     Attributes:
-        name: as the list has it; that of grammar begins with `gram`.
-        questions: a, b, c and d each: a is to b as c is to d.
+        name: the name in the file; names of grammatical relations begin with `gram`.
+        questions: the words a, b, c, d of each: a is to b as c is to d.
     """
 
     name: str
@@ -26,23 +26,23 @@ class AnalogySection:
 
     @property
     def is_grammar(self) -> bool:
-        """Whether it asks for forms of words and not for what they mean."""
+        """Whether the relation is one of word forms, not of meaning."""
         return self.name.startswith("gram")
 
 
 @dataclass(frozen=True)
 class RatedPair:
-    """Two words, and how near people find them."""
+    """Two words, and how similar people find them."""
 
     words: tuple[str, str]
     rating: float
 
 
 def read_analogies(path: str | Path | None) -> list[AnalogySection]:
-    """The sections of a list like `questions-words.txt`; a small one of ours without a path.
+    """Return the sections of a file like `questions-words.txt`; by default a small one of ours.
 
     Raises:
-        UserError: it cannot be read, or a line has not four words.
+        UserError: it cannot be read, or a line does not have four words.
     """
     path = Path(path or DATA / "analogies.txt")
     sections: list[tuple[str, list[tuple[str, ...]]]] = []
@@ -57,15 +57,15 @@ def read_analogies(path: str | Path | None) -> list[AnalogySection]:
             sections.append(("all", []))
         sections[-1][1].append(words)
     if not any(questions for _, questions in sections):
-        raise UserError(f"{path}: no analogies in it")
+        raise UserError(f"{path}: the file has no analogies")
     return [AnalogySection(name, tuple(questions)) for name, questions in sections if questions]
 
 
 def read_pairs(path: str | Path | None) -> list[RatedPair]:
-    """The pairs of a list like `wordsim353.txt`; a small one of ours without a path.
+    """Return the pairs of a file like `wordsim353.txt`; by default a small one of ours.
 
-    Two words and a number a line, between tabs, commas or spaces; a first line without a number is
-    a heading.
+    A line has two words and a number, separated by tabs, commas, semicolons or spaces; a first line
+    without a number is a heading.
 
     Raises:
         UserError: it cannot be read, or a line is not of that form.
@@ -73,8 +73,8 @@ def read_pairs(path: str | Path | None) -> list[RatedPair]:
     path = Path(path or DATA / "similarity.txt")
     pairs = []
     for number, line in _lines(path):
-        between = r"[\t,;]" if re.search(r"[\t,;]", line) else r"\s+"
-        cells = [cell.strip() for cell in re.split(between, line)]
+        separator = r"[\t,;]" if re.search(r"[\t,;]", line) else r"\s+"
+        cells = [cell.strip() for cell in re.split(separator, line)]
         try:
             pairs.append(RatedPair((cells[0], cells[1]), float(cells[2])))
         except (IndexError, ValueError):
@@ -82,12 +82,12 @@ def read_pairs(path: str | Path | None) -> list[RatedPair]:
                 message = f"{path}:{number}: expected two words and a number, got {line!r}"
                 raise UserError(message) from None
     if len(pairs) < 2:
-        raise UserError(f"{path}: no pairs of words in it")
+        raise UserError(f"{path}: the file has fewer than two pairs of words")
     return pairs
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are not empty, with their numbers."""
+    """Yield the lines with their numbers, without empty lines and comments."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

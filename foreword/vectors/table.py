@@ -12,9 +12,10 @@ import numpy as np
 from foreword.errors import UserError
 from foreword.types import Array
 
-_ASKED = 512  # vectors compared with all words at once
-_NEAR, _NAMED = 0.6, 3  # share of letters in common that makes a spelling near; how many are named
-_SOUGHT = 20_000  # of the most frequent words a spelling that is near to none is compared with
+_AT_ONCE = 512  # analogies completed at once
+_SIMILARITY = 0.6  # of spellings, as `difflib` measures it, for a suggestion from all words
+_SUGGESTIONS = 3  # similar spellings in a message
+_FREQUENT = 20_000  # the most frequent words, from which less similar suggestions may come
 
 
 @dataclass(frozen=True)
@@ -30,43 +31,43 @@ class WordTable:
     """The vectors of words, the most frequent first.
 
     Attributes:
-        words: the words as they are shown, each once.
+        words: the words as displayed, each once.
         vectors: the vector of each, (words, d_model) float32.
-        spell: returns the vector of a text that is not among the words, (d_model,) or None.
-        simplify: returns a word as the tokenizer normalises it, lower-cased or not.
-        cut: returns the pieces of a text in the vocabulary.
+        compose: returns the vector of a text outside the table, (d_model,), or None.
+        normalise: returns a word as the tokenizer normalises it, such as in lower case.
+        split: returns the tokens of a text, as text.
     """
 
     words: Sequence[str]
     vectors: Array
-    spell: Callable[[str], Array | None]
-    simplify: Callable[[str], str]
-    cut: Callable[[str], Sequence[str]]
+    compose: Callable[[str], Array | None]
+    normalise: Callable[[str], str]
+    split: Callable[[str], Sequence[str]]
 
     def __len__(self) -> int:
         return len(self.words)
 
     @cached_property
-    def index(self) -> dict[str, int]:
+    def indices(self) -> dict[str, int]:
         """The index of each word."""
         return {word: n for n, word in enumerate(self.words)}
 
     @cached_property
-    def unit(self) -> Array:
-        """The vectors with length 1, those of length 0 as they are; (words, d_model) float32."""
-        return normalised(self.vectors)
+    def unit_vectors(self) -> Array:
+        """The vectors scaled to length 1, zero vectors unchanged; (words, d_model) float32."""
+        return to_unit_length(self.vectors)
 
-    def place(self, word: str) -> int | None:
-        """Return the index of a word in the table, None if it is not there."""
-        return self.index.get(word, self.index.get(self.simplify(word)))
+    def index_of(self, word: str) -> int | None:
+        """Return the index of a word in the table, None if it is not in it."""
+        return self.indices.get(word, self.indices.get(self.normalise(word)))
 
     def vector(self, word: str) -> Array | None:
         """Return a word's vector, (d_model,), None if it has none."""
-        place = self.place(word)
-        if place is not None:
-            found: Array = self.vectors[place]
-            return found
-        return self.spell(word)
+        index = self.index_of(word)
+        if index is not None:
+            vector: Array = self.vectors[index]
+            return vector
+        return self.compose(word)
 
     def nearest(self, word: str, top: int = 10) -> list[Neighbour]:
         """Return the words with the greatest cosine to `word`, without `word` itself.
@@ -75,24 +76,26 @@ class WordTable:
             UserError: the word is empty, or has no vector; the message names similar spellings.
         """
         if not word.strip():
-            raise UserError("a word that is empty has no neighbours; name another")
+            raise UserError("an empty word has no neighbours; give a word")
         vector = self.vector(word)
         if vector is None:
-            raise UserError(f"'{word}' is not in the vocabulary{self._nearly(word)}")
-        cosines = self.unit @ normalised(vector)
-        itself = self.place(word)
-        if itself is not None:
-            cosines[itself] = -np.inf
-        order = np.argsort(-cosines, kind="stable")[: min(top, len(self) - (itself is not None))]
+            raise UserError(f"'{word}' is not in the vocabulary{self._suggestions(word)}")
+        cosines = self.unit_vectors @ to_unit_length(vector)
+        index = self.index_of(word)
+        if index is not None:
+            cosines[index] = -np.inf
+        order = np.argsort(-cosines, kind="stable")[: min(top, len(self) - (index is not None))]
         return [Neighbour(self.words[n], float(cosines[n])) for n in order]
 
-    def _nearly(self, word: str) -> str:
+    def _suggestions(self, word: str) -> str:
         """Return the most similar spellings as the end of a message."""
-        plain = self.simplify(word)
-        close = difflib.get_close_matches(plain, self.words, n=_NAMED, cutoff=_NEAR)
-        if len(close) < _NAMED:  # whatever comes next; of all words it would take seconds
-            others = [other for other in self.words[:_SOUGHT] if other not in close]
-            close += difflib.get_close_matches(plain, others, n=_NAMED - len(close), cutoff=0.0)
+        normal = self.normalise(word)
+        close = difflib.get_close_matches(normal, self.words, n=_SUGGESTIONS, cutoff=_SIMILARITY)
+        if len(close) < _SUGGESTIONS:  # less similar ones; comparing all words would take seconds
+            others = [other for other in self.words[:_FREQUENT] if other not in close]
+            close += difflib.get_close_matches(
+                normal, others, n=_SUGGESTIONS - len(close), cutoff=0.0
+            )
         return f"; nearest in spelling: {', '.join(map(repr, close))}" if close else ""
 
     def similarity(self, one: str, other: str) -> float | None:
@@ -100,7 +103,7 @@ class WordTable:
         pair = [self.vector(word) for word in (one, other)]
         if any(vector is None for vector in pair):
             return None
-        a, b = (normalised(np.asarray(vector)) for vector in pair)
+        a, b = (to_unit_length(np.asarray(vector)) for vector in pair)
         return float(a @ b)
 
     def complete(self, questions: Array, most: int) -> Array:
@@ -113,19 +116,19 @@ class WordTable:
         Returns:
             The index of each answer, (questions,) int64.
         """
-        found = [np.empty(0, dtype=np.int64)]
-        for at in range(0, len(questions), _ASKED):
-            some = questions[at : at + _ASKED]
-            a, b, c = (self.unit[some[:, n]] for n in range(3))
-            cosines = (b - a + c) @ self.unit[:most].T
-            rows, columns = np.nonzero(some < most)
-            cosines[rows, some[rows, columns]] = -np.inf
-            found.append(cosines.argmax(axis=1))
-        return np.concatenate(found)
+        answers = [np.empty(0, dtype=np.int64)]
+        for at in range(0, len(questions), _AT_ONCE):
+            chunk = questions[at : at + _AT_ONCE]
+            a, b, c = (self.unit_vectors[chunk[:, n]] for n in range(3))
+            cosines = (b - a + c) @ self.unit_vectors[:most].T
+            rows, columns = np.nonzero(chunk < most)
+            cosines[rows, chunk[rows, columns]] = -np.inf
+            answers.append(cosines.argmax(axis=1))
+        return np.concatenate(answers)
 
 
-def normalised(vectors: Array) -> Array:
-    """Return vectors divided by their length; those of length 0 stay 0; (..., d_model)."""
+def to_unit_length(vectors: Array) -> Array:
+    """Return vectors divided by their lengths, zero vectors unchanged; (..., d_model)."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     unit: Array = vectors / np.where(lengths > 0, lengths, 1)
     return unit

@@ -16,10 +16,10 @@ class HuffmanTree:
     """A binary tree of inner nodes (forks), numbered from the deepest, with words as leaves.
 
     Attributes:
-        words: the tokens that have a place in it, the most frequent first; (words,) int64.
+        words: the tokens that are its leaves, the most frequent first; (words,) int64.
         parents: the fork above each fork and then above each word, -1 above the root;
             (forks + words,) int64.
-        sides: which way from there, 0 or 1; (forks + words,) int64.
+        sides: which child of its parent each is, 0 or 1; (forks + words,) int64.
     """
 
     words: Array
@@ -28,7 +28,7 @@ class HuffmanTree:
 
     @classmethod
     def of(cls, counts: Array) -> HuffmanTree:
-        """Build the tree of the tokens with a count, at least two."""
+        """Build the tree of the tokens with a count above 0; there must be at least two."""
         words = np.flatnonzero(counts > 0)
         words = words[np.argsort(-counts[words], kind="stable")]
         forks = len(words) - 1
@@ -46,12 +46,12 @@ class HuffmanTree:
 
     @property
     def forks(self) -> int:
-        """The number of forks: one less than words."""
+        """The number of forks: one less than of words."""
         return len(self.words) - 1
 
     @cached_property
     def levels(self) -> list[Array]:
-        """Forks and words (by their place in `parents`) without the root, level by level."""
+        """The nodes below the root (as indices into `parents`), level by level."""
         depth = np.zeros(len(self.parents), dtype=np.int64)
         for node in range(self.forks - 2, -1, -1):
             depth[node] = depth[self.parents[node]] + 1
@@ -60,9 +60,9 @@ class HuffmanTree:
         order = np.argsort(depth, kind="stable")
         return np.split(order, np.searchsorted(depth[order], np.arange(1, depth.max() + 1)))[1:]
 
-    def path(self, place: int) -> tuple[list[int], list[int]]:
-        """The forks from the root to the word at a place of `words`, and the sides taken there."""
-        forks, sides, node = [], [], self.forks + place
+    def path(self, index: int) -> tuple[list[int], list[int]]:
+        """Return the forks from the root to the word at an index of `words`, and the sides."""
+        forks, sides, node = [], [], self.forks + index
         while self.parents[node] >= 0:
             sides.append(int(self.sides[node]))
             node = int(self.parents[node])

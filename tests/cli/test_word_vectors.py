@@ -90,7 +90,7 @@ def test_a_word_outside_the_vocabulary(run: Path, refused: Refused) -> None:
     line = refused("neighbours", run, "rivers")
     near = "nearest in spelling: 'river', 'fish', 'water'"
     assert line == f"foreword: 'rivers' is not in the vocabulary; {near}"
-    assert "a word that is empty has no neighbours" in refused("neighbours", run, "")
+    assert "an empty word has no neighbours" in refused("neighbours", run, "")
     assert "--top: must be a whole number from 1" in refused(
         "neighbours", run, "river", "--top", "0"
     )

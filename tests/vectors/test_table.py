@@ -1,4 +1,4 @@
-"""Neighbours, analogies, lists of questions and files of vectors."""
+"""Neighbours, analogies, test sets and files of word vectors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def table() -> WordTable:
     return WordTable(WORDS, VECTORS, lambda word: None, str.lower, list)
 
 
-def test_neighbours_are_those_of_greatest_cosine() -> None:
+def test_neighbours_have_the_greatest_cosines() -> None:
     found = table().nearest("Queen", top=2)
     assert [near.word for near in found] == ["king", "woman"]
     unit = VECTORS / np.linalg.norm(VECTORS, axis=1, keepdims=True)
@@ -30,32 +30,32 @@ def test_neighbours_are_those_of_greatest_cosine() -> None:
 
 
 def test_a_word_outside_the_vocabulary_names_the_nearest_spellings() -> None:
-    said = "is not in the vocabulary; nearest in spelling: "
-    with pytest.raises(UserError, match=f"^'Kingg' {said}'king', 'man', 'woman'$"):
+    message = "is not in the vocabulary; nearest in spelling: "
+    with pytest.raises(UserError, match=f"^'Kingg' {message}'king', 'man', 'woman'$"):
         table().nearest("Kingg")
-    with pytest.raises(UserError, match=f"^'zzzqq' {said}'queen', '[a-z]+', '[a-z]+'$"):
+    with pytest.raises(UserError, match=f"^'zzzqq' {message}'queen', '[a-z]+', '[a-z]+'$"):
         table().nearest("zzzqq")
 
 
 @pytest.mark.parametrize("word", ["", " "])
-def test_an_empty_word_is_refused_as_such(word: str) -> None:
-    with pytest.raises(UserError, match="a word that is empty has no neighbours"):
+def test_an_empty_word_is_refused(word: str) -> None:
+    with pytest.raises(UserError, match="an empty word has no neighbours"):
         table().nearest(word)
 
 
-def test_king_less_man_and_woman_is_queen() -> None:
+def test_king_minus_man_plus_woman_is_queen() -> None:
     questions = np.array([[0, 1, 2], [1, 0, 3]])
     assert table().complete(questions, most=5).tolist() == [3, 2]
     assert table().complete(questions[1:], most=3).tolist() == [2]
     assert table().complete(np.empty((0, 3), np.int64), most=5).tolist() == []
 
 
-def test_similarity_is_a_cosine() -> None:
+def test_similarity_is_the_cosine_and_none_for_unknown_words() -> None:
     assert table().similarity("man", "king") == pytest.approx(2**-0.5)
     assert table().similarity("man", "pear") is None
 
 
-def test_lists_of_ours_can_be_read() -> None:
+def test_the_shipped_test_sets_are_read() -> None:
     sections = read_analogies(None)
     assert {section.is_grammar for section in sections} == {True, False}
     assert len(read_pairs(None)) == 40
@@ -65,7 +65,7 @@ def test_lists_of_ours_can_be_read() -> None:
     ("text", "message"),
     [
         (": a\none two three\n", r"q\.txt:2: expected four words, got 'one two three'"),
-        (": a\n", "no analogies in it"),
+        (": a\n", "the file has no analogies"),
     ],
 )
 def test_broken_analogies_are_refused(text: str, message: str, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_pairs_may_have_a_heading_and_commas(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_files_come_back_and_gensim_reads_them(binary: bool, tmp_path: Path) -> None:
+def test_written_files_are_read_back_by_us_and_by_gensim(binary: bool, tmp_path: Path) -> None:
     path = tmp_path / "vectors"
     file.write(path, WORDS, VECTORS, binary=binary)
     words, vectors = file.read(path)
@@ -99,7 +99,7 @@ def test_files_come_back_and_gensim_reads_them(binary: bool, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_files_of_gensim_are_read(binary: bool, tmp_path: Path) -> None:
+def test_files_written_by_gensim_are_read(binary: bool, tmp_path: Path) -> None:
     models = pytest.importorskip("gensim.models")
     theirs = models.KeyedVectors(3)
     theirs.add_vectors(list(WORDS), VECTORS)
@@ -119,10 +119,10 @@ def test_files_cut_short_are_refused(binary: bool, tmp_path: Path) -> None:
         file.read(path)
 
 
-def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
+def test_malformed_and_missing_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "vectors"
     path.write_text("not a header\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"vectors:1: expected the numbers of words"):
+    with pytest.raises(UserError, match=r"vectors:1: expected the number of words"):
         file.read(path)
     path.write_text("2 3\na 1 2 3\nb 1 x 3\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"vectors:3: expected a word and 3 numbers, got 'b 1 x 3'"):

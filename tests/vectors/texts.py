@@ -1,4 +1,4 @@
-"""A language of two topics: words of one stand together, and never with those of the other."""
+"""A language of two topics: words of different topics never occur in one text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from foreword.types import Array
 
-SPECIAL = 2  # ids that are no words: 0 and 1
+SPECIAL = 2  # special tokens: ids 0 and 1
 TOPIC = 8  # words in each topic
 SIZE = SPECIAL + 2 * TOPIC
 
@@ -16,7 +16,7 @@ def is_word() -> Array:
 
 
 def topics(texts: int = 200, length: int = 20, seed: int = 1) -> tuple[Array, Array]:
-    """Tokens, and where each text starts; texts are of the topics in turn."""
+    """Return tokens, and the start of each text and the end; the texts alternate between topics."""
     rng = np.random.default_rng(seed)
     share = 1 / np.arange(1, TOPIC + 1)
     ids = rng.choice(TOPIC, (texts, length), p=share / share.sum()) + SPECIAL
@@ -25,7 +25,7 @@ def topics(texts: int = 200, length: int = 20, seed: int = 1) -> tuple[Array, Ar
 
 
 def gap(vectors: Array) -> float:
-    """The mean cosine of two words of one topic less that of words of two."""
+    """Return the mean cosine within topics minus the mean between topics."""
     words = vectors[SPECIAL:]
     unit = words / np.linalg.norm(words, axis=1, keepdims=True)
     cosines, topic = unit @ unit.T, np.arange(2 * TOPIC) // TOPIC

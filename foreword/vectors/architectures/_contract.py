@@ -10,11 +10,12 @@ from foreword.types import Array
 
 @dataclass(frozen=True)
 class WordBlock:
-    """A block of words with their contexts and the noise words that they share.
+    """Blocks of words with their contexts; the words of a block share their noise words.
 
     Attributes:
-        context: vectors of the words in reach of the block's, (blocks, reach, d_model) float32.
-        inside: 1 where a word of the context stands in the window of a word of the block;
+        context: vectors of all words in the windows of the block's, (blocks, reach, d_model)
+            float32.
+        inside: 1 where a word of the context is in the window of a word of the block;
             (blocks, words, reach) float32.
         words: output vectors of the block's words, (blocks, words, d_model) float32.
         noise: output vectors of words drawn for the block, (blocks, noise, d_model) float32.
@@ -30,15 +31,15 @@ class WordBlock:
 
 @dataclass(frozen=True)
 class BlockGradients:
-    """The gradients of a block's log-likelihood, and the number of predictions in each sum.
+    """The gradients of the log-likelihood of blocks, and the number of predictions in each sum.
 
     Attributes:
         context: the gradient of the block's `context`.
         words: the gradient of the block's `words`.
         noise: the gradient of the block's `noise`.
-        context_count: (blocks, reach) float32.
-        words_count: (blocks, words) float32.
-        noise_count: (blocks, noise) float32.
+        context_count: the predictions in each gradient of `context`, (blocks, reach) float32.
+        words_count: the predictions in each gradient of `words`, (blocks, words) float32.
+        noise_count: the predictions in each gradient of `noise`, (blocks, noise) float32.
     """
 
     context: Array
@@ -58,8 +59,8 @@ class VectorArchitecture(Protocol):
 
     is_skip_gram: ClassVar[bool]
 
-    def steps(self, block: WordBlock) -> BlockGradients:
+    def gradients(self, block: WordBlock) -> BlockGradients:
         """Return the gradients of the log-likelihood of words against noise."""
 
     def reach(self, window: int) -> int:
-        """Return how many last words of a text, at most, the prediction of the next one uses."""
+        """Return the most last words of a text that predict the next one."""

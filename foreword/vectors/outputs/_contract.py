@@ -11,7 +11,7 @@ from torch import Tensor
 
 from foreword.types import Array
 from foreword.vectors.architectures._contract import VectorArchitecture
-from foreword.vectors.words import WordCorpus
+from foreword.vectors.corpus import WordCorpus
 
 Progress = Callable[[float, float], None]
 Scorer = Callable[[Tensor, Tensor], Tensor]  # (..., d_model), (vocab, d_model) -> (..., vocab)
@@ -19,7 +19,7 @@ Scorer = Callable[[Tensor, Tensor], Tensor]  # (..., d_model), (vocab, d_model) 
 
 @dataclass(frozen=True)
 class VectorTraining:
-    """The settings of word-vector training that every output layer uses.
+    """The settings of a training of word vectors, for every output layer.
 
     Attributes:
         architecture: a kind in `vectors/architectures/`.
@@ -27,7 +27,7 @@ class VectorTraining:
         subsample: words with a greater share of the text are subsampled; 0 keeps all.
         epochs: passes over the text.
         lr: the learning rate as a function of progress, from 0 to 1.
-        seed: the seed of windows, subsampling and noise.
+        seed: the seed of window sizes, subsampling and noise.
         threads: the number of threads.
     """
 
@@ -42,7 +42,7 @@ class VectorTraining:
 
 @dataclass(frozen=True)
 class Vectors:
-    """The two tables that are learned, changed in place.
+    """The two tables of vectors, which training changes in place.
 
     Attributes:
         inputs: the word vectors, one for each token; (vocab, d_model) float32.
@@ -57,7 +57,7 @@ class VectorOutput(Protocol):
     """An output layer without a full softmax: a kind in `vectors/outputs/`."""
 
     def fit(
-        self, words: WordCorpus, vectors: Vectors, course: VectorTraining, progress: Progress
+        self, corpus: WordCorpus, vectors: Vectors, training: VectorTraining, progress: Progress
     ) -> None:
         """Train the vectors.
 
@@ -74,8 +74,8 @@ class VectorOutput(Protocol):
         """
 
 
-def shares(counts: Tensor) -> Tensor:
-    """Return the logarithm of each count, where 0 counts as one half; (vocab,) float32."""
+def log_counts(counts: Tensor) -> Tensor:
+    """Return the logarithm of each count, 0 taken as one half; (vocab,) float32."""
     return counts.float().clamp(min=0.5).log()
 
 
@@ -89,7 +89,7 @@ def noise_scorer(counts: Array, exponent: float) -> Scorer:
         counts: the count of each token in the training text, (vocab,) int64.
         exponent: the exponent of the word frequency in the noise distribution.
     """
-    noise = exponent * shares(torch.from_numpy(counts))
+    noise = exponent * log_counts(torch.from_numpy(counts))
 
     def score(states: Tensor, outputs: Tensor) -> Tensor:
         return states @ outputs.T + noise.to(states)

@@ -1,4 +1,4 @@
-"""Words told from noise: negative sampling."""
+"""Negative sampling: each word is distinguished from noise words."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from torch import Tensor
 from foreword.ranges import Count, Positive, Ranged, Share
 from foreword.types import Array
 from foreword.vectors.architectures._contract import BlockGradients, WordBlock
+from foreword.vectors.corpus import Windows, WordCorpus
 from foreword.vectors.outputs._contract import (
     Progress,
     Scorer,
@@ -23,31 +24,30 @@ from foreword.vectors.outputs._contract import (
     VectorTraining,
     noise_scorer,
 )
-from foreword.vectors.words import Windows, WordCorpus
 
-DRAWS = 1 << 20  # places of the table that noise is drawn from
+TABLE_SIZE = 1 << 20  # entries of the table that noise words are drawn from
 
 
 @dataclass(frozen=True)
 class NegativeSampling(Ranged):
-    """Each prediction is held against `negatives` words drawn by their frequency to a power.
+    """Each prediction is compared with `negatives` noise words, drawn by a power of frequency.
 
-    The words of a block share their noise, and several blocks make a step, so that all of it is
-    products of matrices. A noise word shared by all counts for less than one, so that each
-    prediction is held against `negatives` of them in sum.
+    The words of a block share their noise words, and a step has several blocks, so that all
+    computation is products of matrices. Each shared noise word has weight `negatives / noise`, so
+    that the noise of a prediction weighs as much as `negatives` words.
 
     Attributes:
         negatives: noise words for each prediction.
-        exponent: of the frequency of words as noise.
-        batch: words in a step; vectors stay as they are until its end.
-        block: words that share their noise.
+        exponent: the exponent of the word frequency in the noise distribution.
+        batch: words in a step; vectors change only at its end.
+        block: words that share their noise words.
         noise: noise words drawn for a block.
-        most: a vector's learning rate over all its predictions in a step; where they come to more
-            they are scaled to it. Frequent words would overshoot otherwise.
+        most: the maximum of a vector's learning rates summed over its predictions in a step; a
+            greater sum is scaled down to it, since frequent words would overshoot.
 
     Reference: Mikolov et al. 2013b, section 2.2.
-    Differs from the paper: noise is shared and steps are taken together (Ji et al. 2016, section
-    III); noise may hold the word that is predicted.
+    Differs from the paper: noise words are shared and predictions batched (Ji et al. 2016, section
+    III); the noise may include the predicted word.
     """
 
     negatives: Count = 5
@@ -58,24 +58,27 @@ class NegativeSampling(Ranged):
     most: Positive = 4.0
 
     def fit(
-        self, words: WordCorpus, vectors: Vectors, course: VectorTraining, progress: Progress
+        self, corpus: WordCorpus, vectors: Vectors, training: VectorTraining, progress: Progress
     ) -> None:
         """See `VectorOutput`; the same seed gives the same vectors on any number of threads."""
-        noise = self._noise_of(words.counts)
-        step = _Step(self, vectors, course)
-        windows = words.windows(course.epochs, course.window, course.subsample, course.seed)
-        # The products are small: one core each, and several of them at once.
-        with threadpool_limits(1, "blas"), ThreadPoolExecutor(course.threads) as pool:
-            for n, some in enumerate(_ahead(windows, pool if course.threads > 1 else None)):
-                rng = np.random.default_rng([course.seed, n, DRAWS])
-                step.take_all(some, noise, rng, pool.map if course.threads > 1 else map)
-                progress(some.progress, 1.0)
+        noise_table = self._noise_table(corpus.counts)
+        trainer = _Trainer(self, vectors, training)
+        windows = corpus.windows(
+            training.epochs, training.window, training.subsample, training.seed
+        )
+        # The products are small, so each runs on one core and several run at once.
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(training.threads) as pool:
+            is_parallel = training.threads > 1
+            for n, chunk in enumerate(_prefetch(windows, pool if is_parallel else None)):
+                rng = np.random.default_rng([training.seed, n, TABLE_SIZE])
+                trainer.train(chunk, noise_table, rng, pool.map if is_parallel else map)
+                progress(chunk.progress, 1.0)
 
-    def _noise_of(self, counts: Array) -> Array:
-        """Words, each as often as it is noise; (DRAWS,) int64."""
+    def _noise_table(self, counts: Array) -> Array:
+        """Return words, each as often as the noise distribution has it; (TABLE_SIZE,) int64."""
         share = np.where(counts > 0, counts.astype(np.float64) ** self.exponent, 0.0)
-        places = (np.arange(DRAWS) + 0.5) / DRAWS * share.sum()
-        words: Array = np.searchsorted(np.cumsum(share), places)
+        points = (np.arange(TABLE_SIZE) + 0.5) / TABLE_SIZE * share.sum()
+        words: Array = np.searchsorted(np.cumsum(share), points)
         return words.astype(np.int64)
 
     def scorer(self, counts: Array) -> Scorer:
@@ -83,96 +86,129 @@ class NegativeSampling(Ranged):
         return noise_scorer(counts, self.exponent)
 
 
-class _Step:
-    """Takes the steps."""
+class _Trainer:
+    """Trains vectors, step by step."""
 
     def __init__(
-        self, settings: NegativeSampling, vectors: Vectors, course: VectorTraining
+        self, settings: NegativeSampling, vectors: Vectors, training: VectorTraining
     ) -> None:
-        self.settings, self.course, self.vectors = settings, course, vectors
+        self.settings, self.training, self.vectors = settings, training, vectors
         size = settings.block
         self.tables = [torch.from_numpy(table) for table in (vectors.inputs, vectors.outputs)]
         self.blocks = max(1, settings.batch // size)
-        reach = size + 2 * course.window
-        self.within = np.arange(self.blocks)[:, None] * size + np.arange(reach)
-        # How far each word in reach of a block stands behind each word of it.
-        self.behind = np.arange(reach) - np.arange(size)[:, None] - course.window
+        reach = size + 2 * training.window
+        # The index in the step of each context word of each block, (blocks, reach).
+        self.context_index = np.arange(self.blocks)[:, None] * size + np.arange(reach)
+        # How far each context word of a block is after each of its words, (block, reach).
+        self.distance = np.arange(reach) - np.arange(size)[:, None] - training.window
 
-    def take_all(
-        self, windows: Windows, noise: Array, rng: np.random.Generator, apply: Callable[..., Any]
+    def train(
+        self,
+        windows: Windows,
+        noise_table: Array,
+        rng: np.random.Generator,
+        apply: Callable[..., Any],
     ) -> None:
-        """Takes steps over the words of a chunk."""
+        """Train on the words of a chunk; `apply` maps a function over arguments."""
         if not len(windows):
             return
-        batch, side = self.blocks * self.settings.block, self.course.window
+        # Pad to whole steps, and by a window on both sides; padding has no window and is in none.
+        batch, side = self.blocks * self.settings.block, self.training.window
         ids, left, right = (_padded(v, batch) for v in (windows.ids, windows.left, windows.right))
         ids = np.concatenate([np.zeros(side, np.int64), ids, np.zeros(side, np.int64)])
-        lr = self.course.lr(windows.progress)
-        drawn = rng.integers(0, len(noise), (len(left) // self.settings.block, self.settings.noise))
-        drawn = noise[drawn]
+        lr = self.training.lr(windows.progress)
+        shape = (len(left) // self.settings.block, self.settings.noise)
+        noise = noise_table[rng.integers(0, len(noise_table), shape)]
         for n, at in enumerate(range(0, len(left), batch)):
-            here = slice(at, at + batch)
-            places = (ids[at : at + batch + 2 * side], left[here], right[here])
-            self._take(places, drawn[n * self.blocks : (n + 1) * self.blocks], lr, apply)
+            step = slice(at, at + batch)
+            sides = (left[step], right[step])
+            step_noise = noise[n * self.blocks : (n + 1) * self.blocks]
+            self._step(ids[at : at + batch + 2 * side], sides, step_noise, lr, apply)
 
-    def _take(
-        self, places: tuple[Array, Array, Array], drawn: Array, lr: float, apply: Callable[..., Any]
+    def _step(
+        self,
+        ids: Array,
+        sides: tuple[Array, Array],
+        noise: Array,
+        lr: float,
+        apply: Callable[..., Any],
     ) -> None:
-        ids, left, right = places
-        side, size = self.course.window, self.settings.block
-        context = ids[self.within]  # (blocks, reach)
-        words = ids[side : len(ids) - side].reshape(-1, size)  # (blocks, words)
-        ends = [v.reshape(-1, size, 1) for v in (left, right)]
-        parts = np.array_split(np.arange(self.blocks), min(self.course.threads, self.blocks))
+        """Take one step.
 
-        def of(part: Array) -> BlockGradients:
+        Args:
+            ids: the words of the step, with a window on both sides.
+            sides: the extents of their windows before and after, (words,) int64 each.
+            noise: the noise words of each block, (blocks, noise) int64.
+            lr: the learning rate.
+            apply: maps a function over arguments.
+        """
+        window, size = self.training.window, self.settings.block
+        context = ids[self.context_index]  # (blocks, reach)
+        words = ids[window : len(ids) - window].reshape(-1, size)  # (blocks, words)
+        ends = [side.reshape(-1, size, 1) for side in sides]
+        # Each thread computes the gradients of some of the blocks.
+        parts = np.array_split(np.arange(self.blocks), min(self.training.threads, self.blocks))
+
+        def gradients_of(part: Array) -> BlockGradients:
             lo, hi = int(part[0]), int(part[-1]) + 1
-            return self._steps(context[lo:hi], words[lo:hi], drawn[lo:hi], ends, slice(lo, hi))
+            return self._gradients(
+                context[lo:hi], words[lo:hi], noise[lo:hi], [end[lo:hi] for end in ends]
+            )
 
-        found = list(apply(of, parts))
-        steps = BlockGradients(
-            *(_joined([getattr(s, f.name) for s in found]) for f in fields(BlockGradients))
+        of_parts = list(apply(gradients_of, parts))
+        gradients = BlockGradients(
+            *(_joined([getattr(g, f.name) for g in of_parts]) for f in fields(BlockGradients))
         )
+        # Move the vectors of both tables.
         outputs = (
-            np.concatenate([words.ravel(), drawn.ravel()]),
-            np.concatenate([_rows(steps.words), _rows(steps.noise)]),
-            np.concatenate([steps.words_count.ravel(), steps.noise_count.ravel()]),
+            np.concatenate([words.ravel(), noise.ravel()]),
+            np.concatenate([_rows(gradients.words), _rows(gradients.noise)]),
+            np.concatenate([gradients.words_count.ravel(), gradients.noise_count.ravel()]),
         )
-        inputs = (context.ravel(), _rows(steps.context), steps.context_count.ravel())
+        inputs = (context.ravel(), _rows(gradients.context), gradients.context_count.ravel())
         list(apply(partial(self._move, lr), self.tables, (inputs, outputs)))
 
-    def _steps(
-        self, context: Array, words: Array, drawn: Array, ends: list[Array], where: slice
+    def _gradients(
+        self, context: Array, words: Array, noise: Array, ends: list[Array]
     ) -> BlockGradients:
-        left, right = (end[where] for end in ends)
-        inside = (self.behind >= -left) & (self.behind <= right) & (self.behind != 0)
+        """Return the gradients of blocks.
+
+        Args:
+            context: (blocks, reach) int64.
+            words: (blocks, words) int64.
+            noise: (blocks, noise) int64.
+            ends: the extents of the words' windows before and after, (blocks, words, 1) each.
+        """
+        left, right = ends
+        inside = (self.distance >= -left) & (self.distance <= right) & (self.distance != 0)
         inputs, outputs = self.vectors.inputs, self.vectors.outputs
         block = WordBlock(
             context=inputs.take(context, 0),
             inside=inside.astype(np.float32),
             words=outputs.take(words, 0),
-            noise=outputs.take(drawn, 0),
+            noise=outputs.take(noise, 0),
             weight=self.settings.negatives / self.settings.noise,
         )
-        return self.course.architecture.steps(block)
+        return self.training.architecture.gradients(block)
 
     def _move(self, lr: float, table: Tensor, move: tuple[Array, Array, Array]) -> None:
-        """Adds steps to the rows of a table, shortened where one takes part in too many.
+        """Add gradients to rows of a table, scaled down for rows with too many predictions.
 
         Args:
-            lr: to multiply them with.
+            lr: the learning rate.
             table: (vocab, d_model).
-            move: the rows; their steps, (rows, d_model); how many predictions each sums up.
+            move: the ids of the rows, (rows,); their gradients, (rows, d_model); the number of
+                predictions in each, (rows,).
         """
-        ids, steps, counts = move
+        ids, gradients, counts = move
         sums = np.bincount(ids, counts, minlength=len(table))[ids] * lr
-        long = np.flatnonzero(sums > self.settings.most)
-        steps[long] *= (self.settings.most / sums[long]).astype(np.float32)[:, None]
-        table.index_add_(0, torch.from_numpy(ids), torch.from_numpy(steps), alpha=lr)
+        exceeds = np.flatnonzero(sums > self.settings.most)
+        gradients[exceeds] *= (self.settings.most / sums[exceeds]).astype(np.float32)[:, None]
+        table.index_add_(0, torch.from_numpy(ids), torch.from_numpy(gradients), alpha=lr)
 
 
 def _padded(values: Array, batch: int) -> Array:
-    """Zeros behind, up to whole batches."""
+    """Return values padded with zeros to whole batches."""
     return np.pad(values, (0, -len(values) % batch))
 
 
@@ -180,17 +216,17 @@ def _joined(parts: list[Array]) -> Array:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _rows(steps: Array) -> Array:
-    return steps.reshape(-1, steps.shape[-1])
+def _rows(gradients: Array) -> Array:
+    return gradients.reshape(-1, gradients.shape[-1])
 
 
-def _ahead(windows: Iterable[Windows], pool: ThreadPoolExecutor | None) -> Iterator[Windows]:
-    """The windows, the next ones made beside the work on these."""
+def _prefetch(windows: Iterable[Windows], pool: ThreadPoolExecutor | None) -> Iterator[Windows]:
+    """Yield the windows; with a pool, the next ones are prepared while these are used."""
     if pool is None:
         yield from windows
         return
     source = iter(windows)
-    coming = pool.submit(next, source, None)
-    while (some := coming.result()) is not None:
-        coming = pool.submit(next, source, None)
-        yield some
+    future = pool.submit(next, source, None)
+    while (chunk := future.result()) is not None:
+        future = pool.submit(next, source, None)
+        yield chunk

@@ -1,4 +1,4 @@
-"""Negative sampling as gensim learns it: faster than ours for the continuous bag of words."""
+"""Negative sampling trained by gensim: faster than ours for the continuous bag of words."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from foreword.ranges import Count, Ranged, Share
 from foreword.types import Array
 from foreword.vectors import through_gensim
+from foreword.vectors.corpus import WordCorpus
 from foreword.vectors.outputs._contract import (
     Progress,
     Scorer,
@@ -14,19 +15,18 @@ from foreword.vectors.outputs._contract import (
     VectorTraining,
     noise_scorer,
 )
-from foreword.vectors.words import WordCorpus
 
 
 @dataclass(frozen=True)
 class NegativeSamplingGensim(Ranged):
-    """Each prediction is held against `negatives` words drawn by their frequency to a power.
+    """Each prediction is compared with `negatives` noise words, drawn by a power of frequency.
 
-    Gensim learns the vectors, a prediction at a time. With one thread, the same seed gives the
+    Gensim trains the vectors, one prediction at a time. With one thread, the same seed gives the
     same vectors.
 
     Attributes:
         negatives: noise words for each prediction.
-        exponent: of the frequency of words as noise.
+        exponent: the exponent of the word frequency in the noise distribution.
 
     Reference: Mikolov et al. 2013b, section 2.2.
     """
@@ -35,7 +35,7 @@ class NegativeSamplingGensim(Ranged):
     exponent: Share = 0.75
 
     def fit(
-        self, words: WordCorpus, vectors: Vectors, course: VectorTraining, progress: Progress
+        self, corpus: WordCorpus, vectors: Vectors, training: VectorTraining, progress: Progress
     ) -> None:
         """See `VectorOutput`.
 
@@ -44,7 +44,7 @@ class NegativeSamplingGensim(Ranged):
         """
         negatives, exponent = self.negatives, self.exponent
         through_gensim.learn(
-            words, vectors, course, progress, negatives=negatives, exponent=exponent
+            corpus, vectors, training, progress, negatives=negatives, exponent=exponent
         )
 
     def scorer(self, counts: Array) -> Scorer:

@@ -1,4 +1,4 @@
-"""The words of texts and their windows, which all word-vector training reads."""
+"""The words of texts and their windows, the input of all word-vector training."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 from foreword.errors import UserError
 from foreword.types import Array
 
-CHUNK = 1 << 17  # tokens read at once; no window goes beyond them
+CHUNK = 1 << 17  # tokens read at once; a window does not cross their ends
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Words in the order of the text, with the extent of each one's window.
+    """Words in the order of the text, with the extent of the window of each.
 
     Attributes:
         ids: (words,) int64.
         left: words before it within its window, (words,) int64.
         right: words after it within its window, (words,) int64.
-        progress: the share of all epochs that precedes them.
+        progress: the share of all epochs that is done before them.
     """
 
     ids: Array
@@ -82,13 +82,17 @@ class WordCorpus:
         return int(self.counts.sum())
 
     def texts(self) -> Iterator[Array]:
-        """Yield all words of each text, without subsampling; (words,) int64 each."""
+        """Yield all words of each text, without subsampling; (words,) int64 each.
+
+        A text that crosses the end of a chunk is cut there.
+        """
         for at in range(0, len(self.tokens), CHUNK):
             ids, text = self._chunk(at)
-            yield from (one for one in np.split(ids, np.flatnonzero(np.diff(text)) + 1) if len(one))
+            parts = np.split(ids, np.flatnonzero(np.diff(text)) + 1)
+            yield from (part for part in parts if len(part))
 
-    def kept(self, subsample: float) -> Array:
-        """Return the probability of each word to be kept, (vocab,) float64.
+    def keep_probabilities(self, subsample: float) -> Array:
+        """Return the probability that subsampling keeps each word, (vocab,) float64.
 
         The formula is that of the released word2vec, sqrt(t / f) + t / f; the paper's is
         sqrt(t / f).
@@ -106,15 +110,15 @@ class WordCorpus:
 
         The random draws depend only on the seed, the epoch and the position in the text.
         """
-        kept, tokens = self.kept(subsample), len(self.tokens)
+        keep, tokens = self.keep_probabilities(subsample), len(self.tokens)
         for epoch in range(epochs):
             for at in range(0, tokens, CHUNK):
                 rng = np.random.default_rng([seed, epoch, at])
                 ids, text = self._chunk(at)
-                is_read = rng.random(len(ids)) < kept[ids]
-                ids, text = ids[is_read], text[is_read]
+                is_kept = rng.random(len(ids)) < keep[ids]
+                ids, text = ids[is_kept], text[is_kept]
                 reach = rng.integers(1, window + 1, len(ids))
-                before, after = _within(text)
+                before, after = _neighbours_in_text(text)
                 done = (epoch + at / tokens) / epochs
                 yield Windows(ids, np.minimum(reach, before), np.minimum(reach, after), done)
 
@@ -123,14 +127,14 @@ class WordCorpus:
         self.check()
         ids = np.asarray(self.tokens[at : at + CHUNK], dtype=np.int64)
         is_word = self.is_word[ids]
-        places = at + np.flatnonzero(is_word)
-        return ids[is_word], np.searchsorted(self.starts, places, side="right")
+        positions = at + np.flatnonzero(is_word)
+        return ids[is_word], np.searchsorted(self.starts, positions, side="right")
 
 
-def _within(text: Array) -> tuple[Array, Array]:
+def _neighbours_in_text(text: Array) -> tuple[Array, Array]:
     """Return the number of words before and after each in its text; (words,) int64 each."""
-    places = np.arange(len(text))
+    positions = np.arange(len(text))
     first = np.concatenate([[0], np.flatnonzero(np.diff(text)) + 1]).astype(np.int64)
     lengths = np.diff(np.append(first, len(text)))
-    before = places - np.repeat(first, lengths)
+    before = positions - np.repeat(first, lengths)
     return before, np.repeat(lengths, lengths) - 1 - before
