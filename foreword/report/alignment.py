@@ -1,4 +1,4 @@
-"""An alignment as a picture: the darker a cell, the more of a source word is in a target word."""
+"""The plot of an alignment: the darker a cell, the more a target word attends to a source word."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STYLE = {"font.size": 9.5, "font.family": "sans-serif", "text.parse_math": False
 
 
 def plot_alignment(aligned: Alignment) -> bytes:
-    """The picture as PNG: source words above, target words on the left."""
+    """Plot an alignment as PNG: source words at the top, target words on the left."""
     rows, columns = aligned.weights.shape
     size = (max(3.2, 1.6 + CELL * columns), max(2.6, 1.6 + CELL * rows))
     with matplotlib.rc_context(STYLE):

@@ -1,4 +1,4 @@
-"""A comparison as one page that stands alone, made of its `results.json` and nothing else."""
+"""The report of a comparison: one self-contained page, made from its `results.json` alone."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ from foreword.report.page import page
 
 FILE = "results.json"
 STARTS = ("pretrained", "from scratch")
-LOG_SCALE_RATIO = 100  # times the least that is spent, and the axis is logarithmic
+LOG_SCALE_RATIO = 100  # largest / smallest amount spent, above which the axis is logarithmic
+SAMPLES = "What they say"  # title of the table of samples
 
 
 def is_comparison(folder: str | Path) -> bool:
-    """Whether the folder is a comparison that has results."""
+    """Return whether the folder is a comparison with results."""
     return (Path(folder) / FILE).is_file()
 
 
 def write_comparison(folder: str | Path, out: str | Path | None = None) -> Path:
-    """Writes a comparison's report.
+    """Write a comparison's report.
 
     Args:
-        folder: of the comparison.
-        out: the page; `report.html` in the folder if unsaid.
+        folder: folder of the comparison.
+        out: path of the page; default: `report.html` in the folder.
 
     Returns:
-        Where it is.
+        The path of the page.
 
     Raises:
-        UserError: its results cannot be read, or the page cannot be written.
+        UserError: the results cannot be read, or the page cannot be written.
     """
     folder = Path(folder)
     try:
@@ -50,33 +51,33 @@ def write_comparison(folder: str | Path, out: str | Path | None = None) -> Path:
 
 
 def body(name: str, results: Mapping[str, Any]) -> str:
-    """The page's content.
+    """Return the content of the page.
 
     Args:
-        name: of the comparison.
-        results: as `foreword compare` writes them.
+        name: name of the comparison.
+        results: content of `results.json`.
     """
     grid = results["grid"]
     sizes = [(len(grid["cells"]), "cell"), (len(results["metrics"]), "task")]
-    said = " and ".join(f"{n} {what}{'s' * (n != 1)}" for n, what in sizes if n)
+    lead = " and ".join(f"{n} {noun}{'s' * (n != 1)}" for n, noun in sizes if n)
     notes = "".join(f"<li>{escape(str(note))}</li>" for note in results["notes"])
     sections = [
         f"<h1>{escape(name)}</h1>",
-        f'<p class="lead">{escape(said)}, at equal budgets.</p>',
-        *(_table(table) for table in results["tables"] if table["title"] != "What they say"),
+        f'<p class="lead">{escape(lead)}, at equal budgets.</p>',
+        *(_table(table) for table in results["tables"] if table["title"] != SAMPLES),
         _losses(results),
         _tasks(results),
-        *(_table(table) for table in results["tables"] if table["title"] == "What they say"),
+        *(_table(table) for table in results["tables"] if table["title"] == SAMPLES),
         f'<h2>How to read it</h2><ul class="note">{notes}</ul>',
     ]
     return "\n".join(section for section in sections if section)
 
 
 def _table(table: Mapping[str, Any]) -> str:
-    """A table as it was written, numbers to the right."""
+    """Return a table as HTML, with numbers aligned to the right."""
 
     def line(tag: str, values: Sequence[str]) -> str:
-        kinds = ["t", *["t" if table["title"] == "What they say" else "n"] * (len(values) - 1)]
+        kinds = ["t", *["t" if table["title"] == SAMPLES else "n"] * (len(values) - 1)]
         pairs = zip(kinds, values, strict=True)
         return "".join(f'<{tag} class="{kind}">{escape(str(v))}</{tag}>' for kind, v in pairs)
 
@@ -88,27 +89,30 @@ def _table(table: Mapping[str, Any]) -> str:
 
 
 def _losses(results: Mapping[str, Any]) -> str:
-    """Held-out losses against what was spent, a colour per cell."""
+    """Return the figure of held-out losses by amount spent, in one colour per cell."""
+    # The axis: linear in a power of ten, or logarithmic.
     spent = [point[0] for run in results["runs"] for point in run["curve"] if point[0] > 0]
     if not spent:
         return ""
     is_log = max(spent) > LOG_SCALE_RATIO * min(spent)
     power = 0 if is_log else max(0, 3 * (math.floor(math.log10(max(spent))) // 3))
-    lines, named = [], set()
+    # A curve per run; the first of each cell carries its label.
+    lines, labelled = [], set()
     cells = [cell["cell"] for cell in results["cells"]]
     for run in results["runs"]:
         if run["curve"]:
-            places, losses = zip(*run["curve"], strict=True)
+            amounts, losses = zip(*run["curve"], strict=True)
             colour = f"cell{cells.index(run['cell']) % CELLS}"
-            label = "" if run["cell"] in named else run["cell"]
-            named.add(run["cell"])
-            lines.append(Line(label, [x / 10**power for x in places], losses, colour, "dots"))
-    raised = str(power).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+            label = "" if run["cell"] in labelled else run["cell"]
+            labelled.add(run["cell"])
+            lines.append(Line(label, [x / 10**power for x in amounts], losses, colour, "dots"))
+    # The figure, for narrow and for wide screens.
+    exponent = str(power).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
     caption = "Held-out loss, nats per prediction of each cell's own objective"
     if results["is_one_objective"]:
         caption = "Held-out loss, nats per token"
     axis = results["axis"]
-    label, title = f"10{raised} {axis}" if power else axis, f"Held-out loss against {axis}"
+    label, title = f"10{exponent} {axis}" if power else axis, f"Held-out loss against {axis}"
     small = plot_curves(lines, label, title, is_log=is_log)
     broad = plot_curves(lines, label, title, tall=True, is_log=is_log)
     return (
@@ -118,23 +122,23 @@ def _losses(results: Mapping[str, Any]) -> str:
 
 
 def _tasks(results: Mapping[str, Any]) -> str:
-    """A figure per task."""
+    """Return the figures of scores, one per task."""
     figures = []
     for task, metric in results["metrics"].items():
-        bars = [
+        cells = [
             CellScores(cell["cell"], points)
             for cell in results["cells"]
             if (points := _points(cell["tasks"][task]))
         ]
-        guesses = [s["scores"] for s in results["scores"] if s["task"] == task and not s["cell"]]
-        level = float(guesses[0].get(metric, math.nan)) if guesses else math.nan
-        if bars:
-            plot = plot_scores(bars, metric, f"{task}, {metric}", level)
+        chance = [s["scores"] for s in results["scores"] if s["task"] == task and not s["cell"]]
+        level = float(chance[0].get(metric, math.nan)) if chance else math.nan
+        if cells:
+            plot = plot_scores(cells, metric, f"{task}, {metric}", level)
             caption = f"<figcaption>{escape(task)}</figcaption>"
             figures.append(f'<figure class="card">{caption}{plot}</figure>')
     if not figures:
         return ""
-    note = "Full: pretrained. Hollow: the same network from scratch. Dashed: guessing."
+    note = "Full: pretrained. Hollow: the same network from scratch. Dashed: chance."
     return (
         f'<h2>What it is worth</h2><div class="pair">{"".join(figures)}</div>'
         f'<p class="note">{note}</p>'
@@ -142,7 +146,7 @@ def _tasks(results: Mapping[str, Any]) -> str:
 
 
 def _points(starts: Mapping[str, Any]) -> tuple[tuple[float, float], ...]:
-    """Mean and half the interval of each start; empty where none is known."""
-    found = [starts.get(start) or {"mean": math.nan, "half": None} for start in STARTS]
-    points = tuple((one["mean"], math.nan if one["half"] is None else one["half"]) for one in found)
+    """Return (mean, half the interval's width) of each start; empty if none is known."""
+    means = [starts.get(start) or {"mean": math.nan, "half": None} for start in STARTS]
+    points = tuple((one["mean"], math.nan if one["half"] is None else one["half"]) for one in means)
     return points if any(mean == mean for mean, _ in points) else ()

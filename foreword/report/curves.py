@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from foreword.formatting import quantity
 
-# Colours that stand for the page's: what is drawn in them is drawn in `var(--ink)` and so on.
+# Placeholder colours, which the SVG text replaces by the page's: `var(--ink)` and so on.
 PLACEHOLDERS = {
     "ink": "#010203",
     "muted": "#040506",
@@ -24,8 +24,8 @@ PLACEHOLDERS = {
     "second": "#0d0e0f",
     **{f"cell{n}": f"#1{n:x}1{n:x}1{n:x}" for n in range(12)},
 }
-CELLS = 12  # colours for what is compared; then they begin again
-MOST_INSIDE = 6  # curves whose names would hide some of them
+CELLS = 12  # colours of compared cells; further cells repeat them
+MOST_INSIDE = 6  # curves; with more, the legend would hide some and moves outside
 STYLE = {
     "svg.fonttype": "none",
     "font.size": 9.5,
@@ -43,12 +43,12 @@ STYLE = {
 
 @dataclass(frozen=True)
 class Line:
-    """A curve, or a level.
+    """A curve or a level of a plot.
 
     Attributes:
-        label: for the legend, or beside a level.
-        x: places; a level has none.
-        y: values; nan is left out. A level has one.
+        label: label in the legend, or beside a level.
+        x: x values; empty for a level.
+        y: y values; nan is left out. A level has one.
         colour: `ink`, `muted`, `accent`, `second`, or `cell0` to `cell11`.
         style: `line`, `faint`, `dots` (a line with its points) or `level`.
     """
@@ -61,34 +61,35 @@ class Line:
 
 
 def smoothed(values: Sequence[float], keep: float = 0.8) -> list[float]:
-    """An exponential mean, corrected for its start; nan passes through."""
+    """Return the exponential moving average, with bias correction; nan stays nan."""
     mean = weight = 0.0
-    found = []
+    averages = []
     for value in values:
         if math.isfinite(value):
             mean = keep * mean + (1 - keep) * value
             weight = keep * weight + (1 - keep)
-        found.append(mean / weight if math.isfinite(value) else math.nan)
-    return found
+        averages.append(mean / weight if math.isfinite(value) else math.nan)
+    return averages
 
 
 def plot_curves(
     lines: Sequence[Line], x_label: str, title: str, *, tall: bool = False, is_log: bool = False
 ) -> str:
-    """An `<svg>` of these curves, ready to stand in a page.
+    """Return an `<svg>` of curves, ready for a page.
 
     Args:
         lines: at least one, with at least one finite value.
-        x_label: under the axis.
-        title: said to those who cannot see it.
-        tall: of a large figure.
-        is_log: whether places are spread by their logarithm.
+        x_label: label of the axis.
+        title: text for screen readers.
+        tall: whether to make a large figure.
+        is_log: whether the x axis is logarithmic.
     """
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": f"{title} {tall}"}):
         figure = Figure(figsize=(7.6, 3.5) if tall else (3.8, 2.3), layout="constrained")
         figure.patch.set_alpha(0)
         axes: Any = figure.add_subplot()
         axes.patch.set_alpha(0)
+        # The curves and the axes.
         for line in lines:
             _plot_line(axes, line)
         axes.grid(axis="y", linewidth=0.8)
@@ -98,9 +99,10 @@ def plot_curves(
             axes.set_xscale("log")
         else:
             axes.xaxis.set_major_locator(MaxNLocator(6 if tall else 4, integer=True))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: _tick_label(value)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, tick: _tick_label(value)))
         if axes.get_ylim()[1] >= 1000:
-            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, place: quantity(value)))
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, tick: quantity(value)))
+        # The legend, outside if there are many curves.
         names = sum(bool(line.label) and line.style != "level" for line in lines)
         if names > MOST_INSIDE:
             where, columns = ("outside right upper", 1) if tall else ("outside lower center", 3)
@@ -132,7 +134,7 @@ def _plot_line(axes: Any, line: Line) -> None:
 
 
 def inline(svg: str, title: str) -> str:
-    """The `<svg>` element alone, as wide as its place, in the page's colours."""
+    """Return the `<svg>` element alone, without a size of its own, in the page's colours."""
     svg = svg[svg.index("<svg") :].strip()
     for name, colour in PLACEHOLDERS.items():
         svg = svg.replace(colour, f"var(--{name})")

@@ -1,4 +1,4 @@
-"""The measurements of a run, each as a table with its pictures."""
+"""The evaluations of a run, each as a table with its plots."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from foreword.formatting import cell
 from foreword.report.bars import plot_columns
 from foreword.report.folder import Picture, Record, SavedEvaluation, number
 
-# What is drawn of models of counts, which have no curves: a column of the table, and its caption.
+# Columns plotted for count-based models, which have no curves, and their captions.
 BY_ORDER = {
     "never seen": "Share of the text's n-grams never seen, by order",
     "megabytes": "Size in megabytes, by order",
@@ -18,26 +18,23 @@ BY_ORDER = {
 
 
 def evaluation_section(one: SavedEvaluation) -> str:
-    """An evaluation as a table, with what was drawn of it and is to be said of it."""
-    what = one.task if one.task and one.task != one.name else ""
-    note = " · ".join(
-        part
-        for part in (escape(what), f"<code>{escape(one.command)}</code>" * bool(one.command))
-        if part
-    )
+    """Return an evaluation as a table with its plots and notes."""
+    task = one.task if one.task and one.task != one.name else ""
+    command = f"<code>{escape(one.command)}</code>" * bool(one.command)
+    origin = " · ".join(part for part in (escape(task), command) if part)
     heading = one.title or one.name.replace("-", " ").replace("_", " ").capitalize()
     parts = [
         f'<h2>{escape(heading)}</h2><div class="card scroll">{html_table(one.rows)}</div>',
         bars_by_order(one),
         *(figure_of(one, drawn) for drawn in one.pictures),
-        *(f'<p class="note">{escape(said)}</p>' for said in one.notes),
-        f'<p class="note">{note}</p>',
+        *(f'<p class="note">{escape(note)}</p>' for note in one.notes),
+        f'<p class="note">{origin}</p>',
     ]
     return "".join(parts)
 
 
 def bars_by_order(one: SavedEvaluation) -> str:
-    """Bars by the order of n-grams; nothing of another evaluation."""
+    """Return bar charts by order of n-grams; "" for another evaluation."""
     if not all({"order", *BY_ORDER} <= row.keys() for row in one.rows):
         return ""
     labels = [cell(row["order"]) for row in one.rows]
@@ -46,12 +43,12 @@ def bars_by_order(one: SavedEvaluation) -> str:
         values = [number(row, column) for row in one.rows]
         plot = plot_columns(labels, values, "order", escape(f"{one.name}: {caption}"))
         figures.append(f"<figcaption>{escape(caption)}</figcaption>{plot}")
-    cards = "".join(f'<figure class="card">{shown}</figure>' for shown in figures)
+    cards = "".join(f'<figure class="card">{figure}</figure>' for figure in figures)
     return f'<div class="pair">{cards}</div>'
 
 
 def figure_of(one: SavedEvaluation, drawn: Picture) -> str:
-    """A picture within the page itself, which so stays one file."""
+    """Return a plot as an HTML figure with its data inline, so the page stays one file."""
     data = base64.b64encode(drawn.png).decode("ascii")
     alt = escape(f"{one.task or one.name}: {drawn.label or 'plot'}", quote=True)
     caption = f"<figcaption>{escape(drawn.label)}</figcaption>" if drawn.label else ""
@@ -60,7 +57,7 @@ def figure_of(one: SavedEvaluation, drawn: Picture) -> str:
 
 
 def html_table(rows: Sequence[Record]) -> str:
-    """Flat records as an HTML table; columns in the order they are met."""
+    """Return flat records as an HTML table; columns in order of first occurrence."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     kinds = {
         c: "n" if all(isinstance(row.get(c), int | float | None) for row in rows) else "t"

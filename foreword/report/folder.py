@@ -1,4 +1,4 @@
-"""A run folder as a report reads it: files alone, forgiving of what a killed run leaves behind."""
+"""The content of a run folder for a report; unreadable files of a killed run are tolerated."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawing beside an evaluation.
+    """A plot that belongs to an evaluation.
 
     Attributes:
-        label: what tells it from the evaluation's others, as in `line 3`; empty of its only one.
-        png: the file's bytes.
+        label: name among the plots of the evaluation, such as `line 3`; "" for `NAME.png` itself.
+        png: content of the file.
     """
 
     label: str
@@ -35,16 +35,16 @@ class Picture:
 
 @dataclass(frozen=True)
 class SavedEvaluation:
-    """A file of `evaluations/`: a table with a name.
+    """A file of `evaluations/`: a named table.
 
     Attributes:
-        name: of the measurement.
-        title: of the measurement, for people; "" where its name is one.
+        name: name of the evaluation.
+        title: heading for people; "" to use the name.
         task: what was measured.
-        command: that measured it.
+        command: command that measured it.
         rows: flat records; their keys are the columns.
-        notes: what is to be known beside the figures, a line each.
-        pictures: of the file's name, with more behind it perhaps: `NAME.png`, `NAME-line-3.png`.
+        notes: remarks on the figures, a line each.
+        pictures: plots named after the file: `NAME.png`, `NAME-line-3.png`.
     """
 
     name: str
@@ -58,18 +58,18 @@ class SavedEvaluation:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """What a run folder holds.
+    """The content of a run folder.
 
     Attributes:
-        path: of the folder.
-        recipe: its table.
-        recipe_text: as it stands in `recipe.toml`.
-        provenance: `run.json`.
+        path: path of the folder.
+        recipe: the recipe as a table.
+        recipe_text: text of `recipe.toml`.
+        provenance: content of `run.json`.
         train: records of training, in order.
         heldout: records of the held-out loss, in order.
         samples: records of samples, in order.
-        evaluations: by file name.
-        unread: what could not be read, a line each, to be shown.
+        evaluations: the evaluations, sorted by file name.
+        unread: what could not be read, a line each, for the page.
     """
 
     path: Path
@@ -84,15 +84,16 @@ class RunFolder:
 
 
 def read(run: str | Path) -> RunFolder:
-    """Reads a run folder, as far as it goes.
+    """Read a run folder, leaving out what cannot be read.
 
     Raises:
         UserError: it is not a run folder, or its recipe cannot be read.
     """
     run = Path(run)
     if not (run / "recipe.toml").is_file():
-        what = "not a run folder (no recipe.toml)" if run.exists() else "no such folder"
-        raise UserError(f"{run}: {what}; a report is made of a run")
+        reason = "not a run folder (no recipe.toml)" if run.exists() else "no such folder"
+        raise UserError(f"{run}: {reason}; a report needs a run")
+    # The recipe, which must match the checksum that the run noted.
     try:
         recipe_text = (run / "recipe.toml").read_text(encoding="utf-8")
         recipe = tomllib.loads(recipe_text)
@@ -102,8 +103,9 @@ def read(run: str | Path) -> RunFolder:
     provenance = _object(run / "run.json", unread) or {}
     recipes = provenance.get("recipes")
     if isinstance(recipes, list) and atomic.checksum(run / "recipe.toml") not in recipes:
-        where = run / "recipe.toml"
-        raise DamagedError(f"{where}: does not match its checksum: damaged, or edited")
+        path = run / "recipe.toml"
+        raise DamagedError(f"{path}: does not match its checksum: damaged, or edited")
+    # The records by kind, and the evaluations.
     records = _metrics(run / "metrics.jsonl", unread)
     kinds = {kind: [r for r in records if r.get("kind") == kind] for kind in ("train", "heldout")}
     samples = [r for r in records if r.get("kind") == "samples" and _only_dicts(r.get("samples"))]
@@ -121,17 +123,18 @@ def read(run: str | Path) -> RunFolder:
 
 
 def number(record: Record, key: str) -> float:
-    """A number of a record, or nan where it has none."""
+    """Return a number of a record; nan if it has none or it is not finite."""
     value = record.get(key)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     try:
-        found = float(value) if is_number and value is not None else math.nan
-    except OverflowError:  # of a damaged file
+        as_float = float(value) if is_number and value is not None else math.nan
+    except OverflowError:  # in a damaged file
         return math.nan
-    return found if math.isfinite(found) else math.nan
+    return as_float if math.isfinite(as_float) else math.nan
 
 
 def _metrics(path: Path, unread: list[str]) -> list[dict[str, Any]]:
+    """Return the readable records of `metrics.jsonl`; the number of broken ones is noted."""
     if not path.is_file():
         return []
     records, broken = [], 0
@@ -150,7 +153,7 @@ def _metrics(path: Path, unread: list[str]) -> list[dict[str, Any]]:
 
 
 def _object(path: Path, unread: list[str]) -> dict[str, Any] | None:
-    """A JSON object of a file; None where there is none, which is noted."""
+    """Return the JSON object in a file; None if it cannot be read, which is noted."""
     try:
         return stored.read(path)
     except DamagedError:
@@ -159,7 +162,8 @@ def _object(path: Path, unread: list[str]) -> dict[str, Any] | None:
 
 
 def _evaluations(folder: Path, unread: list[str]) -> list[SavedEvaluation]:
-    found = []
+    """Return the evaluations of a folder with their plots; files without rows are noted."""
+    evaluations = []
     paths = sorted(folder.glob("*.json"))
     pictures = _pictures(folder, [path.stem for path in paths], unread)
     for path in paths:
@@ -171,7 +175,7 @@ def _evaluations(folder: Path, unread: list[str]) -> list[SavedEvaluation]:
             unread.append(f"{path.name} (it has no rows)")
             continue
         notes = value.get("notes")
-        found.append(
+        evaluations.append(
             SavedEvaluation(
                 name=str(value.get("name") or path.stem),
                 title=str(value.get("title") or ""),
@@ -182,28 +186,28 @@ def _evaluations(folder: Path, unread: list[str]) -> list[SavedEvaluation]:
                 pictures=tuple(pictures[path.stem]),
             )
         )
-    return found
+    return evaluations
 
 
 def _pictures(folder: Path, stems: Sequence[str], unread: list[str]) -> dict[str, list[Picture]]:
-    """The drawings of each evaluation, by the name of its file."""
-    found: dict[str, list[Picture]] = {stem: [] for stem in stems}
+    """Return the plots of each evaluation, by the stem of its file name."""
+    pictures: dict[str, list[Picture]] = {stem: [] for stem in stems}
     for path in sorted(folder.glob("*.png"), key=_natural_order):
-        of = [stem for stem in stems if path.stem == stem or path.stem.startswith(f"{stem}-")]
-        if not of:
-            unread.append(f"{path.name} (nothing measured beside it)")
+        owners = [stem for stem in stems if path.stem == stem or path.stem.startswith(f"{stem}-")]
+        if not owners:
+            unread.append(f"{path.name} (it belongs to no evaluation)")
             continue
-        stem = max(of, key=len)
+        stem = max(owners, key=len)
         data = _bytes(path)
         if not data.startswith(PNG):
             unread.append(path.name)
             continue
-        found[stem].append(Picture(path.stem[len(stem) + 1 :].replace("-", " "), data))
-    return found
+        pictures[stem].append(Picture(path.stem[len(stem) + 1 :].replace("-", " "), data))
+    return pictures
 
 
 def _natural_order(path: Path) -> list[tuple[int, str]]:
-    """Line 10 behind line 9."""
+    """Return a sort key by which line 10 comes after line 9."""
     parts = re.split(r"(\d+)", path.stem)
     return [(int(part) if part.isdecimal() else -1, part) for part in parts]
 

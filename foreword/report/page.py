@@ -1,6 +1,6 @@
-"""A run as one page that stands alone: no script, no network, nothing beside it.
+"""The report of a run: one self-contained page without scripts, network or other files.
 
-All text that comes from a run is escaped: a page can be opened whatever a model was made to say.
+All text from a run is escaped, so a page is safe to open whatever the model wrote.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from foreword.train import log
 
 
 def write_page(run: str | Path, out: str | Path | None = None) -> Path:
-    """Writes a run's report.
+    """Write a run's report.
 
     Args:
         run: a run folder.
-        out: the page; `report.html` in the run folder if unsaid.
+        out: path of the page; default: `report.html` in the run folder.
 
     Returns:
-        Where it is.
+        The path of the page.
 
     Raises:
         UserError: it is not a run folder, or the page cannot be written.
     """
-    found = folders.read(run)
-    path = Path(out) if out is not None else found.path / "report.html"
+    content = folders.read(run)
+    path = Path(out) if out is not None else content.path / "report.html"
     atomic.require_no_device(path)
-    atomic.write_text(path, page(title(found), body(found)))
+    atomic.write_text(path, page(title(content), body(content)))
     return path
 
 
 def page(heading: str, content: str) -> str:
-    """A whole page around `content`, which is HTML already.
+    """Return a whole page around `content`.
 
     Args:
         heading: plain text.
@@ -57,16 +57,16 @@ def page(heading: str, content: str) -> str:
         f"<footer>Written by Foreword {escape(__version__)}</footer>\n"
         "</main>\n</body>\n</html>\n"
     )
-    return text.encode("utf-8", "replace").decode("utf-8")  # half a character has no UTF-8
+    return text.encode("utf-8", "replace").decode("utf-8")  # lone surrogates have no UTF-8
 
 
 def title(run: RunFolder) -> str:
-    """What the recipe calls itself, up to the colon; else the folder's name."""
+    """Return the recipe's description up to the colon, or else the folder's name."""
     return str(run.recipe.get("description") or "").partition(":")[0] or run.path.resolve().name
 
 
 def body(run: RunFolder) -> str:
-    """The page's content, section by section; those without anything to say are left out."""
+    """Return the content of the page, section by section; empty sections are left out."""
     sections = [
         f"<h1>{escape(title(run))}</h1>",
         f'<p class="lead">{escape(sentence(run))}</p>',
@@ -84,19 +84,21 @@ def body(run: RunFolder) -> str:
 
 
 def sentence(run: RunFolder) -> str:
-    """What this is, in one sentence or two."""
+    """Return a summary of the run in one or two sentences."""
+    # What the model is.
     rest = str(run.recipe.get("description") or "").partition(":")[2].strip()
     kinds = {part: str(_table(run.recipe, part).get("kind", "?")) for part in ("layout", "model")}
-    what = rest or f"{kinds['model']} with layout {kinds['layout']}".replace("_", "-")
+    model = rest or f"{kinds['model']} with layout {kinds['layout']}".replace("_", "-")
     parameters = number(run.provenance, "parameters")
     size = f", {quantity(parameters)} parameters" if parameters == parameters else ""
-    text = f"{what[:1].upper()}{what[1:]}{size}."
+    text = f"{model[:1].upper()}{model[1:]}{size}."
+    # How it was trained.
     if not run.train:
         return f"{text} Nothing has been measured yet."
     last = run.train[-1]
     if trains_offline(run):
         return (
-            f"{text} Fitted to {quantity(number(last, 'tokens'))} tokens in "
+            f"{text} Trained offline on {quantity(number(last, 'tokens'))} tokens in "
             f"{duration(number(last, 'seconds'))}."
         )
     return (
@@ -106,13 +108,13 @@ def sentence(run: RunFolder) -> str:
 
 
 def trains_offline(run: RunFolder) -> bool:
-    """Whether the whole text was learned from at once, in no steps."""
-    # A model of counts that was fitted before records said so has no learning rate.
+    """Return whether the model was trained offline, without steps."""
+    # Older records of count-based models lack the mark, but have no learning rate either.
     return bool(run.train) and bool(run.train[-1].get("fitted", "lr" not in run.train[-1]))
 
 
 def tiles(run: RunFolder) -> str:
-    """The key numbers."""
+    """Return the key numbers of a run as tiles."""
     pairs: list[tuple[str, str]] = []
     if run.heldout:
         best = min(run.heldout, key=lambda r: _or_infinite(number(r, "loss")))
@@ -145,7 +147,7 @@ def tiles(run: RunFolder) -> str:
 
 
 def unknown_note(run: RunFolder) -> str:
-    """What is to be said of the key numbers where some of the held-out text is unknown."""
+    """Return a note on the key numbers if some of the held-out tokens are unknown."""
     counts = _table(_table(_table(run.provenance, "data"), "counts"), "heldout")
     share = number(counts, "unknown") / (number(counts, "tokens") or math.nan)
     if not run.heldout or not share > 0:
@@ -157,7 +159,7 @@ _MATMUL_SHARE = "share_of_matmul"
 
 
 def curves(run: RunFolder) -> str:
-    """Training and held-out loss, learning rate, speed; nothing of what took no steps."""
+    """Return the curves of losses, learning rate and speed; "" for offline training."""
     if trains_offline(run):
         return ""
     steps = [number(r, "step") for r in run.train]
@@ -169,20 +171,20 @@ def curves(run: RunFolder) -> str:
             Line("training", steps, smoothed(loss), "accent"),
         ]
     if run.heldout:
-        at = [number(r, "step") for r in run.heldout]
-        lines.append(
-            Line("held-out", at, [number(r, "loss") for r in run.heldout], "second", "dots")
-        )
+        heldout_steps = [number(r, "step") for r in run.heldout]
+        heldout = [number(r, "loss") for r in run.heldout]
+        lines.append(Line("held-out", heldout_steps, heldout, "second", "dots"))
     if not lines:
         return ""
     lines += _baseline_levels(run)
+    # Small figures below: learning rate, speed, loss components.
     parts = ["<h2>Learning</h2>", _figure("Loss, nats per prediction", lines, is_large=True)]
     small = []
     for key, caption in (("lr", "Learning rate"), ("tokens_per_second", "Tokens per second")):
         values = [number(r, key) for r in run.train]
         if any(map(math.isfinite, values)):
             line = [Line("", steps, values)]
-            if key != "lr":  # a rate is noisy, and a schedule is not
+            if key != "lr":  # speed is noisy, a schedule is not
                 line = [Line("", steps, values, style="faint"), Line("", steps, smoothed(values))]
             small.append(_figure(caption, line))
     small += [
@@ -192,14 +194,14 @@ def curves(run: RunFolder) -> str:
 
 
 def _component_figure(run: RunFolder, name: str) -> str:
-    """One term of a loss that is a sum, or a mean beside it."""
+    """Return the figure of one loss component, or of a metric beside the loss."""
     values = [number(r, name) for r in run.train]
     steps = [number(r, "step") for r in run.train]
     lines = [Line("", steps, values, style="faint"), Line("training", steps, smoothed(values))]
-    found = [number(r, name) for r in run.heldout]
-    if any(map(math.isfinite, found)):
-        at = [number(r, "step") for r in run.heldout]
-        lines.append(Line("held-out", at, found, "second", "dots"))
+    heldout = [number(r, name) for r in run.heldout]
+    if any(map(math.isfinite, heldout)):
+        heldout_steps = [number(r, "step") for r in run.heldout]
+        lines.append(Line("held-out", heldout_steps, heldout, "second", "dots"))
     return _figure(_spaced(name).capitalize(), lines)
 
 
@@ -208,17 +210,17 @@ def _spaced(name: str) -> str:
 
 
 def _baseline_levels(run: RunFolder) -> list[Line]:
-    """What counting reaches, beside a loss over all tokens that it compares with."""
+    """Return the losses of the count-based baselines as levels, if the loss is over all tokens."""
     for one in run.evaluations:
         rows = [row for row in one.rows if str(row.get("what", "")).endswith(" counts")]
         if rows and isinstance(one.rows[0].get("bits_per_byte"), float):
-            named = [(str(row["what"]), number(row, "loss")) for row in rows]
-            return [Line(n, [], [v], "muted", "level") for n, v in named if v == v]
+            losses = [(str(row["what"]), number(row, "loss")) for row in rows]
+            return [Line(name, [], [v], "muted", "level") for name, v in losses if v == v]
     return []
 
 
 def samples(run: RunFolder) -> str:
-    """What the model said at each evaluation, the last time first and open."""
+    """Return the samples of each evaluation, the latest first and open."""
     if not run.samples:
         return ""
     parts = ["<h2>What it says</h2>"]
@@ -233,15 +235,15 @@ def samples(run: RunFolder) -> str:
 
 def _sample(sample: Mapping[str, Any]) -> str:
     prompt, text = (escape(str(sample.get(key) or "")) for key in ("prompt", "text"))
-    # A continuation goes on from its prompt; a filling or an answer stands below what it is of.
+    # A continuation follows its prompt on the line; a filled text or an answer goes below it.
     is_above = "«" in text or "&lt;extra_id_" in prompt
     marked = re.sub("«([^»]*)»", r"<mark>\1</mark>", text)
-    where = "from above" if is_above else "from"
-    return f'<div class="sample"><span class="{where}">{prompt}</span>{marked}</div>'
+    css_class = "from above" if is_above else "from"
+    return f'<div class="sample"><span class="{css_class}">{prompt}</span>{marked}</div>'
 
 
 def key_value_table(values: Mapping[str, Any]) -> str:
-    """Nested values as a table of names and values."""
+    """Return nested values as a table of names and values."""
     rows = [
         f'<tr><th>{escape(name)}</th><td class="wide">{escape(value)}</td></tr>'
         for name, value in _flat(values)
@@ -268,7 +270,7 @@ def _table(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _figure(caption: str, lines: Sequence[Line], *, is_large: bool = False) -> str:
-    """Curves in a frame; a large figure has a second form for narrow screens."""
+    """Return curves as an HTML figure; a large one also has a form for narrow screens."""
     label = f"{caption} against steps"
     plot = plot_curves(lines, "step", escape(label))
     if is_large:
@@ -289,8 +291,8 @@ def _median(values: Sequence[float]) -> float:
 
 
 def _median_percent(values: Sequence[float]) -> str:
-    middle = _median(values)
-    return f"{100 * middle:.0f} %" if middle == middle else "–"
+    median = _median(values)
+    return f"{100 * median:.0f} %" if median == median else "–"
 
 
 def _or_infinite(value: float) -> float:

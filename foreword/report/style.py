@@ -1,4 +1,4 @@
-"""How a page looks: one sheet, light and dark, from a phone to a wide screen."""
+"""The style sheet of all pages: light and dark, from phones to wide screens."""
 
 CSS = """
 :root {

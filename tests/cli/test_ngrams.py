@@ -93,7 +93,7 @@ def test_score_generate_report_resume(run: Path, capsys: pytest.CaptureFixture[s
     assert command(["resume", str(run)]) == 0
     assert command(["report", str(run)]) == 0
     page = (run / "report.html").read_text(encoding="utf-8")
-    assert "Fitted to" in page and "never seen" in page
+    assert "Trained offline on" in page and "never seen" in page
 
 
 def test_its_scorer_gives_the_log_probabilities_of_the_table(run: Path) -> None:

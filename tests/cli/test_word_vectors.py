@@ -146,7 +146,7 @@ def test_probes_take_lists_of_questions(
 def test_its_page_says_that_it_was_fitted(run: Path) -> None:
     assert command(["report", str(run)]) == 0
     page = (run / "report.html").read_text(encoding="utf-8")
-    assert "Fitted to" in page and "What it says" in page
+    assert "Trained offline on" in page and "What it says" in page
     assert "<h2>Learning" not in page
 
 

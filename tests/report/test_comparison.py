@@ -1,4 +1,4 @@
-"""A comparison's page is made of its results alone, and stands alone."""
+"""A comparison's page is made from its results alone and is self-contained."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_page_shows_tables_curves_scores_and_notes(tmp_path: Path) -> None:
     assert "Losses do not compare." in html
 
 
-def test_what_is_spent_unequally_is_spread_by_its_logarithm(tmp_path: Path) -> None:
+def test_unequal_amounts_spent_get_a_logarithmic_axis(tmp_path: Path) -> None:
     runs = [
         {"cell": CELLS[0], "curve": [[0.02, 3.0]]},
         {"cell": CELLS[1], "curve": [[1.0, 3.0], [6.0, 2.0]]},
@@ -77,7 +77,7 @@ def test_what_is_spent_unequally_is_spread_by_its_logarithm(tmp_path: Path) -> N
     assert ">0.1</text>" in html
 
 
-def test_without_tasks_or_runs_there_are_no_figures_of_them(tmp_path: Path) -> None:
+def test_without_tasks_and_runs_the_page_has_no_figures(tmp_path: Path) -> None:
     cells = [{"cell": cell, "tasks": {}} for cell in CELLS]
     write(tmp_path, metrics={}, scores=[], runs=[], cells=cells, tables=[])
     html = write_comparison(tmp_path, tmp_path / "page.html").read_text(encoding="utf-8")
@@ -94,14 +94,14 @@ def test_points_without_an_interval_are_drawn() -> None:
     assert "var(--cell0)" in svg
 
 
-def test_the_verb_takes_either(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_accepts_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not is_comparison(tmp_path)
     assert run(["report", str(write(tmp_path)), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["page"] == str(tmp_path / "report.html")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}"])
-def test_broken_results_are_one_line(tmp_path: Path, text: str) -> None:
+def test_broken_results_are_refused_in_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "results.json").write_text(text)
     with pytest.raises(UserError, match=r"results\.json: cannot be read; compare again"):
         write_comparison(tmp_path)

@@ -20,7 +20,7 @@ VOID = {"meta", "br", "img", "link", "hr", "input"}
 
 
 class Checker(HTMLParser):
-    """Tags closed in order; nothing that reaches out of the page."""
+    """A parser that checks that tags are closed in order and nothing outside the page is used."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ def full_run(folder: Path) -> Path:
     return folder
 
 
-def test_a_whole_run(tmp_path: Path) -> None:
+def test_the_page_of_a_run_shows_all_its_records(tmp_path: Path) -> None:
     path = write_page(full_run(tmp_path / "run"))
     assert path == tmp_path / "run" / "report.html"
     html = path.read_text(encoding="utf-8")
@@ -116,7 +116,7 @@ def test_a_whole_run(tmp_path: Path) -> None:
     assert html.count("<table") == 2
 
 
-def test_pictures_are_in_the_page_beside_what_they_are_of(tmp_path: Path) -> None:
+def test_plots_are_inline_below_their_evaluation(tmp_path: Path) -> None:
     rows = [{"a": 1}]
     translated = {"name": "translate-x.en", "task": '<b>"task', "rows": rows, "notes": ["a <note>"]}
     run = write_run(
@@ -140,7 +140,7 @@ def test_pictures_are_in_the_page_beside_what_they_are_of(tmp_path: Path) -> Non
         "other": ["line 1"],
     }
     assert found.unread == (
-        "alone.png (nothing measured beside it)",
+        "alone.png (it belongs to no evaluation)",
         "translate-x.en-broken.png",
     )
     html = write_page(run).read_text(encoding="utf-8")
@@ -151,7 +151,7 @@ def test_pictures_are_in_the_page_beside_what_they_are_of(tmp_path: Path) -> Non
     assert "<figcaption>line 10</figcaption>" in html and "a &lt;note&gt;" in html
 
 
-def test_orders_of_ngrams_are_drawn(tmp_path: Path) -> None:
+def test_ngram_orders_are_plotted_as_bars(tmp_path: Path) -> None:
     rows = [
         {"order": n, "n-grams in the model": 5, "megabytes": n / 3, "never seen": share}
         for n, share in ((1, 0.0), (2, 0.25), (3, None))
@@ -165,9 +165,7 @@ def test_orders_of_ngrams_are_drawn(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("unknown", "said"), [(25, "2.5 % of the tokens are [UNK]"), (0, "")])
-def test_unknown_tokens_are_said_beside_the_key_numbers(
-    unknown: int, said: str, tmp_path: Path
-) -> None:
+def test_a_note_gives_the_share_of_unknown_tokens(unknown: int, said: str, tmp_path: Path) -> None:
     counts = {"heldout": {"tokens": 1000, "unknown": unknown}, "train": {"unknown": 7}}
     run = write_run(tmp_path / "run", run_json={"data": {"counts": counts}})
     (run / "metrics.jsonl").write_text(json.dumps(metrics()[-2]) + "\n", encoding="utf-8")
@@ -176,7 +174,7 @@ def test_unknown_tokens_are_said_beside_the_key_numbers(
     assert ("flatter the model" in html) == bool(said) and said in html
 
 
-def test_the_parts_of_a_sum_are_shown(tmp_path: Path) -> None:
+def test_loss_components_have_tiles_and_figures(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     records = [
         {"kind": kind, "step": step, "lr": 1e-3, "masked": 8.25, "next_<b>_accuracy": 0.5}
@@ -191,7 +189,7 @@ def test_the_parts_of_a_sum_are_shown(tmp_path: Path) -> None:
     assert "<figcaption>Next &lt;b&gt; accuracy</figcaption>" in html
 
 
-def test_a_page_is_the_same_twice(tmp_path: Path) -> None:
+def test_the_page_is_deterministic(tmp_path: Path) -> None:
     run = full_run(tmp_path / "run")
     one, other = (write_page(run, tmp_path / f"{n}.html").read_bytes() for n in (1, 2))
     assert one == other
@@ -204,14 +202,14 @@ def test_ids_within_a_page_are_unique(tmp_path: Path) -> None:
     assert clips and len(clips) == len(set(clips))
 
 
-def test_a_run_that_has_only_begun(tmp_path: Path) -> None:
+def test_a_run_without_records_has_a_page(tmp_path: Path) -> None:
     html = write_page(write_run(tmp_path / "run")).read_text(encoding="utf-8")
     check(html)
     assert "Nothing has been measured yet" in html
     assert "run.json" in html, "what is missing is said"
 
 
-def test_odd_records_do_no_harm(tmp_path: Path) -> None:
+def test_malformed_records_are_skipped_and_named(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", run_json="[1]", evaluations__a_json={"rows": 3})
     odd: list[Any] = [
         {"kind": "train", "step": 1, "loss": None, "lr": "x"},
@@ -228,7 +226,7 @@ def test_odd_records_do_no_harm(tmp_path: Path) -> None:
     assert unread == ("run.json", "1 of 6 lines of metrics.jsonl", "a.json (it has no rows)")
 
 
-def test_records_of_texts_with_ends_of_lines_are_read(tmp_path: Path) -> None:
+def test_records_with_unicode_line_ends_are_read(tmp_path: Path) -> None:
     record = {"kind": "samples", "samples": [{"prompt": "a\u2028b", "text": "c\u0085d"}]}
     line = json.dumps(record, ensure_ascii=False) + "\n"
     found = read(write_run(tmp_path / "run", **{"metrics.jsonl": line, "run.json": "{}"}))
@@ -236,7 +234,7 @@ def test_records_of_texts_with_ends_of_lines_are_read(tmp_path: Path) -> None:
     assert found.unread == ()
 
 
-def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such folder"):
         write_page(tmp_path / "nowhere")
     with pytest.raises(UserError, match=r"no recipe\.toml"):
@@ -244,7 +242,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_curves_take_the_colours_of_the_page() -> None:
+def test_curves_use_the_colours_of_the_page() -> None:
     svg = plot_curves(
         [Line("a", [1, 2], [3.0, math.nan]), Line("b", [1], [2.0], "second")], "step", "t"
     )
@@ -253,7 +251,7 @@ def test_curves_take_the_colours_of_the_page() -> None:
     assert not re.search(r"#0[0-9a-f]{5}", svg)
 
 
-def test_smoothing() -> None:
+def test_smoothing_corrects_its_start_and_keeps_nan() -> None:
     assert smoothed([2.0, 2.0, 2.0]) == pytest.approx([2.0, 2.0, 2.0])
     values = smoothed([1.0, math.nan, 3.0])
     assert values[0] == 1.0 and math.isnan(values[1]) and 1.0 < values[2] < 3.0
@@ -278,7 +276,7 @@ def test_smoothing() -> None:
         (formatting.cell(7182), "7,182"),
     ],
 )
-def test_numbers_for_people(shown: str, wanted: str) -> None:
+def test_numbers_are_formatted_for_people(shown: str, wanted: str) -> None:
     assert shown == wanted
 
 
