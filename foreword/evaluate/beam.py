@@ -22,8 +22,8 @@ from foreword.evaluate.decoding import (
     starts_of,
     stops_of,
 )
+from foreword.evaluate.memory_check import require_memory_to_search
 from foreword.evaluate.prompting import PromptedModel
-from foreword.evaluate.room import require_room_to_search
 from foreword.nn.cache import select
 from foreword.nn.masks import CausalMask, FullMask
 from foreword.ranges import Count, LengthPenalty, Ranged
@@ -66,7 +66,7 @@ def generate(
     if not 1 <= samples <= beams.size:
         raise UserError(f"--samples: {beams.size} beams give 1 to {beams.size}, got {samples}")
     starts = starts_of(prompted, prompts)
-    require_room_to_search(prompted, beams.size, beams.tokens, "--beams")
+    require_memory_to_search(prompted, beams.size, beams.tokens, "--beams")
     found = search(prompted, starts, beams, stops_of(prompted))
     return [
         generation(prompted, prompt, start, written)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
+from foreword.evaluate.memory_check import require_memory_to_sample
 from foreword.evaluate.prompting import PromptedModel
-from foreword.evaluate.room import require_room_to_write
 from foreword.evaluate.sampling import Sampling, choose
 from foreword.nn.masks import CausalMask, FullMask
 from foreword.types import Array, Batch, Example, Tokens
@@ -85,7 +85,7 @@ def generate(
             fits into memory.
     """
     starts = starts_of(prompted, prompts)
-    require_room_to_write(prompted, len(starts) * samples, sampling.tokens)
+    require_memory_to_sample(prompted, len(starts) * samples, sampling.tokens)
     numbered = [replace(start, number=n) for start in starts for n in range(samples)]
     written = write(prompted, numbered, sampling, stops_of(prompted))
     return [

@@ -9,8 +9,8 @@ import numpy as np
 from foreword.errors import UserError
 from foreword.evaluate.beam import Beams, search
 from foreword.evaluate.decoding import Start, stops_of
+from foreword.evaluate.memory_check import require_memory_to_search
 from foreword.evaluate.prompting import PromptedModel
-from foreword.evaluate.room import require_room_to_search
 from foreword.evaluate.scorer import side_by_side
 from foreword.types import Array
 
@@ -121,7 +121,7 @@ def _by_sentinels(
     # A filling ends where the next blank's sentinel or the end of the text would stand.
     stops = np.concatenate([stops_of(prompted), sentinels])
     # Twice as many as requested: some differ only in the token that ended them.
-    require_room_to_search(prompted, 2 * top, LONGEST, "--top")
+    require_memory_to_search(prompted, 2 * top, LONGEST, "--top")
     beams = Beams(2 * top, length_penalty=0.0, tokens=LONGEST)
     target, found = ids[:0], []
     for sentinel in sentinels[: len(where)]:

@@ -91,6 +91,10 @@ class TransformerBackbone(Backbone):
         memory = output.memory if self.stack.memory_length else None
         return Hidden(states, output.cache, memory, output.layers)
 
+    def set_memory_length(self, length: int) -> None:
+        """Keep `length` positions of a row as the memory of the next."""
+        self.stack.memory_length = length
+
     def with_layer_gradients(self, batch: Batch) -> Hidden:
         """Like `by_layer`, whose states serve for gradients too."""
         return self.by_layer(batch)

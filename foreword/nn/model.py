@@ -79,6 +79,11 @@ class Architecture(Ranged, ABC):
         return 0
 
     @property
+    def cache_width(self) -> int:
+        """Numbers in the key-value cache per position, over all layers; 0 without a cache."""
+        return 0
+
+    @property
     def has_memory(self) -> bool:
         """Whether a row passes a memory to the next, so that rows must be consecutive."""
         return False
@@ -237,6 +242,10 @@ class Backbone(nn.Module):
             UserError: nothing can be learned from this text.
         """
         raise TypeError(f"{type(self).__name__} is not trained offline")
+
+    def set_memory_length(self, length: int) -> None:
+        """Keep `length` positions of a row as the memory of the next: for models with `memory`."""
+        raise TypeError(f"{type(self).__name__} has no memory of positions")
 
     def build_token_head(self) -> nn.Module:
         """Return the model's own head, which predicts the next token from the states."""

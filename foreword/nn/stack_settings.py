@@ -96,6 +96,11 @@ class StackSettings(ModelSettings):
         return self.d_head or self.d_model // self.heads
 
     @property
+    def cache_width(self) -> int:
+        """Numbers in the key-value cache per position: keys and values of all layers."""
+        return 2 * self.heads * self.head_width * self.layers
+
+    @property
     def ff_width(self) -> int:
         """d_ff, or its default."""
         return self.d_ff or 4 * self.d_model

@@ -169,7 +169,7 @@ def test_more_text_than_memory_holds_is_refused(
 ) -> None:
     line = failed([words[0], runs_of[family], *words[1:]], capsys)
     assert line.startswith(f"foreword: {said}")
-    assert "of memory, and there is" in line
+    assert "is available; ask for fewer" in line
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_without_a_memory_text_is_read_again(make_prompted: Make, shards: Shards
 def test_what_cannot_be_measured_is_refused(make_prompted: Make, shards: Shards) -> None:
     with pytest.raises(UserError, match="--memory 8: can have at most 7"):
         by_memory(make_prompted("stream", length=LENGTH), shards, [8], 4.0)
-    with pytest.raises(UserError, match="a memory is measured of causal models"):
+    with pytest.raises(UserError, match="--memory requires a causal model"):
         by_memory(make_prompted("encoder"), shards, [0], 4.0)
     with pytest.raises(UserError, match="too few for a memory of 4000"):
         by_memory(make_prompted("transformer_xl", length=LENGTH), shards, [4000], 4.0)

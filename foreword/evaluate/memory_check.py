@@ -1,19 +1,18 @@
-"""Check before decoding that the texts to be written fit into memory."""
+"""Checks before decoding that the generated texts fit into memory."""
 
 from __future__ import annotations
 
 from foreword.errors import UserError
 from foreword.evaluate.prompting import PromptedModel
 from foreword.formatting import byte_size
-from foreword.nn.stack_settings import StackSettings
 from foreword.runs.sizes import memory_of
 
-TEXT_BYTES = 500  # a text that is written: where it began, its ids, their log-probabilities
-STEP_BYTES = 1_000  # a decoding step, however many texts
-SCORE_BYTES = 32  # a candidate next token of a beam: its logit and what is computed from it
+TEXT_BYTES = 500  # of a generated text: its start, ids and log-probabilities
+STEP_BYTES = 1_000  # of a decoding step, for any number of texts
+SCORE_BYTES = 32  # of a candidate token of a beam: its logit, and scores computed from it
 
 
-def require_room_to_write(prompted: PromptedModel, texts: int, tokens: int) -> None:
+def require_memory_to_sample(prompted: PromptedModel, texts: int, tokens: int) -> None:
     """Check that `texts` texts of `tokens` tokens fit into memory.
 
     Raises:
@@ -27,14 +26,14 @@ def require_room_to_write(prompted: PromptedModel, texts: int, tokens: int) -> N
     _require(needed, prompted, f"texts of {tokens:,} tokens", "--tokens")
 
 
-def require_room_to_search(prompted: PromptedModel, beams: int, tokens: int, option: str) -> None:
+def require_memory_to_search(prompted: PromptedModel, beams: int, tokens: int, option: str) -> None:
     """Check that `beams` beams fit into memory.
 
     Args:
         prompted: the model.
-        beams: the beams of a text.
+        beams: the number of beams.
         tokens: the most tokens of each.
-        option: the command-line option that sets their number.
+        option: the command-line option that sets this number.
 
     Raises:
         UserError: they do not.
@@ -48,17 +47,14 @@ def require_room_to_search(prompted: PromptedModel, beams: int, tokens: int, opt
 
 
 def _cache_bytes(prompted: PromptedModel) -> int:
-    """Return the bytes of the key-value cache per token, over all layers."""
-    model = prompted.recipe.model
-    if not isinstance(model, StackSettings):
-        return 0
-    return 8 * model.heads * model.head_width * model.layers
+    """Return the bytes of the float32 key-value cache per token."""
+    return 4 * prompted.recipe.model.cache_width
 
 
 def _require(needed: int, prompted: PromptedModel, what: str, option: str) -> None:
-    there_is = memory_of(prompted.device)
-    if needed > there_is:
+    available = memory_of(prompted.device)
+    if needed > available:
         raise UserError(
-            f"{option}: {what} need at least {byte_size(needed)} of memory, and there is "
-            f"{byte_size(there_is)}; ask for fewer"
+            f"{option}: {what} need at least {byte_size(needed)} of memory, and "
+            f"{byte_size(available)} is available; ask for fewer"
         )
