@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import json
 import math
+import re
 import tomllib
 import types
 import typing
@@ -25,6 +26,7 @@ Settings = TypeVar("Settings")
 
 RECIPES = Path(__file__).parent / "recipes"
 GRIDS = RECIPES / "grids"
+INDEX = re.compile(r"\[\d{1,9}\]")
 
 
 def recipe_names() -> list[str]:
@@ -148,15 +150,35 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
         if isinstance(below, str) and isinstance(value, dict):
             below = {"kind": below}  # `position = "rotary"`, and now one of its settings
         is_same = isinstance(below, dict) and isinstance(value, dict)
-        if is_same and value.get("kind", below.get("kind")) == below.get("kind"):  # type: ignore[union-attr]
+        if isinstance(below, list) and _is_indexed(value):
+            merged[key] = _merge_items(below, value, key)
+        elif is_same and value.get("kind", below.get("kind")) == below.get("kind"):  # type: ignore[union-attr]
             merged[key] = merge(typing.cast(Table, below), value)
         else:
             merged[key] = value
     return merged
 
 
+def _is_indexed(value: Any) -> bool:
+    """Return whether a table sets items of a list by their numbers, `{"[0]": ...}`."""
+    return isinstance(value, Mapping) and bool(value) and all(INDEX.fullmatch(key) for key in value)
+
+
+def _merge_items(below: Sequence[Any], over: Mapping[str, Any], where: str) -> list[Any]:
+    """Merge the table of each number in `over`, `{"[0]": ...}`, into that item of a list."""
+    items = list(below)
+    for key, value in over.items():
+        number = int(key[1:-1])
+        if number >= len(items):
+            raise UserError(f"{where}[{number}]: there are {len(items)}, counted from 0")
+        items[number] = merge({key: items[number]}, {key: value})[key]
+    return items
+
+
 def assign(table: Mapping[str, Any], assignments: Iterable[str]) -> Table:
     """Return `table` overridden by each `a.b=value`; values are TOML, bare words are strings.
+
+    An item of a list is named by its number: `objective.terms[0].rate=0.3`.
 
     A kind replaces the settings of another, so kinds and whole tables are assigned first: the order
     of `model.layers=2` and `model.kind=rnn` does not matter.
@@ -171,7 +193,7 @@ def assign(table: Mapping[str, Any], assignments: Iterable[str]) -> Table:
     result = dict(table)
     for assignment in sorted(assignments, key=depth):
         key, equals, text = assignment.partition("=")
-        names = key.strip().split(".")
+        names = re.sub(r"(?<=.)\[", ".[", key.strip()).split(".")
         if not equals or not all(names):
             raise UserError(f"--set {assignment}: expected key.name=value")
         try:
@@ -196,10 +218,14 @@ def build(cls: type[Settings], table: Mapping[str, Any], where: str = "") -> Set
     for key, value in table.items():
         path = f"{where}.{key}" if where else key
         if key not in known:
-            raise UserError(f"{path}: {cls.__name__} has no such setting{nearest(key, known)}")
+            hint = _below(cls, table, key, where) or nearest(key, known)
+            raise UserError(f"{path}: {cls.__name__} has no such setting{hint}")
         part = known[key].metadata.get("part")
         if part is not None and value is not None:
-            values[key] = build_kind(part, value, path, is_list=_is_list(hints[key]))
+            is_list = _is_list(hints[key])
+            if is_list and _is_indexed(value):
+                value = _merge_items(_default_items(known[key]), value, path)
+            values[key] = build_kind(part, value, path, is_list=is_list)
         else:
             values[key] = _convert(hints[key], value, path)
     for key, f in known.items():
@@ -211,6 +237,30 @@ def build(cls: type[Settings], table: Mapping[str, Any], where: str = "") -> Set
         return cls(**values)
     except ValueError as error:  # a dataclass's __post_init__ refuses impossible values
         raise UserError(f"{where}.{error}" if where else str(error)) from error
+
+
+def _default_items(of: dataclasses.Field[Any]) -> list[Any]:
+    """Return the default of a setting that is a list of kinds, as tables."""
+    return _kind_table(of.default) if isinstance(of.default, tuple) else []
+
+
+def _below(cls: type, table: Mapping[str, Any], key: str, where: str) -> str:
+    """Return where a setting unknown to `cls` stands among its kinds' own, as a hint, or ""."""
+    for f in dataclasses.fields(cls):
+        if "part" not in f.metadata:
+            continue
+        part: kinds.Part = f.metadata["part"]
+        value = table.get(f.name, _default_items(f) or part.default)
+        items = value if isinstance(value, list) else [value]
+        for number, item in enumerate(items):
+            name = item.get("kind", part.default) if isinstance(item, Mapping) else item
+            if name not in kinds.names(part.folder):
+                continue
+            if any(key == own.name for own in dataclasses.fields(kinds.load(part.folder, name))):
+                path = f"{where}.{f.name}" if where else f.name
+                place = f"{path}[{number}]" if isinstance(value, list) else path
+                return f"; {place}, which is {name}, has it: {place}.{key}"
+    return ""
 
 
 def _is_list(hint: Any) -> bool:
@@ -238,7 +288,7 @@ def build_kind(part: kinds.Part, value: Any, where: str, *, is_list: bool = Fals
         raise UserError(f"{where}.kind: needed; there is: {', '.join(kinds.names(part.folder))}")
     known = kinds.names(part.folder)
     if name not in known:
-        raise UserError(f"{where}.kind: no kind '{name}'{nearest(str(name), known)}")
+        raise UserError(f"{where}.kind: no kind '{name}'{kinds.nearest_kind(part.folder, name)}")
     cls = kinds.load(part.folder, name)
     if name == part.default and part.settings:
         settings = merge(to_table(cls(**part.settings)), settings)

@@ -7,6 +7,7 @@ also stand in a plug-in, a folder outside the package that is laid out like it (
 
 from __future__ import annotations
 
+import ast
 import keyword
 import re
 from collections.abc import Mapping
@@ -74,7 +75,50 @@ def _find(folder: str, name: str) -> tuple[plugins.Root, Path]:
     for root in plugins.roots():
         if (file := root.kinds(folder).get(name)) is not None:
             return root, file
-    raise UserError(f"{folder} has no kind '{name}'{nearest(name, names(folder))}")
+    raise UserError(f"{folder} has no kind '{name}'{nearest_kind(folder, name)}")
+
+
+def docstring(folder: str, name: str) -> str:
+    """Return the docstring of a kind's class, else of its file, without importing it.
+
+    Raises:
+        UserError: there is no such kind, or it is a plug-in's and its file cannot be parsed.
+    """
+    file = file_of(folder, name)
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+    except (SyntaxError, UnicodeDecodeError) as error:  # a plug-in's
+        line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise UserError(f"{file}{line}: plug-in: {type(error).__name__}: {error}") from error
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    own = [node for node in classes if node.name.lower() == class_name(name)]
+    texts = [*map(ast.get_docstring, own), ast.get_docstring(tree)]
+    return next(filter(None, texts), "")
+
+
+def other_names(folder: str, name: str) -> list[str]:
+    """Return what else a kind is called, by the line `Also called: RoPE.` of its docstring."""
+    line = re.search(r"^Also called: (.+)\.$", docstring(folder, name), re.M)
+    return line[1].split(", ") if line else []
+
+
+def called(folder: str, word: str) -> list[str]:
+    """Return the kinds that a word names: by their file, or by what else they are called."""
+
+    def letters(text: str) -> str:
+        return "".join(filter(str.isalnum, text.lower()))
+
+    return [
+        name
+        for name in names(folder)
+        if letters(word) in map(letters, (name, *other_names(folder, name)))
+    ]
+
+
+def nearest_kind(folder: str, word: object) -> str:
+    """Return "; did you mean 'rotary'?" for a word that names no kind, or the kinds there are."""
+    same = called(folder, str(word))
+    return f"; did you mean '{same[0]}'?" if same else nearest(str(word), names(folder))
 
 
 def folders() -> list[str]:

@@ -11,6 +11,7 @@ from foreword import config
 from foreword.errors import UserError
 from foreword.kinds import part
 from foreword.ranges import Ranged, Share
+from foreword.runs.recipe import load_recipe
 
 
 @dataclass(frozen=True)
@@ -251,3 +252,30 @@ def test_find_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert config.find_recipe("bert_base") == config.RECIPES / "bert_base.toml"
     with pytest.raises(UserError, match=r"no recipe 'bert_bse'.*did you mean 'bert_base'?"):
         config.find_recipe("bert_bse")
+
+
+def test_an_item_of_a_list_is_set_by_its_number() -> None:
+    table = {"terms": [{"kind": "masked", "rate": 0.1}, "next_sentence"], "weights": [1, 2]}
+    changed = config.assign(table, ["terms[0].rate=0.3", "terms[1]=sentence_order"])
+    assert changed["terms"] == [{"kind": "masked", "rate": 0.3}, "sentence_order"]
+    assert table["terms"][0] == {"kind": "masked", "rate": 0.1}
+    with pytest.raises(UserError, match=r"terms\[2\]: there are 2, counted from 0"):
+        config.assign(table, ["terms[2].rate=0.3"])
+
+
+def test_an_item_of_a_default_list_is_set_by_its_number() -> None:
+    recipe = load_recipe("bert_tiny", ["objective=sum", "objective.terms[0].rate=0.3"])
+    assert recipe.objective.terms[0].rate == 0.3
+    assert len(recipe.objective.terms) == 2
+
+
+def test_a_setting_of_a_part_is_pointed_to_where_it_is() -> None:
+    with pytest.raises(UserError, match=r"has it: objective.terms\[0\].rate"):
+        load_recipe("bert_tiny", ["objective.rate=0.3"])
+    with pytest.raises(UserError, match=r"has it: model.position.length"):
+        load_recipe("bert_tiny", ["model.length=64"])
+
+
+def test_a_kind_known_by_another_name_is_proposed() -> None:
+    with pytest.raises(UserError, match="did you mean 'rotary'"):
+        load_recipe("gpt2_tiny", ["model.position=rope"])

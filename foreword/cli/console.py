@@ -103,6 +103,12 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
 
+def some(names: Sequence[str], most: int = 12) -> str:
+    """Return names in a row, at most `most` of them, with the number of the others."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def progress() -> Bar:
     """Return a live line on the error stream in a terminal, else a line now and then."""
     is_live = sys.stderr.isatty() and not err.is_dumb_terminal and not err.legacy_windows

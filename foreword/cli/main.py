@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from foreword import kinds, plugins
+from foreword.cli._help import write_commands
 from foreword.cli._options import flat
 from foreword.cli._places import command
 from foreword.cli._process import interrupted_by_signals, leave, settle
@@ -42,6 +43,9 @@ class _Verbs(TyperGroup):
         with _interrupted():
             return super().invoke(ctx)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        write_commands(self, ctx, formatter)
+
 
 @contextmanager
 def _interrupted() -> Iterator[None]:
@@ -61,7 +65,6 @@ def assemble(verb: str | None) -> typer.Typer:
     app = typer.Typer(
         name="foreword",
         help="Pretrain language models of every classic family on your own text.",
-        no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -83,8 +86,12 @@ def _global_options(
         list[str] | None,
         typer.Option(metavar="DIR", help="A folder of plug-ins; with any command, repeatable."),
     ] = None,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show where a fault arose; with any command.")
+    ] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
-    """List the options that every command has; `_take_plugins` has read them before."""
+    """List the options that every command has; `main` and `_take_plugins` have read them before."""
 
 
 def _take_plugins(words: list[str]) -> tuple[list[str], list[str]]:
@@ -121,13 +128,14 @@ def main(arguments: list[str] | None = None) -> None:
 def run(words: list[str], *, is_debug: bool = False) -> int:
     """Run one command; return its exit status."""
     try:
-        if words[:1] == ["--version"]:
+        if "--version" in words[:1]:
             from foreword import __version__
 
             sys.stdout.write(f"foreword {__version__}\n")
             return 0
         _require_utf8(words)
         words, folders = _take_plugins(words)
+        words = words or ["--help"]
         with plugins.plugins(folders):
             result = _run_verb(words)
         sys.stdout.flush()  # so that a closed pipe is noticed here

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import ast
+from collections.abc import Sequence
 from dataclasses import fields
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foreword import config, kinds
-from foreword.cli import console
+from foreword import config, describe, kinds
+from foreword.cli import _kinds, console
 from foreword.cli._model_options import Json
-from foreword.errors import UserError
+from foreword.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from foreword.runs.recipe import Recipe
@@ -20,58 +20,75 @@ if TYPE_CHECKING:
 
 def show(
     what: Annotated[
-        str, typer.Argument(help="kinds, families, recipes, grids, or the name of a recipe.")
-    ],
+        str | None,
+        typer.Argument(
+            help="kinds, families, recipes, grids; a folder of kinds (objectives, positions); a "
+            "kind (masked, rotary); a section (train, read); a family (BERT); the name or file of "
+            "a recipe. Default: what there is to show."
+        ),
+    ] = None,
     assign: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting: model.layers=6.")
+        list[str] | None, typer.Option("--set", help="A setting of a recipe: model.layers=6.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """List the kinds, families, recipes or grids, or show one recipe with all its settings."""
-    if what == "kinds":
-        _show_kinds(as_json=json)
-    elif what == "families":
-        _show_families(as_json=json)
-    elif what == "grids":
-        _show_grids(as_json=json)
-    elif what == "recipes":
-        _show_recipes(as_json=json)
-    else:
-        _show_recipe(what, assign or [], as_json=json)
+    """List kinds, families, recipes or grids, or show one with its settings.
 
-
-def _show_kinds(*, as_json: bool) -> None:
-    descriptions = {
-        folder: {name: _first_line(folder, name) for name in kinds.names(folder)}
-        for folder in kinds.folders()
+    A kind's page says what each setting means, its default, its range, and where it is used.
+    """
+    lists = {
+        "families": _show_families,
+        "recipes": _show_recipes,
+        "kinds": _kinds.all_kinds,
+        "grids": _show_grids,
     }
-    if as_json:
-        console.emit(descriptions)
-        return
-    rows = [
-        [folder if n == 0 else "", name, line]
-        for folder, lines in descriptions.items()
-        for n, (name, line) in enumerate(lines.items())
-    ]
-    console.table("", ["folder", "kind", "what it is"], rows)
+    if what is None:
+        _kinds.overview(list(lists), as_json=json)
+    elif what.endswith(".toml") or what in config.recipe_names():
+        _show_recipe(what, assign or [], as_json=json)
+    elif assign:
+        raise UserError(f"--set changes a recipe, and '{what}' is not one")
+    elif what in lists:
+        lists[what](as_json=json)
+    elif what in (sections := _kinds.sections()):
+        _kinds.section_page(what, sections[what], as_json=json)
+    elif folders := _kinds.folders_named(what):
+        _kinds.folder_page(folders[0], as_json=json)
+    else:
+        _show_called(what, as_json=json)
 
 
-def _first_line(folder: str, name: str) -> str:
-    """Return the first line of a kind's docstring, without importing it."""
-    file = kinds.file_of(folder, name)
-    try:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-    except (SyntaxError, UnicodeDecodeError) as error:  # a plug-in's
-        line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
-        raise UserError(f"{file}{line}: plug-in: {type(error).__name__}: {error}") from error
-    class_name = kinds.class_name(name)
-    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    texts = [ast.get_docstring(node) for node in classes if node.name.lower() == class_name]
-    return next((text.splitlines()[0] for text in [*texts, ast.get_docstring(tree)] if text), "")
+def _show_called(what: str, *, as_json: bool) -> None:
+    """Show the kinds of a name, or the recipes of a family, which many importers are named for.
+
+    Raises:
+        UserError: there are neither.
+    """
+    found = _kinds.kinds_named(what)
+    is_importer = all(folder == "interop/hf" for folder, _ in found)
+    family = _family_recipes(what) if is_importer else []
+    if family:
+        _show_recipes(as_json=as_json, names=family)
+    elif found:
+        _kinds.kind_pages(found, as_json=as_json)
+    else:
+        named = [name for folder in kinds.folders() for name in kinds.names(folder)]
+        folders = [folder.rpartition("/")[2] for folder in kinds.folders()]
+        words = [*folders, *_kinds.sections(), *named, *config.recipe_names()]
+        hint = nearest(what, words)
+        if "did you mean" not in hint:
+            hint = "; 'foreword show' lists what there is"
+        raise UserError(f"nothing is called '{what}'{hint}")
 
 
-def _show_recipes(*, as_json: bool) -> None:
-    recipes = [_summary(name) for name in config.recipe_names()]
+def _family_recipes(word: str) -> list[str]:
+    """Return the recipes of the family that a word names, `gpt2` or `GPT-2`."""
+    tables = {name: config.read(config.find_recipe(name)) for name in config.recipe_names()}
+    return [name for name, t in tables.items() if _letters(t.get("family", "")) == _letters(word)]
+
+
+def _show_recipes(*, as_json: bool, names: Sequence[str] = ()) -> None:
+    recipes = [_summary(name) for name in names or config.recipe_names()]
     if as_json:
         console.emit(recipes)
         return
@@ -164,7 +181,7 @@ def _hugging_face_kinds() -> dict[str, str]:
     folder = "interop/hf"
     by_name: dict[str, str] = {}
     for name in kinds.names(folder):
-        families = _first_line(folder, name).partition(" (")[0].split(" and ")
+        families = describe.first_line(folder, name).partition(" (")[0].split(" and ")
         by_name |= {_letters(word): name for word in (name, *families)}
     return by_name
 

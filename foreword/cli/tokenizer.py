@@ -109,7 +109,7 @@ def trace(
     """Watch byte-pair encoding learn from a small dictionary, merge by merge."""
     from foreword.text import trace as bpe
 
-    counts = _parse_counts(words or EXAMPLE)
+    counts = _parse_counts(" ".join(words or EXAMPLE).split())
     unseen = segment or (["lowest"] if counts == _parse_counts(EXAMPLE) else [])
     steps = bpe.learn(counts, merges)
     cuts = {word: bpe.segment(word, steps) for word in unseen}

@@ -22,6 +22,8 @@ class Decoder(Layout):
     source [7 50 4 51]  target [50 8 9 1]
     ids     [ 7 50  4 51 50  8  9  1]
     targets [ .  .  . 50  8  9  1  .]      . is not scored
+
+    Also called: causal, left to right.
     """
 
     is_causal: ClassVar[bool] = True

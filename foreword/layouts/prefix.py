@@ -21,6 +21,7 @@ class Prefix(Layout):
     ids     [ 7 50  4 51 50  8  9  1]      the first four attend to each other
     targets [ .  .  . 50  8  9  1  .]      . is not scored
 
+    Also called: prefix LM.
     Reference: Raffel et al. 2020, section 3.2.1.
     """
 

@@ -25,6 +25,7 @@ class TwoStreams(Layout):
     In the content stream a position attends to the context, itself and the targets before it in
     the order; in the query stream not to itself. Documents do not attend to each other.
 
+    Also called: two stream.
     Reference: Yang et al. 2019, section 2.3.
     """
 

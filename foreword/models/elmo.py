@@ -39,6 +39,7 @@ class ELMo(ModelSettings):
         characters: embed tokens by their characters, not by a table.
         spelling: settings of the character embedding.
 
+    Also called: biLM.
     Reference: Peters et al. 2018, section 3; Jozefowicz et al. 2016; Kim et al. 2016.
     Differs from the paper: as in cuDNN each gate has two biases, one of them redundant; cells and
     projections are not clipped; no state is kept from row to row; characters of a word outside the

@@ -28,6 +28,7 @@ class FixedWindow(ModelSettings):
         window: number of preceding words, n - 1 in the paper.
         direct: add W, the connections from the embeddings to the output.
 
+    Also called: feedforward, NNLM.
     Reference: Bengio et al. 2003, section 2.
     """
 

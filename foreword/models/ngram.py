@@ -41,6 +41,7 @@ class NGram(Architecture):
         smoothing: of the counts.
         chunk: tokens or n-grams processed at once, about 80 bytes each; the rest is on disk.
 
+    Also called: n-gram.
     Reference: Shannon 1948, section 3; Chen & Goodman 1998.
     """
 

@@ -15,6 +15,7 @@ from foreword.nn.recurrent import RecurrentSettings
 class RNN(RecurrentSettings):
     """Simple recurrent network, whose gradient shrinks or grows by powers of W_h over steps.
 
+    Also called: vanilla RNN.
     Reference: Elman 1990; Mikolov et al. 2010.
     Differs from the papers: as in cuDNN there are two biases, one of them redundant.
     """

@@ -47,6 +47,7 @@ class WordVectors(ModelSettings):
         window: maximum words on each side of a context; each context draws its own from 1 to this.
         subsample: words with a greater share of the text are subsampled; 0 keeps all.
 
+    Also called: word2vec.
     Reference: Mikolov et al. 2013a, section 3; 2013b, section 2.
     """
 

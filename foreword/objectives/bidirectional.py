@@ -28,6 +28,7 @@ class Bidirectional(Term):
     count cover both directions, so the loss is their mean, as in the published code;
     `Loss.components` holds each. For a batch without `Backward` only the forward loss is computed.
 
+    Also called: biLM.
     Reference: Peters et al. 2018, section 3.1.
     Differs from the paper: a full softmax instead of a sampled one.
     """

@@ -25,6 +25,7 @@ class Causal(Term):
     a `bos` token before it. The last position of a row predicts a token where the packing supplies
     the next one (`Rows.next_token`).
 
+    Also called: CLM, LM, language modelling, autoregressive, next token.
     Reference: Radford et al. 2018, section 3.1.
     """
 

@@ -27,6 +27,7 @@ class Deshuffle(SourceTarget):
     Attributes:
         end: the token after each document's source and target; "" for none.
 
+    Also called: deshuffling.
     Reference: Raffel et al. 2020, section 3.3.1, after Liu et al. 2019 ("Summae").
     """
 

@@ -41,6 +41,7 @@ class Masked(Term):
         whole_words: choose words, all their pieces at once.
         transform: BERT's dense layer, GELU and LayerNorm before the output layer.
 
+    Also called: MLM, masked LM, masked language modelling, cloze.
     Reference: Devlin et al. 2019, section 3.1; Liu et al. 2019, section 4.1.
     Differs from the paper: with whole words, a row's last chosen word may exceed the share.
     """

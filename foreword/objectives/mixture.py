@@ -52,6 +52,7 @@ class Mixture(SourceTarget):
         modes: for each objective, the special token before each document's source, "" for none; no
             modes if empty. A sentinel used as a mode marks no span.
 
+    Also called: mixture of denoisers.
     Reference: Tay et al. 2022 ("UL2"), section 3.1 and table 2.
     Differs from the paper: modes are single tokens; in the released model they are the words
     "[NLU]", "[NLG]" and "[S2S]".

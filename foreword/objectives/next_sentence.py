@@ -22,6 +22,7 @@ class NextSentence(PairObjective):
     With layout `encoder` and packing `pairs`, whose `random` is the share of label 1. It predicts
     no tokens, so it is usually a term of a `sum` with `masked`.
 
+    Also called: NSP.
     Reference: Devlin et al. 2019, section 3.1, task 2.
     Differs from the paper: nothing; labels are those of the released code and of `transformers`.
     """

@@ -44,6 +44,7 @@ class Permutation(Term):
             to 1 / n, each at a random offset in a window of n / rate tokens; 0 for single tokens
             anywhere.
 
+    Also called: PLM.
     Reference: Yang et al. 2019, sections 2.2 and 2.3 and appendix A.6.
     Differs from the paper: spans count tokens, not words; special tokens are not in the order; a
     row's last span is cut, or single tokens are added, to reach the number exactly.

@@ -36,6 +36,7 @@ class Prefix(SourceTarget):
         rate: share of each piece that is target, fixed for all; 0 for a random split.
         end: the token after each document's source and target; "" for none.
 
+    Also called: prefix LM, PrefixLM.
     Reference: Raffel et al. 2020, section 3.3.1, after Liu et al. 2018; Tay et al. 2022, section
     3.1.2 (S-denoising, of `rate` 0.25).
     """

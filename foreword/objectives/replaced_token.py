@@ -51,6 +51,7 @@ class ReplacedToken(Objective):
             generator, of the `unigram` distribution of the text's ordinary tokens or of the
             `uniform` one.
 
+    Also called: RTD, replaced token detection.
     Reference: Clark et al. 2020, sections 2 and 3.2; `mask` as in their code.
     Differs from the paper: nothing known. The ablations `unigram` and `uniform` are not in it.
     """

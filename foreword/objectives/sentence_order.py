@@ -30,6 +30,7 @@ class SentenceOrder(PairObjective):
     Attributes:
         swapped: share of the pairs that is swapped.
 
+    Also called: SOP.
     Reference: Lan et al. 2020, section 3.1, "Inter-sentence coherence loss".
     Differs from the paper: the draw is fresh in each epoch.
     """

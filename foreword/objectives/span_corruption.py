@@ -41,6 +41,7 @@ class SpanCorruption(SourceTarget):
         mean_span: mean length of a span, in tokens.
         end: the token after each document's source and target; "" for none.
 
+    Also called: denoising, infilling.
     Reference: Raffel et al. 2020, section 3.1.4, and appendix figure 2.
     Differs from the paper: as in their code, no closing sentinel; a row begins with unmasked text
     and ends with a span.

@@ -50,6 +50,7 @@ class SpanMasked(Term):
         places: positions in a span that have an embedding; later ones share the last.
         d_place: width of these embeddings.
 
+    Also called: span boundary.
     Reference: Joshi et al. 2020, sections 3.1 and 3.2; widths as in their code.
     Differs from the paper: a span starts at any position where it fits, all equally likely, and
     never overlaps others; it has a token of its document on either side. The last span of a row is

@@ -58,6 +58,7 @@ class Sum(Term):
             tokens.
         weights: the weight of each term; all 1 if empty.
 
+    Also called: multitask.
     Reference: Devlin et al. 2019, appendix A.2: "the sum of the mean masked LM likelihood and the
     mean next sentence prediction likelihood"; Lan et al. 2020, section 3.1.
     Differs from the paper: nothing.

@@ -28,6 +28,7 @@ class Translate(SourceTarget):
     Attributes:
         end: the token after each source and target; "" for none.
 
+    Also called: translation.
     Reference: Sutskever et al. 2014, section 2.
     """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 
 from foreword import __version__, kinds
 from foreword.cli import main
+from foreword.cli.main import run, verbs
 from foreword.errors import UserError
 from foreword.text import training
 
@@ -34,6 +36,26 @@ def test_the_verbs_are_the_files(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().out
     for verb in main.verbs():
         assert verb in said
+
+
+def test_without_words_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 0
+    shown = capsys.readouterr().out
+    assert run(["--help"]) == 0
+    assert capsys.readouterr().out == shown
+    assert "--version" in shown
+
+
+def test_the_help_names_every_verb_once_and_cuts_no_description(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run([])
+    shown = capsys.readouterr().out
+    names = [line.split()[0] for line in shown.splitlines() if re.match(r"  [a-z]+  ", line)]
+    assert sorted(names) == sorted(verbs())
+    assert "..." not in shown.partition("Start:")[2].partition("First steps")[0]
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "Other:" not in shown
 
 
 @pytest.mark.parametrize("verb", main.verbs())

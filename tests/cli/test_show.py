@@ -1,13 +1,19 @@
-"""How `foreword show` folds the names of recipes."""
+"""What `foreword show` lists, and its pages of kinds and settings."""
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import is_dataclass
+from typing import Any
 
 import pytest
 
-from foreword import config
+from foreword import config, describe, kinds
+from foreword.cli.main import run
 from foreword.cli.show import _grouped
+from foreword.runs.recipe import Recipe
+from foreword.tune.fine_tuner import TuneSettings
 
 
 @pytest.mark.parametrize(
@@ -32,3 +38,82 @@ def test_unfolded_they_are_the_names() -> None:
         first, brace, rest = word.partition("{")
         found += [first + end for end in re.split(", ", rest.rstrip("}"))] if brace else [first]
     assert sorted(found) == sorted(names)
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    assert run(["show", *words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_kind_has_a_page_with_its_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    (page,) = shown(capsys, "masked")
+    assert page["folder"] == "objectives"
+    assert "objective" in page["places"]
+    assert "bert_mini" in page["recipes"]
+    rate = page["settings"][0]
+    assert rate["name"] == "rate"
+    assert rate["default"] == 0.15
+    assert rate["values"] == "above 0, up to 1"
+    assert rate["meaning"].startswith("share of each row's")
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [("rope", "rotary"), ("MLM", "masked"), ("Adam", "adamw"), ("nn/positions/none", "none")],
+)
+def test_a_kind_is_found_by_what_it_is_also_called(
+    capsys: pytest.CaptureFixture[str], word: str, kind: str
+) -> None:
+    assert [page["name"] for page in shown(capsys, word)] == [kind]
+
+
+@pytest.mark.parametrize("word", ["objectives", "objective"])
+def test_a_folder_lists_its_kinds(capsys: pytest.CaptureFixture[str], word: str) -> None:
+    page = shown(capsys, word)
+    assert list(page["kinds"]) == kinds.names("objectives")
+    assert page["places"][0] == "objective"
+
+
+def test_a_section_lists_its_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [setting["name"] for setting in shown(capsys, "train")["settings"]]
+    assert {"batch", "hours", "precision"} <= set(names)
+
+
+def test_a_family_lists_its_recipes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "gpt2_mini" in [recipe["recipe"] for recipe in shown(capsys, "gpt-2")]
+
+
+@pytest.mark.parametrize(("word", "hint"), [("posicions", "'positions'"), ("zzzz", "lists what")])
+def test_an_unknown_word_is_one_line(
+    capsys: pytest.CaptureFixture[str], word: str, hint: str
+) -> None:
+    assert run(["show", word]) == 2
+    assert hint in capsys.readouterr().err
+
+
+def test_every_page_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    for word in ([], ["kinds"], ["tokenizers"], ["transformer"]):
+        assert run(["show", *word]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) > 4
+        assert max(map(len, lines)) <= 100  # a docstring's longest line
+
+
+def test_every_setting_says_what_it_means() -> None:
+    every = [kinds.load(folder, name) for folder in kinds.folders() for name in kinds.names(folder)]
+    every += [*describe.sections(Recipe).values(), Recipe, TuneSettings]
+    silent = [
+        f"{cls.__name__}.{setting.name}"
+        for cls in every
+        if is_dataclass(cls)
+        for setting in describe.settings(cls)
+        if not setting.meaning or not setting.values
+    ]
+    assert not silent
+
+
+def test_no_two_kinds_of_a_folder_are_called_alike() -> None:
+    for folder in kinds.folders():
+        names = [word for name in kinds.names(folder) for word in kinds.other_names(folder, name)]
+        assert len(set(names)) == len(names), folder
+        assert not set(names) & set(kinds.names(folder)), folder

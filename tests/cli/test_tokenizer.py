@@ -29,6 +29,7 @@ def test_trace_of_the_textbook_example(capsys) -> None:
     )
     assert said["segmented"] == {"lowest": ["low", "est"]}
     assert _json(capsys, "trace") == said
+    assert _json(capsys, "trace", "low:5 lower:2 newest:6", "widest:3") == said  # in quotes
 
 
 def test_trace_for_people(capsys) -> None:

@@ -52,6 +52,7 @@ class Pairs(Packing):
             labelled 0.
         short: share of the pairs that are of a random length instead of as long as a row allows.
 
+    Also called: sentence pairs.
     Reference: Devlin et al. 2019, section 3.1 and appendix A.2, with their code's
     create_pretraining_data; Lan et al. 2020, section 3.1.
     Differs from the paper: several pairs to a row, separated by the mask, where BERT pads; no pair

@@ -37,6 +37,8 @@ class Parallel(Packing):
 
     Attributes:
         length: tokens in a row, of both sides together.
+
+    Also called: translation.
     """
 
     needs_pairs: ClassVar[bool] = True

@@ -33,6 +33,8 @@ class Stream(Packing):
     Attributes:
         length: tokens in a row.
         eos: the special token after each document, "" for none.
+
+    Also called: contiguous, stateful.
     """
 
     is_contiguous: ClassVar[bool] = True

@@ -20,6 +20,7 @@ class AddK(Ranged):
     Attributes:
         k: the number added to every count; 1 is Laplace's rule.
 
+    Also called: Laplace, additive, add-one, Lidstone.
     Reference: Lidstone 1920; Jurafsky & Martin, chapter 3.
     """
 

@@ -16,6 +16,7 @@ from foreword.types import Array
 class MaximumLikelihood:
     """count / count of the context; an unseen n-gram has probability 0 and infinite perplexity.
 
+    Also called: MLE.
     Reference: Jurafsky & Martin, chapter 3.
     """
 

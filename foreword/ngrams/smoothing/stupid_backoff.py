@@ -22,6 +22,7 @@ class StupidBackoff(Ranged):
     Attributes:
         share: the factor of the shorter context's score.
 
+    Also called: stupid back-off.
     Reference: Brants et al. 2007, section 4.
     """
 

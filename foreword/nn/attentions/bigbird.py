@@ -41,6 +41,7 @@ class BigBird(AttentionKind):
         per_head: whether each head samples its own.
         seed: of the random blocks; layer n uses seed + n.
 
+    Also called: big_bird, random attention.
     Reference: Zaheer et al. 2020, section 2 and appendix D.
     Differs from the paper: the released code draws within the start of the row, and there `start`
     with seed 0 gives its very blocks; in rows of 1,024 it may draw the last block, which then

@@ -15,6 +15,7 @@ from foreword.nn.masks import FullMask, Mask
 class Dense(AttentionKind):
     """Full attention: time and memory of scores grow with the square of the length.
 
+    Also called: full, softmax attention, standard.
     Reference: Vaswani et al. 2017, section 3.2.1.
     """
 

@@ -33,6 +33,7 @@ class Linformer(AttentionKind):
             `heads` E and F for each layer; `keys_values` one matrix for each layer; `layers` one
             matrix in all.
 
+    Also called: low rank.
     Reference: Wang et al. 2020, section 4.
     """
 

@@ -24,6 +24,7 @@ class Window(AttentionKind):
         radius: maximum distance of a key, on each side; 64 is ModernBERT's window of 128.
         global_tokens: number of first positions of each row that see all and are seen by all.
 
+    Also called: local, sliding window.
     Reference: Beltagy et al. 2020 (Longformer), section 3.1; Warner et al. 2024 (ModernBERT),
     section 2.1.2; Brown et al. 2020 (GPT-3), section 2.1; Child et al. 2019.
     Differs from the paper: Longformer's global attention has queries, keys and values of its own;

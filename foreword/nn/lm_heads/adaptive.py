@@ -31,6 +31,7 @@ class Adaptive(LMHeadKind):
         factor: by which the states of each cluster are narrower than the one before; the first
             cluster's than the model's. It must be 1 if the model is tied.
 
+    Also called: adaptive softmax.
     Reference: Grave et al. 2017, section 4.3.
     """
 

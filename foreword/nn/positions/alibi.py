@@ -17,6 +17,7 @@ class ALiBi(PositionKind):
     The slopes of n heads are 2^(-8/n), 2^(-16/n), ..., 2^-8; if n is not a power of two, those of
     the next lower power, then every other one of the next higher.
 
+    Also called: linear biases.
     Reference: Press et al. 2022, section 3.
     Differs from the paper: the bias is symmetric, so that an encoder, with keys on both sides, sees
     the distance but not its direction.

@@ -17,6 +17,7 @@ class Learned(PositionKind):
     Attributes:
         length: number of positions, the maximum length of a text.
 
+    Also called: absolute, learned embedding.
     Reference: Gehring et al. 2017, section 3.1; Devlin et al. 2019, section 3.
     """
 

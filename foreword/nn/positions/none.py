@@ -9,7 +9,10 @@ from foreword.nn.positions._contract import PositionKind, PositionScheme
 
 @dataclass(frozen=True)
 class None_(PositionKind):  # noqa: N801 - `None` is a keyword
-    """No positions (Haviv et al. 2022, for decoders)."""
+    """No positions (Haviv et al. 2022, for decoders).
+
+    Also called: NoPE.
+    """
 
     def build(
         self, width: int, heads: int, d_head: int, *, layers: int, is_causal: bool

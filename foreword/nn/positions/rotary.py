@@ -20,6 +20,7 @@ class Rotary(PositionKind):
     Attributes:
         base: the longest wavelength is 2 pi times this.
 
+    Also called: RoPE, rotary embedding.
     Reference: Su et al. 2021, section 3.2.
     Differs from the paper: pairs are half a head apart, as in GPT-NeoX and Llama, rather than
     neighbours; the same up to a fixed permutation of dimensions.

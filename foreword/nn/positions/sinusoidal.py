@@ -19,6 +19,7 @@ class Sinusoidal(PositionKind):
     Attributes:
         base: the longest wavelength is 2 pi times this.
 
+    Also called: sine, sinusoid.
     Reference: Vaswani et al. 2017, section 3.5.
     Differs from the paper: sines first, then cosines, rather than interleaved; the same up to a
     fixed permutation of dimensions.

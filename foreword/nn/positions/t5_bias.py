@@ -26,6 +26,7 @@ class T5Bias(PositionKind):
         buckets: number of buckets; half for each direction where the mask is not causal.
         max_distance: distances from here on share one bucket.
 
+    Also called: bucketed.
     Reference: Raffel et al. 2020, section 2.1.
     """
 

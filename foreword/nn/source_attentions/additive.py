@@ -14,6 +14,7 @@ from foreword.nn.source_attentions._contract import SourceAttention
 class Additive:
     """score(x, s) = v . tanh(W x + U s).
 
+    Also called: Bahdanau, concat, MLP.
     Reference: Bahdanau et al. 2015, section 3.1 and appendix A.1.2.
     """
 

@@ -13,6 +13,7 @@ from foreword.nn.source_attentions._contract import SourceAttention
 class Bilinear:
     """score(x, s) = x . W s.
 
+    Also called: general, multiplicative.
     Reference: Luong et al. 2015, section 3.1 ("general").
     """
 

@@ -13,6 +13,7 @@ from foreword.nn.source_attentions._contract import SourceAttention
 class Dot:
     """score(x, s) = x . s: no parameters; both states have the same width.
 
+    Also called: dot product.
     Reference: Luong et al. 2015, section 3.1.
     """
 

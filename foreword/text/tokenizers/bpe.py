@@ -26,6 +26,8 @@ class BPE(TokenizerKind):
         vocab: size of the vocabulary, special tokens included.
         min_count: how often a pair must occur to be merged.
         sample_bytes: the most text to learn from, in bytes.
+
+    Also called: byte-pair, byte pair encoding.
     """
 
     vocab: training.ByteVocab = 50_257

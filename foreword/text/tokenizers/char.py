@@ -26,6 +26,8 @@ class Char(TokenizerKind):
     Attributes:
         vocab: the most characters to keep, special tokens included; fewer if the text has fewer.
         sample_bytes: the most text to learn from, in bytes.
+
+    Also called: characters.
     """
 
     vocab: training.Vocab = 10_000

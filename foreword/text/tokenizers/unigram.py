@@ -33,6 +33,8 @@ class Unigram(TokenizerKind):
         vocab: size of the vocabulary, special tokens included.
         sample_bytes: the most text to learn from, in bytes. The trainer's memory grows with
             the number of different words: 0.8 GB for 50 MB of English.
+
+    Also called: SentencePiece.
     """
 
     vocab: training.Vocab = 32_000

@@ -34,6 +34,8 @@ class Word(TokenizerKind):
         min_count: how often a word must occur to be kept; the rest are [UNK], which thus occurs in
             training.
         sample_bytes: the most text to learn from, in bytes.
+
+    Also called: words, whitespace.
     """
 
     split: Literal["punctuation", "whitespace"] = "punctuation"

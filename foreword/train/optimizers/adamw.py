@@ -24,6 +24,7 @@ class AdamW(OptimizerSettings):
         eps: added to the root of the latter.
         decay: weight decay, per step times the learning rate.
 
+    Also called: Adam.
     Reference: Loshchilov & Hutter 2019.
     """
 

@@ -26,6 +26,8 @@ class SGD(OptimizerSettings):
         lr: peak learning rate.
         momentum: share of the last step that is taken again.
         decay: weight decay, added to the gradient, on matrices and embeddings only.
+
+    Also called: gradient descent.
     """
 
     lr: Annotated[float, Interval(gt=0, le=100)] = 1.0

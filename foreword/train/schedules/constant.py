@@ -9,7 +9,11 @@ from foreword.train.warmup import Warmup
 
 @dataclass(frozen=True)
 class Constant:
-    """Warm-up, then the peak rate to the end."""
+    """Warm-up, then the peak rate to the end.
+
+    Attributes:
+        warmup: the rise before: `steps`, or a `share` of the budget.
+    """
 
     warmup: Warmup = Warmup()
 

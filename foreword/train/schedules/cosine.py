@@ -11,7 +11,14 @@ from foreword.train.warmup import Warmup
 
 @dataclass(frozen=True)
 class Cosine(Ranged):
-    """Warm-up, then half a cosine down to `floor` times the peak (GPT-3: 0.1)."""
+    """Warm-up, then half a cosine down to `floor` times the peak (GPT-3: 0.1).
+
+    Attributes:
+        warmup: the rise before: `steps`, or a `share` of the budget.
+        floor: the least factor, reached when the budget ends.
+
+    Also called: cosine annealing.
+    """
 
     warmup: Warmup = Warmup()
     floor: Share = 0.1

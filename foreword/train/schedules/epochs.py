@@ -13,6 +13,7 @@ class Epochs(Ranged):
     """The budget after the warm-up, divided into equal parts that stand for epochs.
 
     Attributes:
+        warmup: the rise before: `steps`, or a `share` of the budget.
         epochs: parts of the budget.
         full: parts at the full rate.
         decay: factor applied at the beginning of each later part.

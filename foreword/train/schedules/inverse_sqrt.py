@@ -10,7 +10,13 @@ from foreword.train.warmup import Warmup
 
 @dataclass(frozen=True)
 class InverseSqrt:
-    """Warm-up, then peak * sqrt(warm-up steps / step) (Vaswani et al. 2017; T5)."""
+    """Warm-up, then peak * sqrt(warm-up steps / step) (Vaswani et al. 2017; T5).
+
+    Attributes:
+        warmup: the rise before: `steps`, or a `share` of the budget.
+
+    Also called: Noam, rsqrt, inverse square root.
+    """
 
     warmup: Warmup = Warmup()
 

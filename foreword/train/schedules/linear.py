@@ -10,7 +10,14 @@ from foreword.train.warmup import Warmup
 
 @dataclass(frozen=True)
 class Linear(Ranged):
-    """Warm-up, then straight down to `floor` times the peak when the budget ends (BERT)."""
+    """Warm-up, then straight down to `floor` times the peak when the budget ends (BERT).
+
+    Attributes:
+        warmup: the rise before: `steps`, or a `share` of the budget.
+        floor: the least factor, reached when the budget ends.
+
+    Also called: triangular.
+    """
 
     warmup: Warmup = Warmup()
     floor: Share = 0.0

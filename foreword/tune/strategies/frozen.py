@@ -18,6 +18,7 @@ class Frozen(Ranged):
     Attributes:
         lr: peak learning rate of the head.
 
+    Also called: feature extraction, linear probe.
     Reference: Peters et al. 2019, "To tune or not to tune?", section 2.
     """
 

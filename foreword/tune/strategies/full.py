@@ -24,6 +24,7 @@ class Full(Ranged):
     Attributes:
         lr: peak learning rate; 0 for the rule above.
 
+    Also called: fine-tuning.
     Reference: Devlin et al. 2019, section 4.1 and appendix A.3; Clark et al. 2020, appendix B.
     """
 

@@ -39,6 +39,7 @@ class Classify(Task):
         mix_layers: what is read is a mean of the states of all layers, by weights that are learned
             (ELMo); else those of the last one. With strategy `frozen` the layers are features.
 
+    Also called: classification.
     Reference: Devlin et al. 2019, section 4.1; Radford et al. 2018, sections 3.2 and 3.3; Peters
     et al. 2018, section 3.2.
     Differs from the paper: without BERT's pooler, a dense layer that its next-sentence prediction

@@ -32,6 +32,7 @@ class Regress(Task):
         auxiliary: as in `classify`.
         mix_layers: as in `classify`.
 
+    Also called: regression.
     Reference: Devlin et al. 2019, section 4.1, for STS-B (Cer et al. 2017).
     """
 

@@ -35,6 +35,7 @@ class TextToText(Task):
             places.
         words: what is written for a label that is no word, each `label=word` ("1=positive").
 
+    Also called: seq2seq.
     Reference: Raffel et al. 2020, sections 2.4 and 3.5.2.
     """
 

@@ -17,6 +17,7 @@ class CBOW:
 
         the cat [sat] on mat        the mean of the, cat, on and mat predicts sat
 
+    Also called: continuous bag of words.
     Reference: Mikolov et al. 2013a, section 3.1.
     Differs from the paper: as in the released word2vec, every word of a window gets the
     whole gradient of their mean.

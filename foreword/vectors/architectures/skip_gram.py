@@ -17,6 +17,7 @@ class SkipGram:
 
         the cat [sat] on mat        the, cat, on and mat each predict sat
 
+    Also called: SGNS.
     Reference: Mikolov et al. 2013a, section 3.2; 2013b, section 2.
     Differs from the paper: as in the released word2vec, the words of the window are the input and
     the word in its middle is predicted; a text gives the same pairs either way.

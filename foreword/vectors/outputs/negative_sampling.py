@@ -45,6 +45,7 @@ class NegativeSampling(Ranged):
         most: the maximum of a vector's learning rates summed over its predictions in a step; a
             greater sum is scaled down to it, since frequent words would overshoot.
 
+    Also called: SGNS, negative.
     Reference: Mikolov et al. 2013b, section 2.2.
     Differs from the paper: noise words are shared and predictions batched (Ji et al. 2016, section
     III); the noise may include the predicted word.

@@ -1,0 +1,52 @@
+"""The help of the command line: verbs in groups, in the order of the work."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from typer.core import TyperGroup
+
+# A verb of no group, such as one added later, stands under "Other".
+GROUPS = {
+    "Start": ("demo", "show", "check"),
+    "Text": ("tokenizer", "prepare"),
+    "Train": ("pretrain", "resume", "tune"),
+    "Use": ("fill", "generate", "translate", "score", "neighbours"),
+    "Measure": ("evaluate", "probe", "compare", "report"),
+    "Exchange": ("import", "export"),
+}
+FIRST = """\
+First steps:
+  foreword demo                                    the whole road in minutes
+  foreword show recipes                            what can be trained
+  foreword check bert_mini --data TEXT             size, memory, time beforehand
+  foreword pretrain bert_mini --data TEXT --out RUN --hours 1
+  foreword COMMAND --help                          the options of a command
+"""
+
+
+def grouped(verbs: list[str]) -> dict[str, list[str]]:
+    """Return the verbs by group, in the order of the work; those without one last."""
+    groups = {title: [name for name in names if name in verbs] for title, names in GROUPS.items()}
+    rest = [name for name in verbs if not any(name in names for names in GROUPS.values())]
+    return {title: names for title, names in (groups | {"Other": rest}).items() if names}
+
+
+def write_commands(group: TyperGroup, context: Any, to: Any) -> None:
+    """Write each group of verbs with their descriptions, wrapped and never cut."""
+    for title, names in grouped(group.list_commands(context)).items():
+        commands = {name: group.get_command(context, name) for name in names}
+        rows = [
+            (f"{name:<10}", _first_paragraph(command.help or ""))
+            for name, command in commands.items()
+            if command is not None
+        ]
+        with to.section(title):
+            to.write_dl(rows, col_max=14)
+    to.write(f"\n{FIRST}")
+
+
+def _first_paragraph(text: str) -> str:
+    """Return the first paragraph of a help text as one line."""
+    return " ".join(inspect.cleandoc(text).partition("\n\n")[0].split())

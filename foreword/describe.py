@@ -1,0 +1,210 @@
+"""Descriptions of kinds and settings, read from their classes: names, defaults, ranges, meaning.
+
+settings(Masked)[0]      Setting(name='rate', default=0.15, values='above 0, up to 1', ...)
+places({"": Recipe})     {'nn/positions': ['model.position'], ...}
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from typing import Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Interval
+
+from foreword import config, kinds
+from foreword.ranges import hints_of, range_of
+
+ENDLESS = 1e6  # an upper end from here on only excludes what cannot be meant
+SECTION = re.compile(r"^Attributes:\n((?:[ ]{4}.*\n|\n)*)", re.M)
+ENTRY = re.compile(r"^    (\w+(?:, \w+)*): ((?:.+\n?)(?: {8}.*\n?)*)", re.M)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of a kind or of a section of the recipe.
+
+    Attributes:
+        name: as in recipes.
+        default: the default as recipes write it; None if there is none.
+        values: what it may be, in words.
+        meaning: what it does.
+        is_required: whether it must be given.
+    """
+
+    name: str
+    default: Any
+    values: str
+    meaning: str
+    is_required: bool = False
+
+
+@dataclass(frozen=True)
+class KindDescription:
+    """A kind: what it is, where it is used, and its settings.
+
+    Attributes:
+        folder: the folder of its kinds.
+        name: its name in recipes.
+        text: its docstring without the attributes.
+        other_names: what else it is called.
+        places: the settings that it may be the value of (`model.position`).
+        settings: its own settings.
+    """
+
+    folder: str
+    name: str
+    text: str
+    other_names: list[str]
+    places: list[str]
+    settings: list[Setting]
+
+
+def kind(folder: str, name: str, roots: Mapping[str, type]) -> KindDescription:
+    """Return the description of the kind `name` of `folder`.
+
+    Args:
+        folder: of the kinds.
+        name: of the kind.
+        roots: as in `places`.
+
+    Raises:
+        UserError: there is no such kind.
+    """
+    text = SECTION.sub("", kinds.docstring(folder, name) + "\n")
+    text = re.sub(r"^Also called: .*\n", "", text, flags=re.M)
+    cls = kinds.load(folder, name)
+    own = settings(cls) if is_dataclass(cls) else []
+    others = kinds.other_names(folder, name)
+    where = [path for path in places(roots).get(folder, []) if path]
+    return KindDescription(
+        folder, name, re.sub(r"\n{3,}", "\n\n", text).strip(), others, where, own
+    )
+
+
+def first_line(folder: str, name: str) -> str:
+    """Return the first line of a kind's docstring, without importing it."""
+    return next(iter(kinds.docstring(folder, name).splitlines()), "")
+
+
+def settings(cls: Any) -> list[Setting]:
+    """Return the settings of a dataclass, in order, those of its base classes first."""
+    meanings = _meanings(cls)
+    hints = hints_of(cls)
+    return [
+        Setting(
+            name=f.name,
+            default=_default(f),
+            values=_values(f, hints[f.name]),
+            meaning=meanings.get(f.name, ""),
+            is_required=f.default is f.default_factory is MISSING,
+        )
+        for f in fields(cls)
+        if f.init
+    ]
+
+
+def sections(root: type) -> dict[str, type]:
+    """Return the plain tables of a recipe's settings by name: `train`, `read`, `prepare`."""
+    hints = hints_of(root)
+    return {
+        f.name: hints[f.name]
+        for f in fields(root)
+        if "part" not in f.metadata and is_dataclass(hints[f.name])
+    }
+
+
+def places(roots: Mapping[str, type]) -> dict[str, list[str]]:
+    """Return by folder of kinds the settings whose value is one of them.
+
+    Args:
+        roots: the dataclasses of all settings, by the prefix of their names ("" for the recipe).
+    """
+    found: dict[str, list[str]] = {}
+    for prefix, root in roots.items():
+        for folder, path in _parts(root, prefix, ()):
+            if path not in found.setdefault(folder, []):
+                found[folder].append(path)
+    return found
+
+
+def _parts(cls: Any, prefix: str, above: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the folder and the name of each setting below `cls` that is a kind."""
+    hints = hints_of(cls)
+    for f in fields(cls):
+        path = f"{prefix}.{f.name}" if prefix else f.name
+        if "part" in f.metadata:
+            folder = f.metadata["part"].folder
+            yield folder, f"{path}[0]" if get_origin(hints[f.name]) is tuple else path
+            if folder not in above:
+                for name in kinds.names(folder):
+                    inner = kinds.load(folder, name)
+                    if is_dataclass(inner):
+                        yield from _parts(inner, path, (*above, folder))
+        elif is_dataclass(hints[f.name]):
+            yield from _parts(hints[f.name], path, above)
+
+
+def _meanings(cls: type) -> dict[str, str]:
+    """Return the text of each attribute in the docstrings of a class and its bases."""
+    meanings: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        section = SECTION.search(inspect.cleandoc(base.__doc__ or "") + "\n")
+        for names, text in ENTRY.findall(section[1]) if section else ():
+            meanings |= dict.fromkeys(names.split(", "), " ".join(text.split()))
+    return meanings
+
+
+def _default(f: Field[Any]) -> Any:
+    """Return the default of a field as recipes write it: a kind with settings as a table."""
+    value = f.default_factory() if f.default_factory is not MISSING else f.default
+    if value is MISSING:
+        return None
+    if "part" in f.metadata:
+        items = value if isinstance(value, tuple) else [value] if value is not None else []
+        named = [kinds.name_of(item) for item in items]
+        return named if isinstance(value, tuple) else next(iter(named), None)
+    if is_dataclass(value) and not isinstance(value, type):
+        return config.to_table(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _values(f: Field[Any], hint: Any) -> str:
+    """Return what a setting may be, in words."""
+    if "part" in f.metadata:
+        folder = f.metadata["part"].folder
+        is_list = get_origin(hint) is tuple
+        return f"{'list of kinds' if is_list else 'a kind'} of {folder}"
+    return _in_words(hint)
+
+
+def _in_words(hint: Any) -> str:
+    origin, args = get_origin(hint), get_args(hint)
+    if (found := range_of(hint)) is not None:
+        return _range(*found)
+    if origin in (Union, types.UnionType):
+        return " or ".join(_in_words(arg) for arg in args if arg is not type(None))
+    if origin is Literal:
+        return ", ".join(map(str, args))
+    if origin in (tuple, list):
+        return f"list of: {_in_words(args[0])}"
+    if is_dataclass(hint):
+        return "table: " + ", ".join(f.name for f in fields(hint))
+    words = {bool: "true, false", str: "text", int: "whole number", float: "number"}
+    return words.get(hint, "")
+
+
+def _range(number: type, interval: Interval) -> str:
+    """Return a range in few words: `above 0, up to 1`; ends that exclude nothing are left out."""
+    noun = "whole, " if number is int else ""
+    least: Any = interval.ge
+    most: Any = interval.le if interval.le is not None else interval.lt
+    low = f"from {least:g}" if least is not None else f"above {interval.gt:g}"
+    if float(most) >= ENDLESS:
+        return f"{noun}{low}"
+    to = " to" if least is not None else ", up to"
+    below = " below" if interval.le is None else ""
+    return f"{noun}{low}{to}{below} {most:g}"

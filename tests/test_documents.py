@@ -1,0 +1,33 @@
+"""The examples in the documents work."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from foreword import config, kinds
+from foreword.runs.recipe import load_recipe
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+
+
+def test_the_recipe_of_the_page_on_recipes_loads(tmp_path: Path) -> None:
+    page = (DOCS / "recipes.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```toml\n(.*?)```", page, re.S)
+    file = tmp_path / "my.toml"
+    file.write_text(text, encoding="utf-8")
+    recipe = load_recipe(str(file))
+    assert recipe.model.layers == 6  # type: ignore[attr-defined]
+    assert kinds.name_of(recipe.objective) == "masked"
+    assert recipe.train.tokens == 10**8
+
+
+def test_the_settings_of_the_page_on_recipes_can_be_set() -> None:
+    page = (DOCS / "recipes.md").read_text(encoding="utf-8")
+    commands = [line for line in page.splitlines() if line.startswith("    foreword pretrain")]
+    for command in commands:
+        settings = [a or b for a, b in re.findall(r'--set (?:"(.+?)"|(\S+))', command)]
+        assert settings
+        assert load_recipe("bert_mini", settings) != load_recipe("bert_mini")
+    assert len(commands) == 2
+    assert "bert_mini" in config.recipe_names()
