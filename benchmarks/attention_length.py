@@ -94,7 +94,7 @@ def attention(point: Point) -> Callable[[], None]:
     def run() -> None:
         flex = device.type == "cuda" and not dropout
         pattern = settings.prepare(FullMask(), None, (1, length, length), q, flex=flex)
-        out = mechanism.attend(q, k, v, pattern, D_HEAD**-0.5, dropout, None)
+        out = mechanism(q, k, v, pattern, D_HEAD**-0.5, dropout, None)
         torch.autograd.grad(out, (q, k, v), torch.ones_like(out))
 
     return run

@@ -9,7 +9,6 @@ import torch
 
 from foreword import kinds
 from foreword.errors import UserError
-from foreword.nn.attentions.dense import Dense
 from foreword.nn.bias_table import BiasTable
 from foreword.nn.model import Backbone
 from foreword.nn.stack import QueryStream, Stack
@@ -40,7 +39,7 @@ class Transformer(StackSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("memory", "two_streams"):
-            if getattr(self, name) and not isinstance(self.attention, Dense):
+            if getattr(self, name) and not self.attention.is_dense:
                 raise ValueError(f"{name}: requires attention 'dense'")
         if self.memory and kinds.name_of(self.position) in ("learned", "sinusoidal"):
             raise ValueError(
@@ -104,10 +103,11 @@ class TransformerBackbone(Backbone):
         if self.unread is None:
             raise UserError("model.two_streams: layout 'two_streams' requires it to be true")
         at, segments = queries.at, batch.segments
-        x = self.embedding.enter(
-            self.unread(torch.zeros_like(at)),
-            batch.positions.gather(1, at),
-            None if segments is None else segments.gather(1, at),
-            self.stack.position,
+        predicted = replace(
+            batch,
+            positions=batch.positions.gather(1, at),
+            segments=None if segments is None else segments.gather(1, at),
         )
+        vectors = self.unread(torch.zeros_like(at))
+        x = self.embedding(predicted, self.stack.position, vectors)
         return QueryStream(x, at, queries.mask)

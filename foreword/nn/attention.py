@@ -10,7 +10,7 @@
 | M | 0 where the mask allows the pair, else minus infinity | `masks.Mask`, `prepare_mask` |
 | W_O | output projection | `Attention.output` |
 
-The softmax and its product with V are the attention mechanism's (`AttentionMechanism.attend`):
+The softmax and its product with V are the attention mechanism's (`AttentionMechanism`):
 `attend` below computes all pairs, the kinds in `nn/attentions/` fewer.
 
 Self-attention, cross-attention, key-value cache, memory and query stream are the same code with
@@ -311,7 +311,7 @@ class Attention(nn.Module):
             extra = inputs.position.scores(q, kv[0], inputs.positions, inputs.layer)
         # The softmax over the keys, times V.
         dropout = self.dropout if self.training else 0.0
-        heads = inputs.mechanism.attend(q, *kv, inputs.prepared_mask, self.scale, dropout, extra)
+        heads = inputs.mechanism(q, *kv, inputs.prepared_mask, self.scale, dropout, extra)
         # The heads side by side, through W_O.
         heads = heads.transpose(1, 2).reshape(batch, length, self.heads * self.d_head)
         out: Tensor = self.output(heads)

@@ -41,29 +41,27 @@ class Embedding(nn.Module):
         self.dropout = Dropout(dropout)
         self.projection = nn.Linear(width, project_to) if project_to else nn.Identity()
 
-    def forward(self, batch: Batch, position: PositionScheme) -> Tensor:
-        """Return the embedded batch, (batch, length, d_model), in the compute dtype."""
-        return self.enter(self.token(batch.ids), batch.positions, batch.segments, position)
-
-    def enter(
-        self, x: Tensor, positions: Tensor, segments: Tensor | None, position: PositionScheme
+    def forward(
+        self, batch: Batch, position: PositionScheme, vectors: Tensor | None = None
     ) -> Tensor:
-        """Return the embedded batch, given its token vectors.
+        """Return the embedded batch, (batch, length, d_model), in the compute dtype.
 
         Args:
-            x: token vectors, (batch, length, d_embedding).
-            positions: of each, (batch, length) int64.
-            segments: of each, (batch, length) int64; None means all 0.
+            batch: ids, positions and segments.
             position: position scheme of the stack.
+            vectors: in place of the embeddings of the ids, (batch, length, d_embedding).
         """
-        vectors = position.embed(positions)
-        if vectors is not None:
-            x = x + vectors
+        x = self.token(batch.ids) if vectors is None else vectors
+        # Token, position and segment; without segments all are of the first.
+        added = position.embed(batch.positions)
+        if added is not None:
+            x = x + added
         if self.segment is not None:
-            x = x + (self.segment.weight[0] if segments is None else self.segment(segments))
+            segments = batch.segments
+            x = x + self.segment(batch.positions.new_zeros(1) if segments is None else segments)
         x = self.norm(x)
-        kind = x.device.type
         # Under autocast the residual stream runs in the low precision too.
+        kind = x.device.type
         if torch.is_autocast_enabled(kind):
             x = x.to(torch.get_autocast_dtype(kind))
         projected: Tensor = self.projection(self.dropout(x))

@@ -6,15 +6,15 @@ only by mask and layout.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from foreword.nn.attention import AttentionInputs, has_triton, prepare_mask
-from foreword.nn.attentions._contract import AttentionMechanism
-from foreword.nn.attentions.dense import Dense, DenseAttention
+from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism
+from foreword.nn.attentions.dense import DenseAttention
 from foreword.nn.block import Block, LayerCache, from_zero, norm_of
 from foreword.nn.dropout import Dropout
 from foreword.nn.masks import Mask, MemoryMask
@@ -98,19 +98,15 @@ class Stack(nn.Module):
         self.final_norm = norm_of(settings) if settings.norm_position == "pre" else nn.Identity()
         self.dropout = Dropout(settings.dropout if settings.ff_and_output_dropout else 0.0)
         self.drops_attention = settings.attention_dropout > 0
-        # Attention mechanism of each layer; every `dense_every`-th is dense.
-        self.attention = settings.attention
+        # Attention: the kind and the mechanism of each layer.
+        self.attention_kinds = [settings.attention_of(n) for n in range(layers)]
+        built = {
+            kind: kind.build(settings.heads, settings.head_width, layers)
+            for kind in dict.fromkeys(self.attention_kinds)
+        }
         self.attention_mechanisms = nn.ModuleList(
-            settings.attention.build(settings.heads, settings.head_width, layers)
+            built[kind][n] for n, kind in enumerate(self.attention_kinds)
         )
-        interval = settings.dense_every
-        is_dense = isinstance(settings.attention, Dense)
-        self.is_local = [
-            not is_dense and not (interval and n % interval == 0) for n in range(layers)
-        ]
-        for n in range(layers):
-            if not self.is_local[n]:
-                self.attention_mechanisms[n] = DenseAttention()
 
     def forward(
         self,
@@ -142,34 +138,20 @@ class Stack(nn.Module):
         if memory is not None:
             start = memory[0].shape[1]
             mask = MemoryMask(mask, start)
+        if segments is not None and start:  # the memory is of the first segment
+            segments = nn.functional.pad(segments, (start, 0))
+        positions = AttentionPositions(from_zero(x) + start, start + length, segments)
         # Masks and biases are prepared once for all layers. FlexAttention has no dropout of
         # attention weights; SDPA does.
         drops = self.training and self.drops_attention
         flex = x.is_cuda and length > 1 and not drops and has_triton()
-        if segments is not None and start:  # the memory is of the first segment
-            segments = nn.functional.pad(segments, (start, 0))
-        positions = AttentionPositions(from_zero(x) + start, start + length, segments)
         layer_inputs = self._layer_inputs(mask, positions, x, flex=flex)
-        # Cross-attention, the same in all layers; its keys may come from the cache.
-        cross = None
-        if cross_mask is not None:
-            keys = cache[0][1][0].shape[2] if cache and cache[0][1] else 0
-            keys = source.shape[1] if source is not None else keys
-            shape = (len(x), length, keys)
-            prepared_mask = prepare_mask(cross_mask, None, shape, _scores_like(x), flex=flex)
-            cross = AttentionInputs(prepared_mask, DenseAttention(), None, positions, 0)
-        # The query stream: the same keys, other queries and another mask.
-        query_inputs: list[AttentionInputs] = []
-        g = None
-        if query_stream is not None:
-            g, mask = (
-                query_stream.x,
-                MemoryMask(query_stream.mask, start) if start else query_stream.mask,
-            )
-            at = AttentionPositions(query_stream.at + start, positions.keys, segments)
-            query_inputs = self._layer_inputs(mask, positions, x, flex=False, at=at)
+        source_length = _source_length(source, cache)
+        cross = self._cross_inputs(cross_mask, source_length, positions, x, flex=flex)
+        query_inputs = self._query_inputs(query_stream, start, positions, x)
         # The blocks; the input of each is kept for the memory and for `StackOutput.layers`.
         new_cache, inputs = [], []
+        g = None if query_stream is None else query_stream.x
         for n, block in enumerate(self.blocks):
             inputs.append(x)
             x, layer_cache, g = block(
@@ -197,31 +179,50 @@ class Stack(nn.Module):
         at: AttentionPositions | None = None,
     ) -> list[AttentionInputs]:
         """Return the attention inputs of each layer; with `at`, those of these queries alone."""
-        # One prepared mask for local layers, one for dense ones.
-        prepared: dict[bool, tuple[Any, PositionScheme]] = {}
+        # Layers of one kind of attention share the prepared mask.
+        prepared: dict[AttentionKind, tuple[Any, PositionScheme]] = {}
         keys = torch.arange(positions.keys, device=x.device)
         shape = (len(x), len(positions.queries), positions.keys)
-        for is_local in set(self.is_local):
-            position = (self.local_position if is_local else None) or self.position
+        for kind in dict.fromkeys(self.attention_kinds):
+            position = (None if kind.is_dense else self.local_position) or self.position
             bias = position.bias(positions.queries, keys)
-            prepare = self.attention.prepare if is_local else prepare_mask
             can_flex = flex and not position.adds_scores
-            prepared_mask = prepare(mask, bias, shape, _scores_like(x), flex=can_flex)
+            prepared_mask = kind.prepare(mask, bias, shape, _scores_like(x), flex=can_flex)
             if at is not None:
                 prepared_mask = prepared_mask.select_queries(at.queries - positions.queries[0])
-            prepared[is_local] = prepared_mask, position
-        return [
-            AttentionInputs(
-                prepared[is_local][0],
-                cast(AttentionMechanism, mechanism),
-                prepared[is_local][1],
-                at or positions,
-                n,
-            )
-            for n, (is_local, mechanism) in enumerate(
-                zip(self.is_local, self.attention_mechanisms, strict=True)
-            )
-        ]
+            prepared[kind] = prepared_mask, position
+        inputs = []
+        for n, kind in enumerate(self.attention_kinds):
+            prepared_mask, position = prepared[kind]
+            mechanism = cast(AttentionMechanism, self.attention_mechanisms[n])
+            inputs.append(AttentionInputs(prepared_mask, mechanism, position, at or positions, n))
+        return inputs
+
+    def _cross_inputs(
+        self,
+        mask: Mask | None,
+        source_length: int,
+        positions: AttentionPositions,
+        x: Tensor,
+        *,
+        flex: bool,
+    ) -> AttentionInputs | None:
+        """Return the inputs of cross-attention, the same in all layers; None without its mask."""
+        if mask is None:
+            return None
+        shape = (len(x), x.shape[1], source_length)
+        prepared_mask = prepare_mask(mask, None, shape, _scores_like(x), flex=flex)
+        return AttentionInputs(prepared_mask, DenseAttention(), None, positions, 0)
+
+    def _query_inputs(
+        self, stream: QueryStream | None, start: int, positions: AttentionPositions, x: Tensor
+    ) -> list[AttentionInputs]:
+        """Return the query stream's inputs of each layer: the same keys, other queries and mask."""
+        if stream is None:
+            return []
+        mask = MemoryMask(stream.mask, start) if start else stream.mask
+        at = replace(positions, queries=stream.at + start)
+        return self._layer_inputs(mask, positions, x, flex=False, at=at)
 
     def _update_memory(
         self, inputs: list[Tensor], memory: tuple[Tensor, ...] | None
@@ -244,6 +245,13 @@ def _position(
         layers=layers,
         is_causal=is_causal,
     )
+
+
+def _source_length(source: Tensor | None, cache: list[LayerCache] | None) -> int:
+    """Return the length of the source, or of its keys in the cache; 0 if there is neither."""
+    if source is not None:
+        return source.shape[1]
+    return cache[0][1][0].shape[2] if cache and cache[0][1] else 0
 
 
 def _scores_like(x: Tensor) -> Tensor:

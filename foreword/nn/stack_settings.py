@@ -7,6 +7,7 @@ from typing import Literal
 
 from foreword.kinds import part
 from foreword.nn.attentions._contract import AttentionKind
+from foreword.nn.attentions.dense import Dense
 from foreword.nn.model import ModelSettings
 from foreword.nn.positions._contract import PositionKind
 from foreword.ranges import Count, CountOrZero, ShareBelowOne
@@ -89,6 +90,11 @@ class StackSettings(ModelSettings):
     def uses_tanh_gelu(self) -> bool:
         """Whether its GELUs are the approximation by tanh."""
         return self.activation.endswith("_tanh")
+
+    def attention_of(self, layer: int) -> AttentionKind:
+        """Return the attention of a layer, from 0."""
+        is_dense = self.dense_every and layer % self.dense_every == 0
+        return Dense() if is_dense else self.attention
 
     @property
     def head_width(self) -> int:

@@ -111,7 +111,7 @@ def test_attention_equals_dense_attention_with_its_mask(
         return
     prepared_mask = attention.prepare(MASKS[mask], None, shape, qkv[0], flex=False)
     for mechanism in attention_mechanisms:
-        out = mechanism.attend(*qkv, prepared_mask, D_HEAD**-0.5, 0.0, None)
+        out = mechanism(*qkv, prepared_mask, D_HEAD**-0.5, 0.0, None)
         own = mechanism.mask(LENGTH, LENGTH)
         assert own is not None
         assert_same(outcome(out, *qkv), outcome(dense(*qkv, MASKS[mask] & own), *qkv))
@@ -158,11 +158,11 @@ def test_flex_is_dense_attention_with_its_mask(
         assert own is not None
         allowed = MASKS[mask] & own
         if device == "cpu":
-            out = mechanism.attend(*qkv, prepared_mask, wide**-0.5, 0.0, None)
+            out = mechanism(*qkv, prepared_mask, wide**-0.5, 0.0, None)
             assert_same([out], [dense(*qkv, allowed)])
             continue
         leaves = [x.requires_grad_() for x in qkv]
-        found = outcome(mechanism.attend(*leaves, prepared_mask, wide**-0.5, 0.0, None), *leaves)
+        found = outcome(mechanism(*leaves, prepared_mask, wide**-0.5, 0.0, None), *leaves)
         plain = [x.detach().cpu().requires_grad_() for x in qkv]
         wanted = outcome(dense(*plain, allowed), *plain)
         for one, other in zip(found, wanted, strict=True):
@@ -177,7 +177,7 @@ def test_attention_equals_the_slow_reference(kind: str, settings: dict[str, Any]
         return
     q, k, v = (x[:1, :, :, :2].detach() for x in inputs())
     prepared_mask = attention.prepare(CausalMask(), None, (1, LENGTH, LENGTH), q, flex=False)
-    out = attention_mechanisms[0].attend(q, k, v, prepared_mask, 2**-0.5, 0.0, None)
+    out = attention_mechanisms[0](q, k, v, prepared_mask, 2**-0.5, 0.0, None)
     some = [0, 1, 17, 64, LENGTH - 1]  # queries: the reference is slow
     wanted = dense_rows(q, k, v, own, some)
     torch.testing.assert_close(out[:, :, some].double(), wanted, atol=1e-5, rtol=1e-4)
@@ -208,7 +208,7 @@ def test_position_scores_and_biases_are_added(
 
     def attend() -> Tensor:
         prepared_mask = attention.prepare(MASKS["both"], bias, shape, qkv[0], flex=False)
-        return attention_mechanisms[1].attend(*qkv, prepared_mask, D_HEAD**-0.5, 0.0, extra)
+        return attention_mechanisms[1](*qkv, prepared_mask, D_HEAD**-0.5, 0.0, extra)
 
     own = attention_mechanisms[1].mask(LENGTH, LENGTH)
     if own is None:
@@ -229,7 +229,7 @@ def test_a_query_without_keys_gives_zeros(kind: str, settings: dict[str, Any]) -
     mask = DocumentMask(nowhere, documents())
     qkv = inputs()
     prepared_mask = attention.prepare(mask, None, (2, LENGTH, LENGTH), qkv[0], flex=False)
-    out = attention_mechanisms[0].attend(*qkv, prepared_mask, 0.5, 0.0, None)
+    out = attention_mechanisms[0](*qkv, prepared_mask, 0.5, 0.0, None)
     assert (out[:, :, 1::3] == 0).all()
     assert all(x.isfinite().all() for x in outcome(out, *qkv))
 
@@ -240,7 +240,7 @@ def test_dropout_drops(kind: str, settings: dict[str, Any]) -> None:
     qkv = inputs()
     prepared_mask = attention.prepare(FullMask(), None, (2, LENGTH, LENGTH), qkv[0], flex=False)
     one, other = (
-        attention_mechanisms[0].attend(*qkv, prepared_mask, 0.5, rate, None) for rate in (0.0, 0.5)
+        attention_mechanisms[0](*qkv, prepared_mask, 0.5, rate, None) for rate in (0.0, 0.5)
     )
     assert not torch.allclose(one, other)
 
@@ -339,7 +339,7 @@ def saved_bytes(kind: str, settings: dict[str, Any], length: int) -> int:
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
         prepared_mask = attention.prepare(FullMask(), None, (1, length, length), qkv[0], flex=False)
-        out = attention_mechanisms[0].attend(*qkv, prepared_mask, 0.5, 0.0, None)
+        out = attention_mechanisms[0](*qkv, prepared_mask, 0.5, 0.0, None)
     assert out.shape == qkv[0].shape
     return sum(kept.values())
 
@@ -364,7 +364,7 @@ def test_linformer_is_its_formula(share: str) -> None:
         if share in ("none", "heads"):
             f = mechanism.get_parameter("values.weight").view(-1, 9, LENGTH)
         assert len(e) == (HEADS if share == "none" else 1)
-        found = mechanism.attend(q, k, v, PATTERN_OF_ALL, 0.5, 0.0, None)
+        found = mechanism(q, k, v, PATTERN_OF_ALL, 0.5, 0.0, None)
         for b in range(2):
             for h in range(HEADS):
                 few_k, few_v = (p[h % len(p)] @ x[b, h] for p, x in ((e, k), (f, v)))

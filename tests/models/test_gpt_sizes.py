@@ -94,4 +94,4 @@ def test_gpt3_trains_by_the_table(name: str) -> None:
 def test_every_second_layer_of_gpt3_looks_near_by() -> None:
     with torch.device("meta"):
         backbone = load_recipe("gpt3_175b").model.build(1_000)
-    assert backbone.stack.is_local == [False, True] * 48
+    assert [kind.is_dense for kind in backbone.stack.attention_kinds] == [True, False] * 48

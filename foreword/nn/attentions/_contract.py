@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -18,12 +18,12 @@ class AttentionMechanism(nn.Module, ABC):
     def mask(self, queries: int, keys: int) -> Mask | None:
         """Return the keys it attends to among those allowed; None if it mixes all keys.
 
-        The queries are the last of the keys. With a mask, `attend` is dense attention under the
+        The queries are the last of the keys. With a mask, `forward` is dense attention under the
         batch's mask and this one.
         """
 
     @abstractmethod
-    def attend(
+    def forward(
         self,
         q: Tensor,
         k: Tensor,
@@ -51,7 +51,14 @@ class AttentionMechanism(nn.Module, ABC):
 
 
 class AttentionKind(Ranged, ABC):
-    """The settings of an attention mechanism: a kind in `nn/attentions/`."""
+    """The settings of an attention mechanism: a kind in `nn/attentions/`.
+
+    Attributes:
+        is_dense: whether every query attends to every key that the mask allows. Query streams and
+            memories require it; layers of another kind may have a position scheme of their own.
+    """
+
+    is_dense: ClassVar[bool] = False
 
     @property
     def limit(self) -> int | None:

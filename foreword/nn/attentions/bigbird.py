@@ -162,7 +162,7 @@ class BigBirdAttention(AttentionMechanism):
         last = torch.arange(min((count - s.ends) * s.block, length), length, device=device)
         return BlockLayout(s.block, blocks, torch.cat([end, last]))
 
-    def attend(
+    def forward(
         self,
         q: Tensor,
         k: Tensor,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -18,6 +19,8 @@ class Dense(AttentionKind):
     Also called: full, softmax attention, standard.
     Reference: Vaswani et al. 2017, section 3.2.1.
     """
+
+    is_dense: ClassVar[bool] = True
 
     def prepare(
         self,
@@ -43,7 +46,7 @@ class DenseAttention(AttentionMechanism):
         """Return the mask of all keys."""
         return FullMask()
 
-    def attend(
+    def forward(
         self,
         q: Tensor,
         k: Tensor,

@@ -136,7 +136,7 @@ class LinformerAttention(AttentionMechanism):
         """Return None: each query sees mixtures of all keys."""
         return None
 
-    def attend(
+    def forward(
         self,
         q: Tensor,
         k: Tensor,

@@ -98,7 +98,7 @@ class WindowAttention(AttentionMechanism):
         """Return the mask of local and global keys."""
         return self.settings.mask(queries, keys)
 
-    def attend(
+    def forward(
         self,
         q: Tensor,
         k: Tensor,

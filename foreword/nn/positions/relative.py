@@ -84,7 +84,8 @@ class RelativePositions(PositionScheme):
         table = 0 if self.settings.shared else layer
 
         def vector(vectors: nn.Embedding, row: int) -> Tensor:
-            return vectors.weight[row].view(heads, 1, d_head).to(q.dtype)
+            chosen: Tensor = vectors(positions.queries.new_full((1,), row))
+            return chosen.view(heads, 1, d_head).to(q.dtype)
 
         # (b) + (d) for each distance, then shifted to the keys: no more memory than the scores.
         distances = self._distances(positions, q.device)

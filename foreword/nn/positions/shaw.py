@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -47,7 +48,9 @@ class ShawPositions(PositionScheme):
         self, q: Tensor, k: Tensor, positions: AttentionPositions, layer: int
     ) -> Tensor | None:
         """Return (batch, heads, queries, keys)."""
-        table = self.table.weight[layer * self.count : (layer + 1) * self.count].to(q.dtype)
+        first = layer * self.count
+        rows = torch.arange(first, first + self.count, device=q.device)
+        table = cast(Tensor, self.table(rows)).to(q.dtype)
         by_distance = q @ table.t()  # (batch, heads, queries, distances)
         keys = torch.arange(positions.keys, device=q.device)
         distance = keys - positions.queries[..., None]  # (queries, keys) or (batch, queries, keys)
