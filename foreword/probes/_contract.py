@@ -19,9 +19,9 @@ class ProbedModel:
     """A trained model and the text it is probed on.
 
     Attributes:
-        label: what tables and plots call the model; unique among those compared.
+        label: name of the model in tables and plots; unique among those compared.
         trained: the model.
-        texts: files, folders or globs; empty for the held-out text of the model's run.
+        texts: files, folders or globs; default: the held-out text of the model's run.
     """
 
     label: str
@@ -33,7 +33,7 @@ class ProbedModel:
         """Yield the text as token shards.
 
         Raises:
-            UserError: there is none, or it cannot be read.
+            UserError: there is no text, or it cannot be read.
         """
         if self.texts:
             with heldout.shards_of_texts(self.trained, self.texts) as (shards, _):
@@ -48,10 +48,10 @@ class Finding:
 
     Attributes:
         title: one line on what was measured.
-        rows: the table for people; each with the same keys, the first of them `run`.
-        details: all that was measured, as the plot shows it; each with the same keys.
-        notes: what a reader of the figures should know, one line each.
-        plot: draws the plot on an empty matplotlib figure.
+        rows: the table for people; all rows have the same keys, the first of them `run`.
+        details: the full measurements, as plotted; all rows have the same keys.
+        notes: remarks on the figures, one line each.
+        plot: plots the details on an empty matplotlib figure.
     """
 
     title: str
@@ -65,13 +65,13 @@ class Probe(Protocol):
     """A measurement of models: a frozen dataclass whose fields are its settings.
 
     Attributes:
-        reads_text: whether it needs text: the held-out text of the run, or another.
+        reads_text: whether it needs text: the run's held-out text, or another.
     """
 
     reads_text: ClassVar[bool]
 
     def measure(self, models: Sequence[ProbedModel]) -> Finding:
-        """Measure each of the models, which are left unchanged.
+        """Measure each model without changing it.
 
         Raises:
             UserError: a model does not support the probe, or there is no text.

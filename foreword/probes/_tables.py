@@ -26,11 +26,11 @@ def require_some(probed: ProbedModel, count: int, what: str) -> None:
 
     Args:
         probed: the model.
-        count: the entries without unknown words.
-        what: what an entry allows, such as "question could be asked".
+        count: number of entries without unknown words.
+        what: the missing measurement, such as "question could be asked".
 
     Raises:
-        UserError: it has none.
+        UserError: `count` is 0.
     """
     if not count:
         raise UserError(

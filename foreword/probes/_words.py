@@ -1,4 +1,4 @@
-"""Lists of words with several senses, each in sentences of its own."""
+"""Lists of words with several senses, with sentences for each sense."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MARKED = re.compile(r"\[([^\[\]]+)\]")
 
 @dataclass(frozen=True)
 class AmbiguousWord:
-    """A word, in sentences for each of its senses.
+    """A word with several senses, and sentences for each.
 
     Attributes:
-        word: as it is written.
+        word: the word as written in the sentences.
         senses: at least two sentences for each of at least two senses.
     """
 
@@ -30,17 +30,17 @@ class AmbiguousWord:
 
     @property
     def sentences(self) -> list[WordInText]:
-        """All of them, sense after sense."""
-        return [placed for sense in self.senses for placed in sense]
+        """All sentences, sense by sense."""
+        return [sentence for sense in self.senses for sentence in sense]
 
 
 def shipped_lists() -> list[str]:
-    """The names of the lists that come with Foreword."""
+    """Return the names of the shipped lists."""
     return sorted(path.stem for path in DATA.glob("*.toml"))
 
 
 def read_words(name: str) -> list[AmbiguousWord]:
-    """The words of a list, a shipped one by its name or a TOML file of the same form.
+    """Read a list, a shipped one by its name or a TOML file of the same form.
 
     Raises:
         UserError: there is no such list, or something is missing in it.
@@ -64,23 +64,25 @@ def read_words(name: str) -> list[AmbiguousWord]:
 
 
 def _word(entry: Any, where: str) -> AmbiguousWord:
+    """Return an entry of a list as a word; `where` begins the messages of errors."""
     word = entry.get("word") if isinstance(entry, Mapping) else None
     senses = entry.get("senses") if isinstance(entry, Mapping) else None
     if not isinstance(word, str) or not isinstance(senses, Mapping):
         raise UserError(f"{where}: expected a word, and its senses with sentences for each")
+    # At least two senses, at least two sentences for each.
     where = f"{where} ({word})"
     if len(senses) < 2:
         raise UserError(f"{where}: needs at least two senses, has {len(senses)}")
-    found = []
+    checked = []
     for sense, sentences in senses.items():
         if not isinstance(sentences, list) or len(sentences) < 2:
             raise UserError(f"{where}: sense '{sense}' needs at least two sentences")
-        found.append(tuple(_marked_sentence(sentence, word, where) for sentence in sentences))
-    return AmbiguousWord(word, tuple(found))
+        checked.append(tuple(_marked_sentence(sentence, word, where) for sentence in sentences))
+    return AmbiguousWord(word, tuple(checked))
 
 
 def _marked_sentence(sentence: Any, word: str, where: str) -> WordInText:
-    """`The [bank] was steep.` as text and place."""
+    """Return `The [bank] was steep.` as text and the span of its word."""
     marked = MARKED.findall(sentence) if isinstance(sentence, str) else []
     if marked != [word]:
         raise UserError(f"{where}: expected a sentence with one [{word}] in it, got {sentence!r}")

@@ -1,4 +1,4 @@
-"""How far back the loss reaches: the gradient with respect to the states before it."""
+"""How far back the loss reaches: its gradient with respect to earlier states."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ from foreword.train.feed import HELDOUT_SEED
 from foreword.types import Batch
 
 SHOWN = (0, 1, 4, 16, 64, 256, 1024)
-SHARE = 0.01  # of the greatest norm, below which a gradient counts as gone
+SHARE = 0.01  # of the largest norm, below which a gradient counts as vanished
 BAND = (0.1, 0.9)
-FLOOR = 1e-12  # of the greatest mean: one line that falls to 1e-60 would press all others together
+FLOOR = 1e-12  # of the largest mean: a line down to 1e-60 would squeeze all others together
 
 
 @dataclass(frozen=True)
 class GradientReach(Ranged):
-    """The norm of d loss_t / d h_(t-k): of the loss at place t, to the state k steps before it.
+    """The norm of d loss_t / d h_(t-k), the gradient of the loss to the state k positions earlier.
 
-    The loss is that of the single prediction made at place t, in nats; h_s is the state of one
-    layer at place s, and the derivative runs along every way from it to the loss: steps to come,
-    layers above, attention. It tells how much a small push of that state would move the loss.
+    The loss is that of the single prediction at position t, in nats; h_s is the state of one layer
+    at position s. The derivative runs along all paths from it to the loss: later steps, layers
+    above, attention. It is how much a small change of that state changes the loss.
 
-    Layer 0 is what enters the first layer, layer n what leaves the n-th. Without a choice it is
-    the lowest layer whose states hand on, from place to place, what stands before them: of a
-    recurrent model the hidden state of its first layer (for an LSTM h, the cell being one of the
-    ways from it to the loss), of all others what enters the first layer at that place. In both
-    cases all that the token at t-k can do to later places goes through this state, and so the
-    curves compare; their levels also depend on the scale of the states, their fall does not.
+    Layer 0 is the input of the first layer, layer n the output of the n-th. The default is the
+    lowest layer whose states carry what precedes them to later positions: in a recurrent model the
+    hidden state of its first layer (for an LSTM h; the cell is one of the paths from it to the
+    loss), in all others the input of the first layer. In both cases all influence of the token at
+    t-k on later positions goes through this state, so the curves are comparable; their levels also
+    depend on the scale of the states, their decay does not.
 
-    Of a model with a source the states are its encoder's, and k goes back through the target to its
-    beginning and then through the source from its end: the way that a model without attention must
-    carry everything.
+    In a model with a source the states are its encoder's, and k goes back through the target to its
+    beginning and then through the source from its end: the path along which a model without
+    attention must carry everything.
 
-    Computed in double precision, on a copy, on rows of the run's held-out text as training makes
-    them, each row begun without a state carried over. The mean is geometric, over places and rows.
-    In a linear network, h_t = W h_(t-1) + U x_t, the norm is that of (W')^k g, with g the gradient
-    at t itself.
+    Computed in double precision on a copy of the model, on rows of the run's held-out text made as
+    in training, each row without a memory of earlier ones. The mean is geometric, over positions
+    and rows. In a linear network, h_t = W h_(t-1) + U x_t, the norm is that of (W')^k g, with g the
+    gradient at t itself.
 
     Attributes:
-        layer: whose states; see above.
-        rows: of text.
-        length: tokens of a row; as in training if unsaid.
-        positions: in each row, spread evenly over the last half of its predictions.
+        layer: layer of the states; default: see above.
+        rows: number of rows of text.
+        length: tokens per row; default: as in training.
+        positions: predictions per row, spread evenly over the last half of them.
 
     Reference: Hochreiter 1991; Bengio et al. 1994; Pascanu et al. 2013, section 2.
     Differs from the papers: they bound the norm of the matrix d h_t / d h_(t-k); here it is that
@@ -72,34 +72,34 @@ class GradientReach(Ranged):
     positions: Count = 16
 
     def measure(self, models: Sequence[ProbedModel]) -> Finding:
-        """The norm at each distance, for each model.
+        """Measure the norm at each distance for each model.
 
         Raises:
-            UserError: a model predicts no tokens or shows no states, or there is too little text;
-                all models are asked before the first one is looked into.
+            UserError: a model predicts no tokens or exposes no states, or there is too little text;
+                all models are checked before the first is measured.
         """
         details: list[Row] = []
         rows: list[Row] = []
         notes: list[str] = []
-        asked = [self._batch_and_layer(probed) for probed in models]  # all, before any is computed
-        for probed, (batch, layer) in zip(models, asked, strict=True):
-            found = _measure_norms(probed.trained, batch, layer, self.positions)
-            curve = _curve(found)
+        inputs = [self._batch_and_layer(probed) for probed in models]  # all, before any is measured
+        for probed, (batch, layer) in zip(models, inputs, strict=True):
+            norms = _measure_norms(probed.trained, batch, layer, self.positions)
+            curve = _curve(norms)
             details += [{"run": probed.label, "layer": layer, **point} for point in curve]
             rows.append({"run": probed.label, "layer": layer, **_headline(curve)})
-            notes += _notes(probed.label, curve, found)
+            notes += _notes(probed.label, curve, norms)
         notes.append(
-            f"geometric means of |d loss / d state k steps back|; reach: the first k from which on "
-            f"it stays below {SHARE:.0%} of its greatest; per step: the factor of its fall to there"
+            f"geometric means of |d loss / d state k steps back|; reach: the first k from which it "
+            f"stays below {SHARE:.0%} of its maximum; per step: the factor per step until there"
         )
         title = "the gradient of the loss with respect to the state k steps back"
         if _floor(details) > min((row["mean"] for row in details if row["mean"] > 0), default=0):
-            notes.append(f"the plot ends at {FLOOR:g} of the greatest mean; the figures go on")
+            notes.append(f"the plot ends at {FLOOR:g} of the largest mean; the figures continue")
         rows = _same_keys(rows)
         return Finding(title, rows, details, notes, lambda figure: _plot(figure, details))
 
     def _batch_and_layer(self, probed: ProbedModel) -> tuple[Batch, int]:
-        """The rows that a model is looked at with, and the layer, tried on the first row.
+        """Return the rows and the layer to measure a model on, tested on the first row.
 
         Raises:
             UserError: see `measure`.
@@ -108,6 +108,7 @@ class GradientReach(Ranged):
         prompted.require_token_head()
         reader = prompted.recipe.objective.token_backbone(prompted.model)
         layer = reader.first_state if self.layer is None else self.layer
+        # The rows, from the model's text.
         with probed.shards() as shards:
             recipe = self._recipe(prompted)
             if shards.tokens_total < recipe.packing.length:
@@ -118,6 +119,7 @@ class GradientReach(Ranged):
             feed = heldout_feed(recipe, shards, prompted.vocab)
             count = min(self.rows, feed.packed.rows_per_epoch)
             batch, first = (feed.batch(np.arange(n), HELDOUT_SEED) for n in (count, 1))
+        # A test of the layer.
         try:
             states_of_layer(reader, first.to(prompted.device), layer)
         except UserError as error:
@@ -125,27 +127,29 @@ class GradientReach(Ranged):
         return batch, layer
 
     def _recipe(self, prompted: PromptedModel) -> Recipe:
-        """The model's recipe, with rows as long as asked."""
+        """Return the model's recipe with rows of the probe's length."""
         packing: Any = prompted.recipe.packing
         return replace(
             prompted.recipe, packing=replace(packing, length=self.length or packing.length)
         )
 
 
-def _measure_norms(prompted: PromptedModel, batch: Batch, layer: int, places: int) -> GradientNorms:
-    """The norms on a copy in double precision; in single, small gradients become 0."""
-    # Not on a device that knows none.
+def _measure_norms(
+    prompted: PromptedModel, batch: Batch, layer: int, positions: int
+) -> GradientNorms:
+    """Return the norms, measured on a copy in double precision; in single, small ones are 0."""
+    # MPS has no double precision.
     device = torch.device("cpu") if prompted.device.type == "mps" else prompted.device
     model = copy.deepcopy(prompted.model).eval().to(device, torch.float64)
     reader = prompted.recipe.objective.token_backbone(model)
-    return gradient_norms(model, batch.to(device), layer, places, reader)
+    return gradient_norms(model, batch.to(device), layer, positions, reader)
 
 
-def _curve(found: GradientNorms) -> list[dict[str, Any]]:
-    """A record for each distance that occurs: geometric mean, quantiles, count."""
+def _curve(norms: GradientNorms) -> list[dict[str, Any]]:
+    """Return a record for each distance: geometric mean, quantiles, share of zeros, count."""
     curve = []
-    for k in np.unique(found.distance):
-        values = found.norm[found.distance == k]
+    for k in np.unique(norms.distance):
+        values = norms.norm[norms.distance == k]
         positive = values[values > 0]
         mean = float(np.exp(np.log(positive).mean())) if len(positive) else 0.0
         low, high = (float(q) for q in np.quantile(values, BAND))
@@ -158,43 +162,43 @@ def _curve(found: GradientNorms) -> list[dict[str, Any]]:
 
 
 def _headline(curve: Sequence[Row]) -> dict[str, Any]:
-    """How far it reaches, how fast it falls, and its mean at a few distances."""
+    """Return the reach of the gradient, its factor per step, and its mean at a few distances."""
     means = {point["k"]: point["mean"] for point in curve}
-    back = [k for k in means if k >= 1]
-    top = max(back, key=means.__getitem__, default=0)
+    distances = [k for k in means if k >= 1]
+    top = max(distances, key=means.__getitem__, default=0)
     reach, factor = "0", None
-    if back and means[top] > 0:
-        end = max(k for k in back if means[k] >= SHARE * means[top])
-        gone = [k for k in back if k > end]
-        reach = str(gone[0]) if gone else f"{end} or more"
-        end = gone[0] if gone and means[gone[0]] > 0 else end
-        start = top if top < end else back[0]
+    if distances and means[top] > 0:
+        end = max(k for k in distances if means[k] >= SHARE * means[top])
+        vanished = [k for k in distances if k > end]
+        reach = str(vanished[0]) if vanished else f"{end} or more"
+        end = vanished[0] if vanished and means[vanished[0]] > 0 else end
+        start = top if top < end else distances[0]
         if end > start:
             factor = (means[end] / means[start]) ** (1 / (end - start))
     return {"reach": reach, "per step": factor, **{f"k={k}": means[k] for k in SHOWN if k in means}}
 
 
-def _notes(name: str, curve: Sequence[Row], found: GradientNorms) -> list[str]:
-    remarks = []
-    gone = [point["k"] for point in curve if point["zero"] == 1]
-    if gone and all(point["zero"] == 1 for point in curve if point["k"] >= gone[0]):
-        remarks.append(f"{name}: from k = {gone[0]} on the gradient is exactly 0")
-    if found.ahead:
-        remarks.append(f"{name}: it also reads what stands behind a place; that is not shown")
-    if found.broken:
-        remarks.append(f"{name}: {found.broken:,} norms are not finite and left out")
-    return remarks
+def _notes(name: str, curve: Sequence[Row], norms: GradientNorms) -> list[str]:
+    notes = []
+    zeros = [point["k"] for point in curve if point["zero"] == 1]
+    if zeros and all(point["zero"] == 1 for point in curve if point["k"] >= zeros[0]):
+        notes.append(f"{name}: from k = {zeros[0]} on the gradient is exactly 0")
+    if norms.ahead:
+        notes.append(f"{name}: predictions also depend on later positions, which are not shown")
+    if norms.broken:
+        notes.append(f"{name}: {norms.broken:,} norms are not finite and left out")
+    return notes
 
 
 def _same_keys(rows: Sequence[Row]) -> list[Row]:
-    """Each row with the keys of all, None where it has none."""
+    """Return the rows with the keys of all; None for missing values."""
     keys = dict.fromkeys(["run", "layer", "reach", "per step"])
     keys |= {f"k={k}": None for k in SHOWN if any(f"k={k}" in row for row in rows)}
     return [keys | dict(row) for row in rows]
 
 
 def _plot(figure: Any, details: Sequence[Row]) -> None:
-    """Distances against norms, a line and a band for each run, down to the floor."""
+    """Plot the norms against the distances, a line and a band for each run, down to the floor."""
     figure.set_size_inches(7.6, 5.2)
     axes: Any = figure.add_subplot()
     names = list(dict.fromkeys(row["run"] for row in details))
@@ -216,11 +220,11 @@ def _plot(figure: Any, details: Sequence[Row]) -> None:
     )
     if axes.get_ylim()[0] < floor:
         axes.set_ylim(floor, 3 * max(row["high"] for row in details))
-        axes.set_ylabel(f"{axes.get_ylabel()}\ndown to {FLOOR:g} of the greatest")
+        axes.set_ylabel(f"{axes.get_ylabel()}\ndown to {FLOOR:g} of the largest")
     axes.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
 
 
 def _floor(details: Sequence[Row]) -> float:
-    """Where the plot ends."""
+    """Return the lower end of the plot."""
     return FLOOR * max((row["mean"] for row in details), default=0.0)

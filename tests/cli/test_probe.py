@@ -71,7 +71,7 @@ def test_mistakes_are_told_in_one_line(
     assert "no such setting" in refused(*reach, "--set", "layr=1")
     assert "rows: must be a whole number from 1" in refused(*reach, "--set", "rows=0")
     assert "name a text with --data" in refused(*reach)
-    assert "it shows layers 0 to 2" in refused(*reach, "--data", text, "--set", "layer=7")
+    assert "no layer 7: it has layers 0 to 2" in refused(*reach, "--data", text, "--set", "layer=7")
     short = tmp_path / "short.txt"
     short.write_text("the bank", encoding="utf-8")
     assert "do not fill one row of 24" in refused(*reach, "--data", short)

@@ -1,4 +1,4 @@
-"""What every probe promises, for every file in `probes/`."""
+"""The contract of every probe, checked for every file in `probes/`."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from ..probes.conftest import make_run, text, tokenizer  # noqa: F401 - fixtures
 PROBES = kinds.names("probes")
 every_probe = pytest.mark.parametrize("name", PROBES)
 Make = Callable[[str], Path]
-LOOKS = {  # what computes, once all are known to be able to
-    "analogies": "_right",
-    "gradient_reach": "_look",
+MEASURES = {  # the function that measures, once all models are checked
+    "analogies": "_count_right",
+    "gradient_reach": "_measure_norms",
     "similarity": "_correlation",
-    "word_in_context": "_look",
+    "word_in_context": "_pairs_by_layer",
 }
 
 
-def ask(name: str, **settings: Any) -> Any:
+def build(name: str, **settings: Any) -> Any:
     return config.build_kind(Part("probes"), {"kind": name, **settings}, "probe")
 
 
@@ -45,9 +45,9 @@ def probed(run: Path, of: Path) -> ProbedModel:
     return ProbedModel(run.name, PromptedModel.of(open_run(run, "cpu")), (str(of),))
 
 
-def look(name: str, make: Make, of: Path) -> tuple[list[ProbedModel], Finding]:
+def measure_two(name: str, make: Make, of: Path) -> tuple[list[ProbedModel], Finding]:
     models = [probed(make(family), of) for family in ("decoder", "lstm")]
-    return models, ask(name).measure(models)
+    return models, build(name).measure(models)
 
 
 def test_probes_are_a_folder_of_kinds() -> None:
@@ -56,15 +56,15 @@ def test_probes_are_a_folder_of_kinds() -> None:
 
 
 @every_probe
-def test_its_settings_are_a_plain_record(name: str) -> None:
-    assert ask(name) == ask(name) and hash(ask(name)) == hash(ask(name))
-    assert ask(name, **config.to_table(ask(name))) == ask(name)
-    assert isinstance(ask(name).reads_text, bool)
+def test_a_probe_is_a_record_of_its_settings(name: str) -> None:
+    assert build(name) == build(name) and hash(build(name)) == hash(build(name))
+    assert build(name, **config.to_table(build(name))) == build(name)
+    assert isinstance(build(name).reads_text, bool)
 
 
 @every_probe
-def test_the_table_is_flat_and_of_one_form(name: str, make_run: Make, text: Path) -> None:  # noqa: F811
-    models, found = look(name, make_run, text)
+def test_rows_and_details_are_flat_with_equal_keys(name: str, make_run: Make, text: Path) -> None:  # noqa: F811
+    models, found = measure_two(name, make_run, text)
     for records in (found.rows, found.details):
         assert {row["run"] for row in records} == {one.label for one in models}
         assert len({tuple(row) for row in records}) == 1
@@ -76,20 +76,20 @@ def test_the_table_is_flat_and_of_one_form(name: str, make_run: Make, text: Path
 
 
 @every_probe
-def test_it_draws_a_plot(name: str, make_run: Make, text: Path) -> None:  # noqa: F811
-    _, found = look(name, make_run, text)
+def test_a_probe_plots_its_finding(name: str, make_run: Make, text: Path) -> None:  # noqa: F811
+    _, found = measure_two(name, make_run, text)
     figure = Figure()
     found.plot(figure)
     assert figure.axes and all(axes.get_xlabel() for axes in figure.axes)
 
 
 @every_probe
-def test_its_plot_has_a_title_and_names_the_runs(
+def test_a_plot_has_a_title_and_names_the_runs(
     name: str,
     make_run: Make,  # noqa: F811
     text: Path,  # noqa: F811
 ) -> None:
-    models, found = look(name, make_run, text)
+    models, found = measure_two(name, make_run, text)
     figure = Figure(layout="constrained")
     found.plot(figure)
     assert all(axes.get_title() for axes in figure.axes)
@@ -99,15 +99,15 @@ def test_its_plot_has_a_title_and_names_the_runs(
 
 
 @every_probe
-def test_a_plot_of_many_runs_shows_those_that_can_be_told_apart(
+def test_a_plot_of_too_many_runs_shows_the_first_and_says_so(
     name: str,
     make_run: Make,  # noqa: F811
     text: Path,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for module in (name, "_marks"):
-        monkeypatch.setattr(f"foreword.probes.{module}.MOST", 1)
-    _, found = look(name, make_run, text)
+        monkeypatch.setattr(f"foreword.probes.{module}.MAX_RUNS", 1)
+    _, found = measure_two(name, make_run, text)
     figure = Figure(layout="constrained")
     found.plot(figure)
     assert len(figure.legends[0].get_texts()) == 1
@@ -115,27 +115,27 @@ def test_a_plot_of_many_runs_shows_those_that_can_be_told_apart(
 
 
 @every_probe
-def test_a_model_that_cannot_be_asked_is_refused_before_any_is_looked_into(
+def test_an_unsupported_model_is_refused_before_any_is_measured(
     name: str,
     make_run: Make,  # noqa: F811
     text: Path,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def look(*_: object) -> None:
-        raise AssertionError("looked into")
+    def fail(*_: object) -> None:
+        raise AssertionError("measured")
 
     module = importlib.import_module(f"foreword.probes.{name}")
-    monkeypatch.setattr(module, LOOKS[name], look)
+    monkeypatch.setattr(module, MEASURES[name], fail)
     one = probed(make_run("decoder"), text)
     counts = NGram().build(one.trained.vocab.size)
     model = Model(counts, nn.ModuleDict({"token": counts.build_token_head()}))
     other = replace(one, trained=replace(one.trained, model=model, source=Path("counts")))
     with pytest.raises(UserError, match=r"^counts: "):
-        ask(name).measure([one, other])
+        build(name).measure([one, other])
 
 
 @every_probe
-def test_it_finds_the_same_again_and_leaves_models_as_they_were(
+def test_measuring_is_repeatable_and_leaves_models_unchanged(
     name: str,
     make_run: Make,  # noqa: F811
     text: Path,  # noqa: F811
@@ -144,7 +144,7 @@ def test_it_finds_the_same_again_and_leaves_models_as_they_were(
     one = probed(run, text)
     before = {key: value.clone() for key, value in one.trained.model.state_dict().items()}
     drawn = torch.get_rng_state()
-    first, again = ask(name).measure([one]), ask(name).measure([one])
+    first, again = build(name).measure([one]), build(name).measure([one])
     assert list(first.rows) == list(again.rows) and list(first.details) == list(again.details)
     assert torch.equal(torch.get_rng_state(), drawn)
     assert not one.trained.model.training
@@ -154,12 +154,12 @@ def test_it_finds_the_same_again_and_leaves_models_as_they_were(
 
 
 @every_probe
-def test_a_model_beside_it_changes_nothing(name: str, make_run: Make, text: Path) -> None:  # noqa: F811
-    models, both = look(name, make_run, text)
-    alone = ask(name).measure(models[:1])
+def test_models_are_measured_independently(name: str, make_run: Make, text: Path) -> None:  # noqa: F811
+    models, both = measure_two(name, make_run, text)
+    alone = build(name).measure(models[:1])
     shown = [row for row in both.details if row["run"] == models[0].label]
     assert shown == list(alone.details)
 
 
-def test_the_fixture_knows_the_words(tokenizer: Tokenizer) -> None:  # noqa: F811
+def test_the_fixture_tokenizer_knows_the_words(tokenizer: Tokenizer) -> None:  # noqa: F811
     assert tokenizer.vocab.special["[UNK]"] not in tokenizer.encode("the bank of the river")

@@ -1,4 +1,4 @@
-"""Tiny models with random weights, to be probed."""
+"""Tiny models with random weights to probe."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ SIZES = {"d_model": 16, "layers": 2}
 
 
 def sentences() -> list[str]:
-    """Of the English list, as text to train a tokenizer on and to look at."""
+    """Return the sentences of the English list, as text for a tokenizer and for probes."""
     return [p.text for word in read_words("english") for sense in word.senses for p in sense]
 
 
 @pytest.fixture(scope="session")
 def tokenizer() -> Tokenizer:
-    asked = [" ".join(words) for section in read_analogies(None) for words in section.questions]
-    return Word(min_count=1).train([*sentences(), *asked])
+    questions = [" ".join(words) for section in read_analogies(None) for words in section.questions]
+    return Word(min_count=1).train([*sentences(), *questions])
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +52,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def make_run(tmp_path: Path, tokenizer: Tokenizer) -> Callable[[str], Path]:
-    """Writes the run folder of a family, its weights random."""
+    """Return a function that writes the run folder of a family with random weights."""
 
     def make(family: str) -> Path:
         kinds = FAMILIES[family]
@@ -81,7 +81,7 @@ def make_run(tmp_path: Path, tokenizer: Tokenizer) -> Callable[[str], Path]:
 
 @pytest.fixture
 def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Runs a command that must be refused in one line, and gives back the line."""
+    """Return a function that runs a command that must be refused, and returns its one line."""
     from foreword.cli.main import run as command
 
     def refuse(*words: object) -> str:

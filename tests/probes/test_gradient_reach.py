@@ -32,7 +32,7 @@ WIDTH, LENGTH, VOCAB = 6, 20, 11
 
 
 class LinearCore(nn.Module):
-    """h' = W h + U x: a recurrent layer as torch has them, without its tanh."""
+    """h' = W h + U x: a recurrent layer like torch's, without its tanh."""
 
     hidden_size, proj_size = WIDTH, 0
 
@@ -71,16 +71,16 @@ def linear(recurrent: Tensor) -> Model:
 def batch_of(rows: int = 3, length: int = LENGTH) -> Batch:
     rng = np.random.default_rng(1)
     ids, targets = rng.integers(0, VOCAB, (2, rows, length))
-    places = np.broadcast_to(np.arange(length), ids.shape).copy()
+    positions = np.broadcast_to(np.arange(length), ids.shape).copy()
     weights = np.ones(ids.shape, np.float32)
-    return Batch(ids, places, CausalMask(), targets, weights).to("cpu")
+    return Batch(ids, positions, CausalMask(), targets, weights).to("cpu")
 
 
 def mean(found: GradientNorms, k: int) -> float:
     return float(np.exp(np.log(found.norm[found.distance == k]).mean()))
 
 
-def test_of_a_linear_network_it_is_the_norm_of_powers_of_the_recurrent_matrix() -> None:
+def test_in_a_linear_network_norms_are_those_of_powers_of_the_recurrent_matrix() -> None:
     recurrent = torch.randn(WIDTH, WIDTH, dtype=torch.float64) / math.sqrt(WIDTH)
     model, batch = linear(recurrent), batch_of()
     found = gradient_norms(model, batch, layer=1, positions=1)
@@ -90,13 +90,13 @@ def test_of_a_linear_network_it_is_the_norm_of_powers_of_the_recurrent_matrix() 
     error = torch.softmax(logits, -1) - nn.functional.one_hot(batch.targets[:, -1], VOCAB)
     g = (error @ head.weight).T  # the gradient at t itself, (d_model, rows)
     for k in range(LENGTH):
-        wanted = (torch.linalg.matrix_power(recurrent.T, k) @ g).norm(dim=0)
+        expected = (torch.linalg.matrix_power(recurrent.T, k) @ g).norm(dim=0)
         got = torch.from_numpy(found.norm[found.distance == k])
-        torch.testing.assert_close(got, wanted.detach(), rtol=1e-9, atol=0)
+        torch.testing.assert_close(got, expected.detach(), rtol=1e-9, atol=0)
 
 
 @pytest.mark.parametrize("size", [0.5, 1.0, 1.1])
-def test_of_a_scaled_rotation_it_falls_or_grows_by_the_scale(size: float) -> None:
+def test_in_a_scaled_rotation_norms_change_by_the_scale_per_step(size: float) -> None:
     rotation, _ = torch.linalg.qr(torch.randn(WIDTH, WIDTH, dtype=torch.float64))
     found = gradient_norms(linear(size * rotation), batch_of(), layer=1, positions=4)
     for k in range(LENGTH // 2):
@@ -115,9 +115,9 @@ def built(settings: Any, seed: int = 1) -> Model:
     return model.double().eval()
 
 
-def test_a_gated_cell_reaches_further_than_a_plain_one() -> None:
-    wanted = {"d_model": 16, "layers": 1}
-    plain, gated = built(RNN(**wanted)), built(LSTM(**wanted))
+def test_an_lstm_with_open_gates_reaches_further_than_an_rnn() -> None:
+    sizes = {"d_model": 16, "layers": 1}
+    plain, gated = built(RNN(**sizes)), built(LSTM(**sizes))
     with torch.no_grad():
         for model in (plain, gated):
             model.backbone.core.weight_hh_l0 *= 0.5
@@ -129,13 +129,13 @@ def test_a_gated_cell_reaches_further_than_a_plain_one() -> None:
     assert falls[1] > 1e3 * falls[0]
 
 
-def test_a_window_ends_where_it_ends() -> None:
+def test_norms_are_zero_beyond_a_fixed_window() -> None:
     found = gradient_norms(built(FixedWindow(d_model=8, window=3)), batch_of(), 0, 4)
     assert (found.norm[found.distance >= 3] == 0).all()
     assert (found.norm[found.distance < 3] > 0).all()
 
 
-def test_states_that_no_later_place_reads_have_no_gradient() -> None:
+def test_states_of_the_last_layer_have_no_gradient_from_later_positions() -> None:
     model = built(Transformer(d_model=8, layers=2, heads=2, assumes_causal_mask=True))
     batch = batch_of()
     top, first = gradient_norms(model, batch, 2, 4), gradient_norms(model, batch, 0, 4)
@@ -145,13 +145,13 @@ def test_states_that_no_later_place_reads_have_no_gradient() -> None:
         gradient_norms(model, batch, 3, 4)
 
 
-def test_vanishing_is_not_underflow() -> None:
+def test_norms_below_single_precision_are_not_zero() -> None:
     identity = torch.eye(WIDTH, dtype=torch.float64)
     found = gradient_norms(linear(1e-3 * identity), batch_of(), 1, 1)
     assert 0 < mean(found, LENGTH - 1) < 1e-45  # beneath single precision
 
 
-def test_documents_of_a_row_are_apart() -> None:
+def test_gradients_do_not_cross_documents_of_a_row() -> None:
     batch = batch_of()
     positions = batch.positions.clone()
     positions[:, 12:] -= 12
@@ -164,7 +164,7 @@ def test_documents_of_a_row_are_apart() -> None:
     assert (found.norm > 0).all()
 
 
-def test_of_two_directions_the_one_from_the_left_is_looked_at(
+def test_a_bidirectional_model_is_measured_in_its_forward_direction(
     make_run: Callable[[str], Path], text: Path
 ) -> None:
     def look(family: str) -> Finding:
@@ -175,12 +175,12 @@ def test_of_two_directions_the_one_from_the_left_is_looked_at(
     elmo, encoder = look("elmo"), look("encoder")
     assert elmo.rows[0]["layer"] == 1
     assert all(row["zero"] == 0 for row in elmo.details)
-    ahead = "it also reads what stands behind a place"
+    ahead = "predictions also depend on later positions"
     assert any(ahead in note for note in encoder.notes)
     assert not any(ahead in note for note in elmo.notes)
 
 
-def test_the_plot_ends_where_one_line_would_press_the_others_together() -> None:
+def test_the_plot_ends_at_the_floor() -> None:
     figure = Figure(layout="constrained")
     falls = {"plain": 1e-3, "gated": 0.9, "gone": 0.0}
     details = [
@@ -191,12 +191,12 @@ def test_the_plot_ends_where_one_line_would_press_the_others_together() -> None:
     _plot(figure, details)
     (axes,) = figure.axes
     assert axes.get_ylim() == pytest.approx((FLOOR, 6))
-    assert f"down to {FLOOR:g} of the greatest" in axes.get_ylabel()
+    assert f"down to {FLOOR:g} of the largest" in axes.get_ylabel()
     looks = {(line.get_marker(), line.get_linestyle()) for line in axes.lines}
     assert len(looks) == len(falls)
 
 
-def test_settings_are_checked() -> None:
+def test_settings_out_of_range_are_refused() -> None:
     for wrong in ({"rows": 0}, {"positions": 0}, {"layer": -1}, {"length": 1}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             GradientReach(**wrong)

@@ -31,7 +31,7 @@ def open_prompted(make_run: Make, family: str) -> PromptedModel:
 
 
 @pytest.mark.parametrize("name", shipped_lists())
-def test_the_lists_are_well_formed(name: str) -> None:
+def test_shipped_lists_are_well_formed(name: str) -> None:
     words = read_words(name)
     assert len(words) >= {"english": 24, "korean": 12}[name]
     assert len({word.word for word in words}) == len(words)
@@ -52,7 +52,7 @@ def test_the_lists_are_well_formed(name: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_alone_a_word_is_the_same_everywhere_and_in_its_layers_it_is_not(
+def test_a_word_varies_between_contexts_in_the_layers_but_not_alone(
     family: str, make_run: Make
 ) -> None:
     prompted = open_prompted(make_run, family)
@@ -66,7 +66,7 @@ def test_alone_a_word_is_the_same_everywhere_and_in_its_layers_it_is_not(
     assert last["words"] == len(read_words("english"))
 
 
-def test_the_states_are_those_that_encoding_gives(make_run: Make) -> None:
+def test_states_of_a_word_equal_those_of_encode(make_run: Make) -> None:
     prompted = open_prompted(make_run, "lstm")
     text = "We record the record in a single day."
     (first, second) = vectors(prompted, [WordInText(text, 3, 9), WordInText(text, 14, 20)])
@@ -78,7 +78,7 @@ def test_the_states_are_those_that_encoding_gives(make_run: Make) -> None:
     assert np.array_equal(first.alone, second.alone)
 
 
-def test_a_word_in_pieces_is_the_mean_of_its_pieces(make_run: Make) -> None:
+def test_the_vector_of_a_cut_word_is_the_mean_of_its_pieces(make_run: Make) -> None:
     bpe: Tokenizer = BPE(vocab=400).train(sentences())
     kept = open_prompted(make_run, "decoder")
     recipe = kept.recipe
@@ -92,7 +92,7 @@ def test_a_word_in_pieces_is_the_mean_of_its_pieces(make_run: Make) -> None:
     np.testing.assert_allclose(found.alone, table[found.pieces].mean(0), rtol=1e-5)
 
 
-def test_unknown_words_are_counted_and_named(make_run: Make, tmp_path: Path) -> None:
+def test_unknown_words_are_left_out_and_listed(make_run: Make, tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     senses = '[words.senses]\na = ["The {0} sat.", "A {0} sat."]\nb = ["My {0} sat.", "{0} sat."]\n'
     entry = '[[words]]\nword = "{0}"\n' + senses.replace("{0}", "[{0}]")
@@ -106,7 +106,7 @@ def test_unknown_words_are_counted_and_named(make_run: Make, tmp_path: Path) -> 
         WordInContext(str(file)).measure([one])
 
 
-def test_the_area_under_the_curve_is_that_of_mann_and_whitney() -> None:
+def test_the_auc_equals_mann_and_whitneys() -> None:
     rng = np.random.default_rng(1)
     found = {
         str(n): [CosinePair(float(x), bool(i % 3)) for i, x in enumerate(rng.normal(size=6))]
@@ -120,7 +120,7 @@ def test_the_area_under_the_curve_is_that_of_mann_and_whitney() -> None:
     assert figures["low"] < figures["apart"] < figures["high"]
 
 
-def test_equal_lines_stand_beside_each_other_and_a_model_without_layers_is_a_level() -> None:
+def test_the_plot_offsets_equal_lines_and_shows_a_model_without_layers_as_a_level() -> None:
     figure = Figure(layout="constrained")
     layers = {"vectors": ["alone", "0"], "one": ["alone", "0", "1"], "other": ["alone", "0", "1"]}
     rows = [
@@ -152,13 +152,13 @@ def test_equal_lines_stand_beside_each_other_and_a_model_without_layers_is_a_lev
         ("[[words]", "cannot be read"),
     ],
 )
-def test_a_list_that_is_wrong_is_refused(text: str, message: str, tmp_path: Path) -> None:
+def test_a_malformed_list_is_refused(text: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "words.toml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=message):
         read_words(str(file))
 
 
-def test_a_list_that_is_not_there_is_refused() -> None:
+def test_an_unknown_list_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UserError, match="did you mean 'english'"):
         read_words("englisch")
