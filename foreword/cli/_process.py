@@ -5,7 +5,6 @@ They change the process, so the command line makes them and `import foreword` do
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -14,10 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
-from foreword import signals
+from foreword import allocator, signals
 from foreword.signals import NATIVE_THREAD
-
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # of glibc's malloc.h
 
 
 def settle() -> None:
@@ -31,12 +28,7 @@ def settle() -> None:
     # Processes that Python or torch start (`python -c ...`, `python -m ...`) would look for modules
     # in the current folder first, and run a `socket.py` that lies beside somebody's texts.
     os.environ["PYTHONSAFEPATH"] = "1"
-    if sys.platform == "linux":
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
-        if mallopt is not None:
-            mallopt(M_MMAP_THRESHOLD, 1 << 30)
-            mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
-            mallopt(M_TOP_PAD, 64 << 20)
+    allocator.keep_freed()
 
 
 @contextmanager

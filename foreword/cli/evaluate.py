@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json as jsons
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,8 @@ from foreword.cli._reading import Reading
 from foreword.ranges import Count, CountOrZero
 
 if TYPE_CHECKING:
+    from foreword.data.prepared_text import PreparedText
+    from foreword.data.shards import Shards
     from foreword.evaluate.context import MemoryLoss
     from foreword.evaluate.heldout import HeldOut
     from foreword.evaluate.prompting import PromptedModel
@@ -45,26 +48,32 @@ def evaluate(
 
     The result is saved in RUN/evaluations, and `foreword report` shows it.
     """
-    from foreword.evaluate import heldout
+    from foreword.evaluate import context, heldout, sparsity
     from foreword.runs.provenance import command
 
     if not file:
         reading.refuse("requires --data")
 
-    # Measure the loss.
+    # Open the text once, measure the loss, and see what a count-based model knows of each order.
     loaded = open_model(run, device)
     prompted = reading.of(loaded.trained)
     folder, most = loaded.trained.run, rows or heldout.ALL
-    with console.progress() as bar:
+    memories = None if memory is None else _numbers(memory)
+    by_order = []
+    with console.progress() as bar, _opened(prompted, folder, file, bar.stage) as (text, shards):
         found: Sequence[HeldOut | MemoryLoss]
-        if memory is not None:
-            found = _by_memory(prompted, folder, file, (_numbers(memory), most), bar.stage)
-        elif file:
-            found = heldout.on_texts(prompted, file, most, streams, console.say, bar.stage)
+        if memories is not None:
+            bar.stage("measuring the loss")
+            found = context.by_memory(prompted, shards[0], memories, shards[1], most)
+        elif text is None:
+            found = heldout.on_shards(prompted, shards, most, streams, bar.stage)
         else:
-            found = heldout.on_run(prompted, folder, most, streams, bar.stage)
+            found = heldout.on_prepared(prompted, text, most, streams, bar.stage)
+        if prompted.is_count_based and memories is None:
+            bar.stage("counting n-grams")
+            by_order = [one.as_row() for one in sparsity.by_order(prompted, shards[0])]
 
-    # Save the result, and what a count-based model has seen of each order.
+    # Save the results.
     name = f"evaluate-{Path(file[0]).name if file else 'heldout'}"
     if memory is not None:
         name += "-memory"
@@ -80,12 +89,9 @@ def evaluate(
         result["components"] = components
     result["notes"] = _notes(found)
     results = [_save(folder, result)]
-    if prompted.is_count_based and memory is None:
-        with console.progress() as bar:
-            bar.stage("counting n-grams")
-            orders = _by_order(prompted, folder, file)
+    if by_order:
         changes = {"name": f"{name}-by-order", "task": "n-grams seen and never seen"}
-        results.append(_save(folder, {**result, **changes, "rows": orders, "notes": []}))
+        results.append(_save(folder, {**result, **changes, "rows": by_order, "notes": []}))
 
     # Print it.
     if json:
@@ -131,37 +137,19 @@ def _save(run: Path, result: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _by_order(prompted: PromptedModel, run: Path, file: list[str] | None) -> list[dict[str, Any]]:
-    """Return, by order, the n-grams of the text that a count-based model has seen."""
-    from foreword.evaluate import heldout, sparsity
+@contextmanager
+def _opened(
+    prompted: PromptedModel, run: Path, file: list[str] | None, stage: Stage
+) -> Iterator[tuple[PreparedText | None, tuple[Shards, float]]]:
+    """Yield the run's text if no other is named, and the shards with their bytes per token."""
+    from foreword.evaluate import heldout
 
     if file:
-        with heldout.shards_of_texts(prompted, file) as (shards, _):
-            found = sparsity.by_order(prompted, shards)
+        with heldout.shards_of_texts(prompted, file, console.say, stage) as shards:
+            yield None, shards
     else:
-        found = sparsity.by_order(prompted, heldout.shards_of(prompted, run).heldout)
-    return [one.as_row() for one in found]
-
-
-def _by_memory(
-    prompted: PromptedModel,
-    run: Path,
-    file: list[str] | None,
-    memories_and_rows: tuple[list[int], int],
-    stage: Stage,
-) -> list[MemoryLoss]:
-    """Return the loss for each length of memory, on the run's held-out text or another."""
-    from foreword.evaluate import context, heldout
-
-    memories, rows = memories_and_rows
-    if file:
-        with heldout.shards_of_texts(prompted, file, console.say, stage) as (shards, per_token):
-            stage("measuring the loss")
-            return context.by_memory(prompted, shards, memories, per_token, rows)
-    stage("measuring the loss")
-    prepared = heldout.shards_of(prompted, run)
-    per_token = prepared.bytes_per_token(ends=prompted.recipe.ends_texts)
-    return context.by_memory(prompted, prepared.heldout, memories, per_token, rows)
+        text = heldout.shards_of(prompted, run)
+        yield text, (text.heldout, text.bytes_per_token(ends=prompted.recipe.ends_texts))
 
 
 def _numbers(text: str) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -210,16 +210,16 @@ def _show_grids(*, as_json: bool) -> None:
 
 
 def _summary(name: str, assignments: list[str] | None = None) -> dict[str, Any]:
-    """Return the facts of a recipe; its model is built on the meta device, without memory."""
-    import torch
-
+    """Return the facts of a recipe; of its model a few layers are built, without weights."""
     from foreword.runs.dry_run import dummy_vocab
     from foreword.runs.recipe import load_recipe
+    from foreword.runs.sizes import MACHINES, count_parameters, require_memory
 
     recipe = load_recipe(name, assignments or [])
+    anywhere = replace(recipe, train=replace(recipe.train, device="auto"))
+    require_memory(anywhere, machines=MACHINES)  # or building a part of it could take for ever
     vocab = dummy_vocab(recipe.tokenizer)
-    with torch.device("meta"):
-        parameters = recipe.build(vocab).count_parameters()
+    parameters = sum(count_parameters(recipe, vocab).values())
     return {
         "recipe": name,
         "parameters": None if recipe.model.is_count_based else parameters,  # depends on the text

@@ -19,7 +19,7 @@ from foreword.data.shards import Shards, ShardWriter
 from foreword.data.text_files import ReadCounts, ReadSettings
 from foreword.data.tokenize_documents import Encoded
 from foreword.errors import UserError
-from foreword.text import sentences
+from foreword.text import sentences, utf8
 
 _WHOLE = 0.1  # of the text; a longer document is not held out whole
 
@@ -71,10 +71,8 @@ class FallbackDocuments:
         if number == self.number:
             self.indices.append(index)
 
-    def cut(
-        self, share: float, total: int, *, is_whole: bool = False
-    ) -> tuple[list[bytes], list[bytes]]:
-        """Split the text into sentences to train on and sentences to hold out.
+    def cut(self, share: float, total: int, *, is_whole: bool = False) -> tuple[int, int]:
+        """Return where to cut the text: the sentences to train on, and their bytes.
 
         All of it is held out if it is a small part of the `total` bytes or cannot be cut; else its
         last sentences, about `share` of the total.
@@ -87,22 +85,23 @@ class FallbackDocuments:
         Raises:
             UserError: it is the whole text, and a single sentence.
         """
-        texts = [self.text.decode()] if is_whole else sentences.split(self.text.decode())
-        pieces = [piece.encode() for piece in texts]
-        is_all = len(self.text) * len(self.indices) >= total
-        if not is_all and (len(pieces) < 2 or len(self.text) <= _WHOLE * total):
-            return [], pieces
-        if len(pieces) < 2:
+        text = self.text
+        cuts = [] if is_whole else sentences.iterate(utf8.decode(text))
+        sizes = np.fromiter(map(utf8.size, cuts), np.int64)
+        is_all = len(text) * len(self.indices) >= total
+        if not is_all and (len(sizes) < 2 or len(text) <= _WHOLE * total):
+            return 0, 0
+        if len(sizes) < 2:
             raise UserError(
                 "the text is a single sentence, of which nothing can be held out; give more text, "
                 "or --heldout 0"
             )
-        trained = len(pieces) - 1
-        size = len(pieces[trained])
+        trained = len(sizes) - 1
+        size = int(sizes[trained])
         while trained > 1 and size * len(self.indices) < share * total:
             trained -= 1
-            size += len(pieces[trained])
-        return pieces[:trained], pieces[trained:]
+            size += int(sizes[trained])
+        return trained, len(text) - size
 
 
 def cut_sequences(shards: Shards, index: int, count: int) -> tuple[Encoded, Encoded]:

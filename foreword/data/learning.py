@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from foreword import allocator
 from foreword.data.read_documents import find_files, read_documents
 from foreword.data.text_files import ReadCounts, ReadSettings
 from foreword.text.tokenizer import Tokenizer
@@ -41,5 +42,6 @@ def train_tokenizer(
             yield document.text
         stage("training the tokenizer")
 
-    tokenizer: Tokenizer = trainer.train(texts())
+    with allocator.returning_freed():
+        tokenizer: Tokenizer = trainer.train(texts())
     return tokenizer

@@ -113,16 +113,14 @@ class ShardBuilder:
         # Cut the fallback document, by sequences or by encoding its sentences again.
         shards = Shards.open(self.part / (TRAIN if train.documents else HELDOUT))
         total = train.bytes + heldout.bytes
-        pieces = self.lowest.cut(self.share, total, is_whole=self.cut == "lines")
-        indices = self.lowest.indices
-        if self.cut == "lines":
-            parts = holdout.cut_sequences(shards, indices[0], 0)
-        elif self.cut == "sentences":
-            parts = holdout.cut_sequences(shards, indices[0], len(pieces[0]))
-        else:
+        count, end = self.lowest.cut(self.share, total, is_whole=self.cut == "lines")
+        text, indices = self.lowest.text, self.lowest.indices
+        if self.cut == "documents":
             encoder = Encoder(self.tokenizer, self.cut)
-            trained, held = ([b"".join(side)] if side else [] for side in pieces)
-            parts = encoder.encode(trained), encoder.encode(held)
+            sides = ([side] if side else [] for side in (text[:end], text[end:]))
+            parts = encoder.encode(next(sides)), encoder.encode(next(sides))
+        else:
+            parts = holdout.cut_sequences(shards, indices[0], count)
         # Write both sides again, and replace the first ones.
         resplit = self.part / "resplit"
         resplit.mkdir()
@@ -132,7 +130,7 @@ class ShardBuilder:
         for name in self.files:
             (resplit / name).replace(self.part / name)
         # Their sizes have changed.
-        size = len(indices) * sum(map(len, pieces[1]))
+        size = len(indices) * (len(text) - end)
         unknown = self.tokenizer.vocab.special.get(UNK, -1)
         for name, size_bytes in ((TRAIN, total - size), (HELDOUT, size)):
             self.counts[name] = _count(Shards.open(self.part / name), size_bytes, unknown)
@@ -143,23 +141,21 @@ class ShardBuilder:
         """Yield batches of documents as UTF-8, each with its side of the split."""
         pending: dict[str, list[bytes]] = {name: [] for name in self.counts}
         sizes = dict.fromkeys(self.counts, 0)
-        documents = (
-            (side, document)
-            for side, paths in files.items()
-            for document in (read_documents(paths, read, counts) if paths else ())
-        )
-        for index, (side, document) in enumerate(documents):
-            text = document.text.encode()
-            number = (
-                holdout.hash_to_unit(text) if text else 2.0
-            )  # a blank line is never held out alone
-            self.lowest.update(number, text, index)
-            name = HELDOUT if number < self.share else side
-            pending[name].append(text)
-            sizes[name] += len(text)
-            if sizes[name] >= _BATCH:
-                yield name, pending[name]
-                pending[name], sizes[name] = [], 0
+        index = 0
+        for side, paths in files.items():
+            for document in read_documents(paths, read, counts) if paths else ():
+                text = document.text.encode()
+                del document  # perhaps a whole book
+                # A blank line is never held out alone.
+                number = holdout.hash_to_unit(text) if text else 2.0
+                self.lowest.update(number, text, index)
+                index += 1
+                name = HELDOUT if number < self.share else side
+                pending[name].append(text)
+                sizes[name] += len(text)
+                if sizes[name] >= _BATCH:
+                    yield name, pending[name]
+                    pending[name], sizes[name] = [], 0
         yield from ((name, batch) for name, batch in pending.items() if batch)
 
     def _writer(self, name: str) -> ShardWriter:

@@ -12,6 +12,7 @@ from typing import IO, Any, Literal, cast
 import pyarrow as pa
 
 from foreword.errors import UserError
+from foreword.text import utf8
 from foreword.types import Document
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
@@ -172,8 +173,11 @@ class TextFile:
                 return
             text = ""
         self.counts.documents += 1
-        self.counts.bytes += len(text) if text.isascii() else len(text.encode())
-        yield Document(text, str(self.path) if number is None else f"{self.path}:{number}")
+        self.counts.bytes += utf8.size(text)
+        source = str(self.path) if number is None else f"{self.path}:{number}"
+        documents = [Document(text, source)]
+        del text  # perhaps a whole book, which its reader may be done with before the next
+        yield documents.pop()
 
     def pair(self, text: str, target: str, number: int) -> Iterator[Document]:
         """Yield a pair as a document of two lines; if one side has no text, count it instead.

@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from typing import IO, Literal, cast
 import numpy as np
 
 from foreword.errors import UserError, WorkerError
-from foreword.text import sentences
+from foreword.text import sentences, utf8
 from foreword.text.special import UNK
 from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array
@@ -33,7 +33,8 @@ from foreword.types import Array
 Cut = Literal["documents", "sentences", "lines"]  # what a sequence is
 
 _HEADER_BYTES = 4 * 8
-_TEXTS = 1024  # encoded in one call, which bounds the memory that one long document takes
+_TEXTS, _CHARACTERS = 1024, 1 << 20  # encoded in one call, which bounds the memory that it takes
+_PART = 1 << 18  # bytes: of a longer document that is one sequence, parts are encoded
 _LONG = 4 << 20  # bytes: a document so long is encoded here, by all cores at once
 
 
@@ -69,30 +70,62 @@ class Encoder:
 
     def encode(self, texts: Sequence[bytes]) -> Encoded:
         """Return the tokens of documents given as UTF-8."""
-        pieces = [self._pieces(text.decode()) for text in texts]
-        flat = list(itertools.chain.from_iterable(pieces))
-        tokens, lengths = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
-        for at in range(0, len(flat), _TEXTS):
-            ids = self._tokenizer.encode_batch(flat[at : at + _TEXTS])
-            lengths.append(np.fromiter(map(len, ids), np.int32, len(ids)))
+        counts: list[int] = []  # pieces of each document
+
+        def pieces() -> Iterator[str]:
+            for text in texts:
+                counts.append(0)
+                for piece in self._pieces(text):
+                    counts[-1] += 1
+                    yield piece
+
+        # Buffers that grow in place: arrays, joined at the end, would be there twice.
+        tokens, lengths = bytearray(), bytearray()
+        for batch in _batches(pieces()):
+            ids = self._tokenizer.encode_batch(batch)
+            sizes = np.fromiter(map(len, ids), np.int32, len(ids))
             joined = itertools.chain.from_iterable(ids)
-            tokens.append(np.fromiter(joined, np.int32, int(lengths[-1].sum())))
-        joint = np.concatenate(tokens)
+            tokens += np.fromiter(joined, np.int32, int(sizes.sum())).data
+            lengths += sizes.data
+        joint, piece_lengths = (np.frombuffer(made, np.int32) for made in (tokens, lengths))
+        if self._cut == "documents":
+            ends = np.cumsum([0, *counts])
+            starts = np.concatenate([[0], np.cumsum(piece_lengths, dtype=np.int64)])
+            piece_lengths, counts = np.diff(starts[ends]).astype(np.int32), [1] * len(texts)
         return Encoded(
             tokens=joint,
-            sequence_lengths=np.concatenate(lengths),
-            document_lengths=np.fromiter(map(len, pieces), np.int32, len(pieces)),
+            sequence_lengths=piece_lengths,
+            document_lengths=np.asarray(counts, np.int32),
             unknown=int(np.count_nonzero(joint == self._unknown)),
         )
 
-    def _pieces(self, text: str) -> list[str]:
+    def _pieces(self, text: bytes) -> Iterable[str]:
+        """Return what is encoded piece by piece: sequences, or parts of a long one.
+
+        Tokenizers trained here cut before every sentence, so they give the same ids for the parts.
+        """
         match self._cut:
             case "sentences":
-                return sentences.split(text)
+                return sentences.iterate(utf8.decode(text))
             case "lines":
-                return text.split("\n")
+                return text.decode().split("\n")
+            case _ if len(text) > _PART and "kind" in self._tokenizer.kind:
+                return map("".join, _batches(sentences.iterate(utf8.decode(text)), _PART // 4))
             case _:
-                return [text]
+                return [text.decode()]
+
+
+def _batches(pieces: Iterable[str], characters: int = _CHARACTERS) -> Iterator[list[str]]:
+    """Yield at most `_TEXTS` pieces at once, and about so many characters."""
+    batch, size = list[str](), 0
+    for piece in pieces:
+        batch.append(piece)
+        size += len(piece)
+        if size >= characters or len(batch) == _TEXTS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 class Worker:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from foreword import atomic
+from foreword import allocator, atomic
 from foreword.data import holdout
 from foreword.data.fingerprint import digest, file_state, fingerprint_text
 from foreword.data.prepared_text import (
@@ -104,8 +104,9 @@ def prepare(
             share, workers = settings.heldout, settings.workers
             total = sum(size for size, _ in before)
             builder = ShardBuilder(part, tokenizer, cut, share, workers, progress, total)
-            builder.encode({TRAIN: files, HELDOUT: held}, read, counts)
-            builder.ensure_split()
+            with allocator.returning_freed():
+                builder.encode({TRAIN: files, HELDOUT: held}, read, counts)
+                builder.ensure_split()
             for file, state in zip([*files, *held], before, strict=True):
                 if file_state(file) != state:
                     raise UserError(f"{file}: changed while it was read; prepare it again")

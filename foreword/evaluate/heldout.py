@@ -115,10 +115,23 @@ def on_run(
     Raises:
         UserError: the shards are gone, or hold out too little.
     """
-    prepared = shards_of(prompted, run)
+    return on_prepared(prompted, shards_of(prompted, run), rows, streams, stage)
+
+
+def on_prepared(
+    prompted: PromptedModel,
+    prepared: PreparedText,
+    rows: int = ALL,
+    streams: int = 0,
+    stage: Stage = unwatched,
+) -> list[HeldOut]:
+    """Return what `on_run` does, of the run's token shards.
+
+    Raises:
+        UserError: they hold out too little.
+    """
     per_token = prepared.bytes_per_token(ends=prompted.recipe.ends_texts)
-    watch = stage("measuring the loss")
-    found = [_measure(prompted, prepared.heldout, per_token, rows, streams, watch)]
+    found = on_shards(prompted, (prepared.heldout, per_token), rows, streams, stage)
     if prepared.heldout.tokens_total and prepared.train.tokens_total:
         stage("counting words to compare with")
         counts = entropy.baselines(prepared.train, prepared.heldout, prompted.vocab.size)
@@ -152,9 +165,24 @@ def on_texts(
     Raises:
         UserError: the text cannot be read, or is shorter than a row.
     """
-    with shards_of_texts(prompted, texts, note, stage) as (shards, per_token):
-        watch = stage("measuring the loss")
-        return [_measure(prompted, shards, per_token, rows, streams, watch)]
+    with shards_of_texts(prompted, texts, note, stage) as shards:
+        return on_shards(prompted, shards, rows, streams, stage)
+
+
+def on_shards(
+    prompted: PromptedModel,
+    shards: tuple[Shards, float],
+    rows: int = ALL,
+    streams: int = 0,
+    stage: Stage = unwatched,
+) -> list[HeldOut]:
+    """Return what `on_texts` does, of what `shards_of_texts` yields.
+
+    Raises:
+        UserError: the text is shorter than a row.
+    """
+    watch = stage("measuring the loss")
+    return [_measure(prompted, *shards, rows, streams, watch)]
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from foreword.train import checkpoint
 
 SHARDS = "shards"  # in a run folder, where it is not given any
 _PIECE = 1 << 16  # characters encoded at once
+_LONG_TOKEN = 64  # bytes of a file, more than a token takes on average
 
 TRAINING = "training"  # the stage of the steps themselves
 Stage = Callable[[str], Callable[[float, float], None]]  # a stage's name -> its progress callback
@@ -104,10 +105,11 @@ def _tokenizer(
 def _require_row(recipe: Recipe, run: Path, tokenizer: Tokenizer, texts: Sequence[str]) -> None:
     """Make sure that there is text for a row before anything is tokenized or held out.
 
-    No more is read than that takes.
+    Only files so small that there may not be are read.
     """
     least, found = recipe.packing.length, 0
-    if recipe.model.is_count_based:  # it reads no rows
+    size = sum(file.stat().st_size for file in find_files(texts, None, recipe.read))
+    if recipe.model.is_count_based or size > _LONG_TOKEN * least:  # a count-based one has no rows
         return
     for document in read_documents(texts, recipe.read):
         found += sum(map(bool, recipe.wrapping))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import gc
-import sys
 from pathlib import Path
 from typing import Self
 
 import torch
+
+from foreword import allocator
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 PEAK = "5"  # what resets the peak, written to CLEAR: proc(5)
@@ -48,7 +47,7 @@ class Peak:
             self.start = _used(self.device)
             self._beside = self.start - torch.cuda.memory_reserved(self.device)
         else:
-            _give_back()
+            allocator.return_freed()
             self.start = _status("VmRSS") if _reset() else None
         return self
 
@@ -62,13 +61,6 @@ class Peak:
 def _used(device: torch.device) -> int:
     free, total = torch.cuda.mem_get_info(device)
     return total - free
-
-
-def _give_back() -> None:
-    """Return freed memory that the allocator keeps to the system."""
-    if sys.platform == "linux":
-        with contextlib.suppress(AttributeError):  # musl has no such function
-            ctypes.CDLL(None).malloc_trim(0)
 
 
 def _reset() -> bool:

@@ -183,7 +183,7 @@ def resolve_auto(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> Re
     compiles = train.compile
     if compiles == "auto":
         compiles = "on" if device.type == "cuda" and has_triton() else "off"
-    micro = min(train.micro_batch or _rows_that_fit(recipe, device), recipe.rows_per_step)
+    micro = min(train.micro_batch or _rows_that_fit(recipe, device, dtype), recipe.rows_per_step)
     train = replace(
         train,
         device="cuda" if device.type == "cuda" else "mps" if device.type == "mps" else "cpu",
@@ -201,14 +201,16 @@ def on_cpu_in_fp32(recipe: Recipe) -> Recipe:
     return replace(recipe, train=train)
 
 
-def _rows_that_fit(recipe: Recipe, device: torch.device) -> int:
+def _rows_that_fit(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> int:
     """Return the power of two of sequences whose activations take a quarter of the memory.
 
-    About 34 d_model values of 2 bytes a layer and token are kept for backward (Korthikanti et al.
-    2022, section 4.1), and as much again of gradients and slack.
+    About 16 values and 2 bytes of dropout masks for each of d_model are kept for backward, a layer
+    and token: 34 bytes in 16 bits (Korthikanti et al. 2022, section 4.1). Gradients and slack take
+    as much again.
     """
     model = recipe.model
-    row = 2 * 34 * 2 * model.d_model * model.depth * recipe.packing.length
+    kept = 16 * dtype.itemsize + 2
+    row = 2 * kept * model.d_model * model.depth * recipe.packing.length
     rows = max(1, memory_of(device) // 4 // row)
     return 1 << (int(rows).bit_length() - 1)
 

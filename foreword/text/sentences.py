@@ -10,7 +10,11 @@ lines only. A single newline ends no sentence, since in many texts it is only wr
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Iterable, Iterator
+
+_BEHIND = 16  # characters before a cut that decide on it: more than the longest abbreviation
 
 # Lower case of the Latin, Greek, Cyrillic and Armenian scripts; `re` has no class for it.
 _LOWER = "".join(c for c in map(chr, range(0x590)) if c.islower())
@@ -39,12 +43,28 @@ _END = re.compile(
 
 def split(text: str) -> list[str]:
     """Split `text` into sentences, each with the whitespace before it; joined they are the text."""
-    pieces, start = [], 0
-    for match in _END.finditer(text):
-        end = match.start() if match[0].isspace() else match.end()
-        if end > start:  # a full stop and an empty line after it are one cut
-            pieces.append(text[start:end])
-            start = end
+    return list(iterate([text]))
+
+
+def iterate(blocks: Iterable[str]) -> Iterator[str]:
+    """Yield the sentences of a text that comes in blocks: those of the whole text, one by one."""
+    text, start, searched = "", 0, 0
+    for block in itertools.chain(blocks, [""]):
+        if start > _BEHIND:
+            text, searched, start = text[start - _BEHIND :], searched - start + _BEHIND, _BEHIND
+        text += block
+        # A letter or digit decides on every cut before it; the end of the text on the others.
+        end = _after_last_letter(text, len(text) - len(block)) if block else len(text)
+        for match in _END.finditer(text, searched, max(searched, end)):
+            cut = match.start() if match[0].isspace() else match.end()
+            if cut > start:  # a full stop and an empty line after it are one cut
+                yield text[start:cut]
+                start = cut
+        searched = max(searched, end)
     if start < len(text):
-        pieces.append(text[start:])
-    return pieces
+        yield text[start:]
+
+
+def _after_last_letter(text: str, start: int) -> int:
+    """Return the index after the last letter or digit in `text[start:]`; 0 if there is none."""
+    return next((at + 1 for at in range(len(text) - 1, start - 1, -1) if text[at].isalnum()), 0)

@@ -180,7 +180,7 @@ def after(done: Callable[..., Any], folder: Path) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize(
-    ("verb", "module", "name"), [("tune", tune, "tune"), ("evaluate", heldout, "on_texts")]
+    ("verb", "module", "name"), [("tune", tune, "tune"), ("evaluate", heldout, "on_shards")]
 )
 def test_a_run_that_is_removed_meanwhile_does_not_come_back(
     verb: str,

@@ -55,7 +55,7 @@ def failed(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return lines[0]
 
 
-@pytest.mark.parametrize("verb", ["pretrain", "check"])
+@pytest.mark.parametrize("verb", ["pretrain", "check", "show"])
 @pytest.mark.parametrize("name", TOO_LARGE)
 def test_a_size_beyond_all_memory_is_refused_at_once(
     name: str,
@@ -68,7 +68,7 @@ def test_a_size_beyond_all_memory_is_refused_at_once(
 ) -> None:
     monkeypatch.setattr(sizes, "memory_of", lambda _: GIGABYTE // 5)
     settings, remedy = TOO_LARGE[name]
-    words = [verb, recipe, "--data", text]
+    words = [verb, recipe, *(["--data", text] if verb != "show" else [])]
     words += ["--set", "tokenizer=wordpiece"] + [w for s in settings for w in ("--set", s)]
     words += ["--out", str(tmp_path / "run")] if verb == "pretrain" else []
     began = time.process_time()

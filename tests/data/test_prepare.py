@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foreword.data import shard_builder
+from foreword.data import shard_builder, tokenize_documents
 from foreword.data.packing.stream import Stream
 from foreword.data.prepared_text import PreparedText
 from foreword.data.shards import Shards
 from foreword.data.text_files import ReadSettings
 from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.errors import UserError
-from foreword.text import sentences
+from foreword.text import sentences, utf8
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.char import Char
 from foreword.text.tokenizers.word import Word
@@ -99,6 +99,21 @@ def test_all_text_comes_back(tmp_path: Path, tokenizer: Tokenizer, in_sentences:
     assert found.bytes_per_token() == 1.0
     assert found.bytes_per_token(ends=True) == counts.bytes / (counts.tokens + len(heldout))
     assert Tokenizer.load(found.tokenizer).fingerprint == tokenizer.fingerprint
+
+
+@pytest.mark.parametrize("in_sentences", [True, False])
+def test_a_long_document_in_parts_has_the_tokens_of_the_whole(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, in_sentences: bool
+) -> None:
+    texts = [" ".join(make_texts(200)), "한글. And more. " * 100, *make_texts(5)]
+    settings = {"heldout": 0, "sentences": in_sentences, "workers": 1}
+    whole = run(tmp_path, texts, tokenizer, "whole", **settings)
+    monkeypatch.setattr(utf8, "_BLOCK", 101)
+    monkeypatch.setattr(tokenize_documents, "_PART", 400)
+    monkeypatch.setattr(tokenize_documents, "_TEXTS", 7)
+    parts = run(tmp_path, texts, tokenizer, "parts", **settings)
+    assert contents(parts.folder) == contents(whole.folder)
+    assert (len(whole.train.sequence_lengths) > len(texts)) is in_sentences
 
 
 def test_unknown_tokens_are_counted(tmp_path: Path, tokenizer: Tokenizer) -> None:
@@ -345,7 +360,7 @@ def test_text_that_changes_meanwhile(tmp_path: Path, tokenizer: Tokenizer) -> No
 
 KILLED = """
 import signal, sys
-from foreword.data import shard_builder
+from foreword.data import shard_builder, tokenize_documents
 from foreword.data.write_shards import prepare
 from foreword.text.tokenizer import Tokenizer
 

@@ -1,10 +1,17 @@
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 
 from foreword.errors import UserError
+from foreword.text import sample as sampling
 from foreword.text.sample import count_characters, draw_sample
+from foreword.text.tokenizers.bpe import BPE
+from foreword.text.tokenizers.unigram import Unigram
+from foreword.text.tokenizers.word import Word
+from foreword.text.tokenizers.wordpiece import WordPiece
 
 
 def _stream(documents: int = 20_000):
@@ -35,6 +42,33 @@ def test_a_sample_is_bounded_fair_and_the_same_each_time() -> None:
     lengths = np.bincount(numbers % 7, minlength=7) / (20_000 / 7)
     assert np.abs(tenths / share - 1).max() < 0.25
     assert np.abs(lengths / share - 1).max() < 0.25
+
+
+def test_a_tokenizer_learns_the_same_of_text_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(1)
+    parts = [
+        "the",
+        "low",
+        "lowest",
+        " ",
+        "  ",
+        "\n",
+        ".",
+        "3",
+        "é",
+        "e\u0301",
+        "문학",
+        "'s",
+        "[",
+        "ﬁ",
+    ]
+    text = "".join(part + " " * (draw.random() < 0.5) for part in draw.choices(parts, k=20_000))
+    for trainer in (BPE(vocab=400), WordPiece(vocab=150), Unigram(vocab=150), Word(vocab=130)):
+        monkeypatch.setattr(sampling, "_BLOCK", 1 << 30)
+        whole = trainer.train([text])
+        monkeypatch.setattr(sampling, "_BLOCK", 50)
+        assert len(list(draw_sample([text], 10**6).texts())) > 100
+        assert trainer.train([text]).to_str() == whole.to_str()
 
 
 def test_one_long_document_is_sampled_in_parts() -> None:

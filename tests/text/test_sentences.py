@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import random
-from itertools import chain
+from itertools import chain, pairwise
 
 import pytest
 
-from foreword.text.sentences import split
+from foreword.text.sentences import iterate, split
 from foreword.text.tokenizer import Tokenizer
 
 from .conftest import SENTENCES
@@ -88,8 +88,21 @@ def test_pieces_have_the_ids_of_the_whole(tokenizer: Tokenizer) -> None:
         assert list(chain(*tokenizer.encode_batch(split(text)))) == whole, repr(text)
 
 
+def test_text_in_blocks_has_the_sentences_of_the_whole() -> None:
+    rng = random.Random(8)
+    for text in TEXTS + _fuzz():
+        for longest in (1, 3, 9):
+            cuts = [0]
+            while cuts[-1] < len(text):
+                cuts.append(cuts[-1] + rng.randint(1, longest))
+            blocks = [text[a:b] for a, b in pairwise(cuts)]
+            assert list(iterate(blocks)) == split(text), blocks
+
+
 def test_long_runs_cost_no_more_than_their_length() -> None:
     """Each of these takes hours where the pattern backtracks."""
     for unit in (".", "\n", " .", ".\n", '."', "a\n", ". "):
         text = unit * 300_000 + "x"
         assert "".join(split(text)) == text
+        blocks = [text[at : at + 20_000] for at in range(0, len(text), 20_000)]
+        assert "".join(iterate(blocks)) == text

@@ -31,9 +31,7 @@ class Text(Reader):
         name = str(source.path)
         match source.settings.documents:
             case "file":
-                with source.open() as stream:
-                    data = stream.read()
-                yield from source.document(source.decode(data, name))
+                yield from source.document(_whole(source))
             case "line":
                 for number, start, line in source.lines():
                     yield from source.document(source.decode(line, name, start), number)
@@ -51,3 +49,17 @@ class Text(Reader):
                     lines.append(text)
                 if lines:
                     yield from source.document("".join(lines), first)
+
+
+def _whole(source: TextFile) -> str:
+    """Return the text of a file, its line ends made those of a document while it is bytes."""
+    with source.open() as stream:
+        data = stream.read()
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    data = data.strip(b"\n")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        with source.open() as stream:  # again, for the position in it
+            return source.decode(stream.read(), str(source.path))
