@@ -160,7 +160,7 @@ def _fit(recipe: Recipe, shards: Shards, vocab: Vocab) -> int:
 def _write(prompted: Any, tokens: int) -> int:
     """One text, one token after the other; returns how many."""
     start = decoding.starts_of(prompted, [PROMPT])
-    (written,) = decoding.write(prompted, start, Sampling(tokens=tokens), np.empty(0, np.int64))
+    (written,) = decoding.decode(prompted, start, Sampling(tokens=tokens), np.empty(0, np.int64))
     return len(written.ids)
 
 

@@ -1,4 +1,4 @@
-"""Where a model with a source looks while it writes: the weights of its attention, word by word."""
+"""Alignment of target words with source words: a model's attention weights, added up by word."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from foreword.types import Array, Example
 
 @dataclass(frozen=True)
 class Alignment:
-    """A source and a target, and how much of each source word went into each target word.
+    """A source and a target, and the weight of each source word for each target word.
 
     Attributes:
-        source: words, the end included.
-        target: words, the end included.
-        weights: a row for each target word, each sums to 1; (target, source) float64.
-        what: whose weights they are.
+        source: the words of the source, with the end.
+        target: the words of the target, with the end.
+        weights: a row for each target word, which sums to 1; (target, source) float64.
+        what: which attention the weights come from.
     """
 
     source: tuple[str, ...]
@@ -39,120 +39,126 @@ class Alignment:
 
 
 def align(prompted: PromptedModel, source: str, target: str, layer: int | None = None) -> Alignment:
-    """The attention to `source` while `target` is written.
+    """Return the attention to `source` when the model predicts `target`.
 
-    Of a Transformer it is that of one layer's cross-attention, the mean of its heads. The weights
-    of a word's tokens are added up on the source's side; on the target's their mean is taken.
+    For a Transformer it is the cross-attention of one layer, the mean of its heads. The weights of
+    a source word's tokens are added up; those of a target word's tokens are averaged.
 
     Args:
         prompted: a model with an encoder and a decoder.
-        source: that is read.
-        target: that is written; what the model writes itself, or another text.
-        layer: of the decoder, from 1 on; the last if unsaid.
+        source: the text that the model reads.
+        target: the model's own output, or another text.
+        layer: a layer of the decoder, from 1; default the last.
 
     Raises:
         UserError: the model has no such attention, or no such layer.
     """
     number = layer_of(prompted, layer)
-    read = starts_of(prompted, [source])[0].source
-    assert read is not None
-    written = np.concatenate([prompted.tokenizer.encode(target), prompted.end])
-    example = Example(
-        side_by_side([read]), side_by_side([written]), np.ones((1, len(written)), np.float32)
-    )
+    # Run the model on source and target, and record the weights of every layer.
+    source_ids = starts_of(prompted, [source])[0].source
+    assert source_ids is not None
+    target_ids = np.concatenate([prompted.tokenizer.encode(target), prompted.end])
+    weights_of_targets = np.ones((1, len(target_ids)), np.float32)
+    example = Example(side_by_side([source_ids]), side_by_side([target_ids]), weights_of_targets)
     batch = prompted.recipe.layout.arrange(example, prompted.vocab)
-    with _watched(prompted.model.backbone) as seen:
-        prompted.read(batch)
-    module, parts = list(seen.items())[number - 1]
+    with _recorded_weights(prompted.model.backbone) as recorded:
+        prompted.run_backbone(batch)
+    module, parts = list(recorded.items())[number - 1]
     weights = torch.cat(parts).double().cpu().numpy()
     what = "attention"
     if isinstance(module, Attention):
-        what = f"cross-attention of layer {number} of {len(seen)}, mean of its heads"
-    rows, columns = (_words(prompted, ids) for ids in (written, read))
-    by_word = _summed(_summed(weights, columns[1]).T, rows[1]).T
-    counts = np.bincount(rows[1])[:, None]
-    return Alignment(columns[0], rows[0], by_word / counts, what)
+        what = f"cross-attention of layer {number} of {len(recorded)}, mean of its heads"
+    # Add up the weights by word.
+    target_words, target_index = _words(prompted, target_ids)
+    source_words, source_index = _words(prompted, source_ids)
+    by_word = _sum_columns(_sum_columns(weights, source_index).T, target_index).T
+    counts = np.bincount(target_index)[:, None]
+    return Alignment(source_words, target_words, by_word / counts, what)
 
 
 def layer_of(prompted: PromptedModel, layer: int | None = None) -> int:
-    """The number of the layer whose attention `align` shows, from 1 on; the last if unsaid.
+    """Return the number of the layer that `align` uses, from 1; default the last.
 
     Raises:
         UserError: the model has no such attention, or no such layer.
     """
     if not prompted.recipe.model.reads_source:
         raise UserError(
-            f"{prompted.name}: this {prompted.family} has no attention to a source of its own; an "
-            "alignment wants a model with an encoder and a decoder"
+            f"{prompted.name}: this {prompted.family} has no attention to a separate source; an "
+            "alignment requires a model with an encoder and a decoder"
         )
-    count = len(_lookers(prompted.model.backbone))
+    count = len(_source_attentions(prompted.model.backbone))
     if not count:
-        raise UserError(f"{prompted.name}: this model has no attention; there is no alignment")
+        raise UserError(f"{prompted.name}: this model has no attention, so there is no alignment")
     number = count if layer is None else layer
     if not 1 <= number <= count:
-        raise UserError(f"--layer {number}: layers 1 to {count} look at the source")
+        raise UserError(f"--layer {number}: layers 1 to {count} attend to the source")
     return number
 
 
-def _lookers(backbone: nn.Module) -> list[SourceAttention | Attention]:
-    """What looks at the source, the first layer's first."""
-    found: list[SourceAttention | Attention] = []
+def _source_attentions(backbone: nn.Module) -> list[SourceAttention | Attention]:
+    """Return the modules that attend to the source, the first layer's first."""
+    attentions: list[SourceAttention | Attention] = []
     for module in backbone.modules():
         if isinstance(module, SourceAttention):
-            found.append(module)
+            attentions.append(module)
         elif isinstance(module, Block) and module.cross is not None:
-            found.append(module.cross)
-    return found
+            attentions.append(module.cross)
+    return attentions
 
 
 @contextmanager
-def _watched(backbone: nn.Module) -> Iterator[dict[nn.Module, list[Tensor]]]:
-    """Within it, the weights of looks at the source are kept, (target, source), by module.
+def _recorded_weights(backbone: nn.Module) -> Iterator[dict[nn.Module, list[Tensor]]]:
+    """Record the attention weights on the source, (target, source), by module, within the context.
 
-    A module that looks once for each word leaves a row at a time.
+    A module that is called once per token records one row at a time.
     """
-    seen: dict[nn.Module, list[Tensor]] = {}
+    recorded: dict[nn.Module, list[Tensor]] = {}
 
-    def of_aligner(module: SourceAttention, given: Any, found: tuple[Tensor, Tensor]) -> None:
-        seen.setdefault(module, []).append(found[1][0])
+    def record_source_attention(
+        module: SourceAttention, inputs: Any, output: tuple[Tensor, Tensor]
+    ) -> None:
+        recorded.setdefault(module, []).append(output[1][0])
 
-    def of_cross(module: Attention, given: Any, found: Tensor) -> None:
-        x, (keys, _), _ = given
+    def record_cross_attention(module: Attention, inputs: Any, output: Tensor) -> None:
+        x, (keys, _), _ = inputs
         q = module.query(x).unflatten(-1, (module.heads, module.d_head)).transpose(1, 2)
         scores = module.scale * (q @ keys.transpose(-2, -1)).float()
-        seen.setdefault(module, []).append(torch.softmax(scores, -1)[0].mean(0))
+        recorded.setdefault(module, []).append(torch.softmax(scores, -1)[0].mean(0))
 
     hooks = [
-        looker.register_forward_hook(
-            of_aligner if isinstance(looker, SourceAttention) else of_cross
+        module.register_forward_hook(
+            record_source_attention
+            if isinstance(module, SourceAttention)
+            else record_cross_attention
         )
-        for looker in _lookers(backbone)
+        for module in _source_attentions(backbone)
     ]
     try:
-        yield seen
+        yield recorded
     finally:
         for hook in hooks:
             hook.remove()
 
 
 def _words(prompted: PromptedModel, ids: Array) -> tuple[tuple[str, ...], Array]:
-    """The words of a text, and which of them each token is of, (tokens,) int64."""
+    """Return the words of a text, and the index of each token's word, (tokens,) int64."""
     vocab = prompted.vocab
-    begins = vocab.starts_word[ids] | vocab.is_special[ids]
-    begins[:1] = True
-    begins[1:] |= vocab.is_special[ids[:-1]]
-    number = np.cumsum(begins) - 1
+    starts_word = vocab.starts_word[ids] | vocab.is_special[ids]
+    starts_word[:1] = True
+    starts_word[1:] |= vocab.is_special[ids[:-1]]
+    index = np.cumsum(starts_word) - 1
     words = []
-    for n in range(int(number[-1]) + 1):
-        inside = ids[number == n]
-        special = vocab.is_special[inside[0]]
-        text = prompted.tokenizer.decode(inside, skip_special=False).strip()
-        words.append(prompted.tokenizer.token(int(inside[0])) if special else text)
-    return tuple(words), number
+    for n in range(int(index[-1]) + 1):
+        pieces = ids[index == n]
+        is_special = vocab.is_special[pieces[0]]
+        text = prompted.tokenizer.decode(pieces, skip_special=False).strip()
+        words.append(prompted.tokenizer.token(int(pieces[0])) if is_special else text)
+    return tuple(words), index
 
 
-def _summed(weights: Array, number: Array) -> Array:
-    """The columns of each word added up, (rows, words)."""
-    out = np.zeros((len(weights), int(number[-1]) + 1))
-    np.add.at(out.T, number, weights.T)
-    return out
+def _sum_columns(weights: Array, index: Array) -> Array:
+    """Return the sums of the columns with each index, (rows, words)."""
+    sums = np.zeros((len(weights), int(index[-1]) + 1))
+    np.add.at(sums.T, index, weights.T)
+    return sums

@@ -1,4 +1,4 @@
-"""Filling the blanks of a text: what a model puts for each."""
+"""Filling the blanks of a text with a model's predictions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.scorer import side_by_side
 from foreword.types import Array
 
-LONGEST = 20  # tokens in one blank, where the model decides how many
+LONGEST = 20  # the most tokens in one blank, for models that decide how many
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """What may stand in a blank: its tokens, its text, its probability."""
+    """A filling of a blank: its tokens, its text and its probability."""
 
     ids: tuple[int, ...]
     text: str
@@ -31,7 +31,7 @@ class FilledText:
     """A text with its blanks filled.
 
     Attributes:
-        text: with the likeliest candidate in each blank, as `«word»`.
+        text: the text with the likeliest candidate in each blank, as `«word»`.
         blanks: the candidates of each blank, likeliest first.
     """
 
@@ -40,18 +40,18 @@ class FilledText:
 
 
 def fill(prompted: PromptedModel, text: str, top: int = 5) -> FilledText:
-    """Fills each blank of `text`: [MASK], or a sentinel as T5 has them (`<extra_id_0>`).
+    """Fill each blank of `text`: [MASK], or a sentinel as in T5 (`<extra_id_0>`).
 
-    A model that predicts in place gives the `top` likeliest tokens of each blank, all blanks read
-    at once. A model whose sources hold sentinels writes fillings of as many tokens as it likes, of
-    which a beam search finds the likeliest; one blank after another, the best filling of those
-    before it being read.
+    A model that predicts in place gives the `top` likeliest tokens of each blank, for all blanks at
+    once. A model whose sources have sentinels generates fillings of any number of tokens, the
+    likeliest ones by beam search: blank by blank, after the best fillings of earlier blanks.
 
     Raises:
-        UserError: the model only writes, the text has no blank or too many, or it is too long.
+        UserError: the model does not fill blanks, or the text is too long or has no blank or too
+            many.
     """
     ids = prompted.tokenizer.encode(text, special=True)
-    return marked(prompted, ids, candidates(prompted, ids, top))
+    return insert_candidates(prompted, ids, candidates(prompted, ids, top))
 
 
 def candidates(prompted: PromptedModel, ids: Array, top: int) -> tuple[tuple[Candidate, ...], ...]:
@@ -62,9 +62,9 @@ def candidates(prompted: PromptedModel, ids: Array, top: int) -> tuple[tuple[Can
     """
     prompted.require_token_head()
     if not prompted.fills_in_place and not prompted.uses_sentinels:
-        can = "writes how a text goes on" if prompted.continues else "answers a source"
+        ability = "continues texts" if prompted.continues else "answers a source"
         raise UserError(
-            f"{prompted.name}: this {prompted.family} has no blanks to fill; it {can}: "
+            f"{prompted.name}: this {prompted.family} does not fill blanks; it {ability}: "
             "use 'foreword generate'"
         )
     if top < 1:
@@ -73,7 +73,7 @@ def candidates(prompted: PromptedModel, ids: Array, top: int) -> tuple[tuple[Can
     if not len(where):
         tokenizer = prompted.tokenizer
         name = tokenizer.name_of("[MASK]") or tokenizer.token(int(prompted.vocab.sentinels[0]))
-        raise UserError(f"the text has no {name}; put one where a word is to be filled in")
+        raise UserError(f"the text has no {name}; put one where a word is missing")
     if prompted.fills_in_place:
         return _in_place(prompted, ids, where, top)
     return _by_sentinels(prompted, ids, where, top)
@@ -91,13 +91,13 @@ def _in_place(
 ) -> tuple[tuple[Candidate, ...], ...]:
     masked = ids.copy()
     masked[where] = prompted.vocab.id("[MASK]")
-    tokens = side_by_side([prompted.wrap(masked)])
+    tokens = side_by_side([prompted.with_bos_and_eos(masked)])
     weights = np.zeros(tokens.ids.shape, dtype=np.float32)
     weights[0, where + len(prompted.bos)] = 1.0
     batch = prompted.recipe.layout.arrange(
         prompted.in_place_example(tokens, tokens, weights), prompted.vocab
     )
-    states = prompted.read(batch).states[0, np.flatnonzero(batch.weights)]
+    states = prompted.run_backbone(batch).states[0, np.flatnonzero(batch.weights)]
     p = prompted.logits(states).softmax(-1)  # (blanks, vocab)
     best = p.topk(min(top, p.shape[1]), dim=-1)
     return tuple(
@@ -118,22 +118,22 @@ def _by_sentinels(
     source = ids.copy()
     source[where] = sentinels[: len(where)]
     source = prompted.source_of(source)
-    # A filling ends where the next blank's sentinel or the end of the text would stand.
+    # A filling ends with a sentinel, which is the next blank's, or with the end of the text.
     stops = np.concatenate([stops_of(prompted), sentinels])
-    # Twice as many as requested: some differ only in the token that ended them.
+    # Twice as many as requested, since some differ only in their stop token.
     require_memory_to_search(prompted, 2 * top, LONGEST, "--top")
     beams = Beams(2 * top, length_penalty=0.0, tokens=LONGEST)
-    target, found = ids[:0], []
+    target, blanks = ids[:0], []
     for sentinel in sentinels[: len(where)]:
         start = Start(source, np.append(target, sentinel))
         fillings: dict[tuple[int, ...], float] = {}
-        for new in search(prompted, [start], beams, stops, least=1)[0]:
-            filling = tuple(new.ids.tolist())
-            fillings[filling] = fillings.get(filling, 0.0) + float(np.exp(new.log_probs.sum()))
+        for text in search(prompted, [start], beams, stops, min_tokens=1)[0]:
+            filling = tuple(text.ids.tolist())
+            fillings[filling] = fillings.get(filling, 0.0) + float(np.exp(text.log_probs.sum()))
         best = sorted(fillings, key=lambda filling: -fillings[filling])[:top]
-        found.append(tuple(Candidate(f, _readable(prompted, f), fillings[f]) for f in best))
+        blanks.append(tuple(Candidate(f, _readable(prompted, f), fillings[f]) for f in best))
         target = np.concatenate([start.target, best[0]])
-    return tuple(found)
+    return tuple(blanks)
 
 
 def _readable(prompted: PromptedModel, ids: tuple[int, ...]) -> str:
@@ -142,7 +142,7 @@ def _readable(prompted: PromptedModel, ids: tuple[int, ...]) -> str:
     return text or " ".join(prompted.tokenizer.token(i) for i in ids)
 
 
-def marked(
+def insert_candidates(
     prompted: PromptedModel, ids: Array, blanks: tuple[tuple[Candidate, ...], ...]
 ) -> FilledText:
     """Return the text of `ids` with the first candidate in each blank, as `«word»`."""
@@ -150,7 +150,7 @@ def marked(
     decode = prompted.tokenizer.decode
     text = decode(parts[0], skip_special=False)
     for part, blank in zip(parts[1:], blanks, strict=True):
-        # Decoded with the blank before it, a part keeps the space that parts it from the blank.
+        # A part decoded with the blank before it keeps the space between them.
         name, rest = decode(part[:1], skip_special=False), decode(part, skip_special=False)
         gap = "" if not text or text[-1] in " \n\t(\"'" else " "
         text += f"{gap}«{blank[0].text}»{rest.removeprefix(name)}"

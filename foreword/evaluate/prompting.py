@@ -167,7 +167,7 @@ class PromptedModel(TrainedModel):
     def _special(self, name: str) -> Array:
         return np.array([self.vocab.id(name)] if name else [], dtype=np.int64)
 
-    def wrap(self, ids: Array) -> Array:
+    def with_bos_and_eos(self, ids: Array) -> Array:
         """Return `ids` as a whole document in a row of its own, between bos and eos.
 
         Raises:
@@ -207,16 +207,16 @@ class PromptedModel(TrainedModel):
 
     # -- the forward pass --------------------------------------------------------------------------
 
-    def read(self, batch: Batch, cache: Any = None) -> Hidden:
+    def run_backbone(self, batch: Batch, cache: Any = None) -> Hidden:
         """Return the states that the token head reads, computed without gradients in `dtype`.
 
         Args:
             batch: of numpy arrays or tensors.
             cache: the key-value cache that an earlier call returned.
         """
-        return self._run(self.recipe.objective.token_backbone(self.model), batch, cache)
+        return self._forward(self.recipe.objective.token_backbone(self.model), batch, cache)
 
-    def _run(self, reader: Backbone, batch: Batch, cache: Any = None) -> Hidden:
+    def _forward(self, reader: Backbone, batch: Batch, cache: Any = None) -> Hidden:
         with torch.no_grad(), autocast(self.device, self.dtype):
             hidden: Hidden = reader(batch.to(self.device), cache)
         return hidden
@@ -239,7 +239,7 @@ class PromptedModel(TrainedModel):
         if batch.source is not None:
             return self._encode_source(batch.source)
         # A decoder with a source arranges source and target in one row; the source comes first.
-        states = self._run(self.model.backbone, batch).states
+        states = self._forward(self.model.backbone, batch).states
         encoded: Array = states[:, : texts.ids.shape[1]].float().cpu().numpy()
         return encoded
 

@@ -162,7 +162,7 @@ def token_log_probs(prompted: PromptedModel, batch: Batch) -> Array:
         (predictions,) float64.
     """
     batch = batch.to(prompted.device)
-    states = prompted.read(batch).states.flatten(0, 1)
+    states = prompted.run_backbone(batch).states.flatten(0, 1)
     where = batch.weights.flatten().nonzero()[:, 0]
     targets = batch.targets.flatten()[where]
     rows = max(1, LOGITS_AT_ONCE // prompted.vocab.size)

@@ -1,4 +1,4 @@
-"""Translating files, sentence by sentence, and holding the result against a reference."""
+"""Translation of files, sentence by sentence, and its quality against references."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from foreword.evaluate import beam
 from foreword.evaluate.beam import Beams
 from foreword.evaluate.prompting import PromptedModel
 
-AT_ONCE = 128  # sentences between two words on how far it is
+AT_ONCE = 128  # sentences between two reports of progress
 
 
 @dataclass(frozen=True)
 class TranslationQuality:
-    """How near translations are to references.
+    """The similarity of translations to references.
 
     Attributes:
-        bleu: 0 to 100: n-grams up to 4 that are in the reference too, and a penalty where the
-            translations are shorter (Papineni et al. 2002).
-        chrf: 0 to 100: the same of characters, F-score (Popovic 2015).
+        bleu: 0 to 100: the precision of n-grams up to 4, with a penalty for short translations
+            (Papineni et al. 2002).
+        chrf: 0 to 100: the F-score of character n-grams (Popovic 2015).
         length_ratio: words of the translations per word of the references.
-        signatures: of both, which say how texts are cut into words (Post 2018).
+        signatures: of both scores, which name their settings such as the tokenizer (Post 2018).
     """
 
     bleu: float
@@ -36,12 +36,14 @@ class TranslationQuality:
 def read_lines(
     file: str | Path, read: ReadSettings | None = None, counts: ReadCounts | None = None
 ) -> list[str]:
-    """The lines of a file, compressed or not, without white space around them; empty ones too.
+    """Return the lines of a file, compressed or not, without surrounding white space.
+
+    Empty lines are included.
 
     Args:
-        file: to read.
-        read: what to do about bytes that are not UTF-8.
-        counts: what to count these in.
+        file: the file.
+        read: the settings of reading, such as for bytes that are not UTF-8.
+        counts: receives the counts of such bytes.
 
     Raises:
         UserError: it cannot be read, or is empty.
@@ -62,22 +64,22 @@ def read_lines(
 
 
 def require_as_many(sources: Sequence[str], references: Sequence[str], names: list[str]) -> None:
-    """Makes sure that every source has its reference.
+    """Check that there are as many sources as references.
 
     Raises:
-        UserError: it has not.
+        UserError: there are not.
     """
     if len(sources) != len(references):
         last = min(len(sources), len(references)) + 1
         longer, shorter = names if len(sources) > len(references) else names[::-1]
         raise UserError(
-            f"{longer}:{last}: there is no line {last:,} in {shorter}; the two must have as many "
-            "lines: find the line that one lacks"
+            f"{longer}:{last}: there is no line {last:,} in {shorter}; both must have equally many "
+            "lines: find the missing line"
         )
 
 
 def translate(prompted: PromptedModel, texts: Sequence[str], beams: Beams) -> Iterator[str]:
-    """The likeliest translation of each text; of an empty one it is empty.
+    """Yield the likeliest translation of each text; an empty text has an empty one.
 
     Raises:
         UserError: the model reads no source, or a text is too long for it.
@@ -88,11 +90,14 @@ def translate(prompted: PromptedModel, texts: Sequence[str], beams: Beams) -> It
             "'foreword pretrain seq2seq_mini --data NAME.en'"
         )
     for at in range(0, len(texts), AT_ONCE):
-        some = texts[at : at + AT_ONCE]
-        asked = [n for n, text in enumerate(some) if text]
-        found = beam.generate(prompted, [some[n] for n in asked], beams)
-        written = {n: _one_line(one.text) for n, one in zip(asked, found, strict=True)}
-        yield from (written.get(n, "") for n in range(len(some)))
+        chunk = texts[at : at + AT_ONCE]
+        nonempty = [n for n, text in enumerate(chunk) if text]
+        generations = beam.generate(prompted, [chunk[n] for n in nonempty], beams)
+        translations = {
+            n: _one_line(generation.text)
+            for n, generation in zip(nonempty, generations, strict=True)
+        }
+        yield from (translations.get(n, "") for n in range(len(chunk)))
 
 
 def _one_line(text: str) -> str:
@@ -100,7 +105,7 @@ def _one_line(text: str) -> str:
 
 
 def compare(translations: Sequence[str], references: Sequence[str]) -> TranslationQuality:
-    """BLEU and chrF of the whole, by sacrebleu; its tokenizer `13a`, case counts.
+    """Return corpus-level BLEU and chrF of sacrebleu, case-sensitive, with its tokenizer `13a`.
 
     Reference: Post 2018.
     """
@@ -108,7 +113,7 @@ def compare(translations: Sequence[str], references: Sequence[str]) -> Translati
     from sacrebleu.metrics.chrf import CHRF
 
     bleu, chrf = BLEU(), CHRF()
-    one = bleu.corpus_score(list(translations), [list(references)])
-    other = chrf.corpus_score(list(translations), [list(references)])
+    bleu_score = bleu.corpus_score(list(translations), [list(references)])
+    chrf_score = chrf.corpus_score(list(translations), [list(references)])
     signatures = (str(bleu.get_signature()), str(chrf.get_signature()))
-    return TranslationQuality(one.score, other.score, one.ratio, signatures)
+    return TranslationQuality(bleu_score.score, chrf_score.score, bleu_score.ratio, signatures)

@@ -131,9 +131,9 @@ def test_what_was_asked_wrongly(
     assert "has no text in line 99" in refused(capsys, *words, "--alignment", "99")
     monkeypatch.setattr(translation, "translate", None)  # all this is said before
     said = refused(capsys, *words, "--alignment", "1", "--layer", "4")
-    assert "--layer 4: layers 1 to 1 look at the source" in said
+    assert "--layer 4: layers 1 to 1 attend to the source" in said
     assert "--layer: requires --alignment" in refused(capsys, *words, "--layer", "1")
-    monkeypatch.setattr(alignment, "_lookers", lambda backbone: [])
+    monkeypatch.setattr(alignment, "_source_attentions", lambda backbone: [])
     assert "this model has no attention" in refused(capsys, *words, "--alignment", "1")
     assert "--beams: must be a whole number from 1" in refused(capsys, *words, "--beams", "0")
     gone = refused(capsys, "translate", run, "--source", str(made / "none.en"))
@@ -239,10 +239,10 @@ def test_sides_that_differ_are_refused_in_one_line(
 
 
 def test_an_alignment_by_words() -> None:
-    from foreword.evaluate.alignment import _summed
+    from foreword.evaluate.alignment import _sum_columns
 
     weights = np.array([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]])
-    by_word = _summed(weights, np.array([0, 0, 1]))
+    by_word = _sum_columns(weights, np.array([0, 0, 1]))
     np.testing.assert_allclose(by_word, [[0.3, 0.7], [0.75, 0.25]])
 
 

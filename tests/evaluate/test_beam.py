@@ -14,7 +14,7 @@ from foreword import config
 from foreword.errors import UserError
 from foreword.evaluate import beam, decoding
 from foreword.evaluate.beam import Beams
-from foreword.evaluate.decoding import GeneratedTokens, Start, stops_of, write
+from foreword.evaluate.decoding import GeneratedTokens, Start, decode, stops_of
 from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.sampling import Sampling
 from foreword.nn.init import initialise
@@ -76,7 +76,7 @@ def same(one: GeneratedTokens, other: GeneratedTokens) -> None:
 def test_one_beam_is_greedy(make: Makes, family: str) -> None:
     prompted = make(family)
     starts, stops = starts_for(prompted, TEXTS), stops_of(prompted)
-    wanted = write(prompted, starts, Sampling(tokens=12, temperature=0.0), stops)
+    wanted = decode(prompted, starts, Sampling(tokens=12, temperature=0.0), stops)
     for penalty in (0.0, 1.0):
         found = beam.search(prompted, starts, Beams(1, penalty, tokens=12), stops)
         for one, best in zip(wanted, found, strict=True):
@@ -93,7 +93,7 @@ def log_probs_of(prompted: PromptedModel, start: Start, texts: list[Array]) -> A
     sources = np.tile(start.source, (len(texts), 1)) if start.source is not None else None
     source = None if sources is None else decoding._tokens(sources)
     batch = prompted.recipe.layout.arrange(Example(source, target, weights), prompted.vocab)
-    logits = prompted.logits(prompted.read(batch).states).double().log_softmax(-1).numpy()
+    logits = prompted.logits(prompted.run_backbone(batch).states).double().log_softmax(-1).numpy()
     at = batch.weights > 0
     chosen = np.take_along_axis(logits, batch.targets[..., None], 2)[..., 0]
     return np.asarray(chosen[at].reshape(len(texts), -1))
@@ -177,5 +177,5 @@ def test_impossible_searches(changes: dict[str, int], said: str) -> None:
 
 
 def test_more_samples_than_beams(make: Makes) -> None:
-    with pytest.raises(UserError, match="--samples: 2 beams give 1 to 2, got 3"):
+    with pytest.raises(UserError, match="--samples: 2 beams give 1 to 2 texts, got 3"):
         beam.generate(make("decoder"), TEXTS[:1], Beams(2), samples=3)

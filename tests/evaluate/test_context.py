@@ -15,7 +15,7 @@ from foreword.data.shards import Shards
 from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.errors import UserError
 from foreword.evaluate.context import by_memory
-from foreword.evaluate.decoding import Start, generate, write
+from foreword.evaluate.decoding import Start, decode, generate
 from foreword.evaluate.filling import fill
 from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.sampling import GREEDY, Sampling
@@ -43,7 +43,7 @@ def in_one_pass(prompted: PromptedModel, shards: Shards) -> tuple[float, int]:
     stop = (len(text) + 1) // LENGTH * LENGTH  # one document and its </s>, cut to whole rows
     text = torch.cat([text, torch.tensor([prompted.vocab.id("</s>")])])[None, :stop]
     places = torch.arange(stop - 1)[None]
-    states = prompted.read(Batch(text[:, :-1], places, CausalMask())).states
+    states = prompted.run_backbone(Batch(text[:, :-1], places, CausalMask())).states
     return float(F.cross_entropy(prompted.logits(states)[0], text[0, 1:])), stop - 1
 
 
@@ -97,7 +97,7 @@ def test_transformer_xl_writes_beyond_its_row_and_memory(make_prompted: Make) ->
     prompted = make_prompted("transformer_xl", length=LENGTH)
     sampling, stops = Sampling(tokens=40, temperature=1.5), np.empty(0, np.int64)
     start = prompted.tokenizer.encode("the cat")
-    (written,) = write(prompted, [Start(None, start)], sampling, stops)
+    (written,) = decode(prompted, [Start(None, start)], sampling, stops)
     assert len(written.ids) == 40 > LENGTH + 16
     whole = np.concatenate([start, written.ids])
     item = ScoringItem(whole, np.arange(len(whole)) >= len(start))
@@ -133,5 +133,5 @@ def test_xlnet_fills_and_scores_what_it_does_not_see(make_prompted: Make) -> Non
     hidden = fill(prompted, "the cat sat on the [MASK]", top=every)
     wanted = next(c.probability for c in hidden.blanks[0] if c.text == "mat")
     assert found.log_probs[-1] == pytest.approx(np.log(wanted), abs=1e-4)
-    with pytest.raises(UserError, match="does not write"):
+    with pytest.raises(UserError, match="does not generate text"):
         generate(prompted, ["the cat"], GREEDY)

@@ -8,9 +8,9 @@ import torch
 
 from foreword import kinds
 from foreword.errors import UserError
-from foreword.evaluate.decoding import Start, generate, stops_of, write
+from foreword.evaluate.decoding import Start, decode, generate, stops_of
 from foreword.evaluate.prompting import PromptedModel
-from foreword.evaluate.sampling import GREEDY, Sampling, choose, distribution
+from foreword.evaluate.sampling import GREEDY, Sampling, distribution, sample_tokens
 from foreword.types import Array, Batch, Example, Tokens
 
 WRITERS = ("decoder", "prefix", "span_decoder", "encoder_decoder")
@@ -38,7 +38,7 @@ def greedy_without_memory(prompted: PromptedModel, start: Start, count: int) -> 
     target, new = start.target, []
     for _ in range(count):
         batch, place = whole_batch(prompted, Start(start.source, target))
-        logits = prompted.logits(prompted.read(batch).states[0, place]).numpy()
+        logits = prompted.logits(prompted.run_backbone(batch).states[0, place]).numpy()
         token = int(np.where(allowed, logits, -np.inf).argmax())
         if token in stops_of(prompted):
             break
@@ -62,7 +62,7 @@ def test_memory_changes_nothing(
     prompted = make_prompted(family, position)
     texts = ["The cat sat on the", "A bird", "One day the sun", "The dog ran to"]
     starts = starts_for(prompted, texts)
-    written = write(prompted, starts, Sampling(tokens=12, temperature=0), stops_of(prompted))
+    written = decode(prompted, starts, Sampling(tokens=12, temperature=0), stops_of(prompted))
     for start, found in zip(starts, written, strict=True):
         assert found.ids.tolist() == greedy_without_memory(prompted, start, 12)
 
@@ -132,7 +132,7 @@ def test_draws_follow_the_distribution() -> None:
     logits = torch.tensor([[0.0, 1.0, 2.0, -1.0]])
     sampling = Sampling(temperature=1.0, top_k=3)
     draws = (torch.arange(10_000) + 0.5).double() / 10_000
-    chosen = choose(logits.expand(10_000, 4), sampling, draws)
+    chosen = sample_tokens(logits.expand(10_000, 4), sampling, draws)
     share = torch.bincount(chosen, minlength=4) / 10_000
     wanted = distribution(logits, sampling)[0].float()
     torch.testing.assert_close(share, wanted, atol=2e-4, rtol=0)
@@ -143,7 +143,7 @@ def test_stops_where_positions_end(make_prompted: Callable[..., PromptedModel]) 
     prompted = make_prompted("decoder", length=16)  # 64 places
     stops = np.empty(0, dtype=np.int64)
     start = starts_for(prompted, ["The cat sat"])[0]
-    written = write(prompted, [start], Sampling(tokens=200, temperature=0), stops)[0]
+    written = decode(prompted, [start], Sampling(tokens=200, temperature=0), stops)[0]
     assert written.stopped == "places"
     # The last place is read, and the token after it predicted.
     assert len(start.target) + len(written.ids) == 64 + 1
@@ -154,10 +154,10 @@ def test_stops_where_positions_end(make_prompted: Callable[..., PromptedModel]) 
 def test_a_stop_token_ends_the_text(make_prompted: Callable[..., PromptedModel]) -> None:
     prompted = make_prompted("decoder", "rotary")
     start = starts_for(prompted, ["The cat"])[0]
-    free = write(prompted, [start], Sampling(tokens=10, temperature=0), np.empty(0, np.int64))[0]
+    free = decode(prompted, [start], Sampling(tokens=10, temperature=0), np.empty(0, np.int64))[0]
     assert free.stopped == "tokens" and len(free.ids) == 10
     stop = free.ids[4:5]
-    cut = write(prompted, [start], Sampling(tokens=10, temperature=0), stop)[0]
+    cut = decode(prompted, [start], Sampling(tokens=10, temperature=0), stop)[0]
     assert cut.stopped == "end"
     assert cut.ids.tolist() == free.ids[: int((free.ids == stop[0]).argmax())].tolist()
     np.testing.assert_allclose(cut.log_probs, free.log_probs[: len(cut.ids) + 1], atol=1e-6)
@@ -167,7 +167,7 @@ def test_only_text_is_written(make_prompted: Callable[..., PromptedModel]) -> No
     prompted = make_prompted("decoder")
     hot = Sampling(tokens=40, temperature=9.0, top_k=0)
     start = starts_for(prompted, ["The cat"])[0]
-    for found in write(prompted, [start] * 3, hot, stops_of(prompted)):
+    for found in decode(prompted, [start] * 3, hot, stops_of(prompted)):
         assert not prompted.vocab.is_special[found.ids].any()
 
 
@@ -202,6 +202,6 @@ def test_spaces_of_a_byte_level_tokenizer_come_back(
     initialise(model, 1)
     prompted = dataclasses.replace(prompted, model=model.eval(), tokenizer=bpe)
     start = starts_for(prompted, ["The cat"])[0]
-    new = write(prompted, [start], Sampling(tokens=8, temperature=0), stops_of(prompted))[0]
+    new = decode(prompted, [start], Sampling(tokens=8, temperature=0), stops_of(prompted))[0]
     text = generate(prompted, ["The cat"], Sampling(tokens=8, temperature=0))[0].text
     assert "The cat" + text == prompted.tokenizer.decode(np.concatenate([start.target, new.ids]))

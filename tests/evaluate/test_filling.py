@@ -8,7 +8,7 @@ import torch
 
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
-from foreword.evaluate.filling import Candidate, fill, marked
+from foreword.evaluate.filling import Candidate, fill, insert_candidates
 from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.samples import samples
 from foreword.objectives.span_corruption import SpanCorruption
@@ -31,7 +31,7 @@ def teach(prompted: PromptedModel, text: str, steps: int = 100) -> None:
     """Train the model on one text, each step with fresh corruption."""
     ids = prompted.tokenizer.encode(text)
     if prompted.fills_in_place:
-        ids = prompted.wrap(ids)
+        ids = prompted.with_bos_and_eos(ids)
     ids = np.tile(ids, (8, 1))
     places = np.broadcast_to(np.arange(ids.shape[1]), ids.shape).copy()
     model, recipe, vocab = prompted.model.train(), prompted.recipe, prompted.vocab
@@ -125,7 +125,9 @@ def test_marks_keep_the_spaces(bpe: Tokenizer, make_prompted: Callable[..., Prom
     object.__setattr__(prompted, "tokenizer", bpe)
     ids = bpe.encode("The [MASK] sat, [MASK]ly, [MASK].", special=True)
     blank = (Candidate((0,), "word", 1.0),)
-    assert marked(prompted, ids, (blank,) * 3).text == "The «word» sat, «word»ly, «word»."
+    assert (
+        insert_candidates(prompted, ids, (blank,) * 3).text == "The «word» sat, «word»ly, «word»."
+    )
 
 
 @pytest.mark.parametrize("family", ["encoder", "decoder", "prefix", "encoder_decoder"])

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from foreword.errors import UserError
-from foreword.evaluate.decoding import generate, start_of, write
+from foreword.evaluate.decoding import decode, generate, start_of
 from foreword.evaluate.filling import fill
 from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.sampling import GREEDY, Sampling
@@ -58,7 +58,7 @@ def test_a_mixture_is_asked_in_the_mode_that_fits(make_prompted: Make) -> None:
 def test_without_sentinels_there_are_no_blanks(make_prompted: Make, family: str) -> None:
     prompted = make_prompted(family)
     assert not prompted.uses_sentinels
-    with pytest.raises(UserError, match="has no blanks to fill; it answers a source"):
+    with pytest.raises(UserError, match="does not fill blanks; it answers a source"):
         fill(prompted, "The [MASK] sat.")
 
 
@@ -92,5 +92,5 @@ def test_sentinels_are_written_only_to_name_blanks(
         weight[torch.from_numpy(prompted.vocab.sentinels)] *= 50
     start = start_of(prompted, prompt)
     hot = Sampling(tokens=6, temperature=1.0)
-    found = write(prompted, [start], hot, np.empty(0, dtype=np.int64))[0]
+    found = decode(prompted, [start], hot, np.empty(0, dtype=np.int64))[0]
     assert bool(np.isin(found.ids, prompted.vocab.sentinels).any()) == may

@@ -23,7 +23,7 @@ LONG = "The cat sat on the mat. The dog ran to the river, and the sun shone on t
 def by_hand(prompted: PromptedModel, ids: Array, mask: object) -> Array:
     """Log-probabilities at every place of one row, (length, vocab)."""
     batch = Batch(ids[None], np.arange(len(ids))[None], mask)
-    return prompted.logits(prompted.read(batch).states[0]).log_softmax(-1).numpy()
+    return prompted.logits(prompted.run_backbone(batch).states[0]).log_softmax(-1).numpy()
 
 
 @pytest.mark.parametrize("both_sides", [False, True])
@@ -85,7 +85,7 @@ def test_pseudo_log_likelihood_hides_each_token_in_turn(
     prompted = make_prompted("encoder")
     text = "The cat sat on the mat."
     found = score(prompted, text)
-    ids = prompted.wrap(prompted.tokenizer.encode(text))
+    ids = prompted.with_bos_and_eos(prompted.tokenizer.encode(text))
     wanted = []
     for place in range(1, len(ids) - 1):
         hidden = ids.copy()

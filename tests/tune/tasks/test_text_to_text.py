@@ -75,10 +75,10 @@ def test_packed_is_each_alone(tmp_path: Path, layout: str) -> None:
     assert len(packed.batch.ids) < 6
     for device in ("cpu", "cuda"):  # the shapes of CUDA, computed here
         for batch in answers.batches(np.arange(6), device):
-            states = prompted.read(batch.batch).states[batch.rows, batch.columns]
+            states = prompted.run_backbone(batch.batch).states[batch.rows, batch.columns]
             for n in set(batch.numbers.tolist()):
                 alone = next(answers.batches(np.asarray([n]), "cpu"))
-                wanted = prompted.read(alone.batch).states[alone.rows, alone.columns]
+                wanted = prompted.run_backbone(alone.batch).states[alone.rows, alone.columns]
                 where = batch.numbers == n
                 assert batch.targets[where].tolist() == answers.targets[n].tolist()
                 torch.testing.assert_close(states[where], wanted, atol=1e-5, rtol=1e-5)
@@ -110,7 +110,7 @@ def test_source_and_answer_fit_the_positions_together(
         assert len(found.encoded[0].ids) == kept + 1
         assert int(found.encoded[0].ids[-1]) == prompted.vocab.id("</s>")
         assert found.encoded[0].was_cut == (kept < source)
-        prompted.read(next(found.batches(np.arange(1), "cpu")).batch)
+        prompted.run_backbone(next(found.batches(np.arange(1), "cpu")).batch)
     with pytest.raises(UserError, match=r"an answer of 61 tokens leaves no room .* the 40 places"):
         answers(1, 60)
 
