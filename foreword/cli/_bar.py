@@ -15,7 +15,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import IO, Any
 
@@ -80,11 +79,11 @@ class Bar:
     def _restore(self, out: IO[str], err: IO[str]) -> None:
         if self._drawn:
             self._drawn = None
-            self._write(ERASE)
+            self._file.write(ERASE)
+            self._file.flush()
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, _Above):
-                with suppress(OSError, ValueError):
-                    stream.end()
+                stream.end()
         sys.stdout, sys.stderr = out, err
 
     def stage(self, name: str, *, is_announced: bool = False, has_lines: bool = True) -> Advance:
@@ -135,11 +134,7 @@ class Bar:
     def _draw(self) -> None:
         if (drawn := self._line()) != self._drawn and drawn[1]:
             self._drawn = drawn
-            self._write(f"{ERASE}{drawn[1]}\r")
-
-    def _write(self, text: str) -> None:
-        with suppress(OSError, ValueError):  # the terminal is gone; the work is not
-            self._file.write(text)
+            self._file.write(f"{ERASE}{drawn[1]}\r")
             self._file.flush()
 
     def _line(self) -> tuple[int, str]:

@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from foreword import allocator, signals
+from foreword.cli._streams import ReaderGoneError
+from foreword.errors import UserError
 from foreword.signals import NATIVE_THREAD
 
 
@@ -63,11 +65,8 @@ def leave(status: int) -> NoReturn:
     if not signals.is_ignored(signal.SIGINT):
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is done; another Ctrl-C just ends it
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with suppress(ReaderGoneError, UserError):  # the status is known already
             stream.flush()
-        except (OSError, ValueError):  # a terminal that is gone; Python would flush again
-            with suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     if any(thread.name == NATIVE_THREAD for thread in threading.enumerate()):
         os._exit(status)
     sys.exit(status)

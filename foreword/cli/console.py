@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Literal
 
 from rich.console import Console
@@ -20,13 +19,9 @@ LONGEST, BORDER = 24, 3  # characters of a cell kept on one line; characters of 
 
 
 def say(text: str) -> None:
-    """Print a line for people on the error stream, so that the output stays clean for pipes.
-
-    A terminal that was closed, or a reader that has ended, ends no work.
-    """
-    with suppress(OSError, ValueError):
-        err.file.write(f"{text}\n")
-        err.file.flush()
+    """Print a line for people on the error stream, so that the output stays clean for pipes."""
+    err.file.write(f"{text}\n")
+    err.file.flush()
 
 
 def side_by_side(before: str, after: str) -> str:

@@ -7,11 +7,10 @@ Exit status: 0 for success, 2 for a user's mistake (one line that says what and 
 from __future__ import annotations
 
 import errno
-import os
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +21,7 @@ from foreword.cli._help import write_commands
 from foreword.cli._options import flat
 from foreword.cli._places import command
 from foreword.cli._process import interrupted_by_signals, leave, settle
+from foreword.cli._streams import ReaderGoneError, guarded
 from foreword.errors import UserError, nearest
 
 settle()  # before torch is first imported
@@ -122,7 +122,8 @@ def main(arguments: list[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     is_debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
-    leave(run(words, is_debug=is_debug))
+    with guarded():
+        leave(run(words, is_debug=is_debug))
 
 
 def run(words: list[str], *, is_debug: bool = False) -> int:
@@ -132,13 +133,14 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
             from foreword import __version__
 
             sys.stdout.write(f"foreword {__version__}\n")
+            sys.stdout.flush()
             return 0
         _require_utf8(words)
         words, folders = _take_plugins(words)
         words = words or ["--help"]
         with plugins.plugins(folders):
             result = _run_verb(words)
-        sys.stdout.flush()  # so that a closed pipe is noticed here
+        sys.stdout.flush()  # so that what cannot be written is noticed here
         return result if isinstance(result, int) else 0
     except UserError as error:
         return _fail(str(error), 2, is_debug=is_debug)
@@ -146,8 +148,7 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
         return error.exit_code
     except (KeyboardInterrupt, _InterruptedError, typer.Abort):
         return _fail("interrupted", 130, is_debug=is_debug)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except ReaderGoneError:
         return 0
     except Exception as error:
         if hasattr(error, "format_message"):  # a usage error of the option parser
@@ -172,7 +173,7 @@ def _run_verb(words: list[str]) -> Any:
         app = assemble(first)
         with command(), interrupted_by_signals():
             return app(words, prog_name="foreword", standalone_mode=False)
-    except (UserError, typer.Exit, typer.Abort, BrokenPipeError):
+    except (UserError, typer.Exit, typer.Abort, ReaderGoneError):
         raise
     except Exception as error:
         if not hasattr(error, "format_message") and (text := plugins.blame(error)) is not None:
@@ -200,8 +201,7 @@ def _require_utf8(words: list[str]) -> None:
 def _fail(text: str, status: int, *, is_debug: bool) -> int:
     if is_debug:
         traceback.print_exc()
-    with suppress(OSError):  # nobody is there to read it
-        sys.stderr.write(f"foreword: {' '.join(map(_legible, text.split()))}\n")
+    sys.stderr.write(f"foreword: {' '.join(map(_legible, text.split()))}\n")
     return status
 
 

@@ -12,6 +12,7 @@ from rich.cells import cell_len
 
 from foreword.cli import console
 from foreword.cli._bar import Bar
+from foreword.cli._streams import guarded
 
 COLUMNS = ["cell", "recipe", *(f"number {n}" for n in range(9))]
 ROW = ["Transformer-XL", "transformer_xl_mini", *(f"{n}2,345 MB" for n in range(9))]
@@ -43,13 +44,14 @@ class _Gone(io.StringIO):
 
 def test_a_closed_terminal_ends_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", _Gone())
-    console.say("a line")
-    for is_live in (True, False):
-        with Bar(console.say, is_live=is_live, is_coloured=False) as bar:
-            bar.stage("one", is_announced=True)(1, 2)
-            console.say("a line above")
-            if is_live:
-                sys.stderr.write("half")
+    with guarded():
+        console.say("a line")
+        for is_live in (True, False):
+            with Bar(console.say, is_live=is_live, is_coloured=False) as bar:
+                bar.stage("one", is_announced=True)(1, 2)
+                console.say("a line above")
+                if is_live:
+                    sys.stderr.write("half")
 
 
 def test_samples_stay_on_their_line(monkeypatch: pytest.MonkeyPatch) -> None:

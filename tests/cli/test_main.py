@@ -19,7 +19,9 @@ from foreword import __version__, kinds
 from foreword.cli import main
 from foreword.cli.main import run, verbs
 from foreword.errors import UserError
+from foreword.runs.trained_model import is_finished
 from foreword.text import training
+from tests.train import runs
 
 PROGRAM = "from foreword.cli.main import main; main()"
 
@@ -195,20 +197,81 @@ def test_debug_is_an_option_of_every_verb(monkeypatch: pytest.MonkeyPatch) -> No
     assert seen == {"words": ["show", "kinds"], "is_debug": True}
 
 
-@pytest.mark.parametrize("more", [[], ["--json"]])
-def test_a_closed_pipe_is_no_fault(more: list[str]) -> None:
+@pytest.mark.parametrize(
+    "words", [["show", "kinds"], ["show", "kinds", "--json"], ["show", "recipes"], ["--help"]]
+)
+def test_a_reader_that_goes_away_is_no_fault(words: list[str]) -> None:
     """As in `foreword show kinds | head -1`."""
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "show", "kinds", *more],
-        stdout=write,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=Path(__file__).parents[2],
-    )
+    done = with_streams(words, stdout=write)
     os.close(write)
-    assert done.stderr == ""
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
+@pytest.mark.parametrize("words", [["show", "kinds"], ["show", "kinds", "--json"], ["--version"]])
+def test_output_that_cannot_be_written_is_one_line(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = with_streams(words, stdout=full)
+    said = "foreword: the output cannot be written: No space left on device\n"
+    assert (done.stderr, done.returncode) == (said, 2)
+    done = with_streams(words, closed=1)
+    said = "foreword: the output cannot be written: Bad file descriptor\n"
+    assert (done.stderr, done.returncode) == (said, 2)
+
+
+LOST: list[dict[str, Any]] = [
+    {"stderr": "/dev/full"},
+    {"stderr": "gone"},
+    {"closed": 2},
+    {"closed": 12},
+]
+
+
+@pytest.mark.parametrize("streams", LOST)
+def test_messages_that_cannot_be_written_are_lost_and_the_work_goes_on(
+    streams: dict[str, Any], tmp_path: Path
+) -> None:
+    text = runs.write_text(tmp_path / "text")
+    words = ["tokenizer", "train", str(text), "--kind", "char", "--out", str(tmp_path / "made")]
+    done = with_streams([*words, "--json"], **streams)
+    assert (tmp_path / "made" / "tokenizer.json").is_file()
+    assert done.returncode == (2 if streams.get("closed") == 12 else 0)
+
+
+def test_training_goes_on_when_nobody_can_read_its_messages(tmp_path: Path) -> None:
+    text = runs.write_text(tmp_path / "text")
+    recipe = tmp_path / "tiny.toml"
+    recipe.write_text(runs.recipe("encoder", steps=2).dumps())
+    words = ["pretrain", str(recipe), "--data", str(text), "--out", str(tmp_path / "run")]
+    assert with_streams(words, stderr="/dev/full", closed=1).returncode == 0
+    assert is_finished(tmp_path / "run")
+
+
+def with_streams(
+    words: list[str], *, stdout: Any = subprocess.PIPE, stderr: str = "", closed: int = 0
+) -> subprocess.CompletedProcess[str]:
+    """Run a command, with some streams (the digits of `closed`) closed from the beginning."""
+    closing = "".join(f"os.close({digit}); " for digit in str(closed) if closed)
+    start = f"import os, sys; {closing}os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    errors: Any = subprocess.PIPE
+    if stderr == "gone":
+        read, errors = os.pipe()
+        os.close(read)
+    elif stderr:
+        errors = os.open(stderr, os.O_WRONLY)
+    try:
+        return subprocess.run(
+            [sys.executable, "-c", start, "-c", PROGRAM, *words],
+            stdout=stdout,
+            stderr=errors,
+            text=True,
+            check=False,
+            cwd=Path(__file__).parents[2],
+        )
+    finally:
+        if stderr:
+            os.close(errors)
 
 
 def test_help_and_mistakes_come_without_torch() -> None:
