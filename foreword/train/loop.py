@@ -159,7 +159,7 @@ class Loop:
             True when the budget is spent, False when `stop` was called.
 
         Raises:
-            NotFiniteError: the weights, or several steps in a row, were not finite.
+            NotFiniteError: the weights, several steps in a row, or all steps were not finite.
         """
         spent = self.state.spent
         self._began = time.monotonic() - spent.seconds
@@ -233,6 +233,8 @@ class Loop:
         require_finite(dict(self.model.named_parameters()))
         if state.skipped_in_row >= self.options.patience:
             raise NotFiniteError(f"{state.skipped_in_row} steps in a row were not finite")
+        if self.progress >= 1 and state.skipped == state.spent.steps:
+            raise NotFiniteError(f"no step was finite, of {state.skipped}")
 
 
 def dropout_seeds(seed: int, step: int, count: int) -> list[int]:

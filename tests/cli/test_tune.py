@@ -119,7 +119,7 @@ def test_numbers_are_learned_and_shown(
         (["--max-length", "100"], "the model has 48 positions"),
         (["--set", "task.poling=mean"], "task.poling: Classify has no such setting; did you mean"),
         (["--set", "model.layers=2"], "--set model: expected task.NAME=value or tune.NAME=value"),
-        (["--task", "regress"], "'bad' is no number"),
+        (["--task", "regress"], "'bad' is not a number"),
         (["--text", "0"], "all by name, or all by number"),
     ],
 )

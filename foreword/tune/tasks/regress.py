@@ -18,6 +18,9 @@ from foreword.tune.pooled import encode_pooled, linear_head
 from foreword.tune.tasks._contract import EncodedExample, Labelled, Task
 from foreword.types import Array, Loss
 
+# The most that a number may be, either way: its gradient's square is still finite in float32.
+LARGEST = 1e7
+
 
 @dataclass(frozen=True)
 class Regress(Task):
@@ -45,10 +48,10 @@ class Regress(Task):
         """The least and the greatest number of the training examples.
 
         Raises:
-            UserError: a label is no number, or they are all the same.
+            UserError: a label is not a number, or too large, or they are all the same.
         """
         numbers = [_number(example) for example in train]
-        if not numbers or min(numbers) == max(numbers):
+        if not numbers or np.float32(min(numbers)) == np.float32(max(numbers)):
             said = f"all {len(train):,} are {numbers[0]:g}" if numbers else "there are none"
             raise UserError(f"the training examples need at least two numbers; {said}")
         return repr(min(numbers)), repr(max(numbers))
@@ -67,7 +70,7 @@ class Regress(Task):
         """Each example's number, (examples,) float32.
 
         Raises:
-            UserError: a label is no number.
+            UserError: a label is not a number, or too large.
         """
         return np.asarray([_number(example) for example in examples], dtype=np.float32)
 
@@ -120,6 +123,11 @@ def _number(example: Labelled) -> float:
         number = math.nan
     if not math.isfinite(number):
         raise UserError(
-            f"{example.source}: '{example.label}' is no number; --task classify learns words"
+            f"{example.source}: '{example.label}' is not a number; --task classify learns words"
+        )
+    if abs(number) > LARGEST:
+        raise UserError(
+            f"{example.source}: {example.label} is too large to learn; scale the labels, at most "
+            f"{LARGEST:,.0f} either way"
         )
     return number

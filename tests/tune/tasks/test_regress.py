@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,15 +10,16 @@ import pytest
 import torch
 from scipy import stats
 
-from foreword.errors import UserError
+from foreword.errors import TrainingStoppedError, UserError
 from foreword.runs.trained_model import open_run
 from foreword.tune.fine_tuner import TuneSettings
 from foreword.tune.predict import load_tuned
 from foreword.tune.result import save_network
 from foreword.tune.run import tune
 from foreword.tune.strategies.full import Full
+from foreword.tune.tasks import regress
 from foreword.tune.tasks._contract import Labelled
-from foreword.tune.tasks.regress import Regress
+from foreword.tune.tasks.regress import LARGEST, Regress
 from tests.tune.runs import BAD, GOOD, make_run, reviews
 
 FAST = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=6, precision="fp32")
@@ -80,12 +82,33 @@ def test_the_loss_is_a_sum_of_squares() -> None:
 @pytest.mark.parametrize(
     ("labels", "says"),
     [
-        (["1", "x"], r"b.tsv:7: 'x' is no number; --task classify"),
-        (["1", "nan"], r"b.tsv:7: 'nan' is no number"),
+        (["1", "x"], r"b.tsv:7: 'x' is not a number; --task classify"),
+        (["1", "nan"], r"b.tsv:7: 'nan' is not a number"),
+        (["1", "-1e308"], r"b.tsv:7: -1e308 is too large to learn; scale the labels, at most"),
         (["2", "2.0"], "at least two numbers; all 2 are 2"),
+        (["1", "1.000000001"], "at least two numbers; all 2 are 1"),
     ],
 )
 def test_what_is_no_scale_is_refused(labels: list[str], says: str) -> None:
     train = [Labelled("a", label, source="b.tsv:7") for label in labels]
     with pytest.raises(UserError, match=says):
         Regress().labels(train)
+
+
+@pytest.mark.parametrize("size", [LARGEST, -LARGEST])
+def test_the_largest_numbers_are_learned(tmp_path: Path, size: float) -> None:
+    trained = open_run(make_run(tmp_path / "run"), "cpu")
+    train = [e._replace(label=str(n % 2 * size)) for n, e in enumerate(reviews(8, 1))]
+    result = tune(trained, Regress(), train, train, replace(FAST, epochs=1))
+    assert result.rows[0]["skipped_steps"] == 0
+    assert -1 <= result.rows[0]["pearson"] <= 1
+
+
+def test_fine_tuning_fails_if_every_step_was_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(regress, "LARGEST", 1e30)
+    trained = open_run(make_run(tmp_path / "run"), "cpu")
+    train = [e._replace(label=f"{n % 2}e30") for n, e in enumerate(reviews(8, 1))]
+    with pytest.raises(TrainingStoppedError, match="seed 1: no step was finite, of 1; a lower"):
+        tune(trained, Regress(), train, train, replace(FAST, epochs=1))
