@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TextIO, overload
@@ -64,7 +64,7 @@ def writing(path: Path, mode: Literal["w", "wb"] = "w") -> Iterator[Any]:
     Raises:
         UserError: the disk is full or the folder cannot be written.
     """
-    require_no_device(path)
+    _require_no_device(path)
     path = _followed(path)
     beside = path.with_name(f".{path.name}.part")
     encoding, newline = ("utf-8", "\n") if mode == "w" else (None, None)
@@ -91,7 +91,7 @@ def folder(path: Path) -> Iterator[Path]:
     Raises:
         UserError: the disk is full or the folder cannot be written.
     """
-    require_no_device(path)
+    _require_no_device(path)
     path = _followed(path)
     part, old = (path.with_name(f".{path.name}.{end}") for end in ("part", "old"))
     with explained(path):
@@ -120,7 +120,44 @@ def _settle(path: Path, part: Path, old: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def require_no_device(path: Path) -> None:
+def require_writable(path: Path, *, is_folder: bool) -> None:
+    """Make sure before the work that its result can be written.
+
+    A folder is made on trial where the result is to stand, with those missing above it, and
+    removed. What stands at `path` may be replaced or written into, so it must be of its kind.
+
+    Args:
+        path: of the result.
+        is_folder: whether that is a folder, or a file.
+
+    Raises:
+        UserError: something else stands there, or the system refuses to write.
+    """
+    _require_no_device(path)
+    path = _followed(path)
+    with explained(path):
+        if path.exists() and path.is_dir() != is_folder:
+            kind = "file" if is_folder else "folder"
+            raise UserError(f"{path}: is a {kind}; choose another --out")
+        above = next(one for one in path.absolute().parents if one.exists())
+        if not above.is_dir():
+            raise UserError(f"{path}: {above} is a file; choose another --out")
+        trial = path / ".test" if path.is_dir() else path.with_name(f".{path.name}.test")
+        _make_and_remove(trial.absolute())
+
+
+def _make_and_remove(trial: Path) -> None:
+    """Make an empty folder, with those missing above it, and remove all of them."""
+    missing = [one for one in trial.parents if not one.exists()]
+    try:
+        trial.mkdir(parents=True, exist_ok=True)
+    finally:
+        for one in (trial, *missing):
+            with suppress(OSError):
+                one.rmdir()
+
+
+def _require_no_device(path: Path) -> None:
     """Make sure that nothing stands at `path` but a file or a folder, which may be replaced.
 
     A device, a pipe or a socket is neither: a folder or file that took its name would remove it.
@@ -174,7 +211,7 @@ def alone(path: Path, *, wait: bool = False, own: Sequence[str] = ()) -> Iterato
     Raises:
         UserError: another process is at work there, or the folder cannot be written.
     """
-    require_no_device(path)
+    _require_no_device(path)
     with explained(path):
         _make(path)
         lock = (path / LOCK).open("w")

@@ -31,14 +31,41 @@ def write(path: Path, document: Mapping[str, Any]) -> None:
 
 def dumps(document: Mapping[str, Any]) -> str:
     """Return the text of a file that `read` reads."""
-    content = {key: value for key, value in document.items() if key != CHECKSUM}
-    whole = {**content, CHECKSUM: _checksum(content)}
-    text = json.dumps(whole, ensure_ascii=False, indent=1) + "\n"
+    content = _finite({key: value for key, value in document.items() if key != CHECKSUM})
+    return to_json({**content, CHECKSUM: _checksum(content)}, indent=1) + "\n"
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """Return a value as JSON that every program reads.
+
+    A number that is not finite becomes null, since JSON has none; half a character, as in the name
+    of a file, is escaped, since UTF-8 has none.
+
+    Args:
+        value: what `json.dumps` takes.
+        indent: spaces per level; None for one line.
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False)
+    except ValueError:
+        value = _finite(value)
+        text = json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False)
     try:
         text.encode()
-    except UnicodeEncodeError:  # half a character, as in the name of a file
-        text = json.dumps(whole, indent=1) + "\n"
+    except UnicodeEncodeError:
+        text = json.dumps(value, indent=indent, allow_nan=False)
     return text
+
+
+def _finite(value: Any) -> Any:
+    """Return the value with None for each number in it that is not finite."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
 
 
 def read(path: Path, *, is_foreign: bool = False) -> dict[str, Any]:

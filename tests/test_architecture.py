@@ -73,6 +73,17 @@ def test_class_names_are_defined_once_but_for_kinds() -> None:
     assert not twice.keys() - SAME_NAMES, {n: f for n, f in twice.items() if n not in SAME_NAMES}
 
 
+def test_json_is_written_by_one_function() -> None:
+    # The others hash it, give it to a library, or write strings of TOML.
+    others = {"config.py", "data/fingerprint.py", "text/extended.py", "text/tokenizer.py"}
+    found = {
+        str(path.relative_to(kinds.ROOT))
+        for path in kinds.ROOT.rglob("*.py")
+        if re.search(r"\bjsons?\.dump", path.read_text(encoding="utf-8"))
+    }
+    assert found == {"stored.py", "text/tokenizers/unigram.py", *others}
+
+
 def test_first_lines_of_docstrings_are_no_bare_genitives() -> None:
     found = []
     for file, tree in trees():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from foreword import manifest, stored
 from foreword.errors import DamagedError, UserError
 from tests.damage import flip
 
-DOCUMENT = {"texts": ["/a/b", "한글", "half \udc80"], "n": 3, "x": [1e-3, float("inf")], "no": None}
+DOCUMENT = {"texts": ["/a/b", "한글", "half \udc80"], "n": 3, "x": [1e-3, 1e300], "no": None}
 
 
 @pytest.fixture
@@ -42,6 +43,17 @@ def test_every_flipped_bit_is_found(file: Path) -> None:
         # Of the checksum's own name nothing else is damaged; blanks are one as the other.
         assert {key: found[key] for key in DOCUMENT if key in found} == DOCUMENT
         assert len(found) == len(DOCUMENT) + 1
+
+
+def test_numbers_that_are_not_finite_become_null(tmp_path: Path) -> None:
+    value = {"x": [math.nan, 1.5, {"y": (-math.inf, "NaN")}], "half": "\ud800"}
+    plain = {"x": [None, 1.5, {"y": [None, "NaN"]}], "half": "\ud800"}
+    text = stored.to_json(value)
+    assert json.loads(text, parse_constant=pytest.fail) == plain
+    assert text.isascii()
+    assert json.loads(stored.to_json(value, indent=1)) == plain
+    stored.write(tmp_path / "a.json", value)
+    assert content(tmp_path / "a.json") == plain
 
 
 def test_a_file_without_a_checksum_is_read_if_it_is_plain(file: Path) -> None:

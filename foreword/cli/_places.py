@@ -35,12 +35,12 @@ def guard_run(run: Path) -> None:
 
 
 def spare_runs(folder: Path) -> None:
-    """Make sure that a folder is not a run, a tuned model or a part of one.
+    """Make sure that a folder can be written, and is not a run, a tuned model or a part of one.
 
     Raises:
-        UserError: it is.
+        UserError: it cannot, or it is.
     """
-    atomic.require_no_device(folder)
+    atomic.require_writable(folder, is_folder=True)
     for path in (folder.absolute(), folder.absolute().parent):
         is_trained = any((path / name).is_file() for name in ("run.json", "labels.json"))
         if is_trained and (path / "recipe.toml").is_file():

@@ -146,8 +146,7 @@ def _sampled(request: RunRequest, folder: Path) -> tuple[RunRequest, Shares, dic
 
 def _sample(texts: Sequence[str], read: ReadSettings, file: Path) -> tuple[float, dict[str, Any]]:
     """Write the beginning of the text to `file`; return which share of it that is, and counts."""
-    import json as jsons
-
+    from foreword import stored
     from foreword.data.read_documents import ReadCounts, find_files, read_documents
 
     counts = ReadCounts()
@@ -162,7 +161,7 @@ def _sample(texts: Sequence[str], read: ReadSettings, file: Path) -> tuple[float
                 share = max(counts.bytes_read, written + len(text)) / max(total, 1)
             written += len(text)
             sides = text.split("\n") if is_parallel else [text]
-            out.write(jsons.dumps(dict(zip(("text", "target"), sides, strict=False))) + "\n")
+            out.write(stored.to_json(dict(zip(("text", "target"), sides, strict=False))) + "\n")
             if share < 1 or written >= SAMPLE_BYTES:
                 break
     return min(share, 1.0), asdict(counts)

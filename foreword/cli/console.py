@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -11,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from foreword import stored
 from foreword.cli._bar import Bar, fit_parts
 
 out = Console(highlight=False, soft_wrap=True)
@@ -45,7 +45,7 @@ def one_line(text: str) -> str:
 
 def emit(value: Any) -> None:
     """Print one JSON document, for scripts."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=1) + "\n")
+    sys.stdout.write(stored.to_json(value, indent=1) + "\n")
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

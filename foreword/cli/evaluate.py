@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsons
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,6 +47,7 @@ def evaluate(
 
     The result is saved in RUN/evaluations, and `foreword report` shows it.
     """
+    from foreword import atomic
     from foreword.evaluate import context, heldout, sparsity
     from foreword.runs.provenance import command
 
@@ -60,6 +60,7 @@ def evaluate(
     folder, most = loaded.trained.run, rows or heldout.ALL
     memories = None if memory is None else _numbers(memory)
     by_order = []
+    atomic.require_writable(folder / "evaluations", is_folder=True)
     with console.progress() as bar, _opened(prompted, folder, file, bar.stage) as (text, shards):
         found: Sequence[HeldOut | MemoryLoss]
         if memories is not None:
@@ -130,10 +131,10 @@ def _cell(name: str, value: Any) -> Any:
 
 def _save(run: Path, result: dict[str, Any]) -> dict[str, Any]:
     """Write a result into the run's `evaluations`."""
-    from foreword import atomic
+    from foreword import atomic, stored
 
     path = run / "evaluations" / f"{result['name']}.json"
-    atomic.write_text(path, jsons.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    atomic.write_text(path, stored.to_json(result, indent=1) + "\n")
     return result
 
 

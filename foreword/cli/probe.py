@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsons
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +40,7 @@ def probe(
 
     The figures are saved as probe-KIND.json, the plot as probe-KIND.png.
     """
-    from foreword import config
+    from foreword import atomic, config
     from foreword.errors import UserError
     from foreword.kinds import Part
 
@@ -52,13 +51,15 @@ def probe(
     if not data:
         reading.refuse("requires --data")
     models = _open_models(runs, reading, tuple(data or ()), device, untrained=untrained)
+    folders = (
+        [out] if out else list(dict.fromkeys(one.trained.run / "evaluations" for one in models))
+    )
+    for folder in folders:
+        atomic.require_writable(folder, is_folder=True)
     with console.progress() as bar:
         bar.stage(f"probing {', '.join(one.label for one in models)}")
         finding = built.measure(models)
     result = _result(kind, finding, models)
-    folders = (
-        [out] if out else list(dict.fromkeys(one.trained.run / "evaluations" for one in models))
-    )
     for folder in folders:
         _save(folder, result, finding)
     if json:
@@ -116,9 +117,9 @@ def _save(folder: Path, result: dict[str, Any], finding: Finding) -> None:
     """Write the figures and the plot."""
     from matplotlib.figure import Figure
 
-    from foreword import atomic
+    from foreword import atomic, stored
 
-    text = jsons.dumps(result, indent=1, ensure_ascii=False) + "\n"
+    text = stored.to_json(result, indent=1) + "\n"
     atomic.write_text(folder / f"{result['name']}.json", text)
     figure = Figure(layout="constrained")
     finding.plot(figure)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsons
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -61,6 +60,7 @@ def translate(
 
     Translations, scores and plots are saved in RUN/evaluations.
     """
+    from foreword import atomic
     from foreword.data.text_files import ReadCounts, ReadSettings
     from foreword.errors import UserError
     from foreword.evaluate import translation
@@ -86,6 +86,7 @@ def translate(
 
     # Translate.
     loaded = open_model(run, device)
+    atomic.require_writable(loaded.trained.run / "evaluations", is_folder=True)
     if alignment:
         layer = layer_of(loaded.trained, layer)
     outputs: list[str] = []
@@ -138,9 +139,9 @@ def _result(loaded: LoadedModel, source: str, beams: dict[str, Any]) -> dict[str
 
 def _save(loaded: LoadedModel, result: dict[str, Any], outputs: list[str]) -> list[Path]:
     """Write the translations and the scores."""
-    from foreword import atomic
+    from foreword import atomic, stored
 
-    text = jsons.dumps(result, indent=1, ensure_ascii=False) + "\n"
+    text = stored.to_json(result, indent=1) + "\n"
     path = loaded.trained.run / "evaluations" / f"{result['name']}.txt"
     atomic.write_text(path, "\n".join(outputs) + "\n")
     atomic.write_text(path.with_suffix(".json"), text)

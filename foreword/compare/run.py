@@ -129,6 +129,9 @@ class Comparison:
 
     def __init__(self, grid: Grid, out: Path, reporter: ComparisonReporter) -> None:
         self.grid, self.out, self.reporter = grid, out, reporter
+        atomic.require_writable(out, is_folder=True)
+        if out.exists() and not (out / GRID_FILE).is_file() and _holds_other_files(out):
+            raise UserError(f"{out}: holds something else than a comparison; choose another --out")
         seeds = range(1, grid.seeds + 1)
         self.recipes = {(c.name, seed): grid.recipe(c, seed) for c in grid.cells for seed in seeds}
         for cell in grid.cells:
@@ -138,13 +141,6 @@ class Comparison:
         read = [recipe.read for recipe in self.recipes.values()]
         self.corpora = Corpora(grid.data, out / "data", reporter.stage, grid.heldout, read)
         self.failures: list[Failure] = []
-        atomic.require_no_device(out)
-        if (
-            out.exists()
-            and not (out / GRID_FILE).is_file()
-            and (out.is_file() or _holds_other_files(out))
-        ):
-            raise UserError(f"{out}: holds something else than a comparison; choose another --out")
 
     def work(self) -> list[Work]:
         """Return all pieces in order; a cell is fine-tuned as soon as it is pretrained."""

@@ -150,7 +150,7 @@ def require_free(folder: Path) -> None:
     Raises:
         UserError: it holds something else.
     """
-    atomic.require_no_device(folder)
+    atomic.require_writable(folder, is_folder=True)
     if not folder.is_dir() or (folder / MANIFEST).is_file():
         return
     names = {path.name for path in folder.iterdir()}

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from foreword import atomic
+from foreword import atomic, stored
 from foreword.demo.installed import Package
 from foreword.demo.passages import choose_passages, is_for_pretraining
 from foreword.demo.reading import OnProgress, read
@@ -106,7 +106,7 @@ def build(
         _write(part / "documents.jsonl", texts)
         for name, chosen in (("train", passages.train), ("test", passages.test)):
             _write(part / f"{name}.jsonl", ({"text": t, "label": label} for t, label in chosen))
-        about = json.dumps({"counts": asdict(counts), "limits": asdict(limits)}, indent=1)
+        about = stored.to_json({"counts": asdict(counts), "limits": asdict(limits)}, indent=1)
         (part / "about.json").write_text(about + "\n", encoding="utf-8")
     return counts
 
@@ -122,4 +122,4 @@ def load(folder: Path) -> CorpusCounts | None:
 def _write(path: Path, records: Iterable[dict[str, Any]]) -> None:
     with path.open("w", encoding="utf-8") as file:
         for record in records:
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+            file.write(stored.to_json(record) + "\n")

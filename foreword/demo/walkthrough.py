@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from foreword import atomic
+from foreword import atomic, stored
 from foreword.demo import corpus, installed
 from foreword.demo.bag import bag_of_words
 from foreword.demo.corpus import CorpusCounts, Limits
@@ -98,15 +98,15 @@ class Demo:
         self.out, self.run, self.text = out, out / "run", out / "text"
         self.size = QUICK if is_quick else FULL
         self.settings = {"demo": 1, "is_quick": is_quick}
+        atomic.require_writable(out, is_folder=True)
         mark = out / DEMO_FILE
-        atomic.require_no_device(out)
         if mark.is_file():
             if json.loads(mark.read_text(encoding="utf-8")) != self.settings:
                 raise UserError(f"{out}: holds a demo of another kind; choose another --out")
-        elif out.exists() and (not out.is_dir() or any(out.iterdir())):
+        elif out.is_dir() and any(out.iterdir()):
             raise UserError(f"{out}: holds something else than a demo; choose another --out")
         else:
-            atomic.write_text(mark, json.dumps(self.settings) + "\n")
+            atomic.write_text(mark, stored.to_json(self.settings) + "\n")
 
     def read(
         self, on_progress: Callable[[int, int], None] | None = None
@@ -153,7 +153,7 @@ class Demo:
             rows = [one.as_row() for one in heldout.on_run(loaded.trained, self.run, stage=stage)]
             result = {"name": "held-out text", "task": "held-out loss", "rows": rows}
             command = {"command": f"foreword evaluate {self.run}"}
-            atomic.write_text(file, json.dumps(result | command, indent=1) + "\n")
+            atomic.write_text(file, stored.to_json(result | command, indent=1) + "\n")
         rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
         records = [record for record in log.read(self.run) if record["kind"] == "train"]
         unigram = next((r["loss"] for r in rows if r["what"] == "unigram counts"), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from foreword import atomic, config, kinds
+from foreword import atomic, config, kinds, stored
 from foreword.errors import UserError, nearest
 from foreword.interop import check_logits, files, tensors, texts, tokens
 from foreword.interop.hf._contract import Design, Family, Table
@@ -42,8 +41,8 @@ def export(trained: TrainedModel, out: Path, family_name: str = "") -> Family:
     Raises:
         UserError: no family has such a model, or the folder cannot be written.
     """
-    atomic.require_no_device(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    atomic.require_writable(out, is_folder=True)
+    if out.is_dir() and any(out.iterdir()):
         raise UserError(f"{out}: is not empty; choose another --out")
     family = find_family(trained, family_name)
     with atomic.folder(out) as partial:
@@ -156,7 +155,7 @@ def _hf_config(design: Design, vocab: Vocab, family: Family, opening: str) -> Ta
 
 
 def _write(file: Path, table: Table) -> None:
-    file.write_text(json.dumps(table, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    file.write_text(stored.to_json(table, indent=2) + "\n", encoding="utf-8")
 
 
 def check(trained: TrainedModel, out: Path, family: Family) -> dict[str, float | None]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foreword import manifest
+from foreword import manifest, stored
 from foreword.errors import UserError
 from foreword.interop.hf._contract import Family
 from foreword.text.special import ROLES
@@ -158,4 +158,4 @@ def _template(before: tuple[str | None, int] | None, after: tuple[str | None, in
 
 
 def _write(file: Path, value: Any) -> None:
-    file.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    file.write_text(stored.to_json(value, indent=2) + "\n", encoding="utf-8")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from foreword import atomic
+from foreword import atomic, stored
 from foreword.errors import NotFiniteError, UserError
 from foreword.ngrams.counting import ABSENT, NONE, Level
 from foreword.ngrams.scratch import Scratch
@@ -154,7 +154,9 @@ class NgramTable:
                 if not array.max(initial=0) < np.inf:
                     raise NotFiniteError(f"{name} of the {n}-grams are not finite")
                 np.save(folder / f"{name}-{n}.npy", array, allow_pickle=False)
-        atomic.write_text(folder / "table.json", json.dumps(asdict(self.header), indent=1) + "\n")
+        atomic.write_text(
+            folder / "table.json", stored.to_json(asdict(self.header), indent=1) + "\n"
+        )
 
     @classmethod
     def load(cls, folder: Path) -> NgramTable:

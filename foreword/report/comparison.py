@@ -46,6 +46,7 @@ def write_comparison(folder: str | Path, out: str | Path | None = None) -> Path:
     except (DamagedError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as e:
         raise UserError(f"{folder / FILE}: cannot be read; compare again: {e}") from e
     path = Path(out) if out is not None else folder / "report.html"
+    atomic.require_writable(path, is_folder=False)
     atomic.write_text(path, page(name, content))
     return path
 

@@ -37,7 +37,7 @@ def write_page(run: str | Path, out: str | Path | None = None) -> Path:
     """
     content = folders.read(run)
     path = Path(out) if out is not None else content.path / "report.html"
-    atomic.require_no_device(path)
+    atomic.require_writable(path, is_folder=False)
     atomic.write_text(path, page(title(content), body(content)))
     return path
 

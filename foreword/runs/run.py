@@ -157,9 +157,7 @@ def require_free(run: Path) -> None:
     Raises:
         UserError: it cannot.
     """
-    atomic.require_no_device(run)
-    if run.is_file():
-        raise UserError(f"{run}: is a file; choose another --out")
+    atomic.require_writable(run, is_folder=True)
     if (run / "recipe.toml").exists():
         raise UserError(
             f"{run}: already holds a run; 'foreword resume {run}' carries on with it, or choose "

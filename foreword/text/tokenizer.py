@@ -207,7 +207,7 @@ class Tokenizer:
                 "sample": asdict(self.sample) if self.sample else None,
             },
         }
-        config_text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+        config_text = stored.to_json(config, indent=2) + "\n"
         if (folder / manifest.FILE).is_file():
             (folder / manifest.FILE).unlink()
         atomic.write_text(folder / CONFIG, config_text)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foreword import atomic, config
+from foreword import atomic, config, stored
 from foreword.errors import UserError
 
 FILE = "metrics.jsonl"
@@ -40,11 +39,8 @@ def append(run: Path, record: Mapping[str, Any]) -> None:
         UserError: the disk is full, or the run was removed.
     """
     atomic.require_there(run)
-    clean = {
-        k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()
-    }
     with atomic.explained(run / FILE), (run / FILE).open("a", encoding="utf-8") as file:
-        file.write(json.dumps(clean, ensure_ascii=False) + "\n")
+        file.write(stored.to_json(record) + "\n")
 
 
 def read(run: Path) -> list[dict[str, Any]]:
@@ -101,4 +97,4 @@ def components(record: Mapping[str, Any]) -> dict[str, float]:
 def rewind(run: Path, step: int) -> None:
     """Remove the records after `step`: a resumed run writes them again."""
     kept = [record for record in read(run) if record.get("step", 0) <= step]
-    atomic.write_text(run / FILE, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in kept))
+    atomic.write_text(run / FILE, "".join(stored.to_json(r) + "\n" for r in kept))

@@ -92,15 +92,16 @@ def summarise(finals: Sequence[Row]) -> Row:
 
 
 def check_free(evaluation: Path, out: Path) -> None:
-    """Makes sure before the work that nothing will be overwritten after it.
+    """Make sure before the work that its results can be written and overwrite nothing.
 
     Raises:
-        UserError: the evaluation is there, or the folder holds something.
+        UserError: the evaluation is there, the folder holds something, or one cannot be written.
     """
-    atomic.require_no_device(out)
+    atomic.require_writable(out, is_folder=True)
+    atomic.require_writable(evaluation, is_folder=False)
     if evaluation.exists():
         raise UserError(f"{evaluation}: is there already; give this one another --name")
-    if out.is_file() or (out.is_dir() and any(out.iterdir())):
+    if out.is_dir() and any(out.iterdir()):
         raise UserError(f"{out}: holds something already; give another --out or --name")
 
 

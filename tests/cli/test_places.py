@@ -19,6 +19,7 @@ from foreword.cli.main import run
 from foreword.data import write_shards as preparing
 from foreword.errors import UserError
 from foreword.evaluate import heldout
+from foreword.probes.gradient_reach import GradientReach
 from foreword.runs import hooks
 from foreword.runs.recipe import load_recipe
 from foreword.train import checkpoint, log
@@ -69,7 +70,8 @@ def words_of(verb: str, here: Path, out: Path) -> list[str]:
         "import": ["import", one],
         "report": ["report", one],
         "demo": ["demo"],
-        "probe": ["probe", one, "--kind", "similarity"],
+        "probe": ["probe", one, "--kind", "gradient_reach"],
+        "compare": ["compare", "ladder", "--data", text, "--hours", "0.01"],
         "evaluate": ["evaluate", one, "--data", text],
     }[verb]
     return words if verb == "evaluate" else [*words, "--out", str(out)]
@@ -85,7 +87,8 @@ def fails(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return line
 
 
-OUT = ("prepare", "pretrain", "tokenizer", "tune", "vectors", "export", "import", "report", "demo")
+FILES = ("vectors", "report")  # verbs whose --out is a file
+OUT = ("prepare", "pretrain", "tokenizer", "tune", "export", "import", "demo", "compare", *FILES)
 
 
 @pytest.mark.parametrize("verb", OUT)
@@ -101,6 +104,40 @@ def test_a_pipe_is_not_replaced(
         assert line.endswith("; choose another --out")
     assert pipe.is_fifo()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "link", "pipe"]
+
+
+@pytest.mark.parametrize("verb", [*OUT, "probe"])
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(
+    verb: str,
+    here: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tune, "tune", pytest.fail)
+    monkeypatch.setattr(GradientReach, "measure", pytest.fail)
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    for name in ("file/y", "file/deep/y"):
+        line = fails(words_of(verb, here, tmp_path / name), capsys)
+        above = tmp_path / "file"
+        assert line == f"foreword: {tmp_path / name}: {above} is a file; choose another --out"
+    wrong, kind = ("folder", "folder") if verb in FILES else ("file", "file")
+    line = fails(words_of(verb, here, tmp_path / wrong), capsys)
+    assert line == f"foreword: {tmp_path / wrong}: is a {kind}; choose another --out"
+    for place in ("/proc/x", "/sys/x/y", str(tmp_path / "folder" / ("x" * 251))):
+        assert "cannot be written: " in fails(words_of(verb, here, Path(place)), capsys)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_run_whose_scores_cannot_be_written_is_not_fine_tuned(
+    here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tune, "tune", pytest.fail)
+    (here / "run" / "evaluations").write_text("")
+    line = fails(words_of("tune", here, tmp_path / "out"), capsys)
+    assert "evaluations is a file" in line
 
 
 @pytest.mark.parametrize("verb", ["prepare", "tokenizer", "tune", "export", "report", "evaluate"])

@@ -37,6 +37,7 @@ class ARPA:
         """See `Format`."""
         if not trained.recipe.model.is_count_based:
             raise UserError(f"{trained.run}: ARPA files hold n-grams, and this is another model")
+        atomic.require_writable(out, is_folder=False)
         if out.exists():
             raise UserError(f"{out}: is there already; choose another --out")
         table = table_of(trained.model)

@@ -36,6 +36,7 @@ class Word2Vec:
 
     def write(self, trained: TrainedModel, out: Path) -> ExchangeResult:
         """See `Format`."""
+        atomic.require_writable(out, is_folder=False)
         if out.exists():
             raise UserError(f"{out}: is there already; choose another --out")
         table = word_table(trained.model, trained.tokenizer)
