@@ -7,8 +7,9 @@ import foreword
 
 
 def main() -> None:
-    """Runs the command line."""
-    import signal  # not before the path is in order, see below
+    """Run the command line."""
+    _leave_out_current_folder()
+    import signal  # not before the path is in order
 
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # until a verb begins, Ctrl-C just ends it
@@ -17,12 +18,28 @@ def main() -> None:
     run()
 
 
-if __name__ == "__main__":
-    # `-m` puts the current folder before all others, where a `numpy.py` beside somebody's texts
-    # would be run. It goes, or to the end where Foreword itself stands there, as in a checkout.
-    here = os.getcwd()  # noqa: PTH109
-    if not sys.flags.safe_path and sys.path[:1] == [here]:
+def _leave_out_current_folder() -> None:
+    """Import nothing from the current folder, where a `numpy.py` may lie beside somebody's texts.
+
+    `python -m` puts it before all others, and an empty part of PYTHONPATH, as in
+    `PYTHONPATH=$PYTHONPATH:/mine`, stands for it. It goes, or to the end where Foreword itself
+    stands there, as in a checkout; one that PYTHONPATH names stays.
+    """
+    try:
+        here = os.getcwd()  # noqa: PTH109
+    except OSError:  # it was removed
+        return
+    if __name__ == "__main__" and not sys.flags.safe_path and sys.path[:1] == [here]:
         del sys.path[0]
-        if os.path.dirname(foreword.__path__[0]) == here:  # noqa: PTH120
-            sys.path.append(here)
+    whole = os.environ.get("PYTHONPATH", "")
+    parts = [part for part in whole.split(os.pathsep) if part]
+    if os.pathsep.join(parts) != whole:
+        os.environ["PYTHONPATH"] = os.pathsep.join(parts)  # for processes that are started
+        if here not in map(os.path.abspath, parts):
+            sys.path[:] = [path for path in sys.path if path != here]
+    if os.path.dirname(foreword.__path__[0]) == here and here not in sys.path:  # noqa: PTH120
+        sys.path.append(here)
+
+
+if __name__ == "__main__":
     main()

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from foreword.cli._options import PathText
 from foreword.errors import UserError
 
 if TYPE_CHECKING:
     from foreword.data.write_shards import PrepareSettings
 
 HeldOut = Annotated[
-    list[str] | None,
+    list[PathText] | None,
     typer.Option(
         "--heldout",
         metavar="SHARE|TEXT",

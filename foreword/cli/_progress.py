@@ -67,7 +67,7 @@ class RunDisplay:
             parts += [
                 f"{n.replace('_', ' ')} {value:.4f}" for n, value in components(record).items()
             ]
-            console.say(console.line_of(parts, [0, 0, *range(1, len(parts) - 1)]))
+            console.say(console.line_of(parts, [1, 0, *range(2, len(parts))]))
         else:
             for sample in record["samples"]:
                 console.say(console.side_by_side(sample["prompt"], sample["text"]))
@@ -86,12 +86,12 @@ class RunDisplay:
             self._printed = progress
             left = record["seconds"] / progress * (1 - progress) if progress else 0.0
             ranks = {  # the parts of the line; the highest ranks are left out first
-                f"step {record['step']:>7,}": 0,
+                f"step {record['step']:>7,}": 1,
                 loss: 0,
-                speed: 3,
-                matmul: 5,
-                f"lr {record['lr']:.2e}": 4,
-                f"{progress:4.0%}": 1,
-                f"{clock(left)} left": 2,
+                speed: 4,
+                matmul: 6,
+                f"lr {record['lr']:.2e}": 5,
+                f"{progress:4.0%}": 2,
+                f"{clock(left)} left": 3,
             }
             console.say(console.line_of(list(ranks), list(ranks.values())))

@@ -9,7 +9,7 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._heldout import HeldOut, hold_out
-from foreword.cli._options import Options
+from foreword.cli._options import Options, PathText
 from foreword.errors import UserError
 from foreword.ranges import CountOrZero
 
@@ -59,18 +59,18 @@ class RunOptions(Options):
 
     recipe: Annotated[str, typer.Argument(help="A recipe's name (bert_mini) or a .toml file.")]
     data: Annotated[
-        list[str],
+        list[PathText],
         typer.Option("--data", help="Text: files, folders or globs; or a folder of 'prepare'."),
     ]
     more: Annotated[
-        list[str] | None, typer.Argument(help="More text, as a shell expands a glob.")
+        list[PathText] | None, typer.Argument(help="More text, as a shell expands a glob.")
     ] = None
     tokenizer: Annotated[
-        str | None, typer.Option(help="Tokenizer folder; default: train one on the text.")
+        PathText | None, typer.Option(help="Tokenizer folder; default: train one on the text.")
     ] = None
     heldout: HeldOut = None
     from_: Annotated[
-        str | None,
+        PathText | None,
         typer.Option("--from", help="Start from the weights of a run or a Hugging Face folder."),
     ] = None
     extend_vocabulary: Annotated[

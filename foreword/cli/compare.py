@@ -13,7 +13,7 @@ from foreword.cli import console
 from foreword.cli._bar import Advance, Bar, clock
 from foreword.cli._budget_options import BudgetOptions
 from foreword.cli._model_options import Json
-from foreword.cli._options import Options
+from foreword.cli._options import Options, PathText
 from foreword.cli._reading import Reading
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ class GridOptions(Options):
     """The text and the tasks of a grid."""
 
     data: Annotated[
-        list[str] | None,
+        list[PathText] | None,
         typer.Option("--data", help="Text to replace the grid's own; or a prepared folder."),
     ] = None
     heldout: Annotated[
-        list[str] | None,
+        list[PathText] | None,
         typer.Option("--heldout", help="Held-out text to replace the grid's own."),
     ] = None
     tasks: Annotated[

@@ -11,6 +11,7 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._model_options import Device, Json, Run, open_model
+from foreword.cli._options import PathText
 from foreword.cli._reading import Reading
 from foreword.ranges import Count, CountOrZero
 
@@ -27,7 +28,7 @@ def evaluate(
     run: Run,
     reading: Reading,
     file: Annotated[
-        list[str] | None,
+        list[PathText] | None,
         typer.Option("--file", "--data", help="Text to use; default: the run's held-out text."),
     ] = None,
     rows: Annotated[
@@ -154,10 +155,10 @@ def _opened(
 
 
 def _numbers(text: str) -> list[int]:
-    """Return `0,64,128` as numbers."""
+    """Return `0,64,128` as numbers, each once."""
     from foreword.errors import UserError
 
     try:
-        return [int(word) for word in text.split(",")]
+        return list(dict.fromkeys(int(word) for word in text.split(",")))
     except ValueError:
         raise UserError(f"--memory {text}: expected numbers of tokens, such as 0,64,128") from None

@@ -9,12 +9,13 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._model_options import Json
+from foreword.cli._options import PathText
 from foreword.cli.export import open_format
 
 
 def import_(
     model: Annotated[
-        str, typer.Argument(help="Folder or file of a model; with --download, its hub name.")
+        PathText, typer.Argument(help="Folder or file of a model; with --download, its hub name.")
     ],
     out: Annotated[Path, typer.Option("--out", help="Run folder to create.")],
     format: Annotated[  # noqa: A002

@@ -11,7 +11,7 @@ import typer
 from foreword.cli import console
 from foreword.cli._bar import Bar
 from foreword.cli._heldout import HeldOut, hold_out
-from foreword.cli._options import Options
+from foreword.cli._options import Options, PathText, naming
 from foreword.cli._places import spare_runs
 from foreword.cli._reading import Reading
 from foreword.errors import UserError
@@ -52,7 +52,9 @@ class TokenizerOptions(Options):
 
 
 def prepare(
-    texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Files, folders, globs.")],
+    texts: Annotated[
+        list[PathText], typer.Argument(metavar="TEXT...", help="Files, folders, globs.")
+    ],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for the shards.")],
     tokenizer_options: TokenizerOptions,
     reading: Reading,
@@ -85,7 +87,8 @@ def prepare(
         if tokenizer_options.tokenizer is not None:
             tokenizer = Tokenizer.load(tokenizer_options.tokenizer)
         else:
-            tokenizer = _train(bar, texts, read, out, tokenizer_options.as_table())
+            with naming(kind="--kind", vocab="--vocab"):
+                tokenizer = _train(bar, texts, read, out, tokenizer_options.as_table())
         advance = bar.stage("cutting text into tokens")
 
         def show(done: int, total: int) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._model_options import Device, Json, open_model
+from foreword.cli._options import PathText
 from foreword.cli._reading import Reading
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def probe(
         list[str] | None, typer.Option("--set", help="A setting of the probe: layer=0.")
     ] = None,
     data: Annotated[
-        list[str] | None, typer.Option(help="Text to use; default: each run's held-out text.")
+        list[PathText] | None, typer.Option(help="Text to use; default: each run's held-out text.")
     ] = None,
     untrained: Annotated[
         bool, typer.Option("--untrained", help="Also probe each model with random weights.")

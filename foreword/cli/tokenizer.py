@@ -11,7 +11,7 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._model_options import Json
-from foreword.cli._options import flat
+from foreword.cli._options import PathText, flat, naming
 from foreword.cli._places import spare_runs
 from foreword.cli._reading import Reading
 from foreword.errors import UserError
@@ -30,7 +30,9 @@ app = typer.Typer(no_args_is_help=True, help="Train or inspect a tokenizer, or w
 @app.command()
 @flat
 def train(
-    files: Annotated[list[str], typer.Argument(metavar="FILES...", help="Text files or folders.")],
+    files: Annotated[
+        list[PathText], typer.Argument(metavar="FILES...", help="Text files or folders.")
+    ],
     out: Annotated[Path, typer.Option(help="Folder for the tokenizer.")],
     reading: Reading,
     kind: Annotated[str, typer.Option(help="wordpiece, bpe, unigram, word or char.")] = "wordpiece",
@@ -55,11 +57,12 @@ def train(
     options = {"kind": kind} | ({} if vocab is None else {"vocab": vocab})
     table = config.assign({"tokenizer": options}, assign or [])
     part = kinds.Part("text/tokenizers", kind)
-    trainer = config.build_kind(part, table.pop("tokenizer"), "tokenizer")
+    with naming(kind="--kind", vocab="--vocab"):
+        trainer = config.build_kind(part, table.pop("tokenizer"), "tokenizer")
     if table:
         raise UserError(f"--set {next(iter(table))}: only tokenizer.* can be set here")
     counts = ReadCounts()
-    with console.progress() as bar:
+    with console.progress() as bar, naming(vocab="--vocab"):
         tokenizer = train_tokenizer(trainer, files, reading.on(ReadSettings()), bar.stage, counts)
     tokenizer.save(out)
     facts = _facts(tokenizer) | {"folder": str(out)}
@@ -70,6 +73,7 @@ def train(
 
 
 @app.command()
+@flat
 def show(
     folder: Annotated[Path, typer.Argument(help="A tokenizer folder, or a tokenizer.json.")],
     text: Annotated[str | None, typer.Option(help="A text to tokenize.")] = None,
@@ -149,7 +153,7 @@ def _parse_counts(words: list[str] | tuple[str, ...]) -> dict[str, int]:
         if not colon:
             word, number = argument, "1"
         if not word or not (number.isascii() and number.isdigit()) or int(number) < 1:
-            raise UserError(f"{argument}: expected WORD:COUNT, such as low:5")
+            raise UserError(f"'{argument}': expected WORD:COUNT, such as low:5")
         counts[word] = counts.get(word, 0) + int(number)
     return counts
 

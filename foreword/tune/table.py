@@ -238,7 +238,7 @@ def _jsonl(path: Path, text: str) -> Table:
                 continue
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise UserError(f"{path}:{number}: not JSON: {error}") from None
             if not isinstance(row, dict):
                 raise UserError(f"{path}:{number}: expected an object with named values")
@@ -273,12 +273,15 @@ def _parquet(path: Path, data: bytes) -> Table:
 def _not_utf8(path: Path, table: pa.Table, first: int) -> UserError:
     """The error for the first text of a table that is not UTF-8; its rows count from `first`."""
     for number in range(len(table)):
-        for column in table.columns:
+        for name in table.column_names:
             try:
-                column[number].as_py()
+                table.column(name)[number].as_py()
             except UnicodeDecodeError as error:
                 byte = f"byte {error.start:,} (0x{error.object[error.start]:02x})"
-                return UserError(f"{path}:{first + number}: {byte} is not UTF-8; convert the file")
+                return UserError(
+                    f"{path}:{first + number}: column '{name}', {byte} is not UTF-8; convert the "
+                    "file"
+                )
     raise AssertionError("every text is UTF-8")
 
 

@@ -12,6 +12,7 @@ from rich.cells import cell_len
 
 from foreword.cli import console
 from foreword.cli._bar import Bar
+from foreword.cli._progress import RunDisplay
 from foreword.cli._streams import guarded
 
 COLUMNS = ["cell", "recipe", *(f"number {n}" for n in range(9))]
@@ -65,6 +66,21 @@ def test_samples_stay_on_their_line(monkeypatch: pytest.MonkeyPatch) -> None:
         assert line.startswith(f"    {before[:20].rstrip()}") and line.count("…") in (1, 2)
         assert f"  ->  {after[:10].rstrip()}" in line
     assert console.side_by_side("short", "text") == "    short  ->  text"
+
+
+def test_a_narrow_window_shows_the_loss_first(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console.err, "_force_terminal", True)
+    monkeypatch.setattr(console.err, "width", 30)
+    said = list[str]()
+    display = RunDisplay(Bar(said.append, is_live=False, is_coloured=False))
+    losses = {"step": 1, "loss": 9.1234, "perplexity": 8.0, "bits_per_byte": 2.0}
+    display.record({"kind": "heldout", **losses}, 0.5)
+    speed = {"lr": 0.1, "tokens_per_second": 9.0, "share_of_matmul": 0.5, "seconds": 2.0}
+    display.record({"kind": "train", "step": 1, "loss": 9.1234, **speed}, 0.5)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["held-out loss 9.1234", "step       1  loss 9.1234"]
 
 
 def test_a_table_that_fits_is_one(

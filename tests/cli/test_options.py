@@ -101,6 +101,39 @@ def test_a_wild_number_is_refused_in_one_line(
     assert said.startswith(f"foreword: {says}") and said.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("pretrain bert_tiny --data @ --out y", "--data"),
+        ("pretrain bert_tiny --data x @ --out y", "MORE"),
+        ("pretrain bert_tiny --data x --out @", "--out"),
+        ("pretrain bert_tiny --data x --out y --heldout @", "--heldout"),
+        ("pretrain bert_tiny --data x --out y --tokenizer @", "--tokenizer"),
+        ("check bert_tiny --data x --from @", "--from"),
+        ("prepare @ --out y", "TEXT"),
+        ("prepare x --out @", "--out"),
+        ("tokenizer train @ --out y", "FILES"),
+        ("tokenizer show @", "FOLDER"),
+        ("tune RUN --train x --dev @", "--dev"),
+        ("tune RUN --train x --dev y --out @", "--out"),
+        ("compare ladder --data @ --hours 1 --out y", "--data"),
+        ("compare ladder --tasks @ --hours 1 --out y", "--tasks"),
+        ("evaluate RUN --data @", "--file"),
+        ("score RUN --file @", "--file"),
+        ("probe @ --kind similarity", "RUN"),
+        ("export @ --out y", "RUN"),
+        ("import @ --out y", "MODEL"),
+        ("report RUN --out @", "--out"),
+    ],
+)
+def test_an_empty_path_is_not_the_current_folder(
+    words: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["" if word == "@" else word for word in words.split()]) == 2
+    said = capsys.readouterr().err
+    assert said == f"foreword: {name}: the path is empty; '.' is the current folder\n"
+
+
 READS = ["pretrain", "check", "prepare", "compare", "score", "evaluate", "probe", "tokenizer train"]
 
 

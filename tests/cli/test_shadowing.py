@@ -33,6 +33,7 @@ DEPENDENCIES = {
     "transformers",
     "typer",
 }
+ROOT = str(Path(__file__).parents[2])
 SCRIPT = """
 import sys
 from foreword.cli.main import main
@@ -62,10 +63,9 @@ class Hostile:
         lines = [json.dumps({"text": f"The cat saw house number {n}. " * 500}) for n in range(300)]
         (self.folder / "text.jsonl").write_text("\n".join(lines))
 
-    def run(self, *words: str) -> str:
+    def run(self, *words: str, path: str = ROOT) -> str:
         """The output of a program that starts in the folder."""
-        root = str(Path(__file__).parents[2])
-        environment = {**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
         environment.pop("PYTHONSAFEPATH", None)
         done = subprocess.run(
             [sys.executable, *words],
@@ -116,12 +116,26 @@ def test_processes_that_python_starts_run_nothing_of_the_current_folder(
     assert int(said) == sum(len(package.files) for package in packages)
 
 
-def test_python_m_foreword_runs_nothing_of_the_current_folder(tmp_path: Path) -> None:
-    # What `-m` itself imports comes before any code of ours.
+WORDS = ["tokenizer", "train", "text.jsonl", "--kind", "word", "--out"]
+
+
+def not_imported_by_python() -> set[str]:
+    """Modules but for those that Python imports before any code of ours, with `-m` too."""
     code = "import importlib.util, runpy, sys; print(*sys.modules)"
     run = [sys.executable, "-P", "-c", code]
     before = set(subprocess.check_output(run, text=True).split()) | {"foreword"}
-    hostile = Hostile(tmp_path, {*DEPENDENCIES, *sys.stdlib_module_names} - before)
-    words = ["tokenizer", "train", "text.jsonl", "--kind", "word", "--out", str(tmp_path / "words")]
-    hostile.run("-m", "foreword", *words)
+    return {*DEPENDENCIES, *sys.stdlib_module_names} - before
+
+
+def test_python_m_foreword_runs_nothing_of_the_current_folder(tmp_path: Path) -> None:
+    hostile = Hostile(tmp_path, not_imported_by_python())
+    hostile.run("-m", "foreword", *WORDS, str(tmp_path / "words"))
+    assert (tmp_path / "words" / "tokenizer.json").is_file()
+
+
+def test_an_empty_part_of_pythonpath_runs_nothing_of_the_current_folder(tmp_path: Path) -> None:
+    hostile = Hostile(tmp_path, not_imported_by_python())
+    program = script(tmp_path, "from foreword.__main__ import main\nmain()\n")
+    path = os.pathsep.join(["", ROOT, ""])
+    hostile.run(program, *WORDS, str(tmp_path / "words"), path=path)
     assert (tmp_path / "words" / "tokenizer.json").is_file()

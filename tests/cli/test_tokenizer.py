@@ -43,7 +43,7 @@ def test_trace_for_people(capsys) -> None:
 @pytest.mark.parametrize("word", ["low:", ":3", "low:x", "low:0", "low:-1"])
 def test_trace_refuses_what_is_no_count(capsys, word: str) -> None:
     assert run(["tokenizer", "trace", word]) == 2
-    assert f"{word}: expected WORD:COUNT" in capsys.readouterr().err
+    assert f"'{word}': expected WORD:COUNT" in capsys.readouterr().err
 
 
 def test_show(capsys, folder) -> None:
@@ -89,7 +89,9 @@ def test_train(capsys, tmp_path) -> None:
     assert run(["tokenizer", *words, *more]) == 0
     assert "bytes replaced 3" in " ".join(capsys.readouterr().out.split())
     assert run(["tokenizer", *words, "--errors", "replace"]) == 2
-    assert "30,522 asked, but this text supports only" in capsys.readouterr().err
+    line = capsys.readouterr().err
+    assert "--vocab: 30,522 asked, but this text supports only" in line
+    assert "use --vocab " in line
     assert run(["tokenizer", *words, "--kind", "wordpeice"]) == 2
     assert "did you mean 'wordpiece'" in capsys.readouterr().err
     assert run(["tokenizer", *words, "--set", "model.layers=3"]) == 2

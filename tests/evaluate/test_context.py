@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from foreword import stored
 from foreword.cli import main
 from foreword.data.shards import Shards
 from foreword.data.write_shards import PrepareSettings, prepare
@@ -86,8 +87,9 @@ def test_the_command_keeps_a_table(
     run, file = make_run("transformer_xl", length=LENGTH), tmp_path / "text.txt"
     file.write_text("The cat sat on the mat. The dog ran to the cold river.\n" * 8)
     words = ["evaluate", str(run), "--file", str(file), "--device", "cpu", "--memory"]
-    assert main.run([*words, "0,8,32"]) == 0
-    assert (run / "evaluations" / "evaluate-text.txt-memory.json").is_file()
+    assert main.run([*words, "0,8,0,8,32"]) == 0
+    saved = stored.read(run / "evaluations" / "evaluate-text.txt-memory.json")
+    assert [row["memory"] for row in saved["rows"]] == [0, 8, 32]
     assert main.run([*words, "0;8"]) == 2
     assert "expected numbers of tokens, such as 0,64,128" in capsys.readouterr().err
 

@@ -110,5 +110,6 @@ def test_parquet_that_is_not_utf8_names_its_row(tmp_path: Path, column: str) -> 
     table = pa.table({"text": ["a", "b"], "label": ["c", "d"]})
     table = table.set_column(table.column_names.index(column), column, broken)
     parquet.write_table(table, tmp_path / "a.parquet")
-    with pytest.raises(UserError, match=r"a\.parquet:2: byte 1 \(0xff\) is not UTF-8"):
+    says = rf"a\.parquet:2: column '{column}', byte 1 \(0xff\) is not UTF-8"
+    with pytest.raises(UserError, match=says):
         labelled(read_table(tmp_path / "a.parquet"), Columns())

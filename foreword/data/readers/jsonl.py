@@ -80,5 +80,14 @@ def _text(source: TextFile, record: dict[str, Any], setting: str, where: str) ->
         )
     if text.isascii():
         return text
-    # JSON can spell half a character (a lone surrogate), which UTF-8 cannot.
-    return source.decode(text.encode(errors="surrogatepass"), where)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:  # JSON can spell half a character, which UTF-8 cannot
+        if source.settings.errors == "strict":
+            raise UserError(
+                f"{where}: field '{field}', character {error.start + 1:,}: "
+                f"\\u{ord(text[error.start]):04x} is half a character (a lone surrogate); fix the "
+                "line, or use --errors replace to go on and count them"
+            ) from None
+        return source.decode(text.encode(errors="surrogatepass"), where)
+    return text
