@@ -140,6 +140,8 @@ def _expand(given: str | Path) -> tuple[list[Path], bool]:
         return [file for file in sorted(path.rglob("*")) if file.is_file()], False
     if path.exists():
         return [path], True
+    if path.is_symlink():
+        raise UserError(f"{given}: is a link to what is not there, or to itself")
     matches = [Path(match) for match in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207
     if not matches:
         raise UserError(f"{given}: there is no such file or folder")

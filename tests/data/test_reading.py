@@ -199,11 +199,15 @@ def test_find_files(tmp_path: Path) -> None:
 
 def test_find_files_fails(tmp_path: Path) -> None:
     (tmp_path / "x.pdf").write_text("x")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "broken").symlink_to("nowhere.txt")
     for given, said in (
         ([tmp_path / "none.txt"], "no such file"),
         ([tmp_path / "*.txt"], "no such file"),
         ([tmp_path], "no text file in it"),
         ([tmp_path / "x.pdf"], "no reader"),
+        ([tmp_path / "loop"], "loop: is a link to what is not there, or to itself"),
+        ([tmp_path / "brok*"], "broken: is a link to what is not there"),
         ([], "no text was given"),
     ):
         with pytest.raises(UserError, match=said):
