@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from foreword import config, describe, kinds
+from foreword import config, describe, kinds, stored
 from foreword.cli import console
 from foreword.describe import KindDescription, Setting
 
@@ -136,7 +135,7 @@ def settings_table(own: Sequence[Setting]) -> None:
 def _shown(value: Any) -> str:
     if value is None:
         return "–"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else stored.to_json(value)
 
 
 def _chosen_by(folder: str, name: str, where: Sequence[str]) -> str:
