@@ -115,7 +115,8 @@ class Case:
     def model_settings(self, position: str = "learned") -> Any:
         """Return the settings of a tiny model for this layout."""
         settings = tiny(self.model, position)
-        return replace(settings, two_streams=True) if self.layout == "two_streams" else settings
+        is_two_streams = kinds.load("layouts", self.layout).is_two_streams
+        return replace(settings, two_streams=True) if is_two_streams else settings
 
     def build(self, position: str = "learned") -> Model:
         """Return a tiny model with this objective's heads, without dropout."""
@@ -167,7 +168,7 @@ def _fits(case: Case) -> bool:
         batch = case.batch(rows([[12]]))
     except UserError:
         return False
-    if not model.reads_ahead and case.layout != "decoder":
+    if not model.reads_ahead and not kinds.load("layouts", case.layout).is_causal:
         return False
     if batch.part(Queries) is not None and case.model != "transformer":
         return False  # no other has a query stream
@@ -183,7 +184,7 @@ def _directions(case: Case) -> set[bool]:
         kinds.load("layouts", case.layout),
         kinds.load("models", case.model),
     ]
-    return {getattr(part, "predicts_both_directions", False) for part in components}
+    return {part.predicts_both_directions for part in components}
 
 
 def logits(model: Model, batch: Batch) -> Tensor:

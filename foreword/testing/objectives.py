@@ -177,7 +177,7 @@ def check_no_prediction_sees_its_target(case: Case) -> None:
         after = logits(model, changed)
         # In place: at the target. In a text of its own: there and at all that comes before; with
         # an order of prediction: at all that is not later in it.
-        is_aligned = case.layout == "encoder"
+        is_aligned = corrupt(case.made, given).is_aligned
         blind = moved if is_aligned else np.arange(moved[0] + 1)
         if batch.part(Queries) is not None:
             order = _prediction_order(case, given, batch)[row]

@@ -37,10 +37,15 @@ def sentences() -> list[str]:
     return [p.text for word in read_words("english") for sense in word.senses for p in sense]
 
 
+def words() -> list[str]:
+    """Return the sentences, and the words of the analogies."""
+    questions = [" ".join(four) for section in read_analogies(None) for four in section.questions]
+    return [*sentences(), *questions]
+
+
 @pytest.fixture(scope="session")
 def tokenizer() -> Tokenizer:
-    questions = [" ".join(words) for section in read_analogies(None) for words in section.questions]
-    return Word(min_count=1).train([*sentences(), *questions])
+    return Word(min_count=1).train(words())
 
 
 @pytest.fixture(scope="session")

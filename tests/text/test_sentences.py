@@ -5,10 +5,9 @@ from itertools import chain, pairwise
 
 import pytest
 
+from foreword.testing.tokenizers import SENTENCES
 from foreword.text.sentences import iterate, split
 from foreword.text.tokenizer import Tokenizer
-
-from .conftest import SENTENCES
 
 TEXTS = [
     *SENTENCES,

@@ -3,63 +3,33 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
 
-import numpy as np
 import pytest
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Engine
 
 from foreword import kinds
 from foreword.errors import UserError
+from foreword.testing.tokenizers import CORPUS, NASTY, SENTENCES, TOKENIZER_CHECKS, TRAINING_CHECKS
 from foreword.text import special, training
 from foreword.text.tokenizer import Tokenizer
+from foreword.text.tokenizers._contract import TokenizerKind
 
-from .conftest import CORPUS, SENTENCES, SETTINGS
-
-NASTY = [
-    "",
-    " ",
-    "\n\t \r\n",
-    "\x00\x01 control \x7f\x85\u200b\u2028 characters\ufeff",
-    "👩‍👩‍👧 family 🏳️‍🌈 e\u0301 é ﬁ Ⅷ",
-    "  two  spaces,\ttabs\tand a trailing newline\n",
-    "문학은 언어를  예술적 표현의 제재로\n삼아",
-    "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 \U0010ffff \ufffd �",
-    "'s 't don't ... !!?? §¶ ##ing ▁low Ġlow",
-    "[MASK] </s><s> <extra_id_0> [UNK] [PAD]",
-]
+from .conftest import SETTINGS
 
 
-def test_special_tokens_are_the_first_ids(tokenizer: Tokenizer) -> None:
-    vocab = tokenizer.vocab
-    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>"]
-    assert vocab.special == {name: i for i, name in enumerate(names)}
-    assert vocab.sentinels.tolist() == list(range(7, 107))
-    assert vocab.is_special.tolist() == [True] * 107 + [False] * (vocab.size - 107)
-    assert [tokenizer.token(i) for i in (0, 4, 7, 106)] == [
-        "[PAD]",
-        "[MASK]",
-        "<extra_id_0>",
-        "<extra_id_99>",
-    ]
-    assert vocab.starts_word[107:].any()
+@pytest.mark.parametrize("check", TOKENIZER_CHECKS, ids=lambda check: check.__name__)
+def test_contract(check: Callable[[Tokenizer], None], tokenizer: Tokenizer) -> None:
+    check(tokenizer)
 
 
-@pytest.mark.parametrize("text", NASTY, ids=range(len(NASTY)))
-def test_plain_text_never_becomes_a_special_token(tokenizer: Tokenizer, text: str) -> None:
-    ids = tokenizer.encode(text)
-    assert ids.dtype == np.int64
-    assert not (tokenizer.vocab.is_special[ids] & (ids != tokenizer.vocab.id("[UNK]"))).any()
-    assert tokenizer.encode_batch([text, "x"])[0] == ids.tolist()
-
-
-def test_prompts_may_name_special_tokens(tokenizer: Tokenizer) -> None:
-    ids = tokenizer.encode("the [MASK] house <extra_id_2>", special=True)
-    assert [i for i in ids if i < 107 and i != 1] == [4, 9]
-    assert 4 not in tokenizer.encode("the [MASK] house <extra_id_2>")
-    assert "[MASK]" in tokenizer.decode(ids, skip_special=False)
-    assert "[MASK]" not in tokenizer.decode(ids)
+@pytest.mark.parametrize("kind", kinds.names("text/tokenizers"))
+@pytest.mark.parametrize("check", TRAINING_CHECKS, ids=lambda check: check.__name__)
+def test_training_contract(
+    check: Callable[[TokenizerKind, Sequence[str]], None], kind: str
+) -> None:
+    check(kinds.load("text/tokenizers", kind)(**SETTINGS.get(kind, {})), CORPUS)
 
 
 def test_mask_stands_for_a_word_and_its_space(trained: dict[str, Tokenizer]) -> None:
@@ -127,14 +97,6 @@ def test_which_pieces_start_a_word(trained: dict[str, Tokenizer]) -> None:
     assert all(starts("char", "the house."))
 
 
-def test_spellings_are_the_text(tokenizer: Tokenizer) -> None:
-    text = "the lowest house stands by the road"
-    spelt = b"".join(tokenizer.vocab.spellings[i] for i in tokenizer.encode(text)).decode()
-    assert spelt.replace(" ", "") == text.replace(" ", "")
-    assert [s.decode() for s in tokenizer.vocab.spellings[:7]] == list(special.NAMES)
-    assert len(tokenizer.vocab.spellings) == tokenizer.vocab.size
-
-
 def test_words_between_spaces(tmp_path) -> None:
     """A corpus that comes as tokens: its `<unk>` and its marks are words like any other."""
     load = kinds.load("text/tokenizers", "word")
@@ -174,20 +136,22 @@ def test_save_and_load_change_nothing(tokenizer: Tokenizer, tmp_path) -> None:
     ]
 
 
-def test_the_record_says_how_it_was_made(trained: dict[str, Tokenizer]) -> None:
-    for kind, tokenizer in trained.items():
-        settings = kinds.load("text/tokenizers", kind)(**SETTINGS[kind])
-        assert tokenizer.kind == {"kind": kind, **asdict(settings)}
-        assert tokenizer.sample is not None
-        assert tokenizer.sample.documents_kept == len(CORPUS)
-
-
 @pytest.mark.parametrize("kind", kinds.names("text/tokenizers"))
-def test_training_again_gives_the_same(kind: str, trained: dict[str, Tokenizer]) -> None:
-    again = kinds.load("text/tokenizers", kind)(**SETTINGS[kind]).train(CORPUS)
-    assert again.fingerprint == trained[kind].fingerprint
+def test_another_text_gives_another_tokenizer(kind: str, trained: dict[str, Tokenizer]) -> None:
     other = kinds.load("text/tokenizers", kind)(**SETTINGS[kind]).train([*CORPUS, "zq zq " * 99])
     assert other.fingerprint != trained[kind].fingerprint
+
+
+def test_the_ids_of_special_tokens_are_those_of_earlier_runs(tokenizer: Tokenizer) -> None:
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>"]
+    assert tokenizer.vocab.special == {name: i for i, name in enumerate(names)}
+    assert [tokenizer.token(i) for i in (7, 106)] == ["<extra_id_0>", "<extra_id_99>"]
+    assert tokenizer.vocab.is_special.sum() == 107
+
+
+def test_a_tokenizer_records_how_much_text_it_was_trained_on(tokenizer: Tokenizer) -> None:
+    assert tokenizer.sample is not None
+    assert tokenizer.sample.documents_kept == len(CORPUS)
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])

@@ -1,0 +1,258 @@
+"""The contract of attention mechanisms, as functions.
+
+Each is held against one line of algebra in float64, under its own mask and the batch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import is_dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from foreword.errors import UserError
+from foreword.models.transformer import Transformer
+from foreword.nn.attentions._contract import AttentionKind, AttentionMechanism
+from foreword.nn.init import initialise
+from foreword.nn.masks import CausalMask, DocumentMask, FullMask, Mask
+from foreword.nn.model import Backbone, Model
+from foreword.nn.positions.learned import Learned
+from foreword.nn.positions.rotary import Rotary
+from foreword.testing.cases import SEED, SIZE
+from foreword.types import Batch
+
+HEADS, D_HEAD, LAYERS = 2, 4, 2
+LENGTH = 150  # a multiple of no block size
+SHAPE = (2, LENGTH, LENGTH)
+
+
+def check_attention(attention: AttentionKind) -> None:
+    """Check all that an attention mechanism promises.
+
+    Args:
+        attention: settings of the kind, for rows of 150 tokens; those that make it leave keys out
+            in such rows test most.
+
+    Raises:
+        AssertionError: a promise is broken.
+    """
+    assert is_dataclass(type(attention)), "the settings of attention are a frozen dataclass"
+    for check in ATTENTION_CHECKS:
+        check(attention)
+
+
+def documents() -> Tensor:
+    """Return document numbers of two rows, (2, length): three documents; two and padding."""
+    numbers = torch.stack([torch.arange(LENGTH) // 60, torch.arange(LENGTH) // 70])
+    numbers[1, 140:] = -1
+    return numbers
+
+
+SAME = DocumentMask(documents(), documents())
+MASKS = {"full": FullMask(), "causal": CausalMask(), "documents": SAME, "both": CausalMask() & SAME}
+
+
+def build(attention: AttentionKind) -> list[AttentionMechanism]:
+    """Return the modules of a stack, the same each time."""
+    torch.manual_seed(SEED)
+    return attention.build(HEADS, D_HEAD, LAYERS)
+
+
+def chooses_keys(mechanisms: list[AttentionMechanism]) -> bool:
+    """Return whether it attends to keys that a mask can choose; else it mixes them all."""
+    return mechanisms[0].mask(LENGTH, LENGTH) is not None
+
+
+def inputs(length: int = LENGTH, batch: int = 2) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries, keys and values, (batch, heads, length, d_head), that take gradients."""
+    random = torch.Generator().manual_seed(1)
+    shape = (batch, HEADS, length, D_HEAD)
+    q, k, v = (torch.randn(shape, generator=random).requires_grad_() for _ in range(3))
+    return q, k, v
+
+
+def dense(q: Tensor, k: Tensor, v: Tensor, mask: Mask, plus: Tensor | None = None) -> Tensor:
+    """Return attention under a mask, with `plus` added to the scores, in float64."""
+    allowed = mask.dense(len(q), q.shape[2], k.shape[2], q.device, HEADS)
+    scores = q.double() @ k.double().transpose(-2, -1) * q.shape[3] ** -0.5
+    scores = (scores if plus is None else scores + plus).masked_fill(~allowed, -1e300)
+    mixed = torch.softmax(scores, -1) @ v.double()
+    return mixed.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
+
+
+def assert_same(found: list[Tensor], expected: list[Tensor]) -> None:
+    """Raise AssertionError unless the tensors are equal but for rounding."""
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.double(), other.double(), atol=1e-5, rtol=1e-4)
+
+
+def outcome(out: Tensor, *of: Tensor) -> list[Tensor]:
+    """Return the output and its gradients."""
+    return [out, *torch.autograd.grad(out.square().sum(), of)]
+
+
+def backbone(attention: AttentionKind, *, is_rotary: bool = True) -> Backbone:
+    """Return a small Transformer with this attention."""
+    settings = Transformer(
+        d_model=HEADS * D_HEAD,
+        layers=LAYERS,
+        heads=HEADS,
+        position=Rotary() if is_rotary else Learned(LENGTH),
+        attention=attention,
+        dropout=0.0,
+        attention_dropout=0.0,
+        init_std=0.3,
+    )
+    torch.manual_seed(SEED)
+    built = settings.build(SIZE).eval()
+    initialise(Model(built, nn.ModuleDict()), SEED)
+    return built
+
+
+def batch(mask: Mask, length: int = LENGTH) -> Batch:
+    """Return two rows of random ids."""
+    ids = torch.randint(0, SIZE, (2, length), generator=torch.Generator().manual_seed(3))
+    return Batch(ids, torch.arange(length).expand(2, -1), mask)
+
+
+def check_it_is_dense_attention_under_its_mask(attention: AttentionKind) -> None:
+    """Check output and gradients of each layer against algebra, under each kind of mask."""
+    mechanisms, qkv = build(attention), inputs()
+    if not chooses_keys(mechanisms):
+        return
+    for mask in MASKS.values():
+        prepared_mask = attention.prepare(mask, None, SHAPE, qkv[0], flex=False)
+        for mechanism in mechanisms:
+            out = mechanism(*qkv, prepared_mask, D_HEAD**-0.5, 0.0, None)
+            own = mechanism.mask(LENGTH, LENGTH)
+            assert own is not None, "some layers have a mask and some have none"
+            assert_same(outcome(out, *qkv), outcome(dense(*qkv, mask & own), *qkv))
+
+
+def check_position_scores_and_biases_are_added(attention: AttentionKind) -> None:
+    """Check that a bias and position scores are added, or refused where keys are mixed."""
+    mechanism, random = build(attention)[-1], torch.Generator().manual_seed(2)
+    own = mechanism.mask(LENGTH, LENGTH)
+    for is_bias in (True, False):
+        qkv, mask = inputs(), MASKS["both"]
+        shape = (HEADS, LENGTH, LENGTH) if is_bias else (2, HEADS, LENGTH, LENGTH)
+        added = torch.randn(shape, generator=random).requires_grad_()
+        bias, extra = (added, None) if is_bias else (None, added)
+        try:
+            prepared_mask = attention.prepare(mask, bias, SHAPE, qkv[0], flex=False)
+            out = mechanism(*qkv, prepared_mask, D_HEAD**-0.5, 0.0, extra)
+        except UserError:
+            assert own is None, "a bias or position scores are refused"
+            continue
+        assert own is not None, "what mixes all keys accepts a bias of single ones"
+        plus = added if is_bias else added * D_HEAD**-0.5
+        expected = dense(*qkv, mask & own, plus)
+        assert_same(outcome(out, *qkv, added), outcome(expected, *qkv, added))
+
+
+def check_a_query_without_keys_gives_zeros(attention: AttentionKind) -> None:
+    """Check that a query that may attend to nothing gives zeros and finite gradients."""
+    mechanisms, qkv = build(attention), inputs()
+    if not chooses_keys(mechanisms):
+        return
+    nowhere = torch.full((2, LENGTH), -2)
+    nowhere[:, ::3] = documents()[:, ::3]
+    mask = DocumentMask(nowhere, documents())
+    prepared_mask = attention.prepare(mask, None, SHAPE, qkv[0], flex=False)
+    out = mechanisms[0](*qkv, prepared_mask, 0.5, 0.0, None)
+    assert (out[:, :, 1::3] == 0).all(), "a query without keys gives more than zeros"
+    assert all(x.isfinite().all() for x in outcome(out, *qkv)), "it gives numbers not finite"
+
+
+def check_dropout_drops(attention: AttentionKind) -> None:
+    """Check that dropout of attention weights changes the output."""
+    mechanism, qkv = build(attention)[0], inputs()
+    prepared_mask = attention.prepare(FullMask(), None, SHAPE, qkv[0], flex=False)
+    one, other = (mechanism(*qkv, prepared_mask, 0.5, rate, None) for rate in (0.0, 0.5))
+    assert not torch.allclose(one, other), "dropout changes nothing"
+
+
+@torch.no_grad()
+def check_documents_do_not_see_each_other(attention: AttentionKind) -> None:
+    """Check that other documents of a row change nothing; what mixes all keys refuses them."""
+    model, one = backbone(attention), batch(SAME)
+    try:
+        before = model(one).states
+    except UserError:
+        assert not attention.supports_document_masking, "document masks are refused"
+        return
+    assert attention.supports_document_masking, "document masks are accepted"
+    first = documents() == 0
+    other = replace(one, ids=torch.where(first, one.ids, (one.ids + 1) % SIZE))
+    after = model(other).states
+    assert torch.equal(before[first], after[first]), "a document sees another"
+    assert not torch.equal(before, after)
+
+
+@torch.no_grad()
+def check_padding_changes_nothing(attention: AttentionKind) -> None:
+    """Check that what stands in padding changes no state of a text."""
+    whole = batch(FullMask())
+    numbers = torch.zeros_like(whole.ids)
+    numbers[0, 70:], numbers[1, 110:] = -1, -1
+    one, is_text = replace(whole, mask=DocumentMask(numbers, numbers)), numbers == 0
+    other = replace(one, ids=torch.where(is_text, one.ids, (one.ids + 1) % SIZE))
+    model = backbone(attention)
+    is_same = torch.equal(model(one).states[is_text], model(other).states[is_text])
+    assert is_same, "a text sees padding"
+
+
+@torch.no_grad()
+def check_a_row_alone_is_the_row_in_a_group(attention: AttentionKind) -> None:
+    """Check that the rows of a batch do not see each other."""
+    model, both = backbone(attention), batch(FullMask())
+    together = model(both).states
+    for n in range(2):
+        row = slice(n, n + 1)
+        alone = Batch(both.ids[row], both.positions[row], FullMask())
+        torch.testing.assert_close(model(alone).states, together[row], atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def check_bfloat16_is_close_to_float32(attention: AttentionKind) -> None:
+    """Check that autocast gives states in bf16, about those of fp32."""
+    model, both = backbone(attention, is_rotary=False), batch(FullMask())
+    expected = model(both).states
+    with torch.autocast("cpu", torch.bfloat16):
+        found = model(both).states
+    assert found.dtype == torch.bfloat16
+    assert (found - expected).abs().mean() < 0.03 * expected.abs().mean()
+
+
+@torch.no_grad()
+def check_a_cache_changes_nothing(attention: AttentionKind) -> None:
+    """Check that short rows read token by token have the states of a whole row."""
+    model = backbone(attention)
+    for length in (1, 7, 36):
+        row = batch(CausalMask(), length)
+        try:
+            expected = model(row).states
+        except UserError:
+            assert not chooses_keys(build(attention)), "a causal row is refused"
+            return
+        cache, found = None, []
+        for n in range(length):
+            one = Batch(row.ids[:, n : n + 1], row.positions[:, n : n + 1], CausalMask(n))
+            hidden = model(one, cache)
+            cache = hidden.cache
+            found.append(hidden.states)
+        torch.testing.assert_close(torch.cat(found, 1), expected, atol=1e-5, rtol=1e-5)
+
+
+ATTENTION_CHECKS: tuple[Callable[[AttentionKind], None], ...] = (
+    check_it_is_dense_attention_under_its_mask,
+    check_position_scores_and_biases_are_added,
+    check_a_query_without_keys_gives_zeros,
+    check_dropout_drops,
+    check_documents_do_not_see_each_other,
+    check_padding_changes_nothing,
+    check_a_row_alone_is_the_row_in_a_group,
+    check_bfloat16_is_close_to_float32,
+    check_a_cache_changes_nothing,
+)

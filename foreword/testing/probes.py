@@ -1,0 +1,120 @@
+"""The contract of probes, as functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import is_dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from matplotlib.figure import Figure
+
+from foreword import config
+from foreword.evaluate.prompting import PromptedModel
+from foreword.probes._contract import Finding, Probe, ProbedModel
+from foreword.testing.models import tiny_model
+from foreword.testing.tokenizers import SENTENCES
+
+
+def check_probe(probe: Probe, texts: Sequence[str] = SENTENCES) -> None:
+    """Check all that a probe promises, on a tiny decoder and a tiny LSTM.
+
+    Args:
+        probe: settings of the kind, a frozen dataclass.
+        texts: the models' words; also the text that is probed.
+
+    Raises:
+        AssertionError: a promise is broken.
+    """
+    assert is_dataclass(type(probe)), "a probe is a frozen dataclass"
+    for check in PROBE_CHECKS:
+        check(probe, texts)
+
+
+@contextmanager
+def probed(texts: Sequence[str]) -> Iterator[list[ProbedModel]]:
+    """Yield two tiny models with their text."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "text.txt"
+        file.write_text("\n\n".join(texts), encoding="utf-8")
+        yield [
+            ProbedModel(name, PromptedModel.of(tiny_model(name, texts)), (str(file),))
+            for name in ("decoder", "lstm")
+        ]
+
+
+def _measure(probe: Probe, texts: Sequence[str]) -> tuple[list[ProbedModel], Finding]:
+    with probed(texts) as models:
+        return models, probe.measure(models)
+
+
+def check_its_settings_are_a_plain_record(probe: Probe, texts: Sequence[str]) -> None:
+    """Check that the settings survive a table, and that it says whether it reads text."""
+    del texts
+    assert config.build(type(probe), config.to_table(probe), "probe") == probe
+    assert isinstance(hash(probe), int)
+    assert isinstance(probe.reads_text, bool), "reads_text is not stated"
+
+
+def check_the_tables_are_flat(probe: Probe, texts: Sequence[str]) -> None:
+    """Check that each model has rows of the same keys, `run` first, that are plain JSON."""
+    models, found = _measure(probe, texts)
+    for records in (found.rows, found.details):
+        assert {row["run"] for row in records} == {one.label for one in models}
+        assert len({tuple(row) for row in records}) == 1, "rows have different keys"
+        assert next(iter(records[0])) == "run", "the first key is not run"
+        values = [value for row in records for value in row.values()]
+        assert all(v is None or isinstance(v, str | int | float) for v in values), "not flat"
+        assert json.loads(json.dumps(list(records))) == [dict(row) for row in records]
+    assert found.title, "there is no title"
+    assert all(found.notes), "a note is empty"
+
+
+def check_its_plot_is_labelled(probe: Probe, texts: Sequence[str]) -> None:
+    """Check that the plot has titles, labels of its axes, and a legend that names the models."""
+    models, found = _measure(probe, texts)
+    figure = Figure(layout="constrained")
+    found.plot(figure)
+    assert figure.axes, "nothing is drawn"
+    assert all(axes.get_xlabel() for axes in figure.axes), "an axis has no label"
+    assert all(axes.get_title() for axes in figure.axes), "a plot has no title"
+    (legend,) = figure.legends
+    named = [label.get_text() for label in legend.get_texts()]
+    assert all(label.startswith(one.label) for label, one in zip(named, models, strict=True))
+
+
+def check_it_changes_nothing(probe: Probe, texts: Sequence[str]) -> None:
+    """Check that a second measurement is equal, and that models and torch's state are kept."""
+    with probed(texts) as models:
+        network = models[0].trained.model
+        before = {key: value.clone() for key, value in network.state_dict().items()}
+        state = torch.get_rng_state()
+        first, again = probe.measure(models[:1]), probe.measure(models[:1])
+        assert list(first.rows) == list(again.rows), "a second measurement differs"
+        assert list(first.details) == list(again.details), "a second measurement differs"
+        assert torch.equal(torch.get_rng_state(), state), "torch's random state has moved"
+        assert not network.training, "the model is left in training mode"
+        for key, value in network.state_dict().items():
+            assert torch.equal(value, before[key]), f"{key} has changed"
+        assert all(p.grad is None for p in network.parameters()), "gradients are left"
+
+
+def check_a_model_beside_it_changes_nothing(probe: Probe, texts: Sequence[str]) -> None:
+    """Check that a model has the same details alone and beside another."""
+    models, both = _measure(probe, texts)
+    with probed(texts) as again:
+        alone = probe.measure(again[:1])
+    shown = [row for row in both.details if row["run"] == models[0].label]
+    assert shown == list(alone.details), "a model beside it changes what is found"
+
+
+PROBE_CHECKS: tuple[Callable[[Probe, Sequence[str]], None], ...] = (
+    check_its_settings_are_a_plain_record,
+    check_the_tables_are_flat,
+    check_its_plot_is_labelled,
+    check_it_changes_nothing,
+    check_a_model_beside_it_changes_nothing,
+)

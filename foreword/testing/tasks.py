@@ -1,0 +1,119 @@
+"""The contract of fine-tuning tasks, as functions."""
+
+from __future__ import annotations
+
+import math
+import random
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import is_dataclass
+
+import numpy as np
+import torch
+
+from foreword import config, kinds
+from foreword.errors import UserError
+from foreword.testing.models import tiny_model
+from foreword.tune.fine_tuner import TuneSettings
+from foreword.tune.result import PLAIN
+from foreword.tune.run import tune
+from foreword.tune.strategies.full import Full
+from foreword.tune.tasks._contract import Labelled, Task
+
+GOOD = ("lovely", "fine", "warm", "bright")
+BAD = ("awful", "cold", "dull", "grim")
+OTHER = ("the", "film", "was", "and", "a", "day", "in", "town", "we", "saw")
+TEXTS = [" ".join(GOOD + BAD + OTHER)] * 3
+LABELS = ("1", "4")  # words and numbers alike
+FAST = TuneSettings(strategy=Full(lr=1e-3), seeds=2, epochs=1, precision="fp32")
+
+
+def check_task(task: Task, examples: Sequence[Labelled] | None = None) -> None:
+    """Check all that a task promises, on an encoder-decoder, which every task can use.
+
+    Args:
+        task: settings of the kind, a frozen dataclass.
+        examples: at least 30, in which every label is frequent; by default texts with a telling
+            word, labelled `1` and `4`.
+
+    Raises:
+        AssertionError: a promise is broken.
+    """
+    assert is_dataclass(type(task)), "a task is a frozen dataclass"
+    given = reviews(40, 1) if examples is None else examples
+    for check in TASK_CHECKS:
+        check(task, given)
+
+
+def reviews(count: int, seed: int) -> list[Labelled]:
+    """Return texts with one telling word each."""
+    rng = random.Random(seed)
+    examples = []
+    for n in range(count):
+        words = rng.choices(OTHER, k=rng.randint(1, 8))
+        words.insert(rng.randint(0, len(words)), rng.choice((BAD, GOOD)[n % 2]))
+        examples.append(Labelled(" ".join(words), LABELS[n % 2]))
+    return examples
+
+
+def check_its_settings_read_back_equal(task: Task, examples: Sequence[Labelled]) -> None:
+    """Check that the settings survive a recipe's TOML."""
+    del examples
+    table = tomllib.loads(config.dumps(config.to_table(task)))
+    assert config.build(type(task), table, "task") == task, "settings read back differently"
+
+
+def check_the_loss_is_a_sum_and_a_count(task: Task, examples: Sequence[Labelled]) -> None:
+    """Check that parts of a batch have losses and counts that add up to the whole's."""
+    labels = task.labels(examples)
+    head, random = task.head(16, labels), torch.Generator().manual_seed(1)
+    if head is None:  # it answers in text: outputs are scores of tokens
+        right = torch.arange(len(examples)) % 2
+        outputs = torch.randn(len(right), 2, generator=random)
+    else:
+        for parameter in head.parameters():
+            torch.nn.init.normal_(parameter, generator=random)
+        right = torch.from_numpy(np.asarray(task.targets(examples, labels)))
+        outputs = head.eval()(torch.randn(len(right), 16, generator=random))
+    whole, middle = task.loss(outputs, right), len(right) // 3
+    one = task.loss(outputs[:middle], right[:middle])
+    other = task.loss(outputs[middle:], right[middle:])
+    total, count = (one.total + other.total).item(), (one.weight + other.weight).item()
+    assert math.isclose(total, whole.total.item(), rel_tol=1e-5), "losses of parts do not add up"
+    assert count == whole.weight.item() == len(right), "the count is not that of the outputs"
+
+
+def check_it_scores_a_network_and_a_guess_alike(task: Task, examples: Sequence[Labelled]) -> None:
+    """Check that fine-tuning gives finite scores of single texts and of pairs, and of a guess."""
+    for pair in (None, "we saw the day"):
+        given = [example._replace(pair=pair or example.pair) for example in examples]
+        trained = tiny_model("encoder_decoder", [*TEXTS, *(e.text for e in examples)])
+        result = tune(trained, task, given[10:], given[:10], FAST)
+        tuned, guess = result.rows
+        plain = {*PLAIN, "seeds", "epochs"}
+        metrics = [name for name in guess if name not in plain]
+        assert metrics == [name for name in tuned if name not in plain], "metrics differ"
+        assert all(math.isfinite(tuned[name]) for name in metrics), "a score is not finite"
+        known = [name for name in metrics if not name.endswith("_std")]
+        assert all(math.isfinite(guess[name]) for name in known), "a guess's score is not finite"
+        assert guess["start"] == "no model"
+        assert result.settings["task"]["kind"] == kinds.name_of(task)
+
+
+def check_without_a_dev_example_it_is_refused(task: Task, examples: Sequence[Labelled]) -> None:
+    """Check that fine-tuning without a dev example is refused."""
+    trained = tiny_model("encoder_decoder", TEXTS)
+    try:
+        tune(trained, task, examples, [], FAST)
+    except UserError as error:
+        assert "no dev example" in str(error)
+        return
+    raise AssertionError("fine-tuning without a dev example is accepted")
+
+
+TASK_CHECKS: tuple[Callable[[Task, Sequence[Labelled]], None], ...] = (
+    check_its_settings_read_back_equal,
+    check_the_loss_is_a_sum_and_a_count,
+    check_it_scores_a_network_and_a_guess_alike,
+    check_without_a_dev_example_it_is_refused,
+)

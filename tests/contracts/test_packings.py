@@ -1,0 +1,68 @@
+"""What every packing keeps to; a new file in `data/packing/` is tested as soon as it exists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foreword import kinds
+from foreword.data.packing._contract import Packing
+from foreword.data.packing.documents import Documents
+from foreword.data.packing.stream import Stream
+from foreword.data.rng import RowRng
+from foreword.errors import UserError
+from foreword.layouts.decoder import Decoder
+from foreword.objectives.causal import Causal
+from foreword.testing.packings import DOCUMENTS, PACKING_CHECKS, corpus, vocab
+from tests.data.packing import corpora
+
+KINDS = kinds.names("data/packing")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("check", PACKING_CHECKS, ids=lambda check: check.__name__)
+def test_contract(check: Callable[[Packing], None], kind: str) -> None:
+    check(kinds.load("data/packing", kind)())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_too_little_text(tmp_path: Path, kind: str) -> None:
+    packing = kinds.load("data/packing", kind)(length=100_000)
+    with pytest.raises(UserError, match=r"only 1,[0-3]\d\d tokens.* needs [\d,]+; give more text"):
+        packing.open(corpus(tmp_path, packing), vocab(), 1, 4)
+
+
+@pytest.mark.parametrize("batch", [1, 3, 4])
+@pytest.mark.parametrize(
+    "packing",
+    [Documents(16), Documents(16, "<s>"), Documents(16, document_mask=False), Stream(16)],
+    ids=["documents", "begun", "joined", "stream"],
+)
+def test_text_that_is_read_once_is_predicted_to_its_end(
+    tmp_path: Path, packing: Any, batch: int
+) -> None:
+    words = corpora.vocab()
+    packed = packing.open(corpora.shards(tmp_path, DOCUMENTS), words, 1, batch, once=True)
+    rows = packed.rows(np.arange(packed.rows_per_epoch))
+    example = Causal().corrupt(rows, RowRng(1, rows.numbers), words)
+    found = Decoder().arrange(example, words)
+    targets = found.targets[found.weights > 0]
+    lengths = [n for n in DOCUMENTS if n]
+    text = np.arange(10, 10 + sum(DOCUMENTS))
+    firsts = 10 + np.cumsum([0, *lengths[:-1]])  # of documents
+    before = words.id(packing.bos) if getattr(packing, "bos", "") else None
+    if getattr(packing, "document_mask", False):
+        # The first token of a document has nothing before it, unless it is given something.
+        wanted = text if before else np.setdiff1d(text, firsts)
+        ends = len(DOCUMENTS) if before else len(lengths)
+    else:
+        wanted, ends = text[1:], len(DOCUMENTS)
+    plain = targets[targets >= 10]
+    assert sorted(plain.tolist()) == wanted.tolist()
+    assert (targets < 10).sum() == ends
+    read = rows.ids[rows.documents >= 0]
+    assert set(text.tolist()) <= set(read.tolist())
