@@ -1,4 +1,4 @@
-"""A bag of words: what the same labels reach without any network."""
+"""A bag-of-words baseline: what the same labelled examples reach without a network."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FOLDS = 3
 
 
 def bag_of_words(task: Task, train: Sequence[Labelled], test: Sequence[Labelled]) -> dict[str, Any]:
-    """A row of scores like fine-tuning's.
+    """Return the scores of the baseline as a row like those of fine-tuning.
 
-    The penalty and whether pairs of words count are chosen on the training examples alone, by
-    cross-validation.
+    The penalty, and whether pairs of words are features, are chosen on the training examples alone
+    by cross-validation.
 
     Args:
-        task: says how it is scored.
+        task: the task, which computes the scores.
         train: examples to learn from.
         test: examples to score.
     """

@@ -1,9 +1,9 @@
-"""The demo's text on disk: documents to pretrain on, passages whose package is to be told.
+"""The demo's text on disk: documents for pretraining, passages labelled by their package.
 
 text/  documents.jsonl   {"text", "package"}: one document a docstring
-       train.jsonl       {"text", "label"}: passages, the names of packages taken out
-       test.jsonl        the same, from other source files, which documents.jsonl lacks
-       about.json        what was read, kept and left out
+       train.jsonl       {"text", "label"}: passages without the names of packages
+       test.jsonl        passages from other source files, which documents.jsonl leaves out
+       about.json        counts of what was read, kept and left out
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from foreword.demo.reading import OnProgress, read
 
 @dataclass(frozen=True)
 class Limits:
-    """How much is read and asked.
+    """Limits of the text's size.
 
     Attributes:
-        characters: of prose read of each package, about.
-        packages: the most of them that are to be told apart.
-        train: labelled passages of each to learn from.
-        test: labelled passages of each to score.
+        characters: characters of prose per package, approximately.
+        packages: maximum number of packages to classify.
+        train: labelled training passages per package.
+        test: labelled test passages per package.
     """
 
     characters: int = 600_000
@@ -39,21 +39,21 @@ class Limits:
 
 @dataclass(frozen=True)
 class CorpusCounts:
-    """What was read, kept and left out.
+    """Counts of what was read, kept and left out.
 
     Attributes:
-        packages: that were read, Python's own library among them.
+        packages: packages read, including Python's own library.
         files: source files with text in triple quotes.
-        unread: source files that are no Python of this version, or cannot be opened.
-        docstrings: in these files.
-        repeated: paragraphs left out, since they stand elsewhere too.
-        documents: to pretrain on.
-        words: of these.
-        test_documents: kept out of pretraining, with all others of their source files.
-        shared: of these, left out of the test for eight words in a row that stand in `documents`.
-        labels: the packages to be told apart.
-        train: labelled passages to learn from.
-        test: labelled passages to score.
+        unread: source files that cannot be opened or parsed by this version of Python.
+        docstrings: docstrings in the files.
+        repeated: paragraphs left out as duplicates.
+        documents: documents for pretraining.
+        words: words of these documents.
+        test_documents: documents of the test's source files, which pretraining leaves out.
+        shared: test documents left out because they share eight words in a row with `documents`.
+        labels: packages to classify.
+        train: labelled training passages.
+        test: labelled test passages.
     """
 
     packages: int
@@ -73,34 +73,36 @@ class CorpusCounts:
 def build(
     folder: Path, packages: Sequence[Package], limits: Limits, on_progress: OnProgress | None = None
 ) -> CorpusCounts:
-    """Reads packages and writes the demo's text.
+    """Read packages and write the demo's text.
 
     Args:
-        folder: to make.
-        packages: to read.
-        limits: how much.
-        on_progress: told how far it is.
+        folder: folder to create.
+        packages: packages to read.
+        limits: size of the text.
+        on_progress: called with the packages read and their total.
 
     Raises:
-        UserError: too little is documented here, or the folder cannot be written.
+        UserError: the packages have too little documentation, or the folder cannot be written.
     """
-    found = read(packages, limits.characters, on_progress)
-    passages = choose_passages(found.texts, limits.packages, limits.train, limits.test)
-    documents = [text for text in found.texts if is_for_pretraining(text, passages.labels)]
+    # Read the packages and split their prose between pretraining and test.
+    prose = read(packages, limits.characters, on_progress)
+    passages = choose_passages(prose.texts, limits.packages, limits.train, limits.test)
+    documents = [text for text in prose.texts if is_for_pretraining(text, passages.labels)]
     counts = CorpusCounts(
-        packages=len({text.package for text in found.texts}),
-        files=found.files,
-        unread=found.unread,
-        docstrings=found.docstrings,
-        repeated=found.repeated,
+        packages=len({text.package for text in prose.texts}),
+        files=prose.files,
+        unread=prose.unread,
+        docstrings=prose.docstrings,
+        repeated=prose.repeated,
         documents=len(documents),
         words=sum(len(text.whole.split()) for text in documents),
-        test_documents=len(found.texts) - len(documents),
+        test_documents=len(prose.texts) - len(documents),
         shared=passages.shared,
         labels=passages.labels,
         train=len(passages.train),
         test=len(passages.test),
     )
+    # Write the files.
     with atomic.folder(folder) as part:
         texts = ({"text": text.whole, "package": text.package} for text in documents)
         _write(part / "documents.jsonl", texts)
@@ -112,7 +114,7 @@ def build(
 
 
 def load(folder: Path) -> CorpusCounts | None:
-    """The counts of what `build` wrote before, or None where it has not."""
+    """Return the counts of an earlier `build`, or None if there was none."""
     if not (folder / "about.json").is_file():
         return None
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))

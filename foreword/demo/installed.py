@@ -1,6 +1,6 @@
 """The documentation on this machine: docstrings of Python's library and of installed packages.
 
-Files are parsed, never imported, so nothing of them is run.
+Files are parsed, never imported, so none of their code is run.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-LIBRARY = "python"  # the name that Python's own library goes by
+LIBRARY = "python"  # name of Python's own library
 LARGEST = 400_000  # bytes; larger sources are mostly generated
-# Tests document nothing; the others are copies of packages, or were written by programs.
+# Tests document nothing; the others are copies of packages or generated.
 LEFT_OUT = frozenset(
     """
     test tests testing _vendor vendor _vendored extern externals _extern site-packages
@@ -26,12 +26,12 @@ LEFT_OUT = frozenset(
 
 @dataclass(frozen=True)
 class Package:
-    """Sources that belong together.
+    """The source files of a package.
 
     Attributes:
         name: `numpy`, or `python` for Python's own library.
-        root: the folder.
-        files: in an order that mixes its parts, and is the same on every machine.
+        root: folder of the package.
+        files: the files in a shuffled order that is equal on every machine.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Package:
 
     @classmethod
     def at(cls, root: Path, name: str) -> Package:
-        """The sources in a folder."""
+        """Return the package in a folder."""
         files = (
             path
             for path in root.rglob("*.py")
@@ -49,34 +49,34 @@ class Package:
         return cls(name, root, tuple(sorted(files, key=lambda path: text_hash(_key(root, path)))))
 
     def key(self, path: Path) -> str:
-        """What one of the files is called, wherever the package is installed."""
+        """Return a name of one of the files that does not depend on where it is installed."""
         return _key(self.root, path)
 
 
 def packages() -> list[Package]:
-    """Python's library and the packages installed beside it, by name."""
+    """Return Python's library and the installed packages, sorted by name."""
     paths = sysconfig.get_paths()
     library = Path(paths["stdlib"])
-    found = [Package.at(library, LIBRARY)]
+    all_packages = [Package.at(library, LIBRARY)]
     seen = set()
     for root in dict.fromkeys(Path(paths[key]) for key in ("purelib", "platlib")):
         for folder in sorted(root.glob("*/__init__.py")) if root != library else ():
             name = folder.parent.name
             if name not in seen and name not in LEFT_OUT:
                 seen.add(name)
-                found.append(Package.at(folder.parent, name))
-    return sorted(found, key=lambda package: package.name)
+                all_packages.append(Package.at(folder.parent, name))
+    return sorted(all_packages, key=lambda package: package.name)
 
 
 def docstrings(source: bytes) -> list[str]:
-    """The docstrings of a module, its classes and functions.
+    """Return the docstrings of a module, its classes and functions.
 
     Raises:
-        SyntaxError: it is not Python of this version.
-        ValueError: it holds null bytes.
+        SyntaxError: the source is not valid in this version of Python.
+        ValueError: it contains null bytes.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the warnings are for its authors
+        warnings.simplefilter("ignore")  # warnings concern the module's authors
         tree = ast.parse(source)
     return [text for node in ast.walk(tree) for text in _texts(node)]
 
@@ -98,5 +98,5 @@ def _key(root: Path, path: Path) -> str:
 
 
 def text_hash(text: str) -> bytes:
-    """A number that depends on the text alone, to order or split by."""
+    """Return a hash that depends on the text alone, to shuffle or split by."""
     return blake2b(text.encode(), digest_size=8).digest()

@@ -1,4 +1,4 @@
-"""Passages whose package is to be told, to learn from and to be tested on."""
+"""Passages labelled by their package, for training and test."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from foreword.demo.installed import text_hash
 from foreword.demo.reading import Docstring
 from foreword.errors import UserError
 
-SHARED_WORDS = 8  # words in a row that no test passage shares with a text that is trained on
+SHARED_WORDS = 8  # words in a row; no test passage shares as many with a training text
 PASSAGE = (20, 60)  # words
-# What else packages are called, in text or in code.
+# Other names of packages, in text or in code.
 ALIASES = {
     "PIL": "pillow",
     "accelerate": "accelerator",
@@ -37,13 +37,13 @@ Passage = tuple[str, str]  # text, package
 
 @dataclass(frozen=True)
 class Passages:
-    """What is learned from, and what is tested.
+    """The labelled passages.
 
     Attributes:
         labels: the packages.
-        train: passages of texts that are read in pretraining too, without their labels.
-        test: passages of texts that are not.
-        shared: how many were left out of the test for words in common with texts that are read.
+        train: passages of texts that pretraining also reads, without labels.
+        test: passages of texts that pretraining does not read.
+        shared: number of test texts left out because they share words with pretraining's.
     """
 
     labels: list[str]
@@ -53,57 +53,59 @@ class Passages:
 
 
 def choose_passages(texts: Sequence[Docstring], packages: int, train: int, test: int) -> Passages:
-    """The packages with most text, and passages of each to train and to test on.
+    """Choose the packages with most text, and training and test passages of each.
 
-    A test passage comes from a source file of which nothing is trained on, and shares no eight
-    words in a row with any text that is.
+    A test passage comes from a source file that training does not read, and shares no eight words
+    in a row with any text that it reads.
 
     Args:
-        texts: all there are.
-        packages: the most to be told apart.
-        train: passages of each to learn from.
-        test: passages of each to score, as far as there are so many.
+        texts: all texts.
+        packages: maximum number of packages.
+        train: training passages per package.
+        test: maximum number of test passages per package.
 
     Raises:
         UserError: fewer than two packages have enough passages.
     """
+    # Pool the passages of the largest packages by package and by split, without duplicates.
     labels = _largest(texts, train, test)[:packages]
     names = names_pattern(labels)
     pools: dict[tuple[str, bool], dict[str, Docstring]] = defaultdict(dict)
     for text in texts:
         if text.package in labels and (passage := passage_of(text, names)):
             pools[text.package, text.is_test].setdefault(passage, text)
-    asked = [text for name in labels for text in pools[name, True].values()]
-    shared = sharing_words((text for text in texts if is_for_pretraining(text, labels)), asked)
-    learned, tested = [], []
+    # Leave out test texts that share words with training, and draw from the rest.
+    candidates = [text for name in labels for text in pools[name, True].values()]
+    training = (text for text in texts if is_for_pretraining(text, labels))
+    shared = sharing_words(training, candidates)
+    for_train, for_test = [], []
     for name in labels:
-        free = [passage for passage, text in pools[name, True].items() if text not in shared]
-        learned += [
-            (passage, name) for passage in sorted(pools[name, False], key=text_hash)[:train]
-        ]
-        tested += [(passage, name) for passage in sorted(free, key=text_hash)[:test]]
-    if len(labels) < 2 or {label for _, label in tested} != set(labels):
+        unshared = [passage for passage, text in pools[name, True].items() if text not in shared]
+        drawn = sorted(pools[name, False], key=text_hash)[:train]
+        for_train += [(passage, name) for passage in drawn]
+        for_test += [(passage, name) for passage in sorted(unshared, key=text_hash)[:test]]
+    if len(labels) < 2 or {label for _, label in for_test} != set(labels):
         raise UserError(
-            "too few of the installed packages are documented well enough for the demo; it wants "
+            "too few of the installed packages have enough documentation for the demo; it requires "
             "at least two such as numpy, scipy, scikit-learn, networkx"
         )
-    return Passages(labels, learned, tested, len(shared))
+    return Passages(labels, for_train, for_test, len(shared))
 
 
 def is_for_pretraining(text: Docstring, labels: Sequence[str]) -> bool:
-    """Whether pretraining reads a text: all but what the test may be made of."""
+    """Return whether pretraining reads a text: all but those that the test may use."""
     return not (text.is_test and text.package in labels)
 
 
 def _largest(texts: Sequence[Docstring], train: int, test: int) -> list[str]:
-    """The packages that have enough passages, the one with most text first."""
+    """Return the packages with enough passages, the one with most text first."""
     size: Counter[str] = Counter()
     passages: Counter[tuple[str, bool]] = Counter()
     for text in texts:
         size[text.package] += len(text.whole)
         passages[text.package, text.is_test] += len(text.whole.split()) >= PASSAGE[0]
-    size.pop(installed.LIBRARY, None)  # all packages talk of Python
-    # Half as many again: some lose words by their names, or share words with training text.
+    size.pop(installed.LIBRARY, None)  # every package is about Python
+    # A margin of one half: some passages become too short without names, or share words.
     return [
         name
         for name, _ in size.most_common()
@@ -112,34 +114,35 @@ def _largest(texts: Sequence[Docstring], train: int, test: int) -> list[str]:
 
 
 def passage_of(text: Docstring, names: re.Pattern[str]) -> str | None:
-    """The first words of a text without names of packages, or None where they are too few."""
+    """Return the first words of a text without names of packages; None if too few are left."""
     least, most = PASSAGE
     words = names.sub("", " ".join(text.paragraphs)).split()
     return " ".join(words[:most]) if len(words) >= least else None
 
 
 def names_pattern(packages: Iterable[str]) -> re.Pattern[str]:
-    """What matches a word that names one of the packages: `numpy.ndarray`, `np`, `scikit-learn`."""
-    whole = sorted({word for name in packages for word in (name, *ALIASES.get(name, "").split())})
-    inside = [re.escape(word) for word in whole if len(word) >= 5]
-    short = [re.escape(word) for word in whole if len(word) < 5]
-    parts = [rf"[\w.-]*(?:{'|'.join(inside)})[\w.-]*"] if inside else []
+    """Return a pattern of words that name a package: `numpy.ndarray`, `np`, `scikit-learn`."""
+    names = sorted({word for name in packages for word in (name, *ALIASES.get(name, "").split())})
+    # Long names match inside words, short ones only as whole words.
+    long = [re.escape(name) for name in names if len(name) >= 5]
+    short = [re.escape(name) for name in names if len(name) < 5]
+    parts = [rf"[\w.-]*(?:{'|'.join(long)})[\w.-]*"] if long else []
     parts += [rf"(?<![\w.])(?:{'|'.join(short)})(?!\w)(?:\.[\w.]*)?"] if short else []
     return re.compile("|".join(parts), re.IGNORECASE)
 
 
 def sharing_words(known: Iterable[Docstring], candidates: Iterable[Docstring]) -> set[Docstring]:
-    """Those of the texts `candidates` that have eight words in a row in common with a known one."""
-    where: dict[tuple[str, ...], list[Docstring]] = defaultdict(list)
+    """Return the candidates that share eight words in a row with a known text."""
+    by_run: dict[tuple[str, ...], list[Docstring]] = defaultdict(list)
     for text in candidates:
         for run in _word_runs(text):
-            where[run].append(text)
-    found: set[Docstring] = set()
+            by_run[run].append(text)
+    shared: set[Docstring] = set()
     for text in known:
         for run in _word_runs(text):
-            if run in where:
-                found.update(where[run])
-    return found
+            if run in by_run:
+                shared.update(by_run[run])
+    return shared
 
 
 def _word_runs(text: Docstring) -> Iterable[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""From a docstring to paragraphs of plain English, and to nothing where it has none.
+"""Paragraphs of plain English in a docstring, if any.
 
 Return the mean of `x`.          Return the mean of x.
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-# Sections that are tables or code; what stands under any other heading is read.
+# Sections that are tables or code; text under any other heading is read.
 TABLES = frozenset(
     """
     arg args argument arguments attribute attributes author authors copyright default example
@@ -23,7 +23,7 @@ TABLES = frozenset(
     reference references return returns see shape shapes usage warns yield yields
     """.split()  # noqa: SIM905
 )
-# English text has many of these; code, tables and lists of names have few.
+# Frequent in English text; rare in code, tables and lists of names.
 FUNCTION_WORDS = frozenset(
     """
     a all an and any are as at be been but by can do does each for from has have if in into is it
@@ -31,7 +31,7 @@ FUNCTION_WORDS = frozenset(
     there these they this to use used was we when where which will with would you
     """.split()  # noqa: SIM905
 )
-LEAST_WORDS = 8
+MIN_WORDS = 8
 
 _HEADING = re.compile(r"^[A-Z][\w ]{1,30}:{1,2}\s*$")
 _UNDERLINE = re.compile(r"^\s*([-=~^*+#])\1{2,}\s*$")
@@ -52,31 +52,31 @@ _MARKUP = (
 
 
 def paragraphs(docstring: str) -> list[str]:
-    """The paragraphs of a docstring that are English sentences, without markup.
+    """Return the paragraphs of a docstring that are English sentences, without markup.
 
     Args:
-        docstring: with its indentation removed, as `ast.get_docstring` gives it.
+        docstring: the docstring without indentation, as `ast.get_docstring` returns it.
     """
-    found = []
+    sentences = []
     for lines in _blocks(docstring):
         for item in _items(lines):
             text = plain(" ".join(item))
             if is_prose(text):
-                found.append(text)
-    return found
+                sentences.append(text)
+    return sentences
 
 
 def plain(text: str) -> str:
-    """A paragraph without the signs of reStructuredText and Markdown."""
+    """Return a paragraph without the markup of reStructuredText and Markdown."""
     for pattern, replacement in _MARKUP:
         text = pattern.sub(replacement, text)
     return text.strip()
 
 
 def is_prose(text: str) -> bool:
-    """Whether a paragraph is made of English sentences."""
+    """Return whether a paragraph consists of English sentences."""
     words = text.split()
-    if len(words) < LEAST_WORDS or not text[0].isupper() or not text.endswith((".", "!", "?")):
+    if len(words) < MIN_WORDS or not text[0].isupper() or not text.endswith((".", "!", "?")):
         return False
     if any(sign in text for sign in ("\\", "$", "=", "<", ">", "{", "::")):
         return False
@@ -86,17 +86,18 @@ def is_prose(text: str) -> bool:
 
 
 def _blocks(docstring: str) -> Iterator[list[str]]:
-    """The blocks between blank lines that are not code and not in a section of tables."""
-    is_table, is_indented = False, False  # of the section, and whether its text is indented
-    code_from: int | None = None  # after `::`, what is indented as far as this is code
+    """Yield the blocks between blank lines that are not code and not in a section of tables."""
+    is_table, is_indented = False, False  # whether the section is a table, and its text indented
+    code_indent: int | None = None  # after `::`, blocks indented at least this far are code
     for block in re.split(r"\n[ \t]*\n", docstring):
         lines = [line for line in block.split("\n") if line.strip()]
         if not lines:
             continue
         indent = len(lines[0]) - len(lines[0].lstrip())
-        if code_from is not None and indent >= code_from:
+        # Skip code, remove headings and note the kind of their section.
+        if code_indent is not None and indent >= code_indent:
             continue
-        code_from = None
+        code_indent = None
         if len(lines) > 1 and _UNDERLINE.match(lines[1]):
             is_table, is_indented = _is_table(lines[0]), False
             lines = lines[2:]
@@ -105,8 +106,9 @@ def _blocks(docstring: str) -> Iterator[list[str]]:
             lines = lines[1:]
         elif is_indented and indent == 0:
             is_table = False
+        # Yield what is left, and note whether code follows.
         if lines and (lines[-1].rstrip().endswith("::") or lines[0].lstrip().startswith(".. ")):
-            code_from = indent + 1
+            code_indent = indent + 1
         if not is_table and lines and not any(_CODE.match(line) for line in lines):
             yield lines
 
@@ -117,7 +119,7 @@ def _is_table(heading: str) -> bool:
 
 
 def _items(lines: list[str]) -> Iterator[list[str]]:
-    """The items of a list, or the block as it is."""
+    """Yield the items of a list, or the whole block."""
     item: list[str] = []
     for line in lines:
         if _BULLET.match(line):

@@ -1,4 +1,4 @@
-"""Packages read: their docstrings as prose, each text once."""
+"""Reading packages: their docstrings as prose, each paragraph once."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ from foreword.demo.prose import paragraphs
 from foreword.errors import UserError
 
 TEST_SHARE = 0.25  # of the source files, by a hash of their paths
-MIN_FILES_FOR_PROCESSES = (
-    200  # source files below which starting processes takes longer than the work
-)
+MIN_FILES_FOR_PROCESSES = 200  # below, starting processes takes longer than the work
 
-OnProgress = Callable[[int, int], None]  # packages read, packages in all
+OnProgress = Callable[[int, int], None]  # packages read, all packages
 
 
 @dataclass(frozen=True)
@@ -33,20 +31,20 @@ class Docstring:
 
     @property
     def whole(self) -> str:
-        """All of it, a paragraph a line."""
+        """The whole text, one paragraph per line."""
         return "\n".join(self.paragraphs)
 
 
 @dataclass
 class ExtractedProse:
-    """What was read.
+    """The prose extracted from packages, with counts.
 
     Attributes:
-        texts: with at least one paragraph each, and no paragraph twice.
+        texts: docstrings with at least one paragraph each; no paragraph occurs twice.
         files: source files with text in triple quotes.
-        unread: source files that are no Python of this version, or cannot be opened.
-        docstrings: in these files.
-        repeated: paragraphs left out, since they stand elsewhere too.
+        unread: source files that cannot be opened or parsed by this version of Python.
+        docstrings: docstrings in the files.
+        repeated: paragraphs left out as duplicates.
     """
 
     texts: list[Docstring] = field(default_factory=list)
@@ -59,10 +57,10 @@ class ExtractedProse:
 def read(
     packages: Sequence[Package], max_characters: int, on_progress: OnProgress | None = None
 ) -> ExtractedProse:
-    """Reads packages, at most about `max_characters` characters of prose of each.
+    """Read packages, about `max_characters` characters of prose of each at most.
 
-    Files are taken in the packages' order until the prose is enough, so that no package drowns
-    the others and nobody waits for what is not used.
+    Files are read in the package's order until its prose suffices, so that no package dominates
+    and no time is spent on text that is not used.
     """
     seen: set[str] = set()
     whole = ExtractedProse()
@@ -83,15 +81,18 @@ def read(
 
 
 def _read_each(packages: Sequence[Package], max_characters: int) -> Iterable[ExtractedProse]:
-    """Each package's reading in order, several at once; parsing holds Python's one lock."""
+    """Yield the prose of each package in order, read by several processes if there are many files.
+
+    Threads would not help: parsing holds Python's global lock.
+    """
     if sum(len(package.files) for package in packages) < MIN_FILES_FOR_PROCESSES:
         yield from (read_package(package, max_characters) for package in packages)
         return
-    # Started afresh, a process is safe whatever threads this one has.
-    fresh = multiprocessing.get_context("spawn")
-    # An interrupt reaches all processes of a terminal; this one alone decides what it means.
-    quiet = (signal.SIGINT, signal.SIG_IGN)
-    with ProcessPoolExecutor(min(os.cpu_count() or 1, 8), fresh, signal.signal, quiet) as pool:
+    # A spawned process is safe whatever threads this one has.
+    spawn = multiprocessing.get_context("spawn")
+    # An interrupt reaches all processes of a terminal; only this one handles it.
+    ignore = (signal.SIGINT, signal.SIG_IGN)
+    with ProcessPoolExecutor(min(os.cpu_count() or 1, 8), spawn, signal.signal, ignore) as pool:
         try:
             yield from pool.map(read_package, packages, [max_characters] * len(packages))
         except BrokenProcessPool:
@@ -99,28 +100,30 @@ def _read_each(packages: Sequence[Package], max_characters: int) -> Iterable[Ext
 
 
 def read_package(package: Package, max_characters: int) -> ExtractedProse:
-    """Reads one package's files until its prose is `max_characters` characters."""
-    found, seen, size = ExtractedProse(), set[str](), 0
+    """Read one package's files until its prose has `max_characters` characters."""
+    prose, seen, size = ExtractedProse(), set[str](), 0
     for path in package.files:
         if size >= max_characters:
             break
+        # The docstrings of a file.
         try:
             source = path.read_bytes()
             if len(source) > installed.LARGEST or not (b'"""' in source or b"'''" in source):
                 continue
             docstrings = installed.docstrings(source)
         except (OSError, SyntaxError, ValueError, RecursionError):
-            found.unread += 1
+            prose.unread += 1
             continue
-        found.files += 1
-        found.docstrings += len(docstrings)
+        prose.files += 1
+        prose.docstrings += len(docstrings)
+        # Their paragraphs that are new.
         is_test = int.from_bytes(text_hash(package.key(path))) < TEST_SHARE * 2**64
         for docstring in docstrings:
-            kept = paragraphs(docstring)
-            new = tuple(dict.fromkeys(p for p in kept if p not in seen))
+            sentences = paragraphs(docstring)
+            new = tuple(dict.fromkeys(p for p in sentences if p not in seen))
             seen.update(new)
-            found.repeated += len(kept) - len(new)
+            prose.repeated += len(sentences) - len(new)
             if new:
-                found.texts.append(Docstring(new, package.name, is_test))
+                prose.texts.append(Docstring(new, package.name, is_test))
                 size += sum(map(len, new))
-    return found
+    return prose

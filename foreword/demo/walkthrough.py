@@ -1,11 +1,11 @@
 """The demo's stages, in reading order: text, pretraining, blanks, fine-tuning, report.
 
-    out/  demo.json     what this demo is; another one is not mixed with it
+    out/  demo.json     settings of this demo; one with others is refused
           text/         see `foreword.demo.corpus`
-          run/          a run folder like any other
+          run/          an ordinary run folder
           report.html
 
-Each stage is skipped where its result is there already, so a demo that was killed carries on.
+A stage whose result exists is skipped, so a demo that was killed continues.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ BLANKS = (
     "The default value is [MASK].",
     "Compute the eigenvalues of a symmetric [MASK].",
 )
-NAME = "which-package"  # of the fine-tuning
+NAME = "which-package"  # name of the fine-tuning
 
 
 @dataclass(frozen=True)
 class Size:
-    """How long the demo is.
+    """The size of the demo.
 
     Attributes:
-        limits: of the text.
-        recipe: `--set` assignments on the recipe.
-        steps: the budget of pretraining in the place of the recipe's, or None.
-        variants: to fine-tune, compared with each other.
+        limits: size of the text.
+        recipe: `--set` assignments for the recipe.
+        steps: steps of pretraining; None for the recipe's own budget.
+        variants: settings of fine-tuning to compare.
     """
 
     limits: Limits
@@ -69,8 +69,8 @@ class Size:
     variants: tuple[TuneSettings, ...]
 
 
-# Each way's learning rate and epochs are those that did best for it on other passages of the
-# files that are trained on; the test was not looked at.
+# Each variant's learning rate and epochs were the best for it on other passages of the training
+# files; the test was not used.
 _PRETRAINED = TuneSettings(strategy=Full(lr=1e-3), seeds=3, epochs=4, batch=8)
 _FROZEN = replace(_PRETRAINED, strategy=Frozen(lr=2e-2))
 _SCRATCH = replace(_PRETRAINED, strategy=Full(lr=7e-4), epochs=6, from_scratch=True)
@@ -87,11 +87,11 @@ class Demo:
     """A demo in its folder.
 
     Args:
-        out: the folder; made if it is not there.
-        is_quick: a much shorter one, to see that everything runs.
+        out: the folder; created if it does not exist.
+        is_quick: whether it is much shorter, to see that everything runs.
 
     Raises:
-        UserError: the folder holds something else, or a demo of another length.
+        UserError: the folder holds something else, or a demo of another size.
     """
 
     def __init__(self, out: Path, *, is_quick: bool = False) -> None:
@@ -102,7 +102,7 @@ class Demo:
         mark = out / DEMO_FILE
         if mark.is_file():
             if json.loads(mark.read_text(encoding="utf-8")) != self.settings:
-                raise UserError(f"{out}: holds a demo of another kind; choose another --out")
+                raise UserError(f"{out}: holds a demo of another size; choose another --out")
         elif out.is_dir() and any(out.iterdir()):
             raise UserError(f"{out}: holds something else than a demo; choose another --out")
         else:
@@ -111,10 +111,10 @@ class Demo:
     def read(
         self, on_progress: Callable[[int, int], None] | None = None
     ) -> tuple[CorpusCounts, bool]:
-        """The text, and whether it was there already.
+        """Return the counts of the text, and whether it existed already; write it if not.
 
         Raises:
-            UserError: too little is documented on this machine.
+            UserError: there is too little documentation on this machine.
         """
         counts = corpus.load(self.text)
         if counts is not None:
@@ -122,14 +122,14 @@ class Demo:
         return corpus.build(self.text, installed.packages(), self.size.limits, on_progress), False
 
     def is_pretrained(self) -> bool:
-        """Whether pretraining has been done to its end."""
+        """Return whether pretraining is finished."""
         return is_finished(self.run)
 
     def pretrain(self, reporter: ProgressReporter, stage: Stage) -> bool:
-        """Pretrains what is left; False when a signal asked to stop.
+        """Start or continue pretraining; return False if a signal stopped it.
 
         Raises:
-            UserError: the disk is full, the text is too short, the recipe is impossible.
+            UserError: the disk is full, the text is too short, or the recipe is invalid.
         """
         if self.is_pretrained():
             return True
@@ -142,11 +142,12 @@ class Demo:
         return running.carry_on(self.run, reporter, stage, samples)
 
     def measure(self, stage: Stage = unwatched) -> dict[str, Any]:
-        """What pretraining came to: steps, tokens, seconds, and losses in nats per word hidden.
+        """Return the steps, tokens and seconds of pretraining, and losses in nats per masked token.
 
-        `before` is the loss of the first step, `after` the held-out loss at the end, `unigram`
-        that of guessing each word by its frequency, reading nothing.
+        `before` is the loss of the first step, `after` the held-out loss at the end, `unigram` that
+        of a unigram model, which predicts each token by its frequency.
         """
+        # Measure the held-out loss, once.
         file = self.run / "evaluations" / "evaluate-heldout.json"
         if not file.is_file():
             loaded = load(self.run)
@@ -155,6 +156,7 @@ class Demo:
             command = {"command": f"foreword evaluate {self.run}"}
             atomic.write_text(file, stored.to_json(result | command, indent=1) + "\n")
         rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
+        # Collect it with the training records.
         records = [record for record in log.read(self.run) if record["kind"] == "train"]
         unigram = next((r["loss"] for r in rows if r["what"] == "unigram counts"), None)
         return {
@@ -168,14 +170,14 @@ class Demo:
         }
 
     def fill(self, top: int = 5) -> list[FilledText]:
-        """Sentences of the text's kind with their blanks filled."""
+        """Return sentences like those of the text with their blanks filled."""
         loaded = load(self.run)
         return [loaded.fill(text, top) for text in BLANKS]
 
     def tune(self, on_progress: Callable[[int, int, str], None] | None = None) -> tuple[Any, bool]:
-        """The fine-tuning's evaluation, and whether it was there already.
+        """Return the fine-tuning's evaluation, and whether it existed already; tune if not.
 
-        Pretrained and from scratch, and a bag of words, learn from the same labelled passages.
+        All variants and the bag-of-words baseline learn from the same labelled passages.
 
         Raises:
             TrainingStoppedError: the loss is no longer finite.
@@ -192,11 +194,11 @@ class Demo:
         return save_evaluation(replace(result, rows=rows), file, NAME, command), False
 
     def report(self) -> Path:
-        """Writes the page."""
+        """Write the page; return its path."""
         return write_page(self.run, self.out / "report.html")
 
 
 def _passages(file: Path) -> Sequence[Labelled]:
-    lines = file.read_text(encoding="utf-8").split("\n")  # texts may hold what else ends a line
+    lines = file.read_text(encoding="utf-8").split("\n")  # texts may hold other line ends
     records = [json.loads(line) for line in lines if line]
     return [Labelled(r["text"], r["label"], source=f"{file}:{n}") for n, r in enumerate(records, 1)]

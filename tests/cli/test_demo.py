@@ -64,7 +64,7 @@ def test_mistakes_are_one_line(
     walkthrough.Demo(out)
     assert run(["demo", "--quick", "--out", str(out)]) == 2
     error = capsys.readouterr().err
-    assert "holds a demo of another kind" in error
+    assert "holds a demo of another size" in error
     assert error.count("\n") == 1
 
 

@@ -15,7 +15,7 @@ SUBJECTS = {
 
 
 def sentence(words: list[str], rng: random.Random) -> str:
-    """One of a kind: no eight words in a row are in another."""
+    """Return a unique sentence: it shares no eight words in a row with another."""
     first, second, third = rng.choices(words, k=3)
     one, two, three, four = ("".join(rng.choices("aeioukmnprst", k=9)) for _ in range(4))
     return (
@@ -25,7 +25,7 @@ def sentence(words: list[str], rng: random.Random) -> str:
 
 
 def make(root: Path, files: int = 24, functions: int = 4) -> list[Package]:
-    """Packages under `root`, and Python's own library beside them."""
+    """Write packages, with one in place of Python's own library, into `root`."""
     rng = random.Random(1)
     found = []
     for name, words in {**SUBJECTS, "python": ["list", "value", "string", "loop"]}.items():

@@ -20,7 +20,7 @@ def records(file: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def test_the_test_is_from_files_that_are_not_read(tmp_path: Path) -> None:
+def test_test_passages_are_from_files_that_pretraining_does_not_read(tmp_path: Path) -> None:
     packages = make(tmp_path / "lib")
     counts = corpus.build(tmp_path / "text", packages, LIMITS)
     assert corpus.load(tmp_path / "text") == counts
@@ -36,7 +36,7 @@ def test_the_test_is_from_files_that_are_not_read(tmp_path: Path) -> None:
     assert all(passage["text"][:100] in everything for passage in train)
 
 
-def test_it_is_the_same_again_and_in_processes(
+def test_reading_in_processes_gives_the_same_texts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packages = make(tmp_path / "lib", files=4)
@@ -55,13 +55,13 @@ def test_repeated_paragraphs_and_broken_files_are_counted(tmp_path: Path) -> Non
     assert (found.files, found.unread, found.repeated) == (7, 1, 1)
 
 
-def test_a_package_is_read_until_it_is_enough(tmp_path: Path) -> None:
+def test_a_package_is_read_up_to_the_limit(tmp_path: Path) -> None:
     package = make(tmp_path / "lib")[:1]
     sizes = [sum(len(t.whole) for t in read(package, most).texts) for most in (1000, 10**6)]
     assert 1000 <= sizes[0] < 4000 < sizes[1]
 
 
-def test_names_are_taken_out() -> None:
+def test_passages_contain_no_names_of_packages() -> None:
     names = names_pattern(["numpy", "torch", "sklearn"])
     text = Docstring(
         ("The numpy.ndarray or np.array of PyTorch and scikit-learn is not an input, it is npx.",),
@@ -79,20 +79,20 @@ def test_names_are_taken_out() -> None:
     assert "numpy" not in passage
 
 
-def test_eight_words_in_a_row_are_found() -> None:
+def test_texts_that_share_eight_words_in_a_row_are_found() -> None:
     known = Docstring(("One two three four five six seven eight nine.",), "a", False)
     same = Docstring(("Zero two THREE four, five six\nseven eight nine ten.",), "b", True)
     other = Docstring(("One two three four five six seven or eight nine.",), "b", True)
     assert sharing_words([known], [same, other]) == {same}
 
 
-def test_too_little_is_said(tmp_path: Path) -> None:
+def test_too_little_documentation_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="too few of the installed packages"):
         corpus.build(tmp_path / "text", make(tmp_path / "lib")[:1], LIMITS)
     assert not (tmp_path / "text").exists()
 
 
-def test_a_shared_test_passage_is_left_out() -> None:
+def test_a_test_passage_that_training_contains_is_left_out() -> None:
     def text(n: int, word: str, package: str, *, is_test: bool) -> Docstring:
         return Docstring((" ".join(f"{word}{n}x{k}" for k in range(25)) + ".",), package, is_test)
 
@@ -106,7 +106,7 @@ def test_a_shared_test_passage_is_left_out() -> None:
     assert texts[4].whole not in [passage for passage, _ in found.test]
 
 
-def test_passages_may_hold_ends_of_lines(tmp_path: Path) -> None:
+def test_passages_with_unicode_line_ends_are_read(tmp_path: Path) -> None:
     found = [{"text": "a\u2028b\u0085c", "label": "x"}, {"text": "d", "label": "y"}]
     lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in found]
     (tmp_path / "train.jsonl").write_text("".join(lines), encoding="utf-8")

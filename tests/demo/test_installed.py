@@ -8,7 +8,7 @@ from foreword.demo import installed
 from foreword.demo.installed import Package, docstrings
 
 
-def test_docstrings_of_all_kinds_and_nothing_is_run() -> None:
+def test_docstrings_are_read_without_running_the_module() -> None:
     source = b'''"""Module."""
 raise SystemExit
 class A:
@@ -29,12 +29,12 @@ topics = {"if": "The if statement."}
     ]
 
 
-def test_what_is_no_python_is_an_error() -> None:
+def test_invalid_python_is_an_error() -> None:
     with pytest.raises(SyntaxError):
         docstrings(b"def (")
 
 
-def test_tests_and_copies_are_left_out(tmp_path: Path) -> None:
+def test_tests_and_vendored_copies_are_left_out(tmp_path: Path) -> None:
     for name in ("a.py", "tests/b.py", "_vendor/c.py", "sub/d.py", "sub/e.txt"):
         path = tmp_path / "lib" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def test_tests_and_copies_are_left_out(tmp_path: Path) -> None:
     assert {found.key(path) for path in found.files} == {"lib/a.py", "lib/sub/d.py"}
 
 
-def test_this_machine_has_documentation() -> None:
+def test_installed_packages_are_found() -> None:
     names = [package.name for package in installed.packages()]
     assert {"python", "numpy", "torch"} <= set(names)
     assert len(names) == len(set(names))

@@ -42,14 +42,14 @@ GOOGLE = """
     """
 
 
-def test_numpy_style_keeps_prose_alone() -> None:
+def test_in_numpy_style_only_prose_is_kept() -> None:
     assert paragraphs(inspect.cleandoc(NUMPY)) == [
         "Return the mean of x along the lib.Axis that is given.",
         "The mean is the sum of the values divided by their number, as in.",
     ]
 
 
-def test_google_style_goes_on_after_a_section() -> None:
+def test_in_google_style_prose_after_a_section_is_kept() -> None:
     assert paragraphs(inspect.cleandoc(GOOGLE)) == [
         "Opens the file that is named and gives back what is in it.",
         "The file is closed when all of it has been read, or if there is an error.",
@@ -63,7 +63,7 @@ def test_a_section_of_prose_under_a_heading_is_kept() -> None:
     assert paragraphs(text) == ["The order of the values is the one in which they were given."]
 
 
-def test_code_between_paragraphs_is_dropped() -> None:
+def test_code_between_paragraphs_is_left_out() -> None:
     text = "\n\n".join(
         [
             ">>> This is the code that is in an example and it ends with a dot.",
@@ -85,7 +85,7 @@ def test_code_between_paragraphs_is_dropped() -> None:
         ("an array .dtype is", "an array .dtype is"),
     ],
 )
-def test_markup(marked: str, said: str) -> None:
+def test_markup_is_removed(marked: str, said: str) -> None:
     assert plain(marked) == said
 
 
@@ -100,5 +100,5 @@ def test_markup(marked: str, said: str) -> None:
         "The 12 34 56 78 90 12 34 56 78 90 of it is 12 34 56 78 90.",
     ],
 )
-def test_what_is_no_prose(text: str) -> None:
+def test_text_that_is_not_prose_is_recognised(text: str) -> None:
     assert not is_prose(text)
