@@ -1,4 +1,4 @@
-"""The loss of a run's own objective on text it has not seen, and what counting would reach."""
+"""The loss of a model's objective on held-out text, and of count-based baselines."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from foreword.runs.provenance import read_state
 from foreword.text.special import UNK
 from foreword.types import Vocab
 
-ALL = 1 << 62
-_COUNTED = 1 << 24  # tokens searched at once
+ALL = 1 << 62  # rows
+_CHUNK = 1 << 24  # tokens searched at once
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,15 @@ class HeldOut:
     """A loss on held-out text.
 
     Attributes:
-        what: the model, or the counts it is compared with.
+        what: the model or the baseline.
         loss: nats per prediction.
-        predictions: how many; a masked language model predicts a share of the tokens.
-        bits_per_byte: where every token of the text is predicted, else None.
-        has_perplexity: whether it is the logarithm of one; a sum of several losses is not, nor are
-            scores that are no probabilities.
-        components: nats per prediction of each term of a sum, and the means beside them.
-        unknown: share of the text's tokens that are [UNK]; these cost little, so the more there
-            are, the less the figures compare.
+        predictions: the number of predictions; a masked language model predicts some of the tokens.
+        bits_per_byte: bits per byte of text if every token is predicted, else None.
+        has_perplexity: whether the exponential of the loss is a perplexity; it is not for a sum of
+            losses, or for scores that are not probabilities.
+        components: the loss of each term of a sum, and other means.
+        unknown: share of the text's tokens that are [UNK]; these have a low loss, so the more there
+            are, the less comparable the loss is.
     """
 
     what: str
@@ -51,11 +51,11 @@ class HeldOut:
 
     @property
     def perplexity(self) -> float | None:
-        """exp of the loss, where it has a meaning; infinite of a text that is impossible."""
+        """exp of the loss, None without a meaning, infinite for an impossible text."""
         return perplexity_of(self.loss) if self.has_perplexity else None
 
     def as_row(self) -> dict[str, float | int | str | None]:
-        """Flat, for tables and JSON."""
+        """Return a row of a table or of JSON."""
         return {
             "what": self.what,
             "loss": _finite(self.loss),
@@ -69,11 +69,11 @@ def run_shards(run: Path, option: str = "--file") -> PreparedText:
     """Return the token shards that a run was trained on.
 
     Args:
-        run: its folder.
+        run: the run's folder.
         option: the command-line option that names a text instead.
 
     Raises:
-        UserError: they are gone.
+        UserError: they are missing.
     """
     texts = read_state(run).get("texts") or []
     is_given = len(texts) == 1 and (Path(texts[0]) / "prepared.json").is_file()
@@ -86,10 +86,10 @@ def run_shards(run: Path, option: str = "--file") -> PreparedText:
 
 
 def shards_of(prompted: PromptedModel, run: Path, option: str = "--file") -> PreparedText:
-    """Return the token shards of a run, which must match the model's tokenizer.
+    """Return the token shards of a run, checked against the model's tokenizer.
 
     Raises:
-        UserError: they are gone, or were made with another tokenizer.
+        UserError: they are missing, or were made with another tokenizer.
     """
     prepared = run_shards(run, option)
     if prepared.manifest["tokenizer"]["fingerprint"] != prompted.tokenizer.fingerprint:
@@ -106,14 +106,14 @@ def on_run(
 
     Args:
         prompted: the run's model.
-        run: its folder.
-        rows: the most rows to read.
-        streams: parts that the text of a model with a memory is read in, side by side: 1 reads it
-            as one stream; 0 for as many as training measures itself by.
-        stage: receives what is being done, and its progress.
+        run: the run's folder.
+        rows: the maximum number of rows to read.
+        streams: the number of parallel streams that a model with a memory reads the text in; 1
+            reads it as one stream, 0 as many as evaluation during training.
+        stage: receives the name of each stage, and its progress.
 
     Raises:
-        UserError: the shards are gone, or hold out too little.
+        UserError: the shards are missing, or too little text is held out.
     """
     return on_prepared(prompted, shards_of(prompted, run), rows, streams, stage)
 
@@ -131,17 +131,18 @@ def on_prepared(
         UserError: they hold out too little.
     """
     per_token = prepared.bytes_per_token(ends=prompted.recipe.ends_texts)
-    found = on_shards(prompted, (prepared.heldout, per_token), rows, streams, stage)
+    losses = on_shards(prompted, (prepared.heldout, per_token), rows, streams, stage)
     if prepared.heldout.tokens_total and prepared.train.tokens_total:
         stage("counting words to compare with")
         counts = entropy.baselines(prepared.train, prepared.heldout, prompted.vocab.size)
-        levels = [("unigram counts", counts.unigram)]
-        if found[0].bits_per_byte is not None:  # a model that sees both sides is no bigram's rival
-            levels.insert(0, ("bigram counts", counts.bigram))
-        for what, nats in levels:
+        baselines = [("unigram counts", counts.unigram)]
+        # Bigrams are not comparable with a model that does not predict every token.
+        if losses[0].bits_per_byte is not None:
+            baselines.insert(0, ("bigram counts", counts.bigram))
+        for what, nats in baselines:
             bits = entropy.bits_per_byte(nats, prepared.bytes_per_token())
-            found.append(HeldOut(what, nats, counts.tokens, bits))
-    return found
+            losses.append(HeldOut(what, nats, counts.tokens, bits))
+    return losses
 
 
 def on_texts(
@@ -156,11 +157,11 @@ def on_texts(
 
     Args:
         prompted: the model.
-        texts: files, folders, globs.
-        rows: the most rows to read.
+        texts: files, folders or globs.
+        rows: the maximum number of rows to read.
         streams: as in `on_run`.
         note: receives the data warnings.
-        stage: receives what is being done, and its progress.
+        stage: receives the name of each stage, and its progress.
 
     Raises:
         UserError: the text cannot be read, or is shorter than a row.
@@ -196,9 +197,9 @@ def shards_of_texts(
 
     Args:
         prompted: the model.
-        texts: files, folders, globs.
+        texts: files, folders or globs.
         note: receives the data warnings.
-        stage: receives what is being done, and its progress.
+        stage: receives the name of each stage, and its progress.
 
     Raises:
         UserError: they cannot be read.
@@ -208,9 +209,11 @@ def shards_of_texts(
         read = prompted.recipe.read
         progress = stage("cutting text into tokens")
         prepared = prepare(texts, prompted.tokenizer, Path(folder), settings, read, progress)
-        odd = data_warnings(prepared.manifest["read"]["counts"], prepared.counts["train"].unknown)
-        if note is not None and odd:
-            note("; ".join(f"{count:,} {what}" for what, count in odd.items()))
+        warnings = data_warnings(
+            prepared.manifest["read"]["counts"], prepared.counts["train"].unknown
+        )
+        if note is not None and warnings:
+            note("; ".join(f"{count:,} {what}" for what, count in warnings.items()))
         yield prepared.train, prepared.bytes_per_token("train", ends=prompted.recipe.ends_texts)
 
 
@@ -223,24 +226,24 @@ def _measure(
     watch: Callable[[float, float], None],
 ) -> HeldOut:
     recipe, vocab, dtype = prompted.recipe, prompted.vocab, prompted.dtype
-    found = measure(
+    measured = measure(
         recipe, prompted.model, shards, vocab, rows=rows, streams=streams, dtype=dtype, watch=watch
     )
-    if found is None:
-        least = recipe.packing.length
+    if measured is None:
         raise UserError(
-            f"{shards.tokens_total} tokens of held-out text do not fill one row of {least}; name a "
+            f"{shards.tokens_total} tokens of held-out text do not fill one row of "
+            f"{recipe.packing.length}; name a "
             "longer text with --file"
             if shards.tokens_total
             else "there is no held-out text; name a text with --file"
         )
     return HeldOut(
         prompted.family,
-        found.loss,
-        found.predictions,
-        found.bits_per_byte(bytes_per_token),
-        found.has_perplexity,
-        found.components,
+        measured.loss,
+        measured.predictions,
+        measured.bits_per_byte(bytes_per_token),
+        measured.has_perplexity,
+        measured.components,
         unknown_in(shards, vocab),
     )
 
@@ -248,8 +251,8 @@ def _measure(
 def unknown_in(shards: Shards, vocab: Vocab) -> float:
     """Return the share of a text's tokens that are [UNK]."""
     unknown = vocab.special.get(UNK, -1)
-    starts = range(0, shards.tokens_total, _COUNTED)
-    count = sum(int((shards.tokens[at : at + _COUNTED] == unknown).sum()) for at in starts)
+    starts = range(0, shards.tokens_total, _CHUNK)
+    count = sum(int((shards.tokens[at : at + _CHUNK] == unknown).sum()) for at in starts)
     return count / max(1, shards.tokens_total)
 
 

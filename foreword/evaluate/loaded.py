@@ -1,4 +1,4 @@
-"""What `foreword.load` returns: a trained model with one method per task."""
+"""`foreword.load`: a trained model with one method per task."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class LoadedModel:
         """Fill each blank of `text`; see `foreword.evaluate.filling.fill`.
 
         Raises:
-            UserError: the model only writes, or the text has no blank.
+            UserError: the model does not fill blanks, or the text has none.
         """
         return filling.fill(self.trained, text, top)
 
@@ -73,24 +73,24 @@ class LoadedModel:
 
         Args:
             prompt: one, or several.
-            sampling: how tokens are drawn.
+            sampling: the settings of sampling.
             settings: fields of `Sampling` that override it.
 
         Raises:
-            UserError: the model does not write, a prompt is empty or too long, or there is no such
-                setting.
+            UserError: the model does not generate text, a prompt is empty or too long, or a setting
+                does not exist.
         """
-        how = config.build(Sampling, {**asdict(sampling or Sampling()), **settings})
+        settings_used = config.build(Sampling, {**asdict(sampling or Sampling()), **settings})
         prompts = [prompt] if isinstance(prompt, str) else prompt
-        found = decoding.generate(self.trained, prompts, how)
-        texts = [generation.text for generation in found]
+        generations = decoding.generate(self.trained, prompts, settings_used)
+        texts = [generation.text for generation in generations]
         return texts[0] if isinstance(prompt, str) else texts
 
     def score(self, text: str, source: str | None = None) -> scoring.TextScore:
         """Return the log-probability of each token; see `foreword.evaluate.scoring.score`.
 
         Raises:
-            UserError: nothing to score, or a missing source.
+            UserError: the text has nothing to score, or a source is missing.
         """
         return scoring.score(self.trained, text, source)
 
@@ -103,7 +103,7 @@ class LoadedModel:
     def encode(self, text: str | list[str]) -> Array | list[Array]:
         """Return the last hidden states of a text, or of each of several.
 
-        The tokens put around a document in training (such as [CLS] and [SEP]) are put around each
+        The special tokens around a document in training (such as [CLS] and [SEP]) surround each
         text and have states too. An encoder-decoder gives the states of its encoder.
 
         Returns:

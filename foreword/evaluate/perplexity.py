@@ -1,4 +1,4 @@
-"""Perplexity: windows over long texts, and sums of log-probabilities over texts."""
+"""Perplexity: windows for scoring long texts, and sums of log-probabilities."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from foreword.errors import UserError
 
 @dataclass(frozen=True)
 class ScoringWindow:
-    """A window over a text and what is scored in it: tokens `first` to `stop` - 1.
+    """A window over a text, of which tokens `first` to `stop` - 1 are scored.
 
-    The window itself is tokens `start` to `start + width - 1`, as many as the text has.
+    The window has the tokens `start` to `start + width - 1`, or to the end of the text.
     """
 
     start: int
@@ -23,17 +23,17 @@ class ScoringWindow:
 def scoring_windows(
     length: int, width: int, stride: int, *, both_sides: bool
 ) -> list[ScoringWindow]:
-    """Windows that score each token of a text exactly once, with as much context as they can.
+    """Return windows that score each token of a text once, with as much context as possible.
 
-    Read from left to right, each token of every window but the first has at least
-    `width - stride` tokens before it. Read from both sides, the tokens scored stand in the middle
-    of their window.
+    For a causal model, each token scored has at least `width - stride` tokens before it, except in
+    the first window. With context on both sides, the tokens scored are in the middle of their
+    window.
 
     Args:
-        length: of the text, in tokens.
-        width: of a window; the last one is moved back to be as wide as the others.
-        stride: from one window to the next.
-        both_sides: whether context stands on both sides.
+        length: the number of tokens of the text.
+        width: the width of a window; the last one is moved back to have it too.
+        stride: the distance from one window to the next.
+        both_sides: whether a token has context on both sides.
 
     Raises:
         UserError: the stride is not in 1 .. width.
@@ -42,31 +42,30 @@ def scoring_windows(
         raise UserError(f"stride: must be in 1 .. {width} (a row), got {stride}")
     last = max(0, length - width)
     starts = [*range(0, last, stride), last]
-    found, first = [], 0
-    for start, next_token in zip(starts, [*starts[1:], None], strict=True):
+    windows, first = [], 0
+    for start, next_start in zip(starts, [*starts[1:], None], strict=True):
         stop = min(start + width, length)
-        if both_sides and next_token is not None:
-            stop = (stop + next_token) // 2
-        found.append(ScoringWindow(start, first, stop))
+        if both_sides and next_start is not None:
+            stop = (stop + next_start) // 2
+        windows.append(ScoringWindow(start, first, stop))
         first = stop
-    return found
+    return windows
 
 
 @dataclass(frozen=True)
 class ScoreTotals:
-    """Sums over a text or many; perplexity and bits per byte follow from them.
+    """Sums over one or more texts, which give perplexity and bits per byte.
 
     Attributes:
-        measure: `log-likelihood` or `pseudo-log-likelihood`; the two do not compare.
+        measure: `log-likelihood` or `pseudo-log-likelihood`, which are not comparable.
         nats: negative log-probability of all scored tokens.
-        tokens: how many were scored.
-        bytes: of the text they make up, in UTF-8.
-        documents: how many texts.
-        unscored: tokens that could not be scored: the first of a text, where nothing stands
-            before it.
-        unknown: scored tokens that are [UNK]: text the tokenizer does not know costs little, so
-            the more there are, the less the figures compare.
-        ends: scored tokens that are no text but what ends one.
+        tokens: the number of scored tokens.
+        bytes: the size of their text in UTF-8.
+        documents: the number of texts.
+        unscored: tokens that could not be scored: the first of a text if no token is before it.
+        unknown: scored tokens that are [UNK]; these have a low loss, so many of them make the
+            sums less comparable.
+        ends: scored tokens that end a text and are not part of it.
     """
 
     measure: str
@@ -97,29 +96,29 @@ class ScoreTotals:
 
     @property
     def bits(self) -> float:
-        """Bits in all."""
+        """The total number of bits."""
         return self.nats / math.log(2)
 
     @property
     def is_pseudo(self) -> bool:
-        """Whether each token was scored with those after it in sight."""
+        """Whether each token was scored given those after it too."""
         return self.measure.startswith("pseudo")
 
     @property
     def perplexity(self) -> float:
-        """exp of the nats per token; a pseudo-perplexity where the measure is a pseudo one."""
+        """exp of the nats per token; a pseudo-perplexity for a pseudo-log-likelihood."""
         return math.exp(min(self.loss, 700.0))
 
     @property
     def bits_per_byte(self) -> float | None:
-        """Bits per byte of text: compares models with different tokenizers.
+        """Bits per byte of text, comparable between models with different tokenizers.
 
-        None of a pseudo-log-likelihood, which is no code for the text.
+        None for a pseudo-log-likelihood, which is not the length of a code.
         """
         return self.bits / self.bytes if self.bytes and not self.is_pseudo else None
 
     def as_row(self) -> dict[str, float | int | str | None]:
-        """Flat, for tables and JSON."""
+        """Return a row of a table or of JSON."""
         return {
             "measure": self.measure,
             "loss": self.loss,

@@ -1,4 +1,4 @@
-"""Sparsity of n-grams: most long word sequences of a new text were never seen before."""
+"""Sparsity of n-grams: most long word sequences of a new text are unseen."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class OrderSparsity:
     """The n-grams of one order, in a count-based model and in a text.
 
     Attributes:
-        order: n.
-        ngrams: how many different ones the model holds.
-        bytes: their size.
-        tested: how many the text has, repeated ones too.
-        unseen: of these, the share that the model does not hold; nan where the text has none.
+        order: the order n.
+        ngrams: the number of different n-grams in the model.
+        bytes: their size in memory.
+        tested: the number of n-grams in the text, with repetitions.
+        unseen: the share of these that are not in the model; 0 if the text has none.
     """
 
     order: int
@@ -29,7 +29,7 @@ class OrderSparsity:
     unseen: float
 
     def as_row(self) -> dict[str, float | int | str | None]:
-        """Flat, for tables and JSON."""
+        """Return a row of a table or of JSON."""
         return {
             "order": self.order,
             "n-grams in the model": self.ngrams,
@@ -47,8 +47,8 @@ def by_order(prompted: PromptedModel, shards: Shards) -> list[OrderSparsity]:
         shards: the text.
     """
     table = table_of(prompted.model)
-    found = measure(table, NgramTexts.of(shards, prompted.vocab, *prompted.recipe.wrapping))
-    pairs = zip(found.ngrams.tolist(), found.unseen.tolist(), strict=True)
+    loss = measure(table, NgramTexts.of(shards, prompted.vocab, *prompted.recipe.wrapping))
+    pairs = zip(loss.ngrams.tolist(), loss.unseen.tolist(), strict=True)
     return [
         OrderSparsity(n, table.size_of(n), table.bytes_of(n), tested, unseen / max(1, tested))
         for n, (tested, unseen) in enumerate(pairs, start=1)

@@ -14,7 +14,7 @@ from foreword.evaluate.scorer import side_by_side
 from foreword.train.device import autocast
 from foreword.types import Array
 
-AT_ONCE = 32
+AT_ONCE = 32  # sentences in a batch
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class WordInText:
     Attributes:
         text: the sentence.
         start: the word's first character.
-        stop: the one behind its last.
+        stop: the character after its last.
     """
 
     text: str
@@ -42,10 +42,10 @@ class WordStates:
     """The vectors of a word in its sentence, each the mean over the word's pieces.
 
     Attributes:
-        pieces: ids of the tokens that the word is cut into, (pieces,) int64.
-        alone: of their embeddings, which know no context; (d_embedding,) float32.
-        layers: of what enters the first layer and of what leaves each, (width,) float32; none of a
-            model without layers.
+        pieces: the ids of the word's tokens, (pieces,) int64.
+        alone: the mean of their embeddings, without context; (d_embedding,) float32.
+        layers: the means of the input of the first layer and of the output of each, (width,)
+            float32 each; empty for a model without layers.
     """
 
     pieces: Array
@@ -68,9 +68,9 @@ def vectors(prompted: PromptedModel, words: Sequence[WordInText]) -> Iterator[Wo
     unknown = prompted.vocab.special.get("[UNK]", -1)
     for first in range(0, len(words), AT_ONCE):
         rows, positions = [], []
-        for placed in words[first : first + AT_ONCE]:
-            ids, offsets = prompted.tokenizer.encode_with_offsets(placed.text)
-            is_piece = (offsets[:, 0] < placed.stop) & (offsets[:, 1] > placed.start)
+        for word in words[first : first + AT_ONCE]:
+            ids, offsets = prompted.tokenizer.encode_with_offsets(word.text)
+            is_piece = (offsets[:, 0] < word.stop) & (offsets[:, 1] > word.start)
             rows.append(prompted.with_special_tokens(ids))
             positions.append(len(prompted.head) + np.flatnonzero(is_piece))
         layers = _by_layer(prompted, rows)

@@ -69,9 +69,9 @@ def test_baselines_by_hand(tmp_path: Path) -> None:
 
 def test_only_the_first_tokens_are_counted(tmp_path: Path) -> None:
     shards = write(tmp_path, "a", [[1, 2, 1, 2, 5, 5]])
-    counts = BigramCounts.of(shards, 10, most=4)
+    counts = BigramCounts.of(shards, 10, max_tokens=4)
     assert counts.tokens == 4 and counts.unigrams[5] == 0
-    assert baselines(shards, shards, 10, most=4).counted == 4
+    assert baselines(shards, shards, 10, max_tokens=4).counted == 4
 
 
 def test_ids_beyond_the_vocabulary_are_refused(tmp_path: Path) -> None:
