@@ -99,7 +99,7 @@ class Baselines:
 
     Attributes:
         unigram: the loss of the unigram model.
-        bigram: the loss of the bigram model; a document's first token is scored by the unigram model.
+        bigram: the loss of the bigram model; the unigram model scores first tokens of documents.
         tokens: the number of held-out tokens scored.
         counted: the number of training tokens counted.
     """

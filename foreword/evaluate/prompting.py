@@ -21,7 +21,7 @@ from foreword.types import Array, Batch, Example, Hidden, PredictionOrder, Queri
 
 @dataclass(frozen=True)
 class PromptForm:
-    """A form of sources: the mode token before them (0 or 1) and whether they hold sentinels."""
+    """A form of sources: the mode token before them (0 or 1) and whether they have sentinels."""
 
     mode: tuple[int, ...]
     has_sentinels: bool
@@ -29,10 +29,9 @@ class PromptForm:
 
 @dataclass(frozen=True)
 class PromptedModel(TrainedModel):
-    """A trained model that knows how its training formed inputs and what it predicts.
+    """A trained model with the form of its inputs and the kind of its predictions.
 
-    All of it follows from the recipe and the tokenizer, so there are no fields beyond those of
-    `TrainedModel`.
+    Both follow from the recipe and the tokenizer, so it has the fields of `TrainedModel` alone.
     """
 
     # -- what it predicts --------------------------------------------------------------------------
@@ -49,7 +48,7 @@ class PromptedModel(TrainedModel):
 
     @property
     def answers(self) -> bool:
-        """Whether it reads a source and writes a target."""
+        """Whether it reads a source and predicts a target."""
         return self.recipe.objective.predicts == "target"
 
     @cached_property
@@ -63,7 +62,7 @@ class PromptedModel(TrainedModel):
 
     @property
     def uses_sentinels(self) -> bool:
-        """Whether sources may hold sentinels for missing text, which targets then supply."""
+        """Whether sources may have sentinels for missing text, which targets supply."""
         return any(form.has_sentinels for form in self.forms)
 
     @property
@@ -96,8 +95,8 @@ class PromptedModel(TrainedModel):
     @property
     def family(self) -> str:
         """A short description of the model for messages."""
-        if own := self.recipe.model.family:
-            return own
+        if family := self.recipe.model.family:
+            return family
         layout = kinds.name_of(self.recipe.layout).replace("_", "-")
         return f"{layout} model (objective {kinds.name_of(self.recipe.objective)})"
 
@@ -132,9 +131,9 @@ class PromptedModel(TrainedModel):
 
     @property
     def reach(self) -> int:
-        """The most tokens it saw at once in training: a row and its memory.
+        """The maximum tokens it saw at once in training: a row and its memory.
 
-        A count-based model reads texts whole.
+        A count-based model reads whole texts.
         """
         if self.is_count_based:
             return 1 << 62
@@ -152,10 +151,10 @@ class PromptedModel(TrainedModel):
 
     @cached_property
     def opening(self) -> Array:
-        """The token a text begins with when it is read from left to right, (0 or 1,) int64.
+        """The token before a text that a causal model reads, (0 or 1,) int64.
 
-        The token before a document; without one, the token after the document before, where
-        training let documents see each other.
+        It is bos; without bos, and if training did not mask documents, the eos of the document
+        before.
         """
         return self.bos if len(self.bos) or self.recipe.packing.document_mask else self.eos
 
@@ -201,7 +200,7 @@ class PromptedModel(TrainedModel):
         """
         if self.limit is not None and length > self.limit:
             raise UserError(
-                f"the text has {length} tokens, and {self.name} has {self.limit} places; "
+                f"the text has {length} tokens, and {self.name} has {self.limit} positions; "
                 "give a shorter one"
             )
 
@@ -211,27 +210,27 @@ class PromptedModel(TrainedModel):
         """Return the states that the token head reads, computed without gradients in `dtype`.
 
         Args:
-            batch: of numpy arrays or tensors.
+            batch: a batch of numpy arrays or tensors.
             cache: the key-value cache that an earlier call returned.
         """
         return self._forward(self.recipe.objective.token_backbone(self.model), batch, cache)
 
-    def _forward(self, reader: Backbone, batch: Batch, cache: Any = None) -> Hidden:
+    def _forward(self, backbone: Backbone, batch: Batch, cache: Any = None) -> Hidden:
         with torch.no_grad(), autocast(self.device, self.dtype):
-            hidden: Hidden = reader(batch.to(self.device), cache)
+            hidden: Hidden = backbone(batch.to(self.device), cache)
         return hidden
 
     def encode(self, texts: Tokens) -> Array:
         """Return the last hidden states of texts, from the encoder if there is one.
 
         Args:
-            texts: (batch, length), padded on the right.
+            texts: the texts, (batch, length), padded on the right.
 
         Returns:
             (batch, length, d_model) float32.
 
         Raises:
-            UserError: an empty text, or a model that has no states.
+            UserError: a text is empty, or the model has no states.
         """
         if self.is_count_based:
             raise UserError(f"{self.name}: this {self.family} has no hidden states")
@@ -247,7 +246,7 @@ class PromptedModel(TrainedModel):
         """Return a batch that encodes texts with nothing masked.
 
         Raises:
-            UserError: an empty text.
+            UserError: a text is empty.
         """
         if not (texts.documents[:, :1] == 0).all():
             raise UserError("a text is empty; there is nothing to encode")
@@ -261,7 +260,7 @@ class PromptedModel(TrainedModel):
         return self.recipe.layout.arrange(example, self.vocab).without(Queries)
 
     def _encode_source(self, source: Batch) -> Array:
-        backbone: Any = self.model.backbone  # of a model that reads a source
+        backbone: Any = self.model.backbone  # has an encoder
         with torch.no_grad(), autocast(self.device, self.dtype):
             states: Tensor = backbone.encode(source.to(self.device))
         encoded: Array = states.float().cpu().numpy()

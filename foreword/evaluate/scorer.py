@@ -15,9 +15,9 @@ from foreword.models.ngram import table_of
 from foreword.ngrams.table import NgramTable
 from foreword.types import Array, Batch, Example, Tokens
 
-TOKENS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 16}
-LOGITS_AT_ONCE = 1 << 24
-CHUNK = 1024
+TOKENS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 16}  # in a batch
+LOGITS_AT_ONCE = 1 << 24  # positions times vocabulary
+CHUNK = 1024  # items sorted into batches at once
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class ScoringItem:
     Attributes:
         target: the tokens; (length,) int64.
         is_scored: (length,) bool.
-        source: what the model reads beside it: the same tokens with some masked, for a model that
-            predicts in place, or another text; (source length,) int64.
+        source: what the model reads: for a model that predicts in place, the target with masked
+            tokens; for one with a source, the source; (source length,) int64; else None.
     """
 
     target: Array
@@ -42,7 +42,7 @@ class Scorer(Protocol):
     def log_probs(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
         """Yield the log-probability of every scored token, in nats.
 
-        What an item gets does not depend on the others.
+        The result of an item does not depend on the others.
 
         Returns:
             (scored,) float64 for each item.
@@ -58,10 +58,10 @@ def scorer_of(prompted: PromptedModel) -> Scorer:
 
 @dataclass(frozen=True)
 class NgramScorer:
-    """A table of n-grams as a `Scorer`: one look-up for many items.
+    """An n-gram table as a `Scorer`, which scores many items in one look-up.
 
     Attributes:
-        table: of the model; items have no source.
+        table: the table; items have no source.
     """
 
     table: NgramTable
@@ -69,7 +69,7 @@ class NgramScorer:
     def log_probs(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
         """See `Scorer`."""
         for chunk in _chunks(items):
-            # All texts become one stream; a mark at each beginning keeps them apart.
+            # Concatenate the items; `is_first` marks where each begins.
             stream = np.concatenate([item.target for item in chunk])
             is_scored = np.concatenate([item.is_scored for item in chunk])
             lengths = np.array([len(item.target) for item in chunk])
@@ -82,10 +82,10 @@ class NgramScorer:
 
 @dataclass(frozen=True)
 class NeuralScorer:
-    """A neural model as a `Scorer`: items of like length are computed in one batch.
+    """A neural model as a `Scorer`, which computes items of similar length in one batch.
 
     Attributes:
-        prompted: the model; causal, masked or with a source.
+        prompted: the model: causal, masked, or with a source.
     """
 
     prompted: PromptedModel
@@ -126,7 +126,7 @@ def _chunks(items: Iterable[ScoringItem]) -> Iterator[list[ScoringItem]]:
 
 
 def _batches(items: Sequence[ScoringItem], tokens: int) -> Iterator[list[int]]:
-    """Yield the indices of items of one batch: sources of one length, targets of like length."""
+    """Yield the items of each batch, by index: sources of one length, targets of similar length."""
 
     def key(n: int) -> tuple[int, int]:
         source = items[n].source
@@ -169,7 +169,7 @@ def token_log_probs(prompted: PromptedModel, batch: Batch) -> Array:
     parts = []
     for start in range(0, len(where), rows):
         part = slice(start, start + rows)
-        nats = prompted.logits(states[where[part]]).log_softmax(-1)
-        parts.append(nats.gather(1, targets[part, None])[:, 0])
-    found: Array = torch.cat(parts).cpu().double().numpy() if parts else np.empty(0)
-    return found
+        log_probs = prompted.logits(states[where[part]]).log_softmax(-1)
+        parts.append(log_probs.gather(1, targets[part, None])[:, 0])
+    scored: Array = torch.cat(parts).cpu().double().numpy() if parts else np.empty(0)
+    return scored

@@ -1,4 +1,4 @@
-"""How likely a model finds a text: token by token, and summed over files."""
+"""Log-probabilities of texts under a model, by token and in sum."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ LIKELIHOOD, PSEUDO = "log-likelihood", "pseudo-log-likelihood"
 
 @dataclass(frozen=True)
 class TextScore:
-    """A text, scored.
+    """The scores of a text.
 
     Attributes:
-        tokens: what was scored, readable; (tokens,).
-        log_probs: of each, in nats; (tokens,) float64.
+        tokens: the scored tokens as text; (tokens,).
+        log_probs: the log-probability of each, in nats; (tokens,) float64.
         totals: their sums.
     """
 
@@ -34,17 +34,17 @@ class TextScore:
 
 @dataclass(frozen=True)
 class ScoringPlan:
-    """A text cut for scoring: ids, how many at its ends only frame it, and its items.
+    """How a text is scored: its ids, and the items to score.
 
     Attributes:
-        ids: with what frames them, (length,) int64.
-        head: how many at the beginning are not scored.
-        tail: how many at the end are not scored.
-        unscored: how many of those belong to the text.
-        bytes: of the text that is scored.
-        items: in the order of `ids`.
-        count: how many items.
-        ends: how many of the scored tokens are no text but what ends it.
+        ids: the ids of the text with special tokens around it, (length,) int64.
+        head: the number of ids at the beginning that are not scored.
+        tail: the number of ids at the end that are not scored.
+        unscored: the number of these that belong to the text.
+        bytes: the size of the scored text in UTF-8.
+        items: the items, in the order of `ids`.
+        count: the number of items.
+        ends: the number of scored tokens that end the text and are not part of it.
     """
 
     ids: Array
@@ -65,71 +65,71 @@ class ScoringPlan:
 def score(
     prompted: PromptedModel, text: str, source: str | None = None, stride: int | None = None
 ) -> TextScore:
-    """The log-probability of each token of `text`.
+    """Return the log-probability of each token of `text`.
 
-    - A causal model: of each token after those before it, and of the token that ends a document
-      where training has one. The first token is not scored where none stands before a document.
-    - A masked model: the pseudo-log-likelihood (Salazar et al. 2020): of each token, it alone
-      hidden, given all others.
-    - A model with a source: of each token of `text` as the answer to `source`, its closing token
-      included.
+    - A causal model scores each token given those before it, and the token that ends a document if
+      training has one. The first token is not scored if no token precedes a document in training.
+    - A masked model gives the pseudo-log-likelihood (Salazar et al. 2020): it scores each token,
+      the only one masked, given all others.
+    - A model with a source scores each token of `text` as the answer to `source`, and the token
+      that ends it.
 
-    Longer texts than a row (and the memory before it, where there is one) are read in windows, see
-    `scoring_windows`.
+    Texts longer than a row (and its memory) are read in windows; see `scoring_windows`.
 
     Args:
         prompted: the model.
-        text: to score.
-        source: that it answers.
-        stride: from window to window, in tokens; half a window if unsaid.
+        text: the text to score.
+        source: the source that it answers.
+        stride: the distance between windows, in tokens; default half a window.
 
     Raises:
-        UserError: nothing to score, a missing source, one too many, or a text too long to answer.
+        UserError: the text has nothing to score or is too long, or a source is missing or not
+            accepted.
     """
     plan = _plan(prompted, text, source, stride)
-    found = np.concatenate([np.empty(0), *scorer_of(prompted).log_probs(plan.items)])
-    if not len(found):
+    log_probs = np.concatenate([np.empty(0), *scorer_of(prompted).log_probs(plan.items)])
+    if not len(log_probs):
         raise UserError("the text has no token that can be scored; give a longer one")
     tokens = tuple(prompted.tokenizer.token(int(i)) for i in plan.scored)
-    return TextScore(tokens, found, _totals(prompted, plan, float(-found.sum())))
+    return TextScore(tokens, log_probs, _totals(prompted, plan, float(-log_probs.sum())))
 
 
 def score_texts(
     prompted: PromptedModel, texts: Iterable[str], stride: int | None = None
 ) -> Iterator[ScoreTotals]:
-    """The sums of each text, computed many texts at once.
+    """Yield the sums of each text, computed for many texts at once.
 
-    A model of parallel text scores the second line of each as the answer to the first.
+    A model of parallel text scores the second line of each text as the answer to the first.
 
     Raises:
         UserError: as `score` does.
     """
-    waiting: deque[ScoringPlan] = deque()
-    is_pair = prompted.answers and bool(prompted.recipe.read.target)
+    plans: deque[ScoringPlan] = deque()  # of texts whose sums are not complete
+    has_source_line = prompted.answers and bool(prompted.recipe.read.target)
 
     def items() -> Iterator[ScoringItem]:
         for text in texts:
-            source, text = text.split("\n") if is_pair else (None, text)
+            source, text = text.split("\n") if has_source_line else (None, text)
             plan = _plan(prompted, text, source, stride)
-            waiting.append(plan)
+            plans.append(plan)
             yield from plan.items
 
-    left, nats = 0, 0.0
-    for found in scorer_of(prompted).log_probs(items()):
-        while not left:  # texts without any item give empty sums
-            left = waiting[0].count
-            if not left:
-                yield _totals(prompted, waiting.popleft(), 0.0)
-        nats -= float(found.sum())
-        left -= 1
-        if not left:
-            yield _totals(prompted, waiting.popleft(), nats)
+    remaining, nats = 0, 0.0  # items and sum of the first of these
+    for log_probs in scorer_of(prompted).log_probs(items()):
+        while not remaining:  # texts without items have empty sums
+            remaining = plans[0].count
+            if not remaining:
+                yield _totals(prompted, plans.popleft(), 0.0)
+        nats -= float(log_probs.sum())
+        remaining -= 1
+        if not remaining:
+            yield _totals(prompted, plans.popleft(), nats)
             nats = 0.0
-    yield from (_totals(prompted, plan, 0.0) for plan in waiting)
+    yield from (_totals(prompted, plan, 0.0) for plan in plans)
 
 
 def measure_of(prompted: PromptedModel) -> str:
-    """What the sums of its scores are called."""
+    """Return the name of what the model's scores sum to."""
     return PSEUDO if prompted.fills_in_place else LIKELIHOOD
 
 
@@ -158,7 +158,7 @@ def _plan(
         raise UserError(f"{prompted.name}: this {prompted.family} reads no source; leave it out")
     stride = max(1, prompted.reach // 2) if stride is None else stride
     if prompted.fills_in_place:
-        return _plan_hidden(prompted, text, ids, stride)
+        return _plan_masked(prompted, text, ids, stride)
     return _plan_causal(prompted, text, ids, stride)
 
 
@@ -166,39 +166,40 @@ def _plan_causal(prompted: PromptedModel, text: str, ids: Array, stride: int) ->
     whole = np.concatenate([prompted.opening, ids, prompted.eos])
     head = min(1, len(whole))
     unscored = min(len(ids), head - len(prompted.opening)) if len(whole) else 0
-    # Only the bytes of scored tokens count, else a text would seem cheaper than it is.
-    left_out = len(prompted.tokenizer.decode(ids[:unscored]).strip().encode()) if unscored else 0
-    cut = scoring_windows(len(whole), prompted.reach, stride, both_sides=False)
-    cut = [span for span in cut if span.stop > max(span.first, head)]
+    # Count the bytes of scored tokens alone, else bits per byte would be too low.
+    unscored_text = prompted.tokenizer.decode(ids[:unscored]).strip() if unscored else ""
+    windows = scoring_windows(len(whole), prompted.reach, stride, both_sides=False)
+    windows = [window for window in windows if window.stop > max(window.first, head)]
 
     def items() -> Iterator[ScoringItem]:
-        for span in cut:
-            window = whole[span.start : span.start + prompted.reach]
-            yield ScoringItem(window, _is_scored(span, len(window), head))
+        for window in windows:
+            ids = whole[window.start : window.start + prompted.reach]
+            yield ScoringItem(ids, _is_scored(window, len(ids), head))
 
-    size = len(text.encode()) - left_out
+    size = len(text.encode()) - len(unscored_text.encode())
     ends = min(len(prompted.eos), len(whole) - head)
-    return ScoringPlan(whole, head, 0, unscored, size, items(), len(cut), ends)
+    return ScoringPlan(whole, head, 0, unscored, size, items(), len(windows), ends)
 
 
-def _is_scored(span: ScoringWindow, length: int, head: int) -> Array:
+def _is_scored(window: ScoringWindow, length: int, head: int) -> Array:
+    """Return which tokens of a window are scored, (length,) bool."""
     scored = np.zeros(length, dtype=bool)
-    scored[max(span.first, head) - span.start : span.stop - span.start] = True
+    scored[max(window.first, head) - window.start : window.stop - window.start] = True
     return scored
 
 
-def _plan_hidden(prompted: PromptedModel, text: str, ids: Array, stride: int) -> ScoringPlan:
+def _plan_masked(prompted: PromptedModel, text: str, ids: Array, stride: int) -> ScoringPlan:
     head, tail = len(prompted.bos), len(prompted.eos)
     whole = np.concatenate([prompted.bos, ids, prompted.eos])
     width, mask = prompted.reach, prompted.vocab.id("[MASK]")
-    cut = scoring_windows(len(whole), width, stride, both_sides=True)
+    windows = scoring_windows(len(whole), width, stride, both_sides=True)
 
     def items() -> Iterator[ScoringItem]:
-        for span in cut:
-            window = whole[span.start : span.start + width]
-            for place in range(max(span.first, head), min(span.stop, len(whole) - tail)):
-                is_hidden = np.arange(len(window)) == place - span.start
-                yield ScoringItem(window, is_hidden, np.where(is_hidden, mask, window))
+        for window in windows:
+            ids = whole[window.start : window.start + width]
+            for position in range(max(window.first, head), min(window.stop, len(whole) - tail)):
+                is_masked = np.arange(len(ids)) == position - window.start
+                yield ScoringItem(ids, is_masked, np.where(is_masked, mask, ids))
 
     return ScoringPlan(whole, head, tail, 0, len(text.encode()), items(), len(ids))
 
@@ -209,12 +210,12 @@ def _plan_answer(prompted: PromptedModel, text: str, ids: Array, source: str | N
             f"{prompted.name}: this {prompted.family} scores a text as the answer to a source; "
             "give one with --source"
         )
-    read = prompted.source_of(prompted.tokenizer.encode(source, special=True))
-    # The answer to a text with sentinels names them.
+    source_ids = prompted.source_of(prompted.tokenizer.encode(source, special=True))
+    # The answer to a source with sentinels repeats them.
     answer = prompted.tokenizer.encode(text, special=True) if prompted.uses_sentinels else ids
     whole = np.concatenate([answer, prompted.end])
-    prompted.check_length(len(read))
+    prompted.check_length(len(source_ids))
     prompted.check_length(len(whole))
-    item = ScoringItem(whole, np.ones(len(whole), dtype=bool), read)
+    item = ScoringItem(whole, np.ones(len(whole), dtype=bool), source_ids)
     items = [item] if len(whole) else []
     return ScoringPlan(whole, 0, 0, 0, len(text.encode()), items, len(items), len(prompted.end))
