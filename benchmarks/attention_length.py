@@ -1,12 +1,12 @@
-"""How time and memory grow with the length of a row, under each way to mix.
+"""How time and memory grow with the length of a row, for each kind of attention.
 
     python benchmarks/attention_length.py --out docs/results
 
 Forward and backward of one layer's attention (4 heads of 64), and of a mini model (4 layers of
 256), on one row without padding. Every point is the fastest of a few runs in a process of its own:
-on the CPU in seconds of CPU time, which other work on the machine disturbs less than the clock's,
-and its memory is the peak of the process above where it began (on CUDA: seconds by the clock, and
-the peak of torch's allocator).
+on the CPU in seconds of CPU time, which other work on the machine disturbs less than wall time,
+with the peak memory of the process above that at its start (on CUDA: seconds of wall time, and the
+peak of torch's allocator).
 
 Printed are the slopes in the log-log plot over the upper half of the lengths: 1 grows with the
 length, 2 with its square.
@@ -49,24 +49,24 @@ LABELS = {
 
 @dataclass(frozen=True)
 class Point:
-    """What is measured.
+    """A point of a curve.
 
     Attributes:
-        what: `attention` or `model`.
-        kind: a way to mix.
+        measured_part: `attention` or `model`.
+        kind: a kind of attention, of `KINDS`.
         length: tokens of the row.
         device: `cpu` or `cuda`.
     """
 
-    what: str
+    measured_part: str
     kind: str
     length: int
     device: str
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A point, its seconds and its MiB."""
+class MeasuredPoint:
+    """A point with its seconds and MiB."""
 
     point: Point
     seconds: float
@@ -74,7 +74,7 @@ class Measured:
 
 
 def kind_of_attention(kind: str, length: int) -> AttentionKind:
-    """The settings of a way to mix."""
+    """Return the settings of a kind of attention."""
     if kind == "window":
         return Window(radius=64)
     if kind == "bigbird":
@@ -83,7 +83,7 @@ def kind_of_attention(kind: str, length: int) -> AttentionKind:
 
 
 def attention(point: Point) -> Callable[[], None]:
-    """One layer's attention, forward and backward."""
+    """Return a function that runs one layer's attention, forward and backward."""
     length, device = point.length, torch.device(point.device)
     settings = kind_of_attention(point.kind, length)
     mechanism = settings.build(HEADS, D_HEAD, 1)[0].to(device)
@@ -101,7 +101,7 @@ def attention(point: Point) -> Callable[[], None]:
 
 
 def model(point: Point) -> Callable[[], None]:
-    """A model of mini size, forward and backward."""
+    """Return a function that runs a model of mini size, forward and backward."""
     length, device = point.length, torch.device(point.device)
     settings = Transformer(
         d_model=HEADS * D_HEAD,
@@ -113,8 +113,8 @@ def model(point: Point) -> Callable[[], None]:
         attention_dropout=0.1 if point.kind == "full, dropout" else 0.0,
     )
     backbone = settings.build(VOCAB).to(device)
-    places = torch.arange(length, device=device)[None]
-    batch = Batch(places % VOCAB, places, FullMask())
+    positions = torch.arange(length, device=device)[None]
+    batch = Batch(positions % VOCAB, positions, FullMask())
 
     def run() -> None:
         backbone.zero_grad()
@@ -124,11 +124,12 @@ def model(point: Point) -> Callable[[], None]:
 
 
 def measure(point: Point) -> tuple[float, float]:
-    """Seconds of the fastest run, and MiB at the peak."""
+    """Return the seconds of the fastest run, and the MiB at the peak."""
+    # What is loaded and cached once does not count: run a short row first.
     torch.manual_seed(1)
     on_cuda = point.device == "cuda"
-    build = {"attention": attention, "model": model}[point.what]
-    build(replace(point, length=256))()  # what is loaded and kept once is not the row's
+    build = {"attention": attention, "model": model}[point.measured_part]
+    build(replace(point, length=256))()
     if on_cuda:
         start = torch.cuda.memory_allocated() / 2**20
         torch.cuda.reset_peak_memory_stats()
@@ -153,19 +154,19 @@ def measure(point: Point) -> tuple[float, float]:
 
 
 def slope(lengths: list[int], values: list[float]) -> float:
-    """Of the line through the upper half of the points, both axes logarithmic."""
+    """Return the slope of the line through the upper half of the points, both axes logarithmic."""
     half = len(lengths) // 2
     line = np.polyfit(np.log(lengths[half:]), np.log(values[half:]), 1)
     return float(line[0])
 
 
-def of_kind(all_rows: list[Measured], what: str, kind: str) -> list[Measured]:
-    """The points of one curve."""
-    return [row for row in all_rows if (row.point.what, row.point.kind) == (what, kind)]
+def of_kind(all_rows: list[MeasuredPoint], what: str, kind: str) -> list[MeasuredPoint]:
+    """Return the points of one curve."""
+    return [row for row in all_rows if (row.point.measured_part, row.point.kind) == (what, kind)]
 
 
-def draw(rows: list[Measured], out: Path) -> None:
-    """Time and memory, of the attention and of the model."""
+def plot(rows: list[MeasuredPoint], out: Path) -> None:
+    """Plot time and memory of the attention and of the model."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -175,9 +176,9 @@ def draw(rows: list[Measured], out: Path) -> None:
     titles = {"attention": "one layer's attention", "model": "a mini model, 4 layers"}
     for column, (what, title) in enumerate(titles.items()):
         for kind in KINDS:
-            found = of_kind(rows, what, kind)
-            lengths = [row.point.length for row in found]
-            for line, values in enumerate(([r.seconds for r in found], [r.mib for r in found])):
+            curve = of_kind(rows, what, kind)
+            lengths = [row.point.length for row in curve]
+            for line, values in enumerate(([r.seconds for r in curve], [r.mib for r in curve])):
                 name = f"{LABELS[kind]}: slope {slope(lengths, values):.2f}"
                 axes[line, column].loglog(lengths, values, marker=".", label=name)
         axes[0, column].set_title(title, loc="left")
@@ -193,33 +194,39 @@ def draw(rows: list[Measured], out: Path) -> None:
     figure.savefig(out, dpi=150)
 
 
-def measure_apart(point: Point, threads: int) -> Measured:
-    """`measure`, on the CPU in a process of its own."""
+def measure_in_process(point: Point, threads: int) -> MeasuredPoint:
+    """Measure a point, on the CPU in a process of its own."""
     if point.device == "cuda":
-        return Measured(point, *measure(point))
+        return MeasuredPoint(point, *measure(point))
     # torch computes nothing in this process, so forking it is safe
     with multiprocessing.get_context("fork").Pool(1, torch.set_num_threads, (threads,)) as pool:
-        return Measured(point, *pool.apply(measure, (point,)))
+        return MeasuredPoint(point, *pool.apply(measure, (point,)))
 
 
 def main() -> None:
-    """Measures, prints and draws."""
+    """Measure, print and plot."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
-    parser.add_argument("--longest", type=int, help="16,384 unless said, 65,536 on CUDA")
+    parser.add_argument("--longest", type=int, help="default: 16,384; 65,536 on CUDA")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument(
-        "--patience", type=float, default=60.0, help="a curve ends before a run of so many seconds"
+        "--patience",
+        type=float,
+        default=60.0,
+        help="a curve ends before a run of this many seconds",
     )
     arguments = parser.parse_args()
+    # Measure each curve up to the longest row that takes a bearable time.
     device = "cuda" if torch.cuda.is_available() else "cpu"
     longest = arguments.longest or (65_536 if device == "cuda" else 16_384)
     lengths = [n for n in (512 << power for power in range(8)) if n <= longest]
-    rows: list[Measured] = []
+    rows: list[MeasuredPoint] = []
     for what in ("attention", "model"):
         for kind in KINDS:
             for length in lengths:
-                rows.append(measure_apart(Point(what, kind, length, device), arguments.threads))
+                rows.append(
+                    measure_in_process(Point(what, kind, length, device), arguments.threads)
+                )
                 seconds, mib = rows[-1].seconds, rows[-1].mib
                 print(
                     f"{what:10} {kind:14} {length:>7,} {seconds:9.4f} s {mib:9.1f} MiB", flush=True
@@ -228,20 +235,28 @@ def main() -> None:
                     break
     for what in ("attention", "model"):
         for kind in KINDS:
-            found = of_kind(rows, what, kind)
-            of = [row.point.length for row in found]
-            of_time, of_memory = (
-                slope(of, values) for values in ([r.seconds for r in found], [r.mib for r in found])
-            )
+            curve = of_kind(rows, what, kind)
+            lengths = [row.point.length for row in curve]
+            of_time = slope(lengths, [row.seconds for row in curve])
+            of_memory = slope(lengths, [row.mib for row in curve])
             print(f"slope {what:10} {kind:14} time {of_time:5.2f} memory {of_memory:5.2f}")
+    # Write the table and the plot.
     arguments.out.mkdir(parents=True, exist_ok=True)
     with (arguments.out / "attention_length.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
         table.writerow(["what", "kind", "length", "seconds", "mib"])
         for row in rows:
-            at = row.point
-            table.writerow([at.what, at.kind, at.length, f"{row.seconds:.5f}", f"{row.mib:.1f}"])
-    draw(rows, arguments.out / "attention_length.png")
+            point = row.point
+            table.writerow(
+                [
+                    point.measured_part,
+                    point.kind,
+                    point.length,
+                    f"{row.seconds:.5f}",
+                    f"{row.mib:.1f}",
+                ]
+            )
+    plot(rows, arguments.out / "attention_length.png")
 
 
 if __name__ == "__main__":

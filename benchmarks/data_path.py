@@ -1,9 +1,9 @@
-"""Tokens per second of the data path alone: rows, corruption, layout, from shards on disk.
+"""Tokens per second of the data path alone: packing, corruption and layout, from shards on disk.
 
     python benchmarks/data_path.py SHARDS [--length 128] [--batch 32] [--seconds 3]
 
-SHARDS is what `foreword prepare` wrote. Targets on 2 cores: causal 3 million tokens/s, masked and
-span_corruption 1.5 million. Tokens are those of the rows, before corruption; one process.
+SHARDS is a folder from `foreword prepare`. Targets on 2 cores: causal 3 million tokens/s, masked
+and span_corruption 1.5 million. Tokens are those of the rows, before corruption; one process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CASES = {
 
 
 def rate(feed: Feed, length: int, seconds: float) -> float:
-    """Tokens per second."""
+    """Return the tokens per second of a feed."""
     step, tokens, start = 0, 0, time.perf_counter()
     while time.perf_counter() - start < seconds:
         feed.micro_batches(step)
@@ -36,7 +36,7 @@ def rate(feed: Feed, length: int, seconds: float) -> float:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("shards")
     parser.add_argument("--length", type=int, default=128)
@@ -53,8 +53,8 @@ def main() -> None:
         rows = recipe.rows_per_step
         feed = Feed(packed, recipe.objective, recipe.layout, vocab, rows, rows, workers=1, seed=1)
         rate(feed, arguments.length, 0.3)
-        found = rate(feed, arguments.length, arguments.seconds) / 1e6
-        print(f"{name:<20} {found:6.2f} million tokens/s (at least {target})")
+        measured = rate(feed, arguments.length, arguments.seconds) / 1e6
+        print(f"{name:<20} {measured:6.2f} million tokens/s (at least {target})")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""Throws odd recipes, arguments, tables, texts and damaged folders at every verb.
+"""Fuzzing of every verb with odd recipes, arguments, tables, texts and damaged folders.
 
     python benchmarks/fuzz.py --seed 1 --minutes 5 [--jobs 2] [--kinds recipe,text] [--cases 200]
     python benchmarks/fuzz.py --seed 1 --case 17         that case alone, with all that it prints
 
-A case is a function of the seed and its number. It runs in a folder of its own, forked from a
-process that has imported everything, with limits on time, memory and files. Of each command must
-hold: exit status 0 or 2 (130 if interrupted), no traceback and no fault of Foreword's own, one line
-where it is refused, JSON where it was asked for, no file touched outside --out, no process left
-behind. A recipe that is accepted trains to a finite loss, and fill, generate, score or neighbours
-reads the run. Leaves with status 1 where something does not hold.
+A case is a function of the seed and its number. It runs in its own folder, forked from a process
+that has imported everything, with limits on time, memory and files. Each command must end with exit
+status 0 or 2 (130 if interrupted), without a traceback or a fault of Foreword's own, with one line
+if it refuses its input, with JSON if that was requested, without touching a file outside --out, and
+without leaving a process behind. An accepted recipe trains to a finite loss, and fill, generate,
+score or neighbours reads the run. Exits with status 1 if any of this fails.
 
 Needs Linux (fork, /proc).
 """
@@ -37,7 +37,7 @@ from pathlib import Path
 from fuzzing import arguments, files, fixtures, folders, recipes
 from fuzzing.case import Maker, Place, Result, run_case, shown, snapshot
 
-KINDS: dict[str, tuple[Maker, int]] = {  # and of how many cases out of all
+KINDS: dict[str, tuple[Maker, int]] = {  # each with its weight among the cases
     "recipe": (recipes.changed, 20),
     "mutated recipe": (recipes.mutated, 24),
     "read recipe": (recipes.read, 12),
@@ -53,8 +53,8 @@ WITHOUT_RUNS = {"recipe", "mutated recipe", "read recipe", "--set", "text"}  # r
 
 
 @dataclass(frozen=True)
-class Done:
-    """A case that was run, and the seconds it took."""
+class FinishedCase:
+    """A case that has run, and the seconds it took."""
 
     number: int
     kind: str
@@ -64,7 +64,7 @@ class Done:
 
 @dataclass
 class Tally:
-    """What came of the cases of one kind."""
+    """Counts of the cases of one kind."""
 
     cases: int = 0
     accepted: int = 0
@@ -76,8 +76,8 @@ class Tally:
 
 
 @dataclass
-class Found:
-    """A finding, and the cases that show it."""
+class Finding:
+    """A violated promise, and the cases that show it."""
 
     text: str
     command: str
@@ -85,16 +85,16 @@ class Found:
 
 
 def kind_of(seed: int, number: int, kinds: list[str]) -> str:
-    """The kind of a case."""
+    """Return the kind of a case."""
     weights = [KINDS[kind][1] for kind in kinds]
     return random.Random(f"{seed} {number} kind").choices(kinds, weights)[0]
 
 
-def warm(kinds: list[str]) -> None:
-    """Imports what commands need, and computes nothing: threads do not survive a fork."""
+def import_all(kinds: list[str]) -> None:
+    """Import what commands need, without computing anything: threads do not survive a fork."""
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    main = importlib.import_module("foreword.cli.main")  # settles what torch asks at its import
+    main = importlib.import_module("foreword.cli.main")  # sets what torch reads when imported
     importlib.import_module("torch").set_num_threads(1)
     main.assemble(None)
     package = Path(str(main.__file__)).parents[1]
@@ -113,7 +113,7 @@ def warm(kinds: list[str]) -> None:
 
 
 def make_fixtures(folder: Path, kinds: list[str]) -> None:
-    """Makes what cases of these kinds read, each command in a fork."""
+    """Make the files that cases of these kinds read, each command in a fork."""
     folder.mkdir(parents=True)
     fixtures.write_texts(folder)
     for words in fixtures.commands(folder) if set(kinds) - WITHOUT_RUNS else ():
@@ -121,41 +121,41 @@ def make_fixtures(folder: Path, kinds: list[str]) -> None:
         if not child:
             from foreword.cli.main import run
 
-            said = os.open(folder.parent / "fixtures.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            os.dup2(said, 1)
-            os.dup2(said, 2)
+            log = os.open(folder.parent / "fixtures.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
             status = run(words)
             sys.stdout.flush()
             os._exit(status)
         if os.waitpid(child, 0)[1]:
-            log = (folder.parent / "fixtures.log").read_text(encoding="utf-8")
-            sys.exit(f"fixture failed: {shown(words)}\n{log[-2_000:]}")
+            output = (folder.parent / "fixtures.log").read_text(encoding="utf-8")
+            sys.exit(f"fixture failed: {shown(words)}\n{output[-2_000:]}")
 
 
-def run_one(options: argparse.Namespace, kinds: list[str], number: int, work: Path) -> Done:
-    """Makes and runs a case, whatever comes of it."""
+def run_one(options: argparse.Namespace, kinds: list[str], number: int, work: Path) -> FinishedCase:
+    """Make and run a case; a failure of the fuzzer itself is a finding too."""
     kind, folder = kind_of(options.seed, number, kinds), work / f"case-{number}"
-    fixed, begun = snapshot(work / "fixtures"), time.monotonic()
+    before, began = snapshot(work / "fixtures"), time.monotonic()
     folder.mkdir(parents=True)
     place = Place(folder, work / "fixtures", random.Random(f"{options.seed} {number}"))
     try:
         result = run_case(KINDS[kind][0], place, shows=options.case is not None)
     except Exception:
-        said = traceback.format_exc().strip().splitlines()
-        result = Result(findings=[f"a fault of the fuzzer's own: {said[-1]}: {said[-3].strip()}"])
-    if snapshot(work / "fixtures") != fixed:
+        lines = traceback.format_exc().strip().splitlines()
+        result = Result(findings=[f"a fault of the fuzzer's own: {lines[-1]}: {lines[-3].strip()}"])
+    if snapshot(work / "fixtures") != before:
         result.findings.append("touches a fixture (or the case beside it does)")
     os.chdir(work)
     if not options.keep and options.case is None:
         shutil.rmtree(folder, ignore_errors=True)
-    return Done(number, kind, result, time.monotonic() - begun)
+    return FinishedCase(number, kind, result, time.monotonic() - began)
 
 
-def fuzz(options: argparse.Namespace, kinds: list[str], work: Path) -> Iterator[Done]:
-    """Runs cases side by side until the time or the number asked for is over."""
+def fuzz(options: argparse.Namespace, kinds: list[str], work: Path) -> Iterator[FinishedCase]:
+    """Run cases in parallel until the time is over or there are `--cases` of them."""
     end = time.monotonic() + 60 * options.minutes
     context = multiprocessing.get_context("fork")
-    queue: SimpleQueue[Done | None] = context.SimpleQueue()
+    queue: SimpleQueue[FinishedCase | None] = context.SimpleQueue()
 
     def work_on(first: int) -> None:
         for number in itertools.count(options.first + first, options.jobs):
@@ -179,13 +179,13 @@ def fuzz(options: argparse.Namespace, kinds: list[str], work: Path) -> Iterator[
 
 
 def signature(finding: str) -> str:
-    """A finding without what differs from case to case."""
+    """Return a finding without what differs from case to case."""
     plain = re.sub(r"/\S*|'[^']*'|\"[^\"]*\"|\[[^\]]*\]", "_", finding)
     return re.sub(r"[-+]?\d[\d,.e+]*", "0", plain)[:160]
 
 
-def add(done: Done, tally: Tally, found: dict[str, Found]) -> None:
-    """Counts a case, and prints what it found."""
+def count(done: FinishedCase, tally: Tally, found: dict[str, Finding]) -> None:
+    """Count a case, and print its findings."""
     result = done.result
     tally.cases += 1
     tally.commands += len(result.statuses)
@@ -196,19 +196,19 @@ def add(done: Done, tally: Tally, found: dict[str, Found]) -> None:
         tally.slowest, tally.slowest_case = result.seconds, done.number
     for finding in result.findings:
         command = shown(result.commands[-1]) if result.commands else ""
-        one = found.setdefault(signature(finding), Found(finding, command))
+        one = found.setdefault(signature(finding), Finding(finding, command))
         one.cases.append(done.number)
         print(f"case {done.number} ({done.kind}): {finding[:300]}", file=sys.stderr, flush=True)
 
 
 def replay(seed: int, number: int, kinds: str) -> str:
-    """The command that runs a case again."""
+    """Return the command that runs a case again."""
     only = f" --kinds '{kinds}'" if kinds else ""
     return f"python benchmarks/fuzz.py --seed {seed}{only} --case {number}"
 
 
-def show(tallies: dict[str, Tally], found: dict[str, Found], options: argparse.Namespace) -> None:
-    """Prints the table and the findings."""
+def show(tallies: dict[str, Tally], found: dict[str, Finding], options: argparse.Namespace) -> None:
+    """Print the table and the findings."""
     names = ("cases", "commands", "accepted", "findings", "mean", "slowest")
     print(f"{'kind':<16}" + "".join(f"{name:>10}" for name in names))
     for kind, tally in sorted(tallies.items()):
@@ -224,33 +224,35 @@ def show(tallies: dict[str, Tally], found: dict[str, Found], options: argparse.N
 
 
 def main() -> None:
-    """Fuzzes, and reports."""
+    """Fuzz, and report."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=5.0)
-    parser.add_argument("--cases", type=int, default=-1, help="at most so many")
+    parser.add_argument("--cases", type=int, default=-1, help="at most this many")
     parser.add_argument("--first", type=int, default=0, help="the first case's number")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--kinds", default="", help=", ".join(KINDS))
-    parser.add_argument("--case", type=int, help="that case alone; its folder is kept")
+    parser.add_argument("--case", type=int, help="run this case alone and keep its folder")
     parser.add_argument("--keep", action="store_true", help="keep the cases' folders")
-    parser.add_argument("--work", type=Path, help="a folder; a temporary one if unsaid")
+    parser.add_argument("--work", type=Path, help="a folder; default: a temporary one")
     options = parser.parse_args()
     kinds = options.kinds.split(",") if options.kinds else list(KINDS)
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         parser.error(f"--kinds {unknown[0]}: there is {', '.join(KINDS)}")
     work = Path(tempfile.mkdtemp(prefix="fuzz-", dir=options.work)).resolve()
     os.environ |= {"HOME": str(work), "MPLCONFIGDIR": str(work / "matplotlib")}
-    warm(kinds)
+    # Prepare what the cases share.
+    import_all(kinds)
     make_fixtures(work / "fixtures", kinds)
     if options.case is not None:
         one = run_one(options, kinds, options.case, work)
         print(f"{one.kind}: {work / f'case-{one.number}'}", *one.result.findings, sep="\n")
         sys.exit(1 if one.result.findings else 0)
+    # Run the cases, and report.
     tallies: dict[str, Tally] = collections.defaultdict(Tally)
-    found: dict[str, Found] = {}
+    found: dict[str, Finding] = {}
     for done in fuzz(options, kinds, work):
-        add(done, tallies[done.kind], found)
+        count(done, tallies[done.kind], found)
     if not options.keep:
         shutil.rmtree(work, ignore_errors=True)
     show(tallies, found, options)

@@ -1,13 +1,13 @@
-"""Everything worth knowing about a GPU, in one command of a few minutes.
+"""All GPU measurements in one command of a few minutes.
 
     python benchmarks/gpu.py [--out DIR] [--minutes 9] [--only PART...]
 
-On a machine with torch and a GPU, from a copy of this repository that need not be installed: the
-tests marked `gpu`, the speed of training, the same next to a plain PyTorch loop and Hugging Face's
-Trainer, two short trainings, and profiles. Each part runs in processes of its own with a time
-limit, so one that fails or hangs costs the others nothing; time it leaves goes to those behind it.
-`results.json` and `results.md` are written anew as each figure comes in, so a kill leaves what was
-found. A part whose packages are absent is skipped, and the page says so.
+For a machine with torch and a GPU, from a copy of this repository that need not be installed: the
+tests marked `gpu`, the speed of training, also next to a plain PyTorch loop and Hugging Face's
+Trainer, two short trainings, and profiles. Each part runs in its own processes with a time limit,
+so one that fails or hangs costs the others nothing; time that it leaves goes to later parts.
+`results.json` and `results.md` are rewritten with every new figure, so a kill loses none. A part
+whose packages are missing is skipped, and the page says so.
 
 `--device cpu --size tiny --minutes 1` runs the same at a tiny size without a GPU.
 """
@@ -33,9 +33,9 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 
 POLL_SECONDS = 0.2
-LOG_CHARACTERS = 3000  # of the log of a part that failed
+LOG_CHARACTERS = 3000  # shown of the log of a failed part
 
-# A package so small that a machine may have all but it: what Foreword uses of it.
+# Small packages that a machine may lack, reduced to what Foreword uses of them.
 STAND_INS = {
     "annotated_types": """
 from dataclasses import dataclass
@@ -54,12 +54,12 @@ class Interval:
 
 @dataclass(frozen=True)
 class Part:
-    """One process.
+    """A part of the measurements: one process.
 
     Attributes:
-        name: of the function in `gpu_parts`, and after a colon its argument.
-        share: of the time, unless others leave it some of theirs.
-        about: what it finds out.
+        name: the function in `gpu_parts`, and after a colon its argument.
+        share: its share of the time, plus what earlier parts leave.
+        about: what it measures.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Part:
 
 
 PARTS = (
-    Part("machine", 25, "What there is, and how fast it multiplies"),
+    Part("machine", 25, "The machine, and how fast it multiplies"),
     Part("tests", 140, "The tests marked gpu"),
     Part("speed:bert_base", 50, "Steps of bert_base"),
     Part("speed:gpt2_small", 50, "Steps of gpt2_small"),
@@ -84,12 +84,12 @@ PARTS = (
 
 @dataclass
 class Results:
-    """What has been found so far, on disk at any moment.
+    """The results so far, on disk at any moment.
 
     Attributes:
-        out: folder of the two files.
-        parts: by name: how it ended, how long it took, its records.
-        about: of the whole.
+        out: the folder of the two files.
+        parts: by name: the outcome, the seconds and the records of each part.
+        about: facts about the whole.
     """
 
     out: Path
@@ -97,11 +97,11 @@ class Results:
     about: dict[str, Any] = field(default_factory=dict)
 
     def write(self) -> None:
-        """Both files, each replaced when it is whole."""
-        found = {**self.about, "parts": self.parts}
+        """Write both files, each replaced when it is whole."""
+        results = {**self.about, "parts": self.parts}
         for name, text in (
-            ("results.json", json.dumps(found, indent=1) + "\n"),
-            ("results.md", page(found)),
+            ("results.json", json.dumps(results, indent=1) + "\n"),
+            ("results.md", page(results)),
         ):
             part = self.out / f".{name}.part"
             part.write_text(text, encoding="utf-8")
@@ -109,14 +109,14 @@ class Results:
 
 
 def run_part(command: list[str], records: Path, log: Path, limit: float, watch: Any) -> str:
-    """Runs one part to its end, or to its time limit.
+    """Run one part to its end, or to its time limit.
 
     Args:
-        command: that writes a line of JSON to `records` for each thing it finds.
-        records: file.
-        log: gets what the command prints.
-        limit: in seconds.
-        watch: is called with the records so far when there are more of them.
+        command: the command, which writes a line of JSON to `records` for each result.
+        records: the file of records.
+        log: the file for what the command prints.
+        limit: seconds.
+        watch: called with the records so far when there are new ones.
 
     Returns:
         `done`, `failed (status ...)` or `out of time`.
@@ -149,7 +149,7 @@ def run_part(command: list[str], records: Path, log: Path, limit: float, watch: 
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a file of records; one that is being written is not."""
+    """Return the complete lines of a file of records."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
@@ -162,15 +162,16 @@ def _environment(work: Path) -> dict[str, str]:
             (stand_ins / f"{name}.py").write_text(code, encoding="utf-8")
     paths = [str(ROOT), str(stand_ins), os.environ.get("PYTHONPATH", "")]
     os.environ.pop("PYTHONSAFEPATH", None)  # the parts import each other from their folder
-    own = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}
-    return {**os.environ, **own, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true"}
+    python = {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUNBUFFERED": "1"}
+    return {**os.environ, **python, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true"}
 
 
 def run_all(parts: list[Part], arguments: argparse.Namespace, results: Results) -> None:
-    """Runs the parts in turn, within the time there is."""
+    """Run the parts in turn, within the time limit."""
     end = time.monotonic() + 60 * arguments.minutes
     with tempfile.TemporaryDirectory(prefix="foreword-gpu-") as folder:
         for number, part in enumerate(parts):
+            # Its share of the time that is left.
             left = end - time.monotonic()
             limit = left * part.share / sum(each.share for each in parts[number:])
             entry: dict[str, Any] = {"about": part.about, "outcome": "running", "records": []}
@@ -178,13 +179,14 @@ def run_all(parts: list[Part], arguments: argparse.Namespace, results: Results) 
             if limit < 1:
                 entry["outcome"] = "no time left"
                 continue
+            # Run it, with its records in the results as they come.
             stem = part.name.replace(":", "-")
             records, log = Path(folder) / f"{stem}.jsonl", Path(folder) / f"{stem}.log"
             command = [sys.executable, str(HERE / "gpu_parts.py"), part.name, str(records)]
             command += [arguments.device, arguments.size, f"{limit:.0f}"]
 
-            def watch(found: list[dict[str, Any]], entry: dict[str, Any] = entry) -> None:
-                entry["records"] = found
+            def watch(new: list[dict[str, Any]], entry: dict[str, Any] = entry) -> None:
+                entry["records"] = new
                 results.write()
 
             began = time.monotonic()
@@ -199,7 +201,7 @@ def run_all(parts: list[Part], arguments: argparse.Namespace, results: Results) 
 
 
 def main(words: list[str] | None = None) -> Results:
-    """Runs, and prints where the results lie."""
+    """Run all parts, and print the path of the results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     out = os.environ.get("OUT", "gpu-results")
     parser.add_argument("--out", type=Path, default=Path(out), help="folder of the results")

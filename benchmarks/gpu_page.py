@@ -1,4 +1,4 @@
-"""What `benchmarks/gpu.py` found, as one page of Markdown."""
+"""The results of `benchmarks/gpu.py` as one page of Markdown."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ AIMS = (
 )
 
 
-def page(found: Mapping[str, Any]) -> str:
-    """The page.
+def page(results: Mapping[str, Any]) -> str:
+    """Return the page.
 
     Args:
-        found: what `results.json` holds: `parts` by name, each with `about`, `outcome`, `records`
-            and, where it did not end well, `log`.
+        results: the contents of `results.json`: `parts` by name, each with `about`, `outcome`,
+            `records` and, if it failed, `log`.
     """
-    parts: Mapping[str, Mapping[str, Any]] = found["parts"]
+    parts: Mapping[str, Mapping[str, Any]] = results["parts"]
     lines = [f"# Foreword on {_machine(parts)}", "", AIMS, "", *_summary(parts), ""]
     for name, part in parts.items():
         seconds = f", {part['seconds']:.0f} s" if "seconds" in part else ""
@@ -37,7 +37,7 @@ def _machine(parts: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _summary(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A line for each figure that has an aim."""
+    """Return a line for each figure that has an aim."""
     lines = []
     for name, part in parts.items():
         steps = [r for r in part["records"] if r.get("share_of_peak")]
@@ -56,7 +56,7 @@ def _summary(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def _tables(records: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Records of one `kind` are rows of one table; a long text stands by itself.
+    """Return the records of each `kind` as a table, and long texts by themselves.
 
     Of records with the same `kind` and `key` the last one counts.
     """

@@ -1,6 +1,6 @@
 """The parts of `benchmarks/gpu.py`, each run as `gpu_parts.py PART RECORDS DEVICE SIZE SECONDS`.
 
-A part appends a line of JSON to its file of records for each thing that it finds, as it finds it.
+A part appends a line of JSON to its file of records for each result, as soon as it has it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from gpu_steps import (
     ROWS,
     WARM_STEPS,
     Job,
+    build_setup,
     data_sheet,
-    ready,
     released,
+    run_step,
     speed,
-    step,
 )
 
 from foreword.runs.setup import compile_blocks
 from foreword.train.device import matmul_flops_per_second, wait
 
-WANTED = (
+PACKAGES = (
     "accelerate", "annotated_types", "matplotlib", "pyarrow", "pytest", "rich", "sacrebleu",
     "safetensors", "scipy", "sklearn", "threadpoolctl", "tokenizers", "transformers", "triton",
     "typer",
@@ -42,7 +42,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main(words: list[str]) -> None:
-    """Runs one part."""
+    """Run one part."""
     name, records, device, size, seconds = words
     part, _, argument = name.partition(":")
     job = Job(Path(records), torch.device(device), size, float(seconds))
@@ -53,7 +53,7 @@ def main(words: list[str]) -> None:
 
 
 def machine(job: Job) -> None:
-    """What there is, and how fast it multiplies and copies."""
+    """Record the machine, and how fast it multiplies and copies."""
     is_cuda = job.device.type == "cuda"
     name = torch.cuda.get_device_name() if is_cuda else platform.processor() or "a CPU"
     capability = ".".join(map(str, torch.cuda.get_device_capability())) if is_cuda else ""
@@ -61,10 +61,12 @@ def machine(job: Job) -> None:
     job.note("machine", key=0, name=name, capability=capability, memory_gib=memory / 2**30,
              torch=torch.__version__, cuda=torch.version.cuda, python=platform.python_version(),
              cores=os.cpu_count())  # fmt: skip
-    absent = [name for name in WANTED if importlib.util.find_spec(name) is None]
+    # Packages that other parts would use.
+    absent = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     job.note("packages", absent=", ".join(absent) or "none")
     if job.is_tiny and not is_cuda:
         return
+    # The rates of matrix products and of copies.
     for dtype in (torch.bfloat16, torch.float32):
         rate = matmul_flops_per_second(job.device, dtype) / 1e12
         sheet = data_sheet(name) if dtype == torch.bfloat16 else None
@@ -82,13 +84,14 @@ def machine(job: Job) -> None:
 
 
 def tests(job: Job) -> None:
-    """Runs the tests marked `gpu`, and says which failed."""
+    """Run the tests marked `gpu`, and record which failed."""
     if job.device.type != "cuda":
-        job.note("counts", outcome="skipped: no test is for a GPU where there is none")
+        job.note("counts", outcome="skipped: there is no GPU")
         return
     if importlib.util.find_spec("pytest") is None:
         job.note("counts", outcome="skipped: pytest is absent")
         return
+    # The command, on the files that hold such tests.
     files = [
         str(file) for file in sorted((ROOT / "tests").rglob("test_*.py"))
         if "mark.gpu" in file.read_text(encoding="utf-8")
@@ -104,48 +107,51 @@ def tests(job: Job) -> None:
         [*command, *files], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         cwd=ROOT, env=environment,
     )  # fmt: skip
+    # Its output, with the counts recorded after every test.
     counts: dict[str, int] = {}
     lines = []
     assert process.stdout is not None
     for line in process.stdout:
         print(line, end="")
         lines.append(line)
-        found = re.search(r"\b(PASSED|FAILED|ERROR|SKIPPED)\b", line)
+        outcome = re.search(r"\b(PASSED|FAILED|ERROR|SKIPPED)\b", line)
         test = re.search(r"tests/\S+::.*?(?= (PASSED|FAILED|ERROR|SKIPPED)|$)", line)
-        if found is None or test is None or " - " in line:
+        if outcome is None or test is None or " - " in line:
             continue
-        counts[found[1].lower()] = counts.get(found[1].lower(), 0) + 1
+        counts[outcome[1].lower()] = counts.get(outcome[1].lower(), 0) + 1
         job.note("counts", key=0, outcome=", ".join(f"{n} {what}" for what, n in counts.items()))
-        if found[1] in ("FAILED", "ERROR"):
+        if outcome[1] in ("FAILED", "ERROR"):
             job.note("failed", test=test[0].strip())
     if process.wait():
         job.note("the end of pytest's output", text="".join(lines)[-12_000:])
 
 
 def others(job: Job, family: str) -> None:
-    """Foreword, a plain PyTorch loop and the Trainer at one size, in one process."""
+    """Measure Foreword, a plain PyTorch loop and the Trainer at one size, in one process."""
     import gpu_plain
     import pretrain
 
+    # The size that all share.
     size = {"d_model": 32, "layers": 2, "heads": 2} if job.is_tiny else pretrain.SIZES["base"]
     length, rows = (64, 2) if job.is_tiny else (512, 32)
-    made = {**pretrain.FAMILIES[family], "size": size, "length": length, "batch": rows}
+    settings = {**pretrain.FAMILIES[family], "size": size, "length": length, "batch": rows}
     if job.is_tiny:
-        made["vocab"] = 512
-    made["workers"] = 0
+        settings["vocab"] = 512
+    settings["workers"] = 0
     steps = 2 if job.is_tiny else 12
+    # Foreword, then each of the others.
     with released(job.device):
-        mine, _ = pretrain.ours(made, steps, 0.1, 1)
+        mine, _ = pretrain.ours(settings, steps, 0.1, 1)
     job.note("next to others", case="Foreword", tokens_per_second=round(mine), ours_is=None)
     has_trainer = all(importlib.util.find_spec(name) for name in ("transformers", "accelerate"))
     sides: dict[str, Callable[[], float]] = {}
     if has_trainer:
-        sides["the Trainer, bf16"] = partial(pretrain.theirs, family, made, steps, 0.1, True)
+        sides["the Trainer, bf16"] = partial(pretrain.theirs, family, settings, steps, 0.1, True)
     else:
         job.note("next to others", case="the Trainer: skipped, not installed")
     compiles = job.device.type == "cuda"
     sides["plain PyTorch"] = partial(
-        gpu_plain.tokens_per_second, family, made, steps, 0.1, job.device, compiles=compiles
+        gpu_plain.tokens_per_second, family, settings, steps, 0.1, job.device, compiles=compiles
     )
     for case, side in sides.items():
         with released(job.device):
@@ -156,15 +162,17 @@ def others(job: Job, family: str) -> None:
 
 
 def learning(job: Job, name: str) -> None:
-    """A short run of the command line on source texts of this machine; points of its curve."""
+    """Train for a short time on source texts of this machine, and record the learning curve."""
     from foreword.train import log
 
+    # The text.
     folder = job.records.parent / f"learning-{name}"
     text = folder / "text"
     text.mkdir(parents=True)
     began = time.monotonic()
     size = write_text(text, TEXT_BYTES >> (7 if job.is_tiny else 0))
     job.note("text", megabytes=size / 1e6, seconds=time.monotonic() - began)
+    # The run, by the command line, for half of the time.
     hours = max(2.0, (job.seconds - 15) / 2) / 3600
     settings = ["tokenizer.vocab=8192", "train.evaluations=8", f"train.device={job.device.type}"]
     if job.is_tiny:
@@ -185,7 +193,7 @@ def learning(job: Job, name: str) -> None:
 
 
 def show_curve(job: Job, run: Path, shown: int, read: Callable[[Path], list[Any]]) -> int:
-    """Notes the records that are new; how many there are now."""
+    """Record the points that are new, and return how many there are now."""
     if not (run / "metrics.jsonl").exists():
         return shown
     records = [r for r in read(run) if r["kind"] in ("train", "heldout")]
@@ -202,7 +210,7 @@ def show_curve(job: Job, run: Path, shown: int, read: Callable[[Path], list[Any]
 
 
 def write_text(folder: Path, most: int) -> int:
-    """Python's own and torch's source files as texts, up to `most` bytes; how many there are."""
+    """Write source files of Python and torch as texts, up to `most` bytes; return their bytes."""
     import sysconfig
 
     size = 0
@@ -223,12 +231,13 @@ def _sources(library: Path) -> Iterator[Path]:
 
 
 def profile(job: Job, name: str) -> None:
-    """The kernels of a few steps by time, and how much of the time the GPU was busy."""
+    """Record the kernels of a few steps by time, and the share of the time the GPU was busy."""
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiler
 
     is_cuda = job.device.type == "cuda"
-    of = ready(job, name, 2 if job.is_tiny else ROWS[name], {})
+    # Warm up, then profile a few steps.
+    of = build_setup(job, name, 2 if job.is_tiny else ROWS[name], {})
     if is_cuda:
         compile_blocks(of.model)
     optimizer = of.recipe.optimizer.build(of.model)
@@ -236,16 +245,17 @@ def profile(job: Job, name: str) -> None:
     batches, steps = of.feed.ahead(0), 3
     try:
         for number in range(WARM_STEPS):
-            step(of, optimizer, next(batches), loss_fn, number)
+            run_step(of, optimizer, next(batches), loss_fn, number)
         activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if is_cuda else [])
-        with profiler(activities=activities) as found:
+        with profiler(activities=activities) as profiled:
             start = time.perf_counter()
             for number in range(steps):
-                step(of, optimizer, next(batches), loss_fn, WARM_STEPS + number)
+                run_step(of, optimizer, next(batches), loss_fn, WARM_STEPS + number)
             seconds = time.perf_counter() - start
     finally:
         batches.close()
-    averages = found.key_averages()
+    # The kernels, by time on the device and on the host.
+    averages = profiled.key_averages()
     by = "self_device_time_total" if is_cuda else "self_cpu_time_total"
     busy = sum(getattr(event, by) for event in averages) / 1e6
     job.note("profiled", steps=steps, seconds=seconds, device_busy=busy / seconds)

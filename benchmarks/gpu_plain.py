@@ -1,7 +1,7 @@
-"""A plain PyTorch training loop of a Transformer, to hold Foreword's against.
+"""A plain PyTorch training loop of a Transformer, for comparison with Foreword's.
 
-Written as one would by hand: `scaled_dot_product_attention`, fused AdamW, bf16 autocast, the whole
-model compiled, rows of one text without padding, the output layer tied to the embedding.
+It is what one would write by hand: `scaled_dot_product_attention`, fused AdamW, bf16 autocast, the
+whole model compiled, rows of one text without padding, the output layer tied to the embedding.
 """
 
 from __future__ import annotations
@@ -16,43 +16,43 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-WARM = 4
+WARM_STEPS = 4
 
 
 class Layer(nn.Module):
-    """Attention and feed-forward, each behind its norm."""
+    """A pre-norm layer: attention and feed-forward, each after its norm."""
 
     def __init__(self, width: int, heads: int, dropout: float, *, is_causal: bool) -> None:
         super().__init__()
         self.heads, self.rate, self.is_causal = heads, dropout, is_causal
         self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, length, width) -> the same."""
+        """Return the layer's output, (batch, length, width)."""
         batch, length, width = x.shape
         shape = (batch, length, 3, self.heads, width // self.heads)
         q, k, v = self.qkv(self.norms[0](x)).view(shape).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(
+        attended = F.scaled_dot_product_attention(
             q, k, v, dropout_p=self.rate, is_causal=self.is_causal
         )
-        x = x + self.dropout(self.out(mixed.transpose(1, 2).reshape(batch, length, width)))
-        wide = F.gelu(self.wide(self.norms[1](x)))
-        fed: Tensor = x + self.dropout(self.narrow(wide))
-        return fed
+        x = x + self.dropout(self.out(attended.transpose(1, 2).reshape(batch, length, width)))
+        inner = F.gelu(self.up(self.norms[1](x)))
+        out: Tensor = x + self.dropout(self.down(inner))
+        return out
 
 
-class Plain(nn.Module):
-    """Embeddings, layers, and the loss at the places given."""
+class PlainTransformer(nn.Module):
+    """A Transformer whose output is the loss at given positions."""
 
     def __init__(self, family: dict[str, Any], dropout: float, *, is_causal: bool) -> None:
         super().__init__()
         size = family["size"]
         width, heads = size["d_model"], size["heads"]
         self.token = nn.Embedding(family["vocab"], width)
-        self.place = nn.Embedding(family["length"], width)
+        self.position = nn.Embedding(family["length"], width)
         nn.init.normal_(self.token.weight, std=0.02)
         self.layers = nn.ModuleList(
             Layer(width, heads, dropout, is_causal=is_causal) for _ in range(size["layers"])
@@ -60,8 +60,8 @@ class Plain(nn.Module):
         self.norm, self.dropout = nn.LayerNorm(width), nn.Dropout(dropout)
 
     def forward(self, ids: Tensor, at: Tensor, targets: Tensor) -> Tensor:
-        """The mean cross-entropy of `targets` at the places `at` of the flattened batch."""
-        x = self.dropout(self.token(ids) + self.place.weight)
+        """Return the mean cross-entropy of `targets` at positions `at` of the flattened batch."""
+        x = self.dropout(self.token(ids) + self.position.weight)
         for layer in self.layers:
             x = layer(x)
         chosen = self.norm(x).flatten(0, 1)[at]
@@ -77,24 +77,26 @@ def tokens_per_second(
     *,
     compiles: bool,
 ) -> float:
-    """How fast it trains; a `masked` model predicts 15 % of the places, as many in each batch."""
+    """Return its training speed; a `masked` model predicts 15 % of the positions of each batch."""
     is_cuda = device.type == "cuda"
-    model = Plain(family, dropout, is_causal=name == "causal").to(device)
+    model = PlainTransformer(family, dropout, is_causal=name == "causal").to(device)
     run: Any = torch.compile(model) if compiles else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     rng, shape = np.random.default_rng(0), (family["batch"], family["length"])
-    places = shape[0] * shape[1]
-    chosen = places if name == "causal" else int(0.15 * places)
+    tokens = shape[0] * shape[1]
+    predictions = tokens if name == "causal" else int(0.15 * tokens)
     times = []
-    for _ in range(WARM + steps):
+    for _ in range(WARM_STEPS + steps):
+        # The batch.
         start = time.perf_counter()
         ids = torch.from_numpy(rng.integers(0, family["vocab"], shape))
-        at = torch.from_numpy(np.sort(rng.permutation(places)[:chosen]))
+        at = torch.from_numpy(np.sort(rng.permutation(tokens)[:predictions]))
         targets = ids.flatten()[at]
         if is_cuda:
             ids, at, targets = (
                 t.pin_memory().to(device, non_blocking=True) for t in (ids, at, targets)
             )
+        # The step.
         with torch.autocast(device.type, torch.bfloat16) if is_cuda else nullcontext():
             loss = run(ids, at, targets)
         loss.backward()
@@ -103,4 +105,4 @@ def tokens_per_second(
         optimizer.zero_grad(set_to_none=True)
         loss.item()
         times.append(time.perf_counter() - start)
-    return float(places / statistics.median(times[WARM:]))
+    return float(tokens / statistics.median(times[WARM_STEPS:]))

@@ -1,4 +1,4 @@
-"""Steps of a recipe on made-up rows: how fast they are, and what they hold; see `gpu.py`."""
+"""Steps of a recipe on made-up rows: their speed and memory; see `gpu.py`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from foreword.train.step import train_step
 from foreword.train.workers import accumulate_on
 from foreword.types import Array, Batch, Rows, Vocab
 
-# Dense bf16 products by the vendors' data sheets, TFLOP/s; the first name that fits counts.
+# Dense bf16 products by the vendors' data sheets, TFLOP/s; the first matching name counts.
 PEAKS = {
     "B200": 2250, "GH200": 990, "H200": 989, "H100 PCIe": 756, "H100": 989, "A100": 312,
     "A10G": 70, "A10": 125, "L40S": 362, "L40": 181, "L4": 121, "RTX 4090": 165, "RTX 3090": 71,
@@ -38,13 +38,13 @@ WARM_STEPS = 4
 
 @dataclass(frozen=True)
 class Job:
-    """What a part is told.
+    """The arguments of a part.
 
     Attributes:
-        records: file that it appends to.
+        records: the file that it appends to.
         device: `cuda` or `cpu`.
         size: `base` or `tiny`.
-        seconds: until it is ended.
+        seconds: its time limit.
     """
 
     records: Path
@@ -54,20 +54,20 @@ class Job:
 
     @property
     def is_tiny(self) -> bool:
-        """Whether it is only to be tried out."""
+        """Whether this only tries the part out."""
         return self.size == "tiny"
 
     def note(self, kind: str, **record: Any) -> None:
-        """Writes down what was found."""
+        """Append a record to the file."""
         with self.records.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"kind": kind, **record}) + "\n")
 
 
-class Texts(Packed):
+class MadeUpTexts(Packed):
     """Made-up rows with the frequencies of text: several texts to a row, or pairs of them.
 
     Args:
-        recipe: says the length, whether texts are kept apart, whether they are pairs.
+        recipe: has the length, the document mask, and whether texts are pairs.
         vocab: number of ids, those below 107 special.
     """
 
@@ -78,20 +78,20 @@ class Texts(Packed):
         ranks = np.minimum(rng.zipf(1.2, (rows, length)), vocab - first) - 1
         self.ids = ranks.astype(np.int64) + first
         self.are_pairs = recipe.packing.labels_pairs
-        is_apart = recipe.packing.document_mask or self.are_pairs
+        is_masked = recipe.packing.document_mask or self.are_pairs
         cuts = np.sort(rng.integers(1, length, (rows, 3)), axis=1)  # four texts to a row
-        places = np.arange(length)
-        self.documents = (places >= cuts[:, :, None]).sum(1) if is_apart else 0 * self.ids
+        columns = np.arange(length)
+        self.documents = (columns >= cuts[:, :, None]).sum(1) if is_masked else 0 * self.ids
         self.rows_per_epoch, self.tokens_per_epoch = rows, rows * length
 
     def rows(self, numbers: Array) -> Rows:
-        """The rows with these numbers."""
+        """Return the rows with these numbers."""
         at = numbers % len(self.ids)
         ids, documents = self.ids[at], self.documents[at]
         is_first = np.ones(ids.shape, bool)
         is_first[:, 1:] = documents[:, 1:] != documents[:, :-1]
-        places = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
-        positions = places - np.maximum.accumulate(np.where(is_first, places, 0), axis=1)
+        columns = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
+        positions = columns - np.maximum.accumulate(np.where(is_first, columns, 0), axis=1)
         if not self.are_pairs:
             return Rows(ids, documents, positions, numbers)
         segments = (positions > 20).astype(np.int64)
@@ -99,7 +99,7 @@ class Texts(Packed):
 
 
 class released:  # noqa: N801 - a context manager
-    """Frees what was held within it, and forgets what was compiled."""
+    """A context that frees the device's memory at its end, and compiled code at its start."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -114,19 +114,10 @@ class released:  # noqa: N801 - a context manager
 
 
 def speed(job: Job, name: str) -> None:
-    """Steps of a recipe as published and with FlexAttention, compiled and not."""
+    """Measure steps of a recipe as published and with FlexAttention, compiled and not."""
     peak_rate = matmul_flops_per_second(job.device, torch.bfloat16)
     base: dict[str, Any] = {} if not job.is_tiny else {"model": {"layers": 2}}
-    no_dropout = {"model": {"dropout": 0.0, "attention_dropout": 0.0}}
-    cases: list[tuple[str, dict[str, Any], bool]] = [
-        ("as published, compiled", {}, True),
-        ("no dropout, compiled", no_dropout, True),
-        ("as published, uncompiled", {}, False),
-    ]
-    if name == "gpt2_small":
-        packed = {**no_dropout, "packing": {"separate": True}}
-        cases.insert(2, ("no dropout, texts apart, compiled", packed, True))
-    for case, over, compiles in cases:
+    for case, over, compiles in cases(name):
         if job.is_tiny and job.device.type == "cpu" and compiles:
             continue  # minutes of compilation
         with released(job.device):
@@ -135,14 +126,26 @@ def speed(job: Job, name: str) -> None:
         check(job, name)
 
 
+def cases(name: str) -> list[tuple[str, dict[str, Any], bool]]:
+    """Return what is measured of a recipe: a name, the settings, and whether it is compiled."""
+    no_dropout: dict[str, Any] = {"model": {"dropout": 0.0, "attention_dropout": 0.0}}
+    masked = {**no_dropout, "packing": {"document_mask": True}}
+    return [
+        ("as published, compiled", {}, True),
+        ("no dropout, compiled", no_dropout, True),
+        *([("no dropout, document mask, compiled", masked, True)] * (name == "gpt2_small")),
+        ("as published, uncompiled", {}, False),
+    ]
+
+
 def measure(
     job: Job, name: str, case: str, over: dict[str, Any], peak_rate: float, *, compiles: bool
 ) -> None:
-    """Times steps; half the rows where they do not fit into memory."""
+    """Record the speed of steps, with half the rows if they do not fit into memory."""
     rows = 2 if job.is_tiny else ROWS[name]
     while True:
         try:
-            record = timed_steps(job, ready(job, name, rows, over), compiles=compiles)
+            record = timed_steps(job, build_setup(job, name, rows, over), compiles=compiles)
         except torch.OutOfMemoryError:
             rows //= 2
             if not rows:
@@ -163,17 +166,18 @@ def measure(
 
 
 def gpu_name(device: torch.device) -> str:
-    """What the GPU calls itself; empty on a CPU."""
+    """Return the GPU's name; "" on a CPU."""
     return torch.cuda.get_device_name() if device.type == "cuda" else ""
 
 
 def data_sheet(name: str) -> float | None:
-    """The peak of bf16 products in TFLOP/s that its vendor states; None if unknown."""
+    """Return the vendor's peak of bf16 products in TFLOP/s; None if unknown."""
     return next((float(value) for word, value in PEAKS.items() if word in name), None)
 
 
-def ready(job: Job, name: str, rows: int, over: dict[str, Any]) -> TrainingSetup:
-    """A recipe built for made-up rows, one micro-batch to a step."""
+def build_setup(job: Job, name: str, rows: int, over: dict[str, Any]) -> TrainingSetup:
+    """Return a recipe's set-up on made-up rows, with one micro-batch to a step."""
+    # The recipe, narrow if it is only to be tried out.
     table = config.read(config.find_recipe(name))
     if job.is_tiny:
         narrow = {"model": {"d_model": 32, "heads": 2, "d_ff": 64, "layers": 2}}
@@ -186,20 +190,21 @@ def ready(job: Job, name: str, rows: int, over: dict[str, Any]) -> TrainingSetup
     size = table["tokenizer"]["vocab"]
     dtype = choose_precision("auto", job.device)
     recipe = resolve_auto(config.build(Recipe, table), job.device, dtype)
+    # Model and feed.
     vocab = vocab_of(size)
     model = recipe.build(vocab)
     initialise(model, 1)
     model.to(job.device).train()
     feed = Feed(
-        Texts(recipe, size), recipe.objective, recipe.layout, vocab, rows_per_step=rows,
+        MadeUpTexts(recipe, size), recipe.objective, recipe.layout, vocab, rows_per_step=rows,
         micro_batch=rows, workers=recipe.train.workers, seed=recipe.train.seed,
     )  # fmt: skip
-    nothing: Any = None  # nobody asks for the tokenizer
-    return TrainingSetup(recipe, nothing, vocab, model, feed, None, job.device, dtype)
+    tokenizer: Any = None  # not used
+    return TrainingSetup(recipe, tokenizer, vocab, model, feed, None, job.device, dtype)
 
 
 def vocab_of(size: int) -> Vocab:
-    """A vocabulary with the special tokens first."""
+    """Return a vocabulary with the special tokens first."""
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>"]
     special = {name: number for number, name in enumerate(names)}
     first = min(107, size // 2)
@@ -208,14 +213,16 @@ def vocab_of(size: int) -> Vocab:
 
 
 def timed_steps(job: Job, of: TrainingSetup, *, compiles: bool) -> dict[str, Any]:
-    """The median step, and what compilation and memory say."""
+    """Return the time of the median step, and facts on compilation and memory."""
     from torch._dynamo.utils import counters
 
+    # The FLOPs of a step, counted before compilation.
     counters.clear()
     loss_fn = partial(of.recipe.objective.loss, of.model)
     few = of.feed.batches(np.arange(min(4, of.recipe.rows_per_step)))
     counted = sum(flops.count(of.model, batch, loss_fn) for batch in few)
     operations = counted * of.recipe.rows_per_step / sum(len(batch.ids) for batch in few)
+    # The steps, until there are enough or the time is over.
     if compiles:
         compile_blocks(of.model)
     optimizer = of.recipe.optimizer.build(of.model)
@@ -226,7 +233,7 @@ def timed_steps(job: Job, of: TrainingSetup, *, compiles: bool) -> dict[str, Any
     try:
         for number in range(WARM_STEPS + (2 if job.is_tiny else 30)):
             start = time.perf_counter()
-            losses.append(step(of, optimizer, next(batches), loss_fn, number))
+            losses.append(run_step(of, optimizer, next(batches), loss_fn, number))
             times.append(time.perf_counter() - start)
             if len(times) > WARM_STEPS + 5 and time.perf_counter() > enough:
                 break
@@ -246,37 +253,38 @@ def timed_steps(job: Job, of: TrainingSetup, *, compiles: bool) -> dict[str, Any
     }
 
 
-def step(
+def run_step(
     of: TrainingSetup,
     optimizer: torch.optim.Optimizer,
     batches: list[Batch],
     loss_fn: Any,
     number: int,
 ) -> float:
-    """Takes one; its loss in nats."""
+    """Take one training step and return its loss in nats."""
     seeds = range(number, number + len(batches))
     accumulate = accumulate_on(of.recipe.train.workers)
-    found = train_step(
+    result = train_step(
         of.model, optimizer, batches, loss_fn, clip=1.0, dtype=of.dtype, seeds=seeds,
         accumulate=accumulate,
     )  # fmt: skip
     wait(of.device)
-    return found.loss
+    return result.loss
 
 
 def check(job: Job, name: str) -> None:
-    """What `foreword check` would say, next to what a step takes."""
+    """Record the estimates of `foreword check` next to what a step takes."""
     from foreword.runs.estimate import estimate
 
     over = {"train": {"compile": "off"}}
-    of = ready(job, name, 2 if job.is_tiny else ROWS[name] // 2, over)
+    of = build_setup(job, name, 2 if job.is_tiny else ROWS[name] // 2, over)
     of = replace(of, recipe=replace(of.recipe, train=replace(of.recipe.train, compile="off")))
     if job.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    said = estimate(of)
+    estimated = estimate(of)
     is_cuda = job.device.type == "cuda"
     job.note(
         "check, uncompiled", rows=of.recipe.train.micro_batch,
-        estimated_gib=said.memory.total / 2**30, estimated_seconds=said.seconds_per_step,
+        estimated_gib=estimated.memory.total / 2**30,
+        estimated_seconds=estimated.seconds_per_step,
         peak_gib=torch.cuda.max_memory_allocated() / 2**30 if is_cuda else None,
     )  # fmt: skip

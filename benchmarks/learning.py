@@ -1,12 +1,12 @@
-"""What the three ways to pretrain learn from the same tokens in the same time.
+"""What encoder, decoder and encoder-decoder learn from the same tokens in the same time.
 
     python benchmarks/learning.py TEXT... --hours 0.2 --work FOLDER --out docs/results
 
 One tokenizer, one set of shards; an encoder, a decoder and an encoder-decoder of mini size, each
-for `--hours` on this machine, by the command line. The held-out loss of each is drawn against time
-next to the entropy of the same held-out tokens under unigram and bigram counts of the training
-text. The three tasks differ, so the curves are each to be read against these two lines, and not
-against each other. Killed, it carries on where it was.
+for `--hours` on this machine, by the command line. The held-out loss of each is plotted against
+time, next to the entropy of the same held-out tokens under unigram and bigram counts of the
+training text. The three tasks differ, so each curve is to be read against these two lines, not
+against the others. After a kill, the same command continues.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ SETTINGS = ["train.evaluations=24", "train.heldout_rows=256"]
 
 
 def foreword(*words: str) -> None:
-    """Runs a command of Foreword's; it must succeed."""
+    """Run a command of Foreword, which must succeed."""
     print("foreword", *words, flush=True)
     subprocess.run([sys.executable, "-m", "foreword", *words], check=True)
 
 
 def records(run: Path) -> list[dict[str, Any]]:
-    """The held-out records of a run."""
+    """Return the held-out records of a run."""
     from foreword.train import log
 
     return [record for record in log.read(run) if record["kind"] == "heldout"]
 
 
-def draw(runs: dict[str, list[dict[str, Any]]], lines: dict[str, float], out: Path) -> None:
-    """The plot."""
+def plot(runs: dict[str, list[dict[str, Any]]], lines: dict[str, float], out: Path) -> None:
+    """Plot the curves of the runs and the lines of the counts."""
     import matplotlib
 
     matplotlib.use("agg")
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7.5, 4.6), layout="constrained")
-    for name, found in runs.items():
-        minutes = [r["seconds"] / 60 for r in found]
-        axes.plot(minutes, [r["loss"] for r in found], marker=".", label=RECIPES[name])
+    for name, curve in runs.items():
+        minutes = [r["seconds"] / 60 for r in curve]
+        axes.plot(minutes, [r["loss"] for r in curve], marker=".", label=RECIPES[name])
     for style, (name, value) in zip(("--", ":"), lines.items(), strict=True):
         axes.axhline(value, color="0.4", linestyle=style, label=f"{name} counts")
     axes.set_xlabel("minutes of training")
@@ -61,7 +61,7 @@ def draw(runs: dict[str, list[dict[str, Any]]], lines: dict[str, float], out: Pa
 
 
 def main() -> None:
-    """Runs and draws."""
+    """Run and plot."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("text", nargs="+")
     parser.add_argument("--hours", type=float, default=0.2)
@@ -69,6 +69,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True, help="a folder for shards and runs")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     arguments = parser.parse_args()
+    # Prepare the text once, then train or resume each run.
     shards = arguments.work / "shards"
     vocab = str(arguments.vocab)
     foreword("prepare", *arguments.text, "--out", str(shards), "--kind", "bpe", "--vocab", vocab)
@@ -87,13 +88,14 @@ def main() -> None:
     from foreword.evaluate.entropy import baselines
     from foreword.text.tokenizer import Tokenizer
 
+    # The entropies of the held-out tokens under counts, then plot and table.
     prepared = PreparedText.load(shards)
-    found = baselines(
+    entropies = baselines(
         prepared.train, prepared.heldout, Tokenizer.load(prepared.tokenizer).vocab.size
     )
-    lines = {"unigram": found.unigram, "bigram": found.bigram}
+    lines = {"unigram": entropies.unigram, "bigram": entropies.bigram}
     arguments.out.mkdir(parents=True, exist_ok=True)
-    draw(runs, lines, arguments.out / "learning.png")
+    plot(runs, lines, arguments.out / "learning.png")
     with (arguments.out / "learning.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["recipe", "minutes", "step", "tokens", "loss", "bits_per_byte"])

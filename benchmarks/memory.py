@@ -1,10 +1,10 @@
-"""What `foreword check` says a run takes in memory, beside what the run takes.
+"""The memory of a run as `foreword check` estimates it, beside what the run takes.
 
     python benchmarks/memory.py [RECIPE[:SETTING,...]...] [--data TEXT...] [--steps 6]
 
-Each run is a process of its own: a few steps, evaluations, samples and checkpoints, from token
-shards made before. What it took is the peak of its resident set, as the system counts it; shards
-that are mapped count as far as they were read. Without a TEXT, one is made up.
+Each run is a process of its own: a few steps, evaluations, samples and checkpoints, from prepared
+token shards. What it took is the peak of its resident set, as the system counts it; of mapped
+shards the part that was read counts. Without a TEXT, one is made up.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ RECIPES = (
     "gpt2_small:train.batch=2,train.micro_batch=2",
     "t5_base:train.batch=2,train.micro_batch=2",
 )
-WORDS = 40_000  # different ones in a text that is made up: enough for a vocabulary of 30,000
+WORDS = 40_000  # different words of a made-up text: enough for a vocabulary of 30,000
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recipes", nargs="*", default=list(RECIPES))
     parser.add_argument("--data", nargs="*", default=[])
@@ -56,18 +56,18 @@ def main() -> None:
 
 
 def compare(recipe: str, texts: Sequence[str], steps: int, folder: Path) -> tuple[int, int]:
-    """Bytes that `check` estimates for a recipe, and that `pretrain` takes."""
+    """Return the bytes that `check` estimates for a recipe, and those that `pretrain` takes."""
     name, _, settings = recipe.partition(":")
-    asked = [name, "--steps", str(steps), *_set(settings.split(",") if settings else [])]
-    asked += _set(["train.evaluations=2", "train.checkpoints=2"])
+    options = [name, "--steps", str(steps), *_set(settings.split(",") if settings else [])]
+    options += _set(["train.evaluations=2", "train.checkpoints=2"])
     run = folder / "run"
-    _run(["pretrain", *asked, "--data", *texts, "--out", str(run)])  # makes the shards
+    _run(["pretrain", *options, "--data", *texts, "--out", str(run)])  # makes the shards
     data = ["--data", str(run / "shards")]
-    said, _ = _run(["check", *asked, *data, "--rows", "0", "--json"])
-    _, measured = _run(["pretrain", *asked, *data, "--out", str(folder / "again")])
-    for made in (run, folder / "again"):
-        shutil.rmtree(made)
-    return int(json.loads(said)["memory_bytes"]["total"]), measured
+    estimate, _ = _run(["check", *options, *data, "--rows", "0", "--json"])
+    _, measured = _run(["pretrain", *options, *data, "--out", str(folder / "again")])
+    for finished in (run, folder / "again"):
+        shutil.rmtree(finished)
+    return int(json.loads(estimate)["memory_bytes"]["total"]), measured
 
 
 def _set(settings: Sequence[str]) -> list[str]:
@@ -75,7 +75,7 @@ def _set(settings: Sequence[str]) -> list[str]:
 
 
 def _run(words: Sequence[str]) -> tuple[str, int]:
-    """What a command of Foreword prints, and its peak memory in bytes."""
+    """Return the output of a command of Foreword, and its peak memory in bytes."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         files = [(os.POSIX_SPAWN_DUP2, out.fileno(), 1), (os.POSIX_SPAWN_DUP2, errors.fileno(), 2)]
         command = [sys.executable, "-m", "foreword", *words]
@@ -89,13 +89,13 @@ def _run(words: Sequence[str]) -> tuple[str, int]:
 
 
 def _made_up(path: Path) -> Path:
-    draw = random.Random(1)
+    rng = random.Random(1)
     letters = "aeioubcdfghklmnprst"
-    words = ["".join(draw.choices(letters, k=draw.randint(3, 9))) for _ in range(WORDS)]
+    words = ["".join(rng.choices(letters, k=rng.randint(3, 9))) for _ in range(WORDS)]
     with path.open("w", encoding="utf-8") as out:
         for _ in range(60_000):
-            words_of = [words[int(WORDS * draw.random() ** 2)] for _ in range(draw.randint(5, 20))]
-            out.write(" ".join(words_of).capitalize() + ".\n")
+            sentence = [words[int(WORDS * rng.random() ** 2)] for _ in range(rng.randint(5, 20))]
+            out.write(" ".join(sentence).capitalize() + ".\n")
     return path
 
 

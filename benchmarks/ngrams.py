@@ -1,11 +1,11 @@
-"""How long a 5-gram takes to build beside KenLM's `lmplz`, and how many tokens a second it scores.
+"""How long building a 5-gram takes next to KenLM's `lmplz`, and how fast it scores tokens.
 
     python benchmarks/ngrams.py TRAIN TEST [--order 5] [--rounds 3] [--lmplz-seconds 1.3]
 
-Each line of TRAIN is a sentence. Built is from words to a model on the disk: encoded, counted,
-smoothed, written, as `lmplz` does to an ARPA file. Where `lmplz` is on the PATH it runs in turns
-with ours; else its time is what --lmplz-seconds says. Seconds of the clock depend on what else the
-machine does, those of the processors less. Aims: at most 4 times `lmplz`; 300,000 tokens/s.
+Each line of TRAIN is a sentence. Building goes from words to a model on disk: encode, count,
+smooth, write, as `lmplz` does to an ARPA file. If `lmplz` is on the PATH, it runs in turns with
+ours; otherwise its time is --lmplz-seconds. Other work on the machine disturbs wall time more than
+CPU time. Aims: at most 4 times `lmplz`; 300,000 tokens/s.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ from foreword.types import Array
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("train", type=Path)
     parser.add_argument("test", type=Path)
     parser.add_argument("--order", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--lmplz-seconds", type=float, default=1.3, help="where it is not here")
+    parser.add_argument(
+        "--lmplz-seconds", type=float, default=1.3, help="if lmplz is not installed"
+    )
     arguments = parser.parse_args()
     # Lines end where the product's reader and KenLM see an end, in a line feed.
     lines = [
@@ -46,9 +48,9 @@ def main() -> None:
     tokenizer = Word("whitespace", vocab=1_000_000, min_count=1).train(lines[0])
     with tempfile.TemporaryDirectory() as folder:
         for number in range(arguments.rounds):
-            made = Path(folder) / str(number)
-            made.mkdir()
-            _round(arguments, tokenizer, lines, made)
+            round_folder = Path(folder) / str(number)
+            round_folder.mkdir()
+            _round(arguments, tokenizer, lines, round_folder)
 
 
 def _round(
@@ -60,7 +62,7 @@ def _round(
     is_word[[vocab.id("[UNK]"), vocab.id("</s>")]] = True
     smoothing = load("ngrams/smoothing", "modified_kneser_ney")()
     scratch = Scratch(folder)
-    kept: dict[str, Array | list[Array] | NgramTable] = {}
+    results: dict[str, Array | list[Array] | NgramTable] = {}
 
     def build() -> None:
         began = time.perf_counter()
@@ -75,20 +77,22 @@ def _round(
             f"encoded {encoded - began:.2f} s, counted {counted - encoded:.2f} s, "
             f"smoothed and written {ended - counted:.2f} s"
         )
-        kept["table"] = NgramTable.load(folder)
+        results["table"] = NgramTable.load(folder)
 
+    # Build, and compare with lmplz.
     wall, cpu = _seconds(build)
     theirs, source = _lmplz(arguments, folder)
     print(
         f"order {arguments.order} built in {wall:.2f} s ({cpu:.2f} s of processors); lmplz "
         f"{theirs:.2f} s ({source}): ratio {wall / theirs:.2f} ({cpu / theirs:.2f})"
     )
-    table, stream = kept["table"], _stream(tokenizer, lines[1])
+    # Score the test text.
+    table, stream = results["table"], _stream(tokenizer, lines[1])
     assert isinstance(table, NgramTable)
-    kept["scores"] = table.log_probs_of(stream)  # mapped pages are read once
-    wall, cpu = _seconds(lambda: kept.update(scores=table.log_probs_of(stream)))
+    results["scores"] = table.log_probs_of(stream)  # reads the mapped pages
+    wall, cpu = _seconds(lambda: results.update(scores=table.log_probs_of(stream)))
     tokens = int((stream != start).sum())
-    scores = np.asarray(kept["scores"])
+    scores = np.asarray(results["scores"])
     print(
         f"scored {tokens / wall:,.0f} tokens/s ({tokens / cpu:,.0f} by the processors' seconds); "
         f"perplexity {np.exp(-scores.sum() / tokens):.2f}"
@@ -96,14 +100,14 @@ def _round(
 
 
 def _stream(tokenizer: Tokenizer, lines: list[str]) -> Array:
-    """All lines as tokens, each between <s> and </s>."""
+    """Return all lines as tokens, each between <s> and </s>."""
     start, end = tokenizer.vocab.id("<s>"), tokenizer.vocab.id("</s>")
-    found = tokenizer.encode_batch(lines)
-    return np.fromiter((i for line in found for i in (start, *line, end)), np.int32)
+    encoded = tokenizer.encode_batch(lines)
+    return np.fromiter((i for line in encoded for i in (start, *line, end)), np.int32)
 
 
 def _lmplz(arguments: argparse.Namespace, folder: Path) -> tuple[float, str]:
-    """How long KenLM takes, and how that is known."""
+    """Return the seconds that KenLM takes, and how they are known."""
     program = shutil.which("lmplz")
     if program is None:
         return arguments.lmplz_seconds, "as given"
@@ -117,7 +121,7 @@ def _lmplz(arguments: argparse.Namespace, folder: Path) -> tuple[float, str]:
 
 
 def _seconds(work: Callable[[], object]) -> tuple[float, float]:
-    """Of the clock, and of this process's threads."""
+    """Return the seconds of work in wall time and in CPU time of this process."""
     began, cpu = time.perf_counter(), time.process_time()
     work()
     return time.perf_counter() - began, time.process_time() - cpu

@@ -1,12 +1,11 @@
-"""How fast `foreword prepare` is beside the tokenizer it calls, and how much memory it takes.
+"""How fast `foreword prepare` is next to the tokenizer it calls, and how much memory it takes.
 
     python benchmarks/prepare.py [TEXT...] [--rounds 1] [--sample-mb 20]
 
 The same text is encoded by `tokenizers`' own `encode_batch`, from memory to memory, and by
-`prepare`, from files to shards on the disk, in turns; what is printed is the ratio of their
-rates. Without a TEXT, one is made up. Memory is the sum of all processes' peaks, shared pages
-counted in each. Seconds of the clock depend on what else the machine does, those of the
-processors less.
+`prepare`, from files to shards on disk, in turns; printed is the ratio of their rates. Without a
+TEXT, one is made up. Memory is the sum of all processes' peaks, shared pages counted in each. Other
+work on the machine disturbs wall time more than CPU time.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.wordpiece import WordPiece
 
-BATCH = 1000  # documents that the tokenizer is given at once
+BATCH = 1000  # documents that the tokenizer encodes at once
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("texts", nargs="*")
     parser.add_argument("--rounds", type=int, default=1)
@@ -47,10 +46,12 @@ def main() -> None:
 
 
 def _round(texts: list[str], tokenizer: Tokenizer, out: Path) -> None:
+    # Ours.
     tokenizer.save(out.with_suffix(".tokenizer"))
     settings = PrepareSettings(workers=os.cpu_count() or 1)
     ours = _seconds(lambda: prepare(texts, tokenizer, out, settings))
     peak = _peak(settings.workers)
+    # The tokenizer alone, on the same documents.
     documents = [document.text for document in read_documents(texts)]
     size = sum(len(text.encode()) for text in documents) / 1e6
     engine = Engine.from_file(str(out.with_suffix(".tokenizer") / "tokenizer.json"))
@@ -69,7 +70,7 @@ def _round(texts: list[str], tokenizer: Tokenizer, out: Path) -> None:
 
 
 def _seconds(work: Callable[[], object]) -> tuple[float, float]:
-    """Seconds of the clock and of the processors, child processes included."""
+    """Return the seconds of work in wall time and in CPU time, child processes included."""
     clock, before = time.perf_counter(), os.times()
     work()
     after = os.times()
@@ -77,16 +78,16 @@ def _seconds(work: Callable[[], object]) -> tuple[float, float]:
 
 
 def _peak(workers: int) -> float:
-    """At most so many GB were resident: the peaks of this process and the largest worker's."""
-    own, child = (
+    """Return an upper bound of resident GB: the peak of this process and the largest worker's."""
+    parent, child = (
         resource.getrusage(who).ru_maxrss * 1024
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
-    return (own + workers * child) / 1e9
+    return (parent + workers * child) / 1e9
 
 
 def _first(texts: list[str], limit: int) -> Iterator[str]:
-    """The first documents, up to so many bytes."""
+    """Yield the first documents, up to `limit` characters."""
     size = 0
     for document in read_documents(texts):
         yield document.text
@@ -96,17 +97,17 @@ def _first(texts: list[str], limit: int) -> Iterator[str]:
 
 
 def _made_up(path: Path) -> Path:
-    """20 MB of made-up words of made-up syllables, in sentences and paragraphs."""
-    draw = random.Random(1)
+    """Write 20 MB of made-up words of made-up syllables, in sentences and paragraphs."""
+    rng = random.Random(1)
     syllables = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
-    words = ["".join(draw.choices(syllables, k=draw.randint(1, 4))) for _ in range(20_000)]
+    words = ["".join(rng.choices(syllables, k=rng.randint(1, 4))) for _ in range(20_000)]
     weights = [1 / (n + 1) for n in range(len(words))]
     with path.open("w", encoding="utf-8") as file:
         while file.tell() < 20_000_000:
-            drawn = iter(draw.choices(words, weights, k=10_000))
+            sampled = iter(rng.choices(words, weights, k=10_000))
             for _ in range(800):
-                file.write(" ".join(word for word, _ in zip(drawn, range(12), strict=False)))
-                file.write(".\n\n" if draw.random() < 0.1 else ". ")
+                file.write(" ".join(word for word, _ in zip(sampled, range(12), strict=False)))
+                file.write(".\n\n" if rng.random() < 0.1 else ". ")
     return path
 
 

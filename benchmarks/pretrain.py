@@ -1,13 +1,13 @@
-"""Pretraining speed next to Hugging Face's Trainer: both sides in one run, ratio printed.
+"""Pretraining speed next to Hugging Face's Trainer: both in one run, with their ratio.
 
     python benchmarks/pretrain.py [--family masked causal t5 t5_deshuffle] [--dropout 0.1]
                                   [--rounds 3]
 
-Same sizes, same rows of tokens, same batch, same dropout, same number of CPU cores. The Trainer
-runs in bf16 and in fp32, and the better counts. Both sides read their rows, corrupt them, and take
-optimizer steps; the first steps of each are not timed. Each side has a process of its own, ours set
-up as the command line sets itself up. A machine's speed changes while this runs, so with more than
-one round the sides take turns, and the ratio is the median of the rounds' ratios.
+Sizes, rows of tokens, batch, dropout and number of CPU cores are the same. The Trainer runs in bf16
+and in fp32, and the better counts. Both sides read their rows, corrupt them, and take optimizer
+steps; the first steps of each are not timed. Each side has a process of its own, ours set up as the
+command line does. A machine's speed changes while this runs, so with more than one round the sides
+take turns, and the ratio is the median of the rounds' ratios.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from multiprocessing import get_context
 from typing import Any, TypeVar
 
 os.environ["HF_HUB_OFFLINE"] = "1"
-# For both sides, or whatever else runs decides the ratio.
+# For both sides; otherwise other work on the machine decides the ratio.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 import numpy as np
@@ -44,7 +44,7 @@ from foreword.train.workers import accumulate_on
 from foreword.types import Array, Rows, Vocab
 
 Measured = TypeVar("Measured")
-WARM = 3
+WARM_STEPS = 3
 SIZES = {
     "mini": {"d_model": 256, "layers": 4, "heads": 4},
     "base": {"d_model": 768, "layers": 12, "heads": 12},
@@ -70,12 +70,13 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "objective": "span_corruption", "layout": "encoder_decoder",
     },
 }  # fmt: skip
-# A target as long as its source: the softmax is most of the work, as in causal. In span corruption
-# the target is a quarter of the source, and the softmax a third of the work. Both end with </s>.
+# With a target as long as its source, the softmax is most of the work, as in causal. In span
+# corruption the target is a quarter of the source, and the softmax a third of the work. Both end
+# with </s>.
 FAMILIES["t5_deshuffle"] = FAMILIES["t5"] | {"objective": "deshuffle", "length": 255}
 
 
-class Zipf(Packed):
+class ZipfRows(Packed):
     """Rows of tokens with the frequencies of text, the same for both sides."""
 
     def __init__(self, length: int, vocab: int, rows: int, documents: int = 1) -> None:
@@ -86,15 +87,15 @@ class Zipf(Packed):
         self.rows_per_epoch, self.tokens_per_epoch = rows, rows * length
 
     def rows(self, numbers: Array) -> Rows:
-        """The rows with these numbers."""
+        """Return the rows with these numbers."""
         ids = self.ids[numbers % len(self.ids)]
         documents = self.documents[numbers % len(self.ids)]
         positions = np.broadcast_to(np.arange(ids.shape[1]), ids.shape).copy()
         return Rows(ids, documents, positions, numbers)
 
 
-def fake_vocab(size: int) -> Vocab:
-    """A vocabulary with the special tokens first."""
+def made_up_vocab(size: int) -> Vocab:
+    """Return a vocabulary with the special tokens first."""
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>"]
     is_special = np.arange(size) < 107
     special = {name: number for number, name in enumerate(names)}
@@ -114,29 +115,31 @@ def recipe_table(family: dict[str, Any], dropout: float = 0.0) -> dict[str, Any]
 
 
 def ours(family: dict[str, Any], steps: int, dropout: float, documents: int) -> tuple[float, float]:
-    """Tokens per second of Foreword's step, feed included.
+    """Measure the tokens per second of Foreword's step, feed included.
 
     Returns:
-        What was measured, and what it would be if matrix products, at the best rate measured for a
-        large one, were all the work: no program that computes the same can be faster.
+        The measured rate, and its upper bound: the rate if matrix products, at the best rate
+        measured for a large one, were all the work.
     """
+    # Build the model and its feed.
     settle()
     table = recipe_table(family, dropout)
     where = choose_device("auto")
     dtype = choose_precision("auto", where)
     recipe = resolve_auto(config.build(Recipe, table), where, dtype)
-    vocab = fake_vocab(family["vocab"])
+    vocab = made_up_vocab(family["vocab"])
     built = recipe.build(vocab)
     initialise(built, 1)
     built.to(where).train()
     if where.type == "cuda":
         compile_blocks(built)
     optimizer = recipe.optimizer.build(built)
-    packed = Zipf(family["length"], family["vocab"], 4096, documents)
+    packed = ZipfRows(family["length"], family["vocab"], 4096, documents)
     feed = Feed(
         packed, recipe.objective, recipe.layout, vocab, rows_per_step=recipe.rows_per_step,
         micro_batch=recipe.train.micro_batch, workers=recipe.train.workers, seed=recipe.train.seed,
     )  # fmt: skip
+    # The upper bound, then the steps.
     loss_fn = partial(recipe.objective.loss, built)
     tokens = family["batch"] * family["length"]
     products = sum(flops.count(built, batch, loss_fn) for batch in feed.micro_batches(0))
@@ -144,7 +147,7 @@ def ours(family: dict[str, Any], steps: int, dropout: float, documents: int) -> 
     times = []
     accumulate = accumulate_on(recipe.train.workers)
     batches = feed.ahead(0)
-    for step in range(WARM + steps):
+    for step in range(WARM_STEPS + steps):
         start = time.perf_counter()
         parts = next(batches)
         train_step(
@@ -153,17 +156,17 @@ def ours(family: dict[str, Any], steps: int, dropout: float, documents: int) -> 
         )  # fmt: skip
         times.append(time.perf_counter() - start)
     batches.close()
-    return tokens / statistics.median(times[WARM:]), bound
+    return tokens / statistics.median(times[WARM_STEPS:]), bound
 
 
 def theirs(name: str, family: dict[str, Any], steps: int, dropout: float, bf16: bool) -> float:
-    """Tokens per second of `transformers.Trainer`."""
+    """Measure the tokens per second of `transformers.Trainer`."""
     import transformers
     from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
     transformers.logging.set_verbosity_error()
     model, collate = _their_model(name, family, dropout)
-    rows = Zipf(family["length"], family["vocab"], 4096).ids
+    rows = ZipfRows(family["length"], family["vocab"], 4096).ids
     data = [{"input_ids": row} for row in rows]
     stamps: list[float] = []
 
@@ -173,7 +176,7 @@ def theirs(name: str, family: dict[str, Any], steps: int, dropout: float, bf16: 
 
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
-            folder, per_device_train_batch_size=family["batch"], max_steps=WARM + steps + 1,
+            folder, per_device_train_batch_size=family["batch"], max_steps=WARM_STEPS + steps + 1,
             bf16=bf16, report_to=[], save_strategy="no", logging_strategy="no", disable_tqdm=True,
             use_cpu=not torch.cuda.is_available(), dataloader_pin_memory=torch.cuda.is_available(),
         )  # fmt: skip
@@ -182,11 +185,13 @@ def theirs(name: str, family: dict[str, Any], steps: int, dropout: float, bf16: 
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train()
-    return float(family["batch"] * family["length"] / statistics.median(np.diff(stamps)[WARM:]))
+    return float(
+        family["batch"] * family["length"] / statistics.median(np.diff(stamps)[WARM_STEPS:])
+    )
 
 
 def _their_model(name: str, family: dict[str, Any], dropout: float) -> tuple[Any, Any]:
-    """The model of `transformers`, and a collator that does what its examples do."""
+    """Return the model of `transformers`, and a collator that does what its examples do."""
     import transformers as hf
 
     vocab, size = family["vocab"], family["size"]
@@ -202,10 +207,11 @@ def _their_model(name: str, family: dict[str, Any], dropout: float) -> tuple[Any
 
         def mask(rows: list[dict[str, Any]]) -> dict[str, Any]:
             ids = np.stack([row["input_ids"] for row in rows])
-            chosen, fate = rng.random(ids.shape) < 0.15, rng.random(ids.shape)
-            inputs = np.where(chosen & (fate < 0.8), 4, ids)
-            inputs = np.where(chosen & (fate > 0.9), rng.integers(107, vocab, ids.shape), inputs)
-            labels = np.where(chosen, ids, -100)
+            is_masked, uniform = rng.random(ids.shape) < 0.15, rng.random(ids.shape)
+            random_ids = rng.integers(107, vocab, ids.shape)
+            inputs = np.where(is_masked & (uniform < 0.8), 4, ids)
+            inputs = np.where(is_masked & (uniform > 0.9), random_ids, inputs)
+            labels = np.where(is_masked, ids, -100)
             return {"input_ids": torch.from_numpy(inputs), "labels": torch.from_numpy(labels)}
 
         return hf.BertForMaskedLM(bert), mask
@@ -225,10 +231,10 @@ def _their_model(name: str, family: dict[str, Any], dropout: float) -> tuple[Any
         d_ff=4 * width, num_layers=layers, num_heads=heads,
         dropout_rate=dropout, decoder_start_token_id=0, use_cache=False,
     )  # fmt: skip
-    recipe_like = _corruption(family)
+    corrupt_as_ours = _shared_corruption(family)
 
     def corrupt(rows: list[dict[str, Any]]) -> dict[str, Any]:
-        batch = recipe_like(np.stack([row["input_ids"] for row in rows]))
+        batch = corrupt_as_ours(np.stack([row["input_ids"] for row in rows]))
         return {
             "input_ids": torch.from_numpy(batch.source.ids),
             "labels": torch.from_numpy(batch.target.ids),
@@ -237,12 +243,12 @@ def _their_model(name: str, family: dict[str, Any], dropout: float) -> tuple[Any
     return hf.T5ForConditionalGeneration(t5), corrupt
 
 
-def _corruption(family: dict[str, Any]) -> Any:
-    """Both sides get the same corruption: theirs is no longer shipped."""
+def _shared_corruption(family: dict[str, Any]) -> Any:
+    """Return our corruption, which both sides get, since theirs is no longer shipped."""
     from foreword.data.rng import RowRng
 
     objective = kinds.load("objectives", family["objective"])()
-    vocab, count = fake_vocab(family["vocab"]), iter(range(10**9))
+    vocab, count = made_up_vocab(family["vocab"]), iter(range(10**9))
 
     def corrupt(ids: Array) -> Any:
         numbers = np.asarray([next(count) for _ in ids])
@@ -252,22 +258,22 @@ def _corruption(family: dict[str, Any]) -> Any:
     return corrupt
 
 
-def apart(side: Callable[..., Measured], *arguments: Any) -> Measured:
-    """What `side` measures in a process of its own."""
+def in_process(side: Callable[..., Measured], *arguments: Any) -> Measured:
+    """Run `side` in a process of its own and return its measurement."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(side, *arguments).result()
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--family", nargs="*", default=list(FAMILIES), choices=list(FAMILIES))
     parser.add_argument("--steps", type=int, default=15)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--dropout", type=float, nargs="*", default=[0.1, 0.0])
     parser.add_argument("--size", default="mini", choices=list(SIZES))
-    parser.add_argument("--length", type=int, help="tokens of a row; as in the table if unsaid")
-    parser.add_argument("--batch", type=int, help="rows of a step; as in the table if unsaid")
+    parser.add_argument("--length", type=int, help="tokens of a row; default: as in FAMILIES")
+    parser.add_argument("--batch", type=int, help="rows of a step; default: as in FAMILIES")
     parser.add_argument("--workers", type=int, default=0, help="threads of ours; 0 chooses")
     parser.add_argument("--documents", type=int, default=1, help="texts packed in a row of ours")
     arguments = parser.parse_args()
@@ -290,11 +296,11 @@ def main() -> None:
 def compare(
     name: str, family: dict[str, Any], dropout: float, arguments: argparse.Namespace
 ) -> float:
-    """One round of both sides, printed; our rate as a multiple of their better one."""
-    mine, bound = apart(ours, family, arguments.steps, dropout, arguments.documents)
+    """Measure and print one round of both sides; return our rate over their better one."""
+    mine, bound = in_process(ours, family, arguments.steps, dropout, arguments.documents)
     precisions = ["bf16"] if arguments.size == "base" else ["bf16", "fp32"]
     rates = {"fp32": 0.0} | {
-        precision: apart(theirs, name, family, arguments.steps, dropout, precision == "bf16")
+        precision: in_process(theirs, name, family, arguments.steps, dropout, precision == "bf16")
         for precision in precisions
     }
     best = max(rates.values())

@@ -1,18 +1,18 @@
-"""What each rung of the ladder costs, in training and in writing: tokens/s and steps that wait.
+"""What each rung of the ladder costs in training and generation: tokens/s and sequential steps.
 
     python benchmarks/rungs.py TEXT...
 
-Every rung is trained for a few steps on the text, on the same road as `foreword pretrain`, and then
-writes. Rates are per second of CPU time on one thread, which other work on the machine disturbs
-less than the clock's. Models of counts and word vectors are fitted, in one pass over the text. The
-sequence to sequence models read pairs: 24 words of the text, and the 24 behind them; their speed
-does not depend on what these say.
+Every rung is trained for a few steps on the text, as by `foreword pretrain`, and then generates
+text. Rates are per second of CPU time on one thread, which other work on the machine disturbs less
+than wall time. Count-based models and word vectors are trained offline, in one pass over the text.
+The sequence-to-sequence models read pairs: 24 words of the text, and the next 24; their speed does
+not depend on the words.
 
-Steps that wait: how many layers must be computed one after the other, each from the one before.
+Sequential steps: how many layers must be computed one after the other, each from the one before.
 In training on a row of L tokens a recurrent layer takes L of them, in either direction; a
-Transformer or a window computes all places of a layer at once. Pairs of a row are computed side by
-side, so it takes as many as a pair has tokens, and one more to look at the source. In writing each
-token waits for the one before it in every neural rung.
+Transformer or a window computes all positions of a layer at once. Pairs of a row are computed in
+parallel, so there are as many steps as a pair has tokens, and one more for attention to the source.
+In generation each token waits for the one before it in every neural rung.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ RUNGS = {
     "Transformer": "gpt2_mini",
     "Transformer-XL": "transformer_xl_mini",
 }
-WARM = 2  # steps that are not timed
+WARM_STEPS = 2  # steps that are not timed
 LENGTH = 128  # of a row
 PROMPT = "the"
 SIDE = 24  # words of each side of a pair
@@ -71,59 +71,61 @@ SIDE = 24  # words of each side of a pair
 
 @dataclass
 class Clock:
-    """Watches a run: seconds of CPU time and tokens read, step by step."""
+    """A reporter that records the seconds of CPU time and the tokens read after each step."""
 
     seconds: list[float] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
 
     def note(self, text: str) -> None:
-        """Nothing is said."""
+        """Ignore a note."""
 
     def record(self, record: dict[str, Any], progress: float) -> None:
-        """A step is over."""
+        """Record a step."""
         if record["kind"] == "train":
             self.seconds.append(time.process_time())
             self.tokens.append(record["tokens"])
 
     def samples(self) -> list[dict[str, str]]:
-        """Nothing is looked at."""
+        """Return no samples."""
         return []
 
     @property
     def rate(self) -> float:
-        """Tokens per second after the first steps."""
-        seconds = self.seconds[-1] - self.seconds[WARM - 1]
-        return (self.tokens[-1] - self.tokens[WARM - 1]) / seconds
+        """The tokens per second after the first steps."""
+        seconds = self.seconds[-1] - self.seconds[WARM_STEPS - 1]
+        return (self.tokens[-1] - self.tokens[WARM_STEPS - 1]) / seconds
 
 
 @dataclass(frozen=True)
 class Rung:
-    """What was measured.
+    """The measurements of a rung.
 
     Attributes:
-        parameters: of the model; of counts, its numbers.
-        reads: tokens per second in training.
-        row_steps: that wait for each other, in training on a row.
-        writes: tokens per second in writing.
-        token_steps: that wait for each other, in writing a token.
+        parameters: parameters of the model; the numbers of a count-based one.
+        trained_tokens_per_second: tokens per second in training.
+        row_steps: sequential steps in training on a row.
+        generated_tokens_per_second: tokens per second in generation.
+        token_steps: sequential steps in generating a token.
     """
 
     parameters: int
-    reads: float
+    trained_tokens_per_second: float
     row_steps: int
-    writes: float
+    generated_tokens_per_second: float
     token_steps: int
 
 
 def measure(recipe: Recipe, texts: list[str], tokenizer: Path, folder: Path, tokens: int) -> Rung:
-    """Trains a rung for a few steps, and lets it write."""
-    given = str(tokenizer) if tokenizer.is_dir() else None
-    running.start(recipe, running.Inputs(tuple(texts), given), folder)
+    """Train a rung for a few steps, and let it generate."""
+    # All rungs share the tokenizer of the first.
+    shared = str(tokenizer) if tokenizer.is_dir() else None
+    running.start(recipe, running.Inputs(tuple(texts), shared), folder)
     clock = Clock()
     running.carry_on(folder, clock, lambda name: lambda done, total: None)
-    if given is None:
+    if shared is None:
         (folder / "tokenizer").rename(tokenizer)
         (folder / "tokenizer").symlink_to(tokenizer)
+    # Measure the trained model.
     loaded = load(folder)
     shards = PreparedText.load(folder / "shards", verify=False).train
     trains_offline = recipe.model.trains_offline
@@ -133,13 +135,13 @@ def measure(recipe: Recipe, texts: list[str], tokenizer: Path, folder: Path, tok
         if trains_offline
         else clock.rate,
         row_steps(recipe, shards),
-        _rate(lambda: _write(loaded.trained, tokens)),
+        _rate(lambda: _generate(loaded.trained, tokens)),
         getattr(recipe.model, "layers", 1),
     )
 
 
 def row_steps(recipe: Recipe, shards: Shards) -> int:
-    """How many steps wait for one another, in training on a row."""
+    """Return the number of sequential steps in training on a row."""
     model = recipe.model
     if model.trains_offline:
         return 1
@@ -151,14 +153,14 @@ def row_steps(recipe: Recipe, shards: Shards) -> int:
 
 
 def _fit(recipe: Recipe, shards: Shards, vocab: Vocab) -> int:
-    """One pass over the text; returns how many tokens it has."""
+    """Train offline in one pass over the text, and return its tokens."""
     with tempfile.TemporaryDirectory() as folder:
         reading = reading_of(recipe, shards, vocab, Path(folder))
         return recipe.build(vocab).backbone.fit(reading).tokens
 
 
-def _write(prompted: Any, tokens: int) -> int:
-    """One text, one token after the other; returns how many."""
+def _generate(prompted: Any, tokens: int) -> int:
+    """Generate a text, and return its number of tokens."""
     start = decoding.starts_of(prompted, [PROMPT])
     (written,) = decoding.decode(prompted, start, Sampling(tokens=tokens), np.empty(0, np.int64))
     return len(written.ids)
@@ -171,12 +173,12 @@ def _rate(work: Callable[[], int]) -> float:
     return done / (time.process_time() - began)
 
 
-def small(recipe: str, vocab: int, steps: int) -> Recipe:
-    """A recipe as it is measured: for a few steps, or once through the text."""
+def benchmark_recipe(recipe: str, vocab: int, steps: int) -> Recipe:
+    """Return a recipe for a few steps, or for one pass over the text."""
     trains_offline = load_recipe(recipe).model.trains_offline
     settings = [
         f"tokenizer={{kind='bpe', vocab={vocab}}}",
-        "train.epochs=1" if trains_offline else f"train.steps={steps + WARM}",
+        "train.epochs=1" if trains_offline else f"train.steps={steps + WARM_STEPS}",
         "train.evaluations=1",
         "train.heldout_rows=1",
         "train.checkpoints=1",
@@ -187,7 +189,7 @@ def small(recipe: str, vocab: int, steps: int) -> Recipe:
 
 
 def write_pairs(texts: list[str], stem: Path) -> str:
-    """Parallel text made of a plain one: two files of one name; returns one of them."""
+    """Write parallel text small of a plain one, as two files, and return one of them."""
     words = [word for text in texts for word in Path(text).read_text("utf-8").split()]
     starts = range(0, len(words) - 2 * SIDE + 1, 2 * SIDE)
     for language, at in (("en", 0), ("de", SIDE)):
@@ -197,29 +199,40 @@ def write_pairs(texts: list[str], stem: Path) -> str:
 
 
 def main() -> None:
-    """Prints the table."""
+    """Print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("texts", nargs="+", help="files to train on")
-    parser.add_argument("--steps", type=int, default=12, help="of training")
-    parser.add_argument("--tokens", type=int, default=64, help="to write")
-    parser.add_argument("--vocab", type=int, default=8_192, help="of the tokenizer that all share")
-    given = parser.parse_args()
+    parser.add_argument("--steps", type=int, default=12, help="training steps")
+    parser.add_argument("--tokens", type=int, default=64, help="tokens to generate")
+    parser.add_argument("--vocab", type=int, default=8_192, help="size of the shared tokenizer")
+    arguments = parser.parse_args()
     settle()
     torch.set_num_threads(1)
     columns = ("rung", "parameters", "trains, tokens/s", f"steps a row of {LENGTH}")
-    print("|", " | ".join((*columns, "writes, tokens/s", "steps a token")), "|")
+    print("|", " | ".join((*columns, "generates, tokens/s", "steps a token")), "|")
     print("|---" * 6 + "|")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        pairs = write_pairs(given.texts, folder / "pairs")
+        pairs = write_pairs(arguments.texts, folder / "pairs")
         for name, recipe in RUNGS.items():
-            made = small(recipe, given.vocab, given.steps)
-            texts = [pairs] if made.model.reads_source else given.texts
-            found = measure(made, texts, folder / "tokenizer", folder / recipe, given.tokens)
-            cells = (f"{found.parameters:,}", f"{found.reads:,.0f}", f"{found.row_steps:,}")
-            row = (name, *cells, f"{found.writes:,.0f}", f"{found.token_steps}")
+            small = benchmark_recipe(recipe, arguments.vocab, arguments.steps)
+            texts = [pairs] if small.model.reads_source else arguments.texts
+            measured = measure(
+                small, texts, folder / "tokenizer", folder / recipe, arguments.tokens
+            )
+            cells = (
+                f"{measured.parameters:,}",
+                f"{measured.trained_tokens_per_second:,.0f}",
+                f"{measured.row_steps:,}",
+            )
+            row = (
+                name,
+                *cells,
+                f"{measured.generated_tokens_per_second:,.0f}",
+                f"{measured.token_steps}",
+            )
             print("|", " | ".join(row), "|", flush=True)
 
 

@@ -1,13 +1,13 @@
-"""Word vectors: ours against gensim's with equal settings, in words a second and in quality.
+"""Word vectors: ours next to gensim's with equal settings, in words per second and in quality.
 
     python benchmarks/word_vectors.py TEXT... --megabytes 20 --epochs 5 --threads 2 \\
         --analogies questions-words.txt --similarity wordsim353.txt [--seeds 1 2 3]
 
-Both learn from the same token shards, with the same vocabulary, one after the other, and are asked
-the same questions. A ratio above 1 is in our favour. Processor time is shown beside the clock's:
-where other work shares the machine it is the fairer of the two. Words are those of the text,
-thinned ones included. A recipe that learns through gensim, as word2vec_cbow does, is gensim twice;
-measured then is our road around it.
+Both learn from the same token shards, with the same vocabulary, one after the other, and answer the
+same questions. A ratio above 1 is in our favour. CPU time is shown beside wall time: if other work
+shares the machine, it is the fairer of the two. Words are those of the text, subsampled ones
+included. A recipe that learns through gensim, as word2vec_cbow does, is gensim twice; the ratio
+then measures our code around it.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ RECIPES = ("word2vec_skip_gram", "word2vec_cbow")
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What learning took, and what came of it."""
+class LearningResult:
+    """The time of learning, and the quality of the vectors."""
 
     seconds: float
     processor: float
@@ -57,48 +57,48 @@ class Measured:
 
 
 def main() -> None:
-    """Measures, and prints a table."""
+    """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("texts", nargs="+", help="files or folders")
-    parser.add_argument("--megabytes", type=float, default=20.0, help="of text to read")
+    parser.add_argument("--megabytes", type=float, default=20.0, help="megabytes of text to read")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--recipes", nargs="+", default=RECIPES)
     parser.add_argument("--seeds", nargs="+", type=int, default=[1], help="means over them follow")
     parser.add_argument("--analogies", default="", help="like questions-words.txt")
     parser.add_argument("--similarity", default="", help="like wordsim353.txt")
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
     with tempfile.TemporaryDirectory() as folder:
         texts = Path(folder) / "text.jsonl"
-        _cut(given.texts, texts, given.megabytes * 1e6)
+        _cut(arguments.texts, texts, arguments.megabytes * 1e6)
         documents = (document.text for document in read_documents([texts]))
-        tokenizer = load_recipe(given.recipes[0]).tokenizer.train(documents)
+        tokenizer = load_recipe(arguments.recipes[0]).tokenizer.train(documents)
         settings = PrepareSettings(heldout=0.0)
         shards = prepare([texts], tokenizer, Path(folder) / "shards", settings).train
         heads = ("seconds", "processor", "spearman", "semantic", "syntactic")
         print(" " * 34 + "".join(f"{head:>11}" for head in heads))
-        for name in given.recipes:
-            compare(name, tokenizer, shards, given)
+        for name in arguments.recipes:
+            compare(name, tokenizer, shards, arguments)
 
 
-def compare(name: str, tokenizer: Tokenizer, shards: Shards, given: argparse.Namespace) -> None:
-    """Both on one recipe, with each seed."""
-    found: dict[str, list[Measured]] = {"gensim": [], "ours": []}
+def compare(name: str, tokenizer: Tokenizer, shards: Shards, arguments: argparse.Namespace) -> None:
+    """Measure both on one recipe, with each seed."""
+    results: dict[str, list[LearningResult]] = {"gensim": [], "ours": []}
     read = 0
-    for seed in given.seeds:
-        recipe = load_recipe(name, [f"train.epochs={given.epochs}", f"train.seed={seed}"])
-        for who, learn in (("gensim", by_gensim), ("ours", by_us)):
+    for seed in arguments.seeds:
+        recipe = load_recipe(name, [f"train.epochs={arguments.epochs}", f"train.seed={seed}"])
+        for who, learn in (("gensim", learn_with_gensim), ("ours", learn_with_ours)):
             model = recipe.build(tokenizer.vocab)
             backbone = model.backbone
             assert isinstance(backbone, WordVectorsBackbone)
             with tempfile.TemporaryDirectory() as folder:
                 took = learn(backbone, reading_of(recipe, shards, tokenizer.vocab, Path(folder)))
-            read = int(backbone.counts.sum()) * given.epochs
-            found[who].append(measured(took, model, recipe, tokenizer, given))
-            _print(f"{name} {who}", found[who][-1])
-    means = {who: _mean(runs) for who, runs in found.items()}
-    if len(given.seeds) > 1:
+            read = int(backbone.counts.sum()) * arguments.epochs
+            results[who].append(evaluate(took, model, recipe, tokenizer, arguments))
+            _print(f"{name} {who}", results[who][-1])
+    means = {who: _mean(runs) for who, runs in results.items()}
+    if len(arguments.seeds) > 1:
         for who, mean in means.items():
             _print(f"{name} {who}, mean", mean)
     for what in ("seconds", "processor"):
@@ -107,20 +107,20 @@ def compare(name: str, tokenizer: Tokenizer, shards: Shards, given: argparse.Nam
         print(f"  by {what}: {rates}: ratio {theirs / ours:.2f}", flush=True)
 
 
-def _mean(runs: list[Measured]) -> Measured:
-    """Of each number; what one run lacks, all lack."""
+def _mean(runs: list[LearningResult]) -> LearningResult:
+    """Return the mean of each number; None if a run lacks it."""
     columns = zip(*(astuple(run) for run in runs), strict=True)
     means: list[Any] = [None if None in column else fmean(column) for column in columns]
-    return Measured(*means)
+    return LearningResult(*means)
 
 
-def by_us(backbone: WordVectorsBackbone, reading: OfflineInputs) -> tuple[float, float]:
-    """Seconds and processor seconds of ours."""
+def learn_with_ours(backbone: WordVectorsBackbone, reading: OfflineInputs) -> tuple[float, float]:
+    """Return the seconds of wall time and CPU time of ours."""
     return _timed(lambda: backbone.fit(reading))
 
 
-def by_gensim(backbone: WordVectorsBackbone, reading: OfflineInputs) -> tuple[float, float]:
-    """The same of gensim, from lists of words in memory; its vectors are put into the backbone."""
+def learn_with_gensim(backbone: WordVectorsBackbone, reading: OfflineInputs) -> tuple[float, float]:
+    """Return those of gensim, from lists of words in memory; the backbone gets its vectors."""
     from gensim.models import Word2Vec
 
     shards, training = reading.shards, backbone.training_settings(reading)
@@ -144,7 +144,7 @@ def by_gensim(backbone: WordVectorsBackbone, reading: OfflineInputs) -> tuple[fl
         epochs=training.epochs,
     )
     model.build_vocab(texts)
-    total = words.total  # the rate falls by words, as ours does, and not by texts
+    total = words.total  # the learning rate falls by words, as ours does, not by texts
     took = _timed(lambda: model.train(texts, total_words=total, epochs=training.epochs))
     ids = np.array([int(name) for name in model.wv.index_to_key])
     backbone.counts = words.counts
@@ -159,31 +159,31 @@ def _timed(work: Callable[[], object]) -> tuple[float, float]:
     return time.perf_counter() - began, time.process_time() - used
 
 
-def measured(
+def evaluate(
     took: tuple[float, float],
     model: Model,
     recipe: Recipe,
     tokenizer: Tokenizer,
-    given: argparse.Namespace,
-) -> Measured:
-    """What came of it."""
+    arguments: argparse.Namespace,
+) -> LearningResult:
+    """Return the quality of the vectors, with the times of learning."""
     prompted = PromptedModel(model.eval(), recipe, tokenizer, torch.device("cpu"))
     models = [ProbedModel("it", prompted)]
-    near = Similarity(given.similarity).measure(models).rows[0]["spearman"]
-    rows = Analogies(given.analogies).measure(models).rows
+    near = Similarity(arguments.similarity).measure(models).rows[0]["spearman"]
+    rows = Analogies(arguments.analogies).measure(models).rows
     accuracy = {row["section"]: row["accuracy"] for row in rows}
-    return Measured(*took, near, accuracy["semantic"], accuracy["syntactic"])
+    return LearningResult(*took, near, accuracy["semantic"], accuracy["syntactic"])
 
 
-def _print(name: str, found: Measured) -> None:
-    shares = (found.spearman, found.semantic, found.syntactic)
+def _print(name: str, result: LearningResult) -> None:
+    shares = (result.spearman, result.semantic, result.syntactic)
     shown = ["-" if value is None else f"{value:.4f}" for value in shares]
-    cells = [f"{found.seconds:.1f}", f"{found.processor:.1f}", *shown]
+    cells = [f"{result.seconds:.1f}", f"{result.processor:.1f}", *shown]
     print(f"{name:34}" + "".join(f"{cell:>11}" for cell in cells), flush=True)
 
 
 def _cut(texts: list[str], path: Path, most: float) -> None:
-    """The first documents, as many as fill `most` bytes."""
+    """Write the first documents, as many as fill `most` bytes."""
     size = 0
     with path.open("w", encoding="utf-8") as file:
         for document in read_documents(texts):

@@ -1,4 +1,4 @@
-"""The fuzzer: a case is the same each time, and some of the quick ones hold."""
+"""The fuzzer: cases are reproducible, and some quick ones have no findings."""
 
 from __future__ import annotations
 
@@ -48,13 +48,30 @@ def test_a_mutated_recipe_is_read_or_refused_in_one_line(
     assert 5 < statuses.count(0) < 100  # neither all of them right nor all wrong
 
 
-def test_a_case_is_the_same_each_time(recipes: Any, place_of: Any) -> None:
+def test_the_command_lines_before_mutation_have_known_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    from fuzzing.arguments import lines
+    from fuzzing.case import Place
+    from fuzzing.fixtures import FAMILIES
+
+    for name in (*FAMILIES, "translator"):
+        (tmp_path / "fixtures" / name).mkdir(parents=True)
+    for number, name in enumerate(lines(Place(tmp_path, tmp_path, random.Random(1)))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        words = lines(Place(folder, tmp_path / "fixtures", random.Random(1)))[name]()
+        assert run([*words, "--help"]) == 0, words
+
+
+def test_a_case_is_reproducible(recipes: Any, place_of: Any) -> None:
     for make in (recipes.changed, recipes.mutated, recipes.assigned):
         first, again = (make(place_of(7)) for _ in range(2))
         assert first == again
 
 
-def test_odd_texts_and_settings_break_nothing(tmp_path: Path) -> None:
+def test_quick_cases_have_no_findings(tmp_path: Path) -> None:
     words = ["--seed", "5", "--cases", "24", "--kinds", "text,--set", "--jobs", "1"]
     command = [sys.executable, "benchmarks/fuzz.py", "--work", str(tmp_path), *words]
     known = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}  # it reads its parts

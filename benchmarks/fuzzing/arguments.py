@@ -48,7 +48,7 @@ def lines(place: Place) -> dict[str, Callable[[], list[str]]]:
         "generate": lambda: ["generate", run(), "ba", "--tokens", "4", "--temperature", "0.8"],
         "score": lambda: ["score", run(), "--file", at("other.txt"), "--documents", "line"],
         "evaluate": lambda: ["evaluate", run(), "--rows", "2", "--json"],
-        "evaluate text": lambda: ["evaluate", run(), "--data", text, "--lanes", "1"],
+        "evaluate text": lambda: ["evaluate", run(), "--data", text, "--streams", "1"],
         "probe": lambda: ["probe", run(), "--kind", "gradient_reach", "--out", out],
         "probe words": lambda: ["probe", run(), "--kind", "word_in_context", "--out", out],
         "neighbours": lambda: ["neighbours", run(), "ba", "--top", "2", "--json"],

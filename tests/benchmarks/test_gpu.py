@@ -1,4 +1,4 @@
-"""The benchmark of a GPU, at a tiny size without one: what it finds is kept, whatever happens."""
+"""The GPU benchmark at a tiny size without a GPU: its results are kept, whatever happens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
 
 
-def test_a_part_that_hangs_is_ended_and_what_it_found_is_kept(tmp_path: Path) -> None:
+def test_a_hanging_part_is_ended_and_its_records_are_kept(tmp_path: Path) -> None:
     import gpu
 
     records, log, seen = tmp_path / "r.jsonl", tmp_path / "log", []
@@ -39,7 +39,7 @@ def test_a_part_that_hangs_is_ended_and_what_it_found_is_kept(tmp_path: Path) ->
     assert log.read_text() == "why\n"
 
 
-def test_the_command_writes_both_files(tmp_path: Path) -> None:
+def test_the_benchmark_writes_both_files(tmp_path: Path) -> None:
     import gpu
 
     words = ["--device", "cpu", "--size", "tiny", "--minutes", "1", "--only", "machine"]
@@ -87,6 +87,15 @@ def test_steps_are_timed_and_checked(name: str, tmp_path: Path) -> None:
     assert steps["tokens_per_second"] > 0
     assert 0 < steps["share_of_products"] < 1
     assert check["estimated_gib"] > 0
+
+
+@pytest.mark.parametrize("name", ["bert_base", "gpt2_small", "t5_base"])
+def test_every_measured_case_is_a_recipe(name: str, tmp_path: Path) -> None:
+    import gpu_steps
+
+    job = gpu_steps.Job(tmp_path / "records.jsonl", torch.device("cpu"), "tiny", 5.0)
+    for case, over, _ in gpu_steps.cases(name):
+        assert gpu_steps.build_setup(job, name, 2, over).recipe.train.batch == 2, case
 
 
 def test_a_step_is_profiled(tmp_path: Path) -> None:
