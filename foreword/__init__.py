@@ -1,7 +1,7 @@
 """Foreword pretrains language models of every classic family on your own text."""
 
-# Nothing is imported here: under `python -m foreword` it would be looked for in the current folder
-# first, which `foreword.__main__` has yet to take off the path.
+# Nothing is imported here: under `python -m foreword`, the current folder is searched first until
+# `foreword.__main__` takes it off the path.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 def load(
     path: "str | os.PathLike[str]", device: str = "auto", precision: str = "fp32"
 ) -> "LoadedModel":
-    """Opens a trained model: `foreword.load("runs/x").fill("The [MASK] sat.")`.
+    """Open a trained model: `foreword.load("runs/x").fill("The [MASK] sat.")`.
 
     Args:
         path: a run folder, or one of its `checkpoints/step-*`.
@@ -24,7 +24,7 @@ def load(
     Raises:
         UserError: no such folder, no whole checkpoint, or no such device.
     """
-    # Imported by name at the call: `import foreword` stays light, and lower layers may import it.
+    # Imported when called: `import foreword` stays light, and lower layers may import it.
     import importlib
 
     loading = importlib.import_module("foreword.evaluate.loaded")

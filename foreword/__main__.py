@@ -1,4 +1,4 @@
-"""`foreword`, and `python -m foreword`."""
+"""The entry point of `foreword` and `python -m foreword`."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ import foreword
 def main() -> None:
     """Run the command line."""
     _leave_out_current_folder()
-    import signal  # not before the path is in order
+    import signal  # only now that the path is safe
 
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # until a verb begins, Ctrl-C just ends it
@@ -21,9 +21,9 @@ def main() -> None:
 def _leave_out_current_folder() -> None:
     """Import nothing from the current folder, where a `numpy.py` may lie beside somebody's texts.
 
-    `python -m` puts it before all others, and an empty part of PYTHONPATH, as in
-    `PYTHONPATH=$PYTHONPATH:/mine`, stands for it. It goes, or to the end where Foreword itself
-    stands there, as in a checkout; one that PYTHONPATH names stays.
+    `python -m` puts it first on the path, and an empty part of PYTHONPATH, as in
+    `PYTHONPATH=$PYTHONPATH:/mine`, stands for it. It is removed, or moved to the end if Foreword
+    itself is in it, as in a checkout; one that PYTHONPATH names stays.
     """
     try:
         here = os.getcwd()  # noqa: PTH109

@@ -1,7 +1,7 @@
-"""Writing so that a kill or a power cut at any moment leaves the old or the new, never half.
+"""Atomic writes: a kill or a power cut at any moment leaves the old or the new, never half.
 
-What is written stands beside its place, under a name that begins with a dot, until it is whole and
-on the disk; then it takes its name, and the folder that holds the name goes to the disk too.
+A file or folder is written beside its final path, under a name that begins with a dot, until it is
+whole and flushed to the disk; then it is renamed, and the folder that holds the name is flushed.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any, BinaryIO, Literal, TextIO, overload
 
 from foreword.errors import UserError
 
-LOCK = ".lock"  # in a folder that one process at a time may work in
+LOCK = ".lock"  # in a folder that one process at a time may write to
 
-# What systems say, or file systems, that have no way to put a folder's names on the disk.
+# Errors of systems and file systems that cannot flush a folder's names to the disk.
 _NO_SYNC = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.EISDIR)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a text file.
+    """Write a text file.
 
     Raises:
         UserError: the disk is full or the folder cannot be written.
@@ -36,7 +36,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """The same of bytes.
+    """Write a file of bytes.
 
     Raises:
         UserError: the disk is full or the folder cannot be written.
@@ -55,21 +55,21 @@ def writing(path: Path, mode: Literal["wb"]) -> AbstractContextManager[BinaryIO]
 
 @contextmanager
 def writing(path: Path, mode: Literal["w", "wb"] = "w") -> Iterator[Any]:
-    """A file to write to, which takes the name `path` only when it is whole and on the disk.
+    """Open a file to write to, which takes the name `path` only when it is whole and on the disk.
 
     Args:
-        path: its name; the folder is made.
+        path: the name; missing folders are made.
         mode: `"w"` for text, in UTF-8 with lines that end in a line feed, or `"wb"` for bytes.
 
     Raises:
         UserError: the disk is full or the folder cannot be written.
     """
     _require_no_device(path)
-    path = _followed(path)
+    path = _resolve_link(path)
     beside = path.with_name(f".{path.name}.part")
     encoding, newline = ("utf-8", "\n") if mode == "w" else (None, None)
-    with explained(path):
-        _make(path.parent)
+    with user_errors(path):
+        _make_folder(path.parent)
         try:
             with beside.open(mode, encoding=encoding, newline=newline) as file:
                 yield file
@@ -83,59 +83,59 @@ def writing(path: Path, mode: Literal["w", "wb"] = "w") -> Iterator[Any]:
 
 @contextmanager
 def folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, which takes the name `path` only when it is whole and on the disk.
+    """Make a folder to fill, which takes the name `path` only when it is whole and on the disk.
 
-    One that is there is put aside first and deleted last. A kill between these leaves it aside,
-    and the next call puts it back.
+    An existing folder is renamed first and deleted last. After a kill between the two, the next
+    call restores it.
 
     Raises:
         UserError: the disk is full or the folder cannot be written.
     """
     _require_no_device(path)
-    path = _followed(path)
+    path = _resolve_link(path)
     part, old = (path.with_name(f".{path.name}.{end}") for end in ("part", "old"))
-    with explained(path):
+    with user_errors(path):
         if path.is_file():
-            raise NotADirectoryError(errno.ENOTDIR, "is a file, and a folder is to stand there")
-        _make(path.parent)
-        _settle(path, part, old)
+            raise NotADirectoryError(errno.ENOTDIR, "is a file, where a folder is to be written")
+        _make_folder(path.parent)
+        _clean_up(path, part, old)
         part.mkdir()
         try:
             yield part
-            for found in [part, *part.rglob("*")]:
-                _sync(found)
+            for written in [part, *part.rglob("*")]:
+                _sync(written)
             if path.exists():
                 path.replace(old)
             part.replace(path)
             _sync(path.parent)
         finally:
-            _settle(path, part, old)
+            _clean_up(path, part, old)
 
 
-def _settle(path: Path, part: Path, old: Path) -> None:
-    """Leaves one folder under its own name, and none beside it."""
+def _clean_up(path: Path, part: Path, old: Path) -> None:
+    """Restore the old folder if there is no new one, and remove what is beside it."""
     if old.exists() and not path.exists():
         old.replace(path)
-    for left in (part, old):
-        shutil.rmtree(left, ignore_errors=True)
+    for leftover in (part, old):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def require_writable(path: Path, *, is_folder: bool) -> None:
-    """Make sure before the work that its result can be written.
+    """Check before the work that its result can be written.
 
-    A folder is made on trial where the result is to stand, with those missing above it, and
-    removed. What stands at `path` may be replaced or written into, so it must be of its kind.
+    A folder is made on trial beside or in `path`, with missing parents, and removed. What exists at
+    `path` may be replaced or written into, so it must be of the right kind.
 
     Args:
-        path: of the result.
-        is_folder: whether that is a folder, or a file.
+        path: the path of the result.
+        is_folder: whether the result is a folder; else it is a file.
 
     Raises:
-        UserError: something else stands there, or the system refuses to write.
+        UserError: something else exists there, or the system refuses to write.
     """
     _require_no_device(path)
-    path = _followed(path)
-    with explained(path):
+    path = _resolve_link(path)
+    with user_errors(path):
         if path.exists() and path.is_dir() != is_folder:
             kind = "file" if is_folder else "folder"
             raise UserError(f"{path}: is a {kind}; choose another --out")
@@ -147,7 +147,7 @@ def require_writable(path: Path, *, is_folder: bool) -> None:
 
 
 def _make_and_remove(trial: Path) -> None:
-    """Make an empty folder, with those missing above it, and remove all of them."""
+    """Make an empty folder with missing parents, and remove all of them."""
     missing = [one for one in trial.parents if not one.exists()]
     try:
         trial.mkdir(parents=True, exist_ok=True)
@@ -158,25 +158,23 @@ def _make_and_remove(trial: Path) -> None:
 
 
 def _require_no_device(path: Path) -> None:
-    """Make sure that nothing stands at `path` but a file or a folder, which may be replaced.
-
-    A device, a pipe or a socket is neither: a folder or file that took its name would remove it.
+    """Check that `path` is not a device, a pipe or a socket, which writing would replace.
 
     Raises:
-        UserError: something else does.
+        UserError: it is one.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise UserError(f"{path}: is a device, a pipe or a socket; choose another --out")
 
 
-def _followed(path: Path) -> Path:
-    """Where a link leads, so that what it leads to is replaced and it stays."""
+def _resolve_link(path: Path) -> Path:
+    """Return the target of a link, so that the target is replaced and the link stays."""
     return path.resolve() if path.is_symlink() else path
 
 
-def _make(path: Path) -> None:
-    """Makes a folder with those above it, and puts their names on the disk."""
-    require_there(path)
+def _make_folder(path: Path) -> None:
+    """Make a folder and its parents, and flush their names to the disk."""
+    require_not_removed(path)
     new = [one for one in (path, *path.parents) if not one.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for one in new:
@@ -184,7 +182,7 @@ def _make(path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Puts a file's content, or a folder's names, on the disk."""
+    """Flush a file's content, or a folder's names, to the disk."""
     try:
         number = os.open(path, os.O_RDONLY)
         try:
@@ -197,34 +195,34 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def alone(path: Path, *, wait: bool = False, own: Sequence[str] = ()) -> Iterator[None]:
-    """Makes a folder and keeps others who ask for it out, until this process leaves it or ends.
+def locked(path: Path, *, wait: bool = False, own: Sequence[str] = ()) -> Iterator[None]:
+    """Make a folder and lock it against other writers until the block or the process ends.
 
-    Who only reads does not ask. Where the file system has no locks, nobody is kept out.
+    Readers take no lock. On a file system without locks nobody is kept out.
 
     Args:
         path: the folder.
-        wait: until another process has left it.
-        own: names of files there that nothing but a removal of the folder takes away. Once they and
-            the lock are all gone, what this process wrote meanwhile is removed too.
+        wait: whether to wait until another process has unlocked it.
+        own: names of files in it that only a removal of the folder deletes. Once they and the lock
+            are all gone, what this process has written since is removed too.
 
     Raises:
-        UserError: another process is at work there, or the folder cannot be written.
+        UserError: another process has locked it, or the folder cannot be written.
     """
     _require_no_device(path)
-    with explained(path):
-        _make(path)
+    with user_errors(path):
+        _make_folder(path)
         lock = (path / LOCK).open("w")
     with lock:
-        found = os.fstat(lock.fileno())
-        with staying(path, _Lock((found.st_dev, found.st_ino), tuple(own)) if own else None):
+        stat = os.fstat(lock.fileno())
+        with guarded(path, _Lock((stat.st_dev, stat.st_ino), tuple(own)) if own else None):
             try:
                 import fcntl
 
                 fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             except BlockingIOError:
                 raise UserError(
-                    f"{path}: another process is at work here; wait for its end, or stop it"
+                    f"{path}: another process is writing here; wait until it ends, or stop it"
                 ) from None
             except (ImportError, OSError):  # a system, or a file system, without locks
                 pass
@@ -233,61 +231,61 @@ def alone(path: Path, *, wait: bool = False, own: Sequence[str] = ()) -> Iterato
 
 @dataclass(frozen=True)
 class _Lock:
-    """The lock of a folder, by its inode, and the names of files that stay there like it."""
+    """The lock of a folder, by its inode, and the names of files that stay beside it."""
 
     inode: tuple[int, int]
     own: tuple[str, ...]
 
     def is_gone(self, folder: Path) -> bool:
-        """Whether nothing that belongs to this process is left in a folder."""
-        found = _inode(folder / LOCK)
-        if found is not None:
-            return found != self.inode
+        """Return whether nothing that belongs to this process is left in a folder."""
+        inode = _inode(folder / LOCK)
+        if inode is not None:
+            return inode != self.inode
         return not any((folder / name).exists() for name in self.own)
 
 
 @contextmanager
-def staying(folder: Path, lock: _Lock | None = None) -> Iterator[None]:
-    """Keeps a folder, once it is removed by somebody, from being made again in part.
+def guarded(folder: Path, lock: _Lock | None = None) -> Iterator[None]:
+    """Keep a folder that somebody removes from being made again in part.
 
-    Whatever is written into it meanwhile, by the functions of this module, asks whether it is still
-    the folder that was there at the beginning.
+    Within the block, every write of this module into the folder checks that it is still the folder
+    of the beginning.
 
     Args:
-        folder: that is there.
-        lock: that this process holds of it. A removal that finds the folder not empty, since this
-            process was just writing, takes this away all the same; the rest follows at the end.
+        folder: the folder, which exists.
+        lock: this process's lock of it. A removal that finds the folder not empty, because this
+            process was just writing, still deletes the lock; the rest is removed at the end.
     """
-    key, before = folder.absolute(), _there.get(folder.absolute())
-    found = folder.stat()
-    _there[key] = ((found.st_dev, found.st_ino), lock)
+    key, before = folder.absolute(), _guarded.get(folder.absolute())
+    stat = folder.stat()
+    _guarded[key] = ((stat.st_dev, stat.st_ino), lock)
     try:
         yield
     finally:
-        inode, _ = _there[key]
+        inode, _ = _guarded[key]
         is_left = lock is not None and lock.is_gone(folder) and not (folder / LOCK).exists()
         if is_left and _inode(folder) == inode:
             shutil.rmtree(folder, ignore_errors=True)
         if before is None:
-            _there.pop(key, None)
+            _guarded.pop(key, None)
         else:
-            _there[key] = before
+            _guarded[key] = before
 
 
-# Folders that must not be made again: their inodes, and their locks where this process holds any.
-_there: dict[Path, tuple[tuple[int, int], _Lock | None]] = {}
+# Folders that must not be made again: their inodes, and this process's locks of them, if any.
+_guarded: dict[Path, tuple[tuple[int, int], _Lock | None]] = {}
 
 
-def require_there(path: Path) -> None:
-    """Make sure that neither `path` nor a folder above it was removed that is `staying`.
+def require_not_removed(path: Path) -> None:
+    """Check that no guarded folder at or above `path` was removed.
 
     Raises:
         UserError: one was.
     """
     for above in (path.absolute(), *path.absolute().parents):
-        if (wanted := _there.get(above)) is None:
+        if (guard := _guarded.get(above)) is None:
             continue
-        inode, lock = wanted
+        inode, lock = guard
         if _inode(above) != inode or (lock is not None and lock.is_gone(above)):
             raise UserError(f"{above}: was removed while it was written to")
 
@@ -302,22 +300,22 @@ def _inode(path: Path) -> tuple[int, int] | None:
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turns an operating system's refusal to write `path` into one line."""
+def user_errors(path: Path) -> Iterator[None]:
+    """Turn an operating system's refusal to write `path` into a UserError of one line."""
     try:
         yield
     except OSError as error:
-        require_there(path)
+        require_not_removed(path)
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
     except Exception as error:
         if "SafetensorError" not in type(error).__name__:  # which reports a full disk
             raise
-        require_there(path)
-        found = re.search(r"I/O error: (.*) \(os error", str(error))
-        raise UserError(f"{path}: cannot be written: {found[1] if found else error}") from error
+        require_not_removed(path)
+        reason = re.search(r"I/O error: (.*) \(os error", str(error))
+        raise UserError(f"{path}: cannot be written: {reason[1] if reason else error}") from error
 
 
 def checksum(path: Path) -> str:
-    """BLAKE2b of a file's bytes, in hex."""
+    """Return the BLAKE2b hash of a file's bytes, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

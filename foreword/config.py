@@ -82,14 +82,15 @@ def load(cls: type[Settings], path: Path, *over: Mapping[str, Any]) -> Settings:
     """
     layers = _layers(path)
     try:
-        return build(cls, functools.reduce(merge, over, _laid(layers)))
+        return build(cls, functools.reduce(merge, over, _merge_layers(layers)))
     except UserError as error:
         key = str(error).partition(":")[0]
-        own = [layer for layer in layers if not layer[0].is_relative_to(RECIPES)]
-        if not own or any(_says(table, key) for table in over):
+        # Name the file that sets it, if it is one of the user's.
+        users = [layer for layer in layers if not layer[0].is_relative_to(RECIPES)]
+        if not users or any(_has_setting(table, key) for table in over):
             raise
-        named = [file for file, table in own if _says(table, key)] or [own[0][0]]
-        raise UserError(f"{named[0]}: {error}") from error
+        files = [file for file, table in users if _has_setting(table, key)] or [users[0][0]]
+        raise UserError(f"{files[0]}: {error}") from error
 
 
 def read(path: Path) -> Table:
@@ -100,7 +101,7 @@ def read(path: Path) -> Table:
     Raises:
         UserError: the file is missing, is not TOML, or extends itself.
     """
-    return _laid(_layers(path))
+    return _merge_layers(_layers(path))
 
 
 def _layers(path: Path, seen: tuple[Path, ...] = ()) -> list[tuple[Path, Table]]:
@@ -126,12 +127,12 @@ def _layers(path: Path, seen: tuple[Path, ...] = ()) -> list[tuple[Path, Table]]
     return [(path, table), *_layers(below, (*seen, path.resolve()))]
 
 
-def _laid(layers: Sequence[tuple[Path, Table]]) -> Table:
+def _merge_layers(layers: Sequence[tuple[Path, Table]]) -> Table:
     """Merge the tables of files; earlier files override later ones."""
     return functools.reduce(merge, (table for _, table in reversed(layers)))
 
 
-def _says(table: Any, key: str) -> bool:
+def _has_setting(table: Any, key: str) -> bool:
     """Return whether a table has the setting `a.b[0].c`; a bare kind has all its settings."""
     for name in key.split("."):
         if not isinstance(table, Mapping):
@@ -198,7 +199,7 @@ def assign(table: Mapping[str, Any], assignments: Iterable[str]) -> Table:
             raise UserError(f"--set {assignment}: expected key.name=value")
         try:
             value = tomllib.loads(f"value = {text.strip()}")["value"]
-        except ValueError:  # no TOML, or a number of thousands of digits
+        except ValueError:  # not TOML, or a number of thousands of digits
             value = text.strip()
         for name in reversed(names):
             value = {name: value}
@@ -212,6 +213,7 @@ def build(cls: type[Settings], table: Mapping[str, Any], where: str = "") -> Set
     Raises:
         UserError: an unknown setting, a wrong type, a missing setting, or impossible values.
     """
+    # Convert each value to its field's type.
     known = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
     hints = typing.get_type_hints(cls)
     values: Table = {}
@@ -228,6 +230,7 @@ def build(cls: type[Settings], table: Mapping[str, Any], where: str = "") -> Set
             values[key] = build_kind(part, value, path, is_list=is_list)
         else:
             values[key] = _convert(hints[key], value, path)
+    # All required fields must be there, and their values possible together.
     for key, f in known.items():
         is_required = f.default is f.default_factory is dataclasses.MISSING
         if key not in values and is_required:
@@ -274,8 +277,8 @@ def build_kind(part: kinds.Part, value: Any, where: str, *, is_list: bool = Fals
     With `is_list`, build a tuple of kinds from a list of these.
     """
     if is_list != isinstance(value, list):
-        wanted = "a list of kinds" if is_list else "a kind"
-        raise UserError(f"{where}: expected {wanted}, got {value!r}")
+        expected = "a list of kinds" if is_list else "a kind"
+        raise UserError(f"{where}: expected {expected}, got {value!r}")
     if isinstance(value, list):
         return tuple(build_kind(part, item, f"{where}[{n}]") for n, item in enumerate(value))
     if isinstance(value, str):
@@ -351,7 +354,7 @@ def _convert_scalar(hint: Any, value: Any, where: str) -> Any:
 
 
 def to_table(settings: Any) -> Table:
-    """Return a settings dataclass as a table, of which `build` makes an equal value."""
+    """Return a settings dataclass as a table, from which `build` makes an equal value."""
     table: Table = {}
     for f in dataclasses.fields(settings):
         if not f.init:

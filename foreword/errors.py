@@ -29,7 +29,7 @@ class NotFiniteError(UserError):
 
 
 class TrainingStoppedError(UserError):
-    """Training cannot go on (the loss is no longer finite); the last good checkpoint is named."""
+    """Training cannot continue (the loss is no longer finite); names the last good checkpoint."""
 
 
 class WorkerError(Exception):
@@ -37,12 +37,12 @@ class WorkerError(Exception):
 
     Args:
         message: one line.
-        said: all that the process wrote to its error stream, its traceback above all.
+        output: what the process wrote to its error stream, usually a traceback.
     """
 
-    def __init__(self, message: str, said: str) -> None:
+    def __init__(self, message: str, output: str) -> None:
         super().__init__(message)
-        self.add_note(said)
+        self.add_note(output)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Numbers for people."""
+"""Formatting of numbers for display."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def quantity(value: float) -> str:
-    """`950`, `12,300`, `3.2 M`, `1.5 B`; a dash for nan."""
+    """Return a quantity: `950`, `12,300`, `3.2 M`, `1.5 B`; a dash for nan."""
     if not math.isfinite(value):
         return "–"
     for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
@@ -17,7 +17,7 @@ def quantity(value: float) -> str:
 
 
 def power(value: float) -> str:
-    """`1.5e17` as `1.5 × 10¹⁷`; a dash for nan and 0."""
+    """Return `1.5e17` as `1.5 × 10¹⁷`; a dash for nan and 0."""
     if not math.isfinite(value) or value <= 0:
         return "–"
     exponent = math.floor(math.log10(value))
@@ -26,7 +26,7 @@ def power(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`42 s`, `3 min 20 s`, `2 h 5 min`; a dash for nan."""
+    """Return a duration: `42 s`, `3 min 20 s`, `2 h 5 min`; a dash for nan."""
     if not math.isfinite(seconds):
         return "–"
     whole = round(seconds)
@@ -38,7 +38,7 @@ def duration(seconds: float) -> str:
 
 
 def byte_size(count: int) -> str:
-    """`950 B`, `1.5 MB`, `103.2 GB`, `1.2 TB`: decimal, as disks and memory are sold."""
+    """Return a size in decimal units: `950 B`, `1.5 MB`, `103.2 GB`, `1.2 TB`."""
     names = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
     exponent = min(max(len(str(abs(count))) - 1, 0) // 3, len(names) - 1)
     if not exponent:
@@ -50,7 +50,7 @@ def byte_size(count: int) -> str:
 
 
 def figure(value: float, digits: int = 4) -> str:
-    """A measured number with so many significant digits; a dash for nan."""
+    """Return a measured number with `digits` significant digits; a dash for nan."""
     if not math.isfinite(value):
         return "–"
     if value == 0 or abs(value) >= 10_000:
@@ -58,13 +58,13 @@ def figure(value: float, digits: int = 4) -> str:
     return f"{value:#.{digits}g}".removesuffix(".")
 
 
-def flattered(share: float) -> str:
-    """What is to be said beside losses of a text of which such a share of tokens is unknown."""
+def unknown_share_note(share: float) -> str:
+    """Return the note beside losses of a text of which a share of the tokens is unknown."""
     return f"{100 * share:.3g} % of the tokens are [UNK]: the figures flatter the model"
 
 
 def cell(value: Any) -> str:
-    """A value of a table."""
+    """Return the text of a table's cell."""
     if value is None:
         return "–"
     if isinstance(value, bool):

@@ -123,8 +123,8 @@ def nearest_kind(folder: str, word: object) -> str:
 
 def folders() -> list[str]:
     """Return the folders of kinds: those where each file has the class of its name."""
-    found = {file.parent for file in ROOT.rglob("__init__.py")}
-    named = {folder.relative_to(ROOT).as_posix(): folder for folder in found}
+    packages = {file.parent for file in ROOT.rglob("__init__.py")}
+    named = {folder.relative_to(ROOT).as_posix(): folder for folder in packages}
     return sorted(name for name, folder in named.items() if _holds_kinds(folder))
 
 
@@ -165,12 +165,12 @@ def load(folder: str, name: str) -> Any:
     """
     root, file = _find(folder, name)
     module = root.module(file)
-    wanted = class_name(name)
+    lower_name = class_name(name)
     cls = next(
         (
             value
             for key, value in vars(module).items()
-            if key.lower() == wanted and getattr(value, "__module__", "") == module.__name__
+            if key.lower() == lower_name and getattr(value, "__module__", "") == module.__name__
         ),
         None,
     )
@@ -179,5 +179,5 @@ def load(folder: str, name: str) -> Any:
 
 
 def name_of(value: object) -> str:
-    """Return the name of the kind that a settings object is of: the file its class stands in."""
+    """Return the name of the kind of a settings object: the file that defines its class."""
     return type(value).__module__.rsplit(".", 1)[-1]

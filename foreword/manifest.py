@@ -2,7 +2,7 @@
 
     {"foreword_checkpoint": 1, "files": {"state.json": {"bytes": 218, "blake2b": "..."}, ...}}
 
-The first key says what the folder is and of which version. A manifest is written last.
+The first key is the kind of the folder, its value the version. A manifest is written last.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ def write(folder: Path, kind: str, version: int, names: Collection[str] = ()) ->
     """Write the manifest of a folder.
 
     Args:
-        folder: with all its files.
-        kind: what it is: "checkpoint", "tuned", "tokenizer".
-        version: of its format.
-        names: of the files; all there are by default.
+        folder: the folder, complete.
+        kind: its kind: "checkpoint", "tuned", "tokenizer".
+        version: the version of its format.
+        names: the files to list; all by default.
 
     Raises:
         UserError: the disk is full or the folder cannot be written.
     """
-    found = [folder / name for name in names] or [
+    listed = [folder / name for name in names] or [
         file for file in sorted(folder.rglob("*")) if file.is_file() and file != folder / FILE
     ]
     files = {
@@ -37,7 +37,7 @@ def write(folder: Path, kind: str, version: int, names: Collection[str] = ()) ->
             "bytes": file.stat().st_size,
             "blake2b": atomic.checksum(file),
         }
-        for file in found
+        for file in listed
     }
     stored.write(folder / FILE, {_key(kind): version, "files": files})
 
@@ -46,38 +46,40 @@ def verify(
     folder: Path,
     kind: str,
     version: int,
-    needed: Collection[str],
+    required: Collection[str],
     unread: Collection[str] = (),
 ) -> None:
     """Read the manifest of a folder and check every file against it.
 
     Args:
-        folder: to verify.
-        kind: what it must be.
-        version: that is read here.
-        needed: files that must be among those it names.
-        unread: files that will not be read now: of these the size alone is checked.
+        folder: the folder.
+        kind: the expected kind.
+        version: the expected version.
+        required: files that it must list.
+        unread: files that will not be read now, of which only the size is checked.
 
     Raises:
         DamagedError: it is damaged.
         UserError: it is of another version.
     """
     files = _files(folder, kind, version)
-    if lacking := [name for name in needed if name not in files]:
+    if lacking := [name for name in required if name not in files]:
         raise DamagedError(f"{folder}: damaged: its manifest does not name {lacking[0]}")
-    for name, wanted in files.items():
+    for name, expected in files.items():
         file = folder / name
-        if not file.is_file() or file.stat().st_size != wanted["bytes"]:
+        if not file.is_file() or file.stat().st_size != expected["bytes"]:
             raise DamagedError(f"{folder}: damaged: {name} is missing or cut short")
-        if name not in unread and atomic.checksum(file) != wanted["blake2b"]:
+        if name not in unread and atomic.checksum(file) != expected["blake2b"]:
             raise DamagedError(f"{folder}: damaged: {name} does not match its checksum")
 
 
 def is_of(folder: Path, kind: str) -> bool:
-    """Whether there is a manifest, of such a folder or damaged; others' files go by that name too.
+    """Return whether a folder has a manifest of this kind, or a damaged one.
+
+    Other programs' files may have the name `manifest.json` too; these do not count.
 
     Args:
-        folder: to look into.
+        folder: the folder.
         kind: as in `write`.
     """
     if not (folder / FILE).exists():
@@ -89,21 +91,21 @@ def is_of(folder: Path, kind: str) -> bool:
 
 
 def _files(folder: Path, kind: str, version: int) -> Mapping[str, Mapping[str, Any]]:
-    """What the manifest says of each file."""
+    """Return the size and checksum of each file in the manifest, by name."""
     unreadable = DamagedError(f"{folder}: damaged: its manifest cannot be read")
     try:
         manifest = stored.read(folder / FILE)
     except DamagedError as error:
         raise unreadable from error
-    found, files = manifest.get(_key(kind)), manifest.get("files")
-    if found != version and stored.CHECKSUM in manifest and isinstance(found, int):
+    written, files = manifest.get(_key(kind)), manifest.get("files")
+    if written != version and stored.CHECKSUM in manifest and isinstance(written, int):
         raise UserError(
-            f"{folder}: a {kind} of version {found}; this Foreword reads version {version}"
+            f"{folder}: a {kind} of version {written}; this Foreword reads version {version}"
         )
-    if found != version or not isinstance(files, dict):
+    if written != version or not isinstance(files, dict):
         raise unreadable
-    for name, said in files.items():
-        if not isinstance(said, dict) or {"bytes", "blake2b"} - said.keys() or "\0" in name:
+    for name, entry in files.items():
+        if not isinstance(entry, dict) or {"bytes", "blake2b"} - entry.keys() or "\0" in name:
             raise unreadable
     return files
 

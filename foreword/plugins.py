@@ -1,9 +1,9 @@
-"""Plug-ins: kinds that live outside the package, in folders laid out as it is.
+"""Plug-ins: kinds outside the package, in folders laid out like it.
 
-`DIR/objectives/my_objective.py` holds the class `MyObjective`. A folder counts only where it is
-named: by `--plugins DIR`, or by the entry point group `foreword.kinds` of an installed package. A
-recipe names kinds alone, never a folder, so opening somebody else's recipe or run runs no code of
-theirs. Only the file of a kind that is asked for is imported.
+`DIR/objectives/my_objective.py` holds the class `MyObjective`. A folder is searched only if it is
+named by `--plugins DIR`, or by the entry point group `foreword.kinds` of an installed package. A
+recipe names kinds alone, never a folder, so opening somebody else's recipe or run runs none of
+their code. Only the file of a requested kind is imported.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Root:
     Attributes:
         folder: the path, absolute.
         package: the name under which its modules are imported.
-        distribution: name and version of the installed package; "" for a folder that was named.
+        distribution: name and version of the installed package; "" for a named folder.
     """
 
     folder: Path
@@ -70,23 +70,24 @@ _named: list[Root] = []  # of the whole process, threads included
 
 
 def roots() -> tuple[Root, ...]:
-    """Return where kinds are looked for: the package, named folders, installed packages."""
+    """Return where kinds are searched: the package, named folders, installed packages."""
     return (SHIPPED, *plugged_in())
 
 
 def plugged_in() -> tuple[Root, ...]:
-    """Return the plug-ins: the folders that were named and the installed packages."""
+    """Return the plug-ins: named folders and installed packages."""
     return (*_named, *_installed())
 
 
 @contextmanager
 def plugins(folders: Sequence[Path | str]) -> Iterator[None]:
-    """Let kinds be found in `folders`, laid out like the package, until the block ends.
+    """Make the kinds in `folders`, laid out like the package, available until the block ends.
 
     Raises:
-        UserError: there is no such folder, it holds files where no kinds are looked for, or a kind
-            in it has the name of another.
+        UserError: there is no such folder, it holds files where no kinds are searched, or a kind in
+            it has the name of another.
     """
+    # Check the folders.
     new: list[Root] = []
     for folder in folders:
         path = Path(folder).resolve()
@@ -98,6 +99,7 @@ def plugins(folders: Sequence[Path | str]) -> Iterator[None]:
             _require_known_folders(root)
             new.append(root)
     _require_distinct((SHIPPED, *_named, *new, *_installed()))
+    # Each is a package of its own, so that its modules can be imported.
     for root in new:
         package = ModuleType(root.package)
         package.__path__ = [str(root.folder)]
@@ -115,21 +117,21 @@ def plugins(folders: Sequence[Path | str]) -> Iterator[None]:
 @functools.cache
 def _installed() -> tuple[Root, ...]:
     """Return the packages that installed distributions name; none of them is imported."""
-    found = []
+    installed = []
     for point in sorted(importlib.metadata.entry_points(group=GROUP), key=lambda p: p.value):
         spec = importlib.util.find_spec(point.value.partition(".")[0])
-        places = [] if spec is None else list(spec.submodule_search_locations or ())
-        if not places:
+        paths = [] if spec is None else list(spec.submodule_search_locations or ())
+        if not paths:
             raise UserError(f"entry point '{point.name}' of {GROUP}: no package '{point.value}'")
-        folder = Path(places[0], *point.value.split(".")[1:]).resolve()
-        made_by = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
-        found.append(Root(folder, point.value, made_by))
-    _require_distinct((SHIPPED, *found))
-    return tuple(found)
+        folder = Path(paths[0], *point.value.split(".")[1:]).resolve()
+        distribution = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
+        installed.append(Root(folder, point.value, distribution))
+    _require_distinct((SHIPPED, *installed))
+    return tuple(installed)
 
 
 def _folders(root: Root) -> list[str]:
-    """The folders of a root that hold files of kinds."""
+    """Return the folders of a root that hold files of kinds."""
     files = (file.relative_to(root.folder) for file in root.folder.rglob("[!_]*.py"))
     parents = {file.parent for file in files}
     hidden = {p for p in parents if any(part.startswith(("_", ".")) for part in p.parts)}
@@ -147,7 +149,7 @@ def _require_known_folders(root: Root) -> None:
 
 
 def _require_distinct(searched: Sequence[Root]) -> None:
-    """Make sure that no two kinds of a folder have one name."""
+    """Check that no two kinds of a folder have one name."""
     for number, root in enumerate(searched[1:], 1):
         for folder in _folders(root):
             if not (SHIPPED.folder / folder).is_dir():
@@ -155,24 +157,24 @@ def _require_distinct(searched: Sequence[Root]) -> None:
             for other in searched[:number]:
                 if both := root.kinds(folder).keys() & other.kinds(folder).keys():
                     name = min(both)
-                    whose = "the shipped kind" if other is SHIPPED else "the kind in"
+                    owner = "the shipped kind" if other is SHIPPED else "the kind in"
                     raise UserError(
-                        f"{root.kinds(folder)[name]}: has the name of {whose} "
+                        f"{root.kinds(folder)[name]}: has the name of {owner} "
                         f"{other.kinds(folder)[name]}; rename the file and its class"
                     )
 
 
 def require_kind(root: Root, file: Path, cls: object, name: str) -> None:
-    """Make sure that a plug-in's file holds a kind.
+    """Check that a plug-in's file holds a kind.
 
     Raises:
-        UserError: it has no class of its name, or one that is abstract or no dataclass.
+        UserError: it has no class of its name, or one that is abstract or not a frozen dataclass.
     """
     if root is SHIPPED:
         return
     if not isinstance(cls, type):
-        wanted = "".join(word.capitalize() for word in name.split("_"))
-        raise UserError(f"{file}: has no class {wanted}; a kind's class has the name of its file")
+        expected = "".join(word.capitalize() for word in name.split("_"))
+        raise UserError(f"{file}: has no class {expected}; a kind's class has the name of its file")
     line = inspect.getsourcelines(cls)[1]
     if inspect.isabstract(cls):
         missing = ", ".join(sorted(getattr(cls, "__abstractmethods__", ())))
@@ -184,8 +186,8 @@ def require_kind(root: Root, file: Path, cls: object, name: str) -> None:
         )
 
 
-def blame(error: BaseException) -> str | None:
-    """Return the one line that tells of an error raised in a plug-in's code; None elsewhere."""
+def fault_line(error: BaseException) -> str | None:
+    """Return one line on an error raised in a plug-in's code; None for other errors."""
     frames = traceback.extract_tb(error.__traceback__)
     folders = [root.folder for root in plugged_in()]
     for frame in reversed(frames):
@@ -195,7 +197,7 @@ def blame(error: BaseException) -> str | None:
 
 
 def _describe(error: BaseException, file: Path) -> str:
-    """Return file, line and what is wrong, of the innermost frame in the plug-in's file."""
+    """Return file, line and error of the innermost frame in the plug-in's file."""
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
     line = lines[-1] if lines else None
     if isinstance(error, SyntaxError) and error.filename:
@@ -205,13 +207,13 @@ def _describe(error: BaseException, file: Path) -> str:
 
 
 def used_by(*settings: Any) -> list[dict[str, Any]]:
-    """Return the plug-ins whose kinds stand in `settings`, as `run.json` notes them.
+    """Return the plug-ins whose kinds occur in `settings`, as `run.json` records them.
 
-    Each has its folder (or its distribution), the kinds that are used (`"objectives/mine"`) and
+    Each has its folder (and its distribution), the kinds that are used (`"objectives/mine"`) and
     the checksums of all its Python files.
     """
     modules = set(_modules(settings))
-    found = []
+    used = []
     for root in plugged_in():
         names = sorted(
             module.removeprefix(f"{root.package}.").replace(".", "/")
@@ -220,7 +222,7 @@ def used_by(*settings: Any) -> list[dict[str, Any]]:
         )
         if names:
             source = {"package": root.distribution} if root.distribution else {}
-            found.append(
+            used.append(
                 {
                     **source,
                     "folder": str(root.folder),
@@ -228,7 +230,7 @@ def used_by(*settings: Any) -> list[dict[str, Any]]:
                     "checksums": _checksums(root.folder),
                 }
             )
-    return found
+    return used
 
 
 def _modules(value: Any) -> Iterator[str]:
@@ -251,34 +253,34 @@ def _checksums(folder: Path) -> dict[str, str]:
 
 
 def require_noted(notes: Sequence[Mapping[str, Any]], run: Path) -> None:
-    """Make sure that the plug-ins a run was made with are there.
+    """Check that the plug-ins of a run are available.
 
     Args:
-        notes: as `used_by` made them.
-        run: the folder, for the message.
+        notes: the run's record of them, from `used_by`.
+        run: the run folder, for the message.
 
     Raises:
-        UserError: a kind is missing; the message says how to give it.
+        UserError: a kind is missing; the message says how to make it available.
     """
     for note in notes:
         for kind in note["kinds"]:
             folder, _, stem = kind.rpartition("/")
             if not any(stem.rstrip("_") in root.kinds(folder) for root in roots()):
                 package = note.get("package")
-                how = f"install {package}" if package else f"add --plugins {note['folder']}"
-                raise UserError(f"{run}: uses the plug-in kind {kind}, which is missing; {how}")
+                fix = f"install {package}" if package else f"add --plugins {note['folder']}"
+                raise UserError(f"{run}: uses the plug-in kind {kind}, which is missing; {fix}")
 
 
 def changed(notes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a line for each plug-in that is not as it was when it was noted."""
-    there = {}
+    """Return a line for each plug-in that has changed since it was recorded."""
+    checksums = {}
     for root in plugged_in():
         for kind in (k for note in notes for k in note["kinds"]):
             if (root.folder / f"{kind}.py").is_file():
-                there[kind] = _checksums(root.folder)
+                checksums[kind] = _checksums(root.folder)
     return [
         f"the plug-in {kind} has changed since the run began"
         for note in notes
         for kind in note["kinds"]
-        if kind in there and there[kind] != note["checksums"]
+        if kind in checksums and checksums[kind] != note["checksums"]
     ]

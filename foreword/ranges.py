@@ -1,15 +1,15 @@
-"""Ranges of numeric settings: stated once, with the field, and checked whenever one is made.
+"""Ranges of numeric settings: stated once, with the field, and checked at every construction.
 
     @dataclass(frozen=True)
     class Masked(Ranged):
         rate: PositiveShare = 0.15
 
     Masked(rate=7)        # rate: must be a number above 0 and at most 1, got 7
-    range_of(Share)       # (float, Interval(ge=0, le=1)), for whoever shows settings
+    range_of(Share)       # (float, Interval(ge=0, le=1)), to show settings
 
-Every range has two ends, so that no setting is infinite or nan, and no whole number reaches
-torch or numpy that does not fit into 64 bits. The ends say what makes sense at all, not what is
-wise or what fits into memory.
+Every range has two ends, so that no setting is infinite or nan, and no whole number that exceeds 64
+bits reaches torch or numpy. The ends exclude what makes no sense, not what is unwise or does not
+fit into memory.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ OpenShare = Annotated[float, Interval(gt=0, lt=1)]
 # Other numbers.
 Positive = Annotated[float, Interval(gt=0, le=1e6)]
 NonNegative = Annotated[float, Interval(ge=0, le=1e6)]
-Epsilon = Annotated[float, Interval(ge=1e-20, le=1)]  # its square root is no denormal in float32
+Epsilon = Annotated[float, Interval(ge=1e-20, le=1)]  # its square root is not denormal in float32
 LearningRate = Annotated[float, Interval(gt=0, le=10)]
 Decay = Annotated[float, Interval(ge=0, le=10)]  # of weights, for a learning rate of 1
-Wavelength = Annotated[float, Interval(gt=1, le=1e12)]  # the base of a geometric row of them
+Wavelength = Annotated[float, Interval(gt=1, le=1e12)]  # the base of a geometric series of them
 
 Temperature = Annotated[float, Interval(ge=0, le=1000)]
 LengthPenalty = Annotated[float, Interval(ge=0, le=10)]
 
-# Budgets; those of the command line are floats, for people write 1e9.
+# Budgets; those of the command line are floats, since people write 1e9.
 Hours = Annotated[float, Interval(gt=0, le=1e6)]
 EpochsOfText = Annotated[float, Interval(gt=0, le=1e6)]
 TokensOfText = Annotated[float, Interval(gt=0, le=2**53)]
@@ -78,19 +78,19 @@ def hints_of(cls: Any) -> dict[str, Any]:
 
 
 def check(hint: Any, value: Any, where: str) -> None:
-    """Make sure that a value is in the range its type states; a type without one has any.
+    """Check that a value is in the range of its type, if the type has one.
 
     Args:
         hint: the type: `Share`, `Count | None`, `tuple[Count, ...]`.
-        value: of that type, but for its numbers.
+        value: a value of that type, except that its numbers may be out of range.
         where: the name of the setting.
 
     Raises:
-        RangeError: it is not; the setting, the range and the value are named.
+        RangeError: it is not in the range; the message names the setting, the range and the value.
     """
     origin, args = get_origin(hint), get_args(hint)
-    if (found := range_of(hint)) is not None:
-        _check_number(*found, value, where)
+    if (number_range := range_of(hint)) is not None:
+        _check_number(*number_range, value, where)
     elif origin is Annotated:
         check(args[0], value, where)
     elif origin in (Union, types.UnionType):
@@ -107,7 +107,7 @@ def check(hint: Any, value: Any, where: str) -> None:
 
 
 def range_of(hint: Any) -> tuple[type, Interval] | None:
-    """Return `int` or `float` and the range, of a type such as `Share`; None if it states none."""
+    """Return `int` or `float`, and the range, of a type such as `Share`; None if it has none."""
     if get_origin(hint) is Annotated:
         for note in hint.__metadata__:
             if isinstance(note, Interval):
@@ -143,7 +143,7 @@ def _check_number(number: type, interval: Interval, value: Any, where: str) -> N
 
 
 def _contains(interval: Interval, value: Any) -> bool:
-    """Whether a number is in a range of two ends; nan is in none."""
+    """Return whether a number is in a range; nan is in none."""
     above = value > interval.gt if interval.ge is None else value >= interval.ge
     below = value < interval.lt if interval.le is None else value <= interval.le
     return bool(above and below)

@@ -1,7 +1,6 @@
-"""JSON that Foreword writes and reads again, with a checksum of its own.
+"""JSON files that Foreword writes and reads again, each with a checksum.
 
-A file that was damaged is told from one that was written so: whoever reads gets the object that was
-written, or one line that says what is wrong with it.
+Reading returns the object that was written, or raises an error that names the damage in one line.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from typing import Any
 from foreword import atomic
 from foreword.errors import DamagedError
 
-CHECKSUM = "checksum"  # the key: BLAKE2b of all else
+CHECKSUM = "checksum"  # the key of the BLAKE2b hash of all other keys
 _LARGEST = 1 << 63
 
 
-def write(path: Path, document: Mapping[str, Any]) -> None:
-    """Write an object to a file of its own, with its checksum.
+def write(path: Path, content: Mapping[str, Any]) -> None:
+    """Write an object to a file, with its checksum.
 
     Raises:
         UserError: the disk is full or the folder cannot be written.
     """
-    atomic.write_text(path, dumps(document))
+    atomic.write_text(path, dumps(content))
 
 
 def dumps(document: Mapping[str, Any]) -> str:
@@ -69,36 +68,37 @@ def _finite(value: Any) -> Any:
 
 
 def read(path: Path, *, is_foreign: bool = False) -> dict[str, Any]:
-    """Return the object of a file; its checksum, where it has one, stays in it.
+    """Return the object of a file; its checksum, if it has one, stays in it.
 
-    One without a checksum is of an older Foreword or of somebody's hand: its numbers must be finite
-    and of at most 64 bits.
+    A file without a checksum was written by an older Foreword or by hand: its numbers must be
+    finite and of at most 64 bits.
 
     Args:
-        path: of the file.
+        path: the file.
         is_foreign: whether other programs write such files, with any numbers.
 
     Raises:
-        DamagedError: it is not there, not a JSON object, or not what was written.
+        DamagedError: the file is missing, not a JSON object, or not what was written.
     """
-    is_odd = False
+    is_out_of_range = False
 
     def number(text: str) -> float:
-        nonlocal is_odd
+        nonlocal is_out_of_range
         value = float(text)
-        is_odd |= not math.isfinite(value)
+        is_out_of_range |= not math.isfinite(value)
         return value
 
     def whole_number(text: str) -> int:
-        nonlocal is_odd
+        nonlocal is_out_of_range
         value = int(text)
-        is_odd |= abs(value) >= _LARGEST
+        is_out_of_range |= abs(value) >= _LARGEST
         return value
 
+    # Parse the file.
     try:
         document = json.loads(
             path.read_text(encoding="utf-8"),
-            object_pairs_hook=_once,
+            object_pairs_hook=_without_duplicates,
             parse_float=number,
             parse_int=whole_number,
             parse_constant=number,
@@ -111,23 +111,24 @@ def read(path: Path, *, is_foreign: bool = False) -> dict[str, Any]:
         raise DamagedError(f"{path}: damaged: not the JSON that was written") from error
     if not isinstance(document, dict):
         raise DamagedError(f"{path}: damaged: not a JSON object")
+    # Verify its checksum, or its numbers if it has none.
     if CHECKSUM not in document:
-        if is_odd and not is_foreign:
+        if is_out_of_range and not is_foreign:
             raise DamagedError(f"{path}: damaged: a number that is not finite, or too large")
     elif document[CHECKSUM] != _checksum({k: v for k, v in document.items() if k != CHECKSUM}):
         raise DamagedError(
-            f'{path}: does not match its checksum: damaged, or edited; "{CHECKSUM}" is to be '
-            "deleted from a file that was edited on purpose"
+            f"{path}: does not match its checksum: damaged, or edited; if it was edited on "
+            f'purpose, delete "{CHECKSUM}" from it'
         )
     return document
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of some keys and values, none of them twice."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key stands twice")
-    return found
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of some keys and values; a key may not occur twice."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        raise ValueError("a key occurs twice")
+    return table
 
 
 def _checksum(content: Mapping[str, Any]) -> str:

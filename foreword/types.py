@@ -243,7 +243,7 @@ class MaxLengths:
     joined: int
 
 
-class Mask(Protocol):
+class MaskFunction(Protocol):
     """An attention mask, `allows(b, h, i, j)`; see `foreword.nn.masks`."""
 
     def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Texts in memory, as models that are fitted read them."""
+"""Texts in memory, as models trained offline read them."""
 
 from __future__ import annotations
 

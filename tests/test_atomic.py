@@ -1,4 +1,4 @@
-"""Files and folders that are whole or not there, and folders with one at work in them."""
+"""Files and folders are whole or absent, and a folder has one writer."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def stop_at_rename(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(Path, "replace", stop)
 
 
-def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_content(tmp_path: Path) -> None:
     file = tmp_path / "new" / "file"
     atomic.write_text(file, "old\u2028line\n")
     atomic.write_bytes(file.with_name("bytes"), b"\r\n")
@@ -56,7 +56,7 @@ def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
     assert names(file.parent) == ["bytes", "file"]
 
 
-def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:
+def test_a_folder_replaces_another(tmp_path: Path) -> None:
     for text in ("one", "two"):
         fill(tmp_path / "folder", text)
         assert text_in(tmp_path / "folder") == text
@@ -75,7 +75,7 @@ def test_a_folder_survives_an_interrupt(
     assert names(tmp_path) == ["folder"]
 
 
-def test_a_folder_that_a_kill_left_aside_comes_back(tmp_path: Path) -> None:
+def test_a_folder_renamed_before_a_kill_is_restored(tmp_path: Path) -> None:
     fill(tmp_path / "folder", "old")
     (tmp_path / "folder").replace(tmp_path / ".folder.old")
     with pytest.raises(Stopped), atomic.folder(tmp_path / "folder"):
@@ -84,9 +84,7 @@ def test_a_folder_that_a_kill_left_aside_comes_back(tmp_path: Path) -> None:
     assert names(tmp_path) == ["folder"]
 
 
-def test_names_go_to_the_disk_after_contents(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_are_flushed_after_contents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     sync, replace = os.fsync, Path.replace
 
@@ -112,7 +110,7 @@ def test_names_go_to_the_disk_after_contents(
     assert (rename, last) == ("rename folder", "sync new")
 
 
-def test_a_file_system_that_cannot_sync_folders_will_do(
+def test_a_file_system_that_cannot_sync_folders_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(number: int) -> None:
@@ -134,26 +132,26 @@ import sys
 from pathlib import Path
 from foreword import atomic
 
-with atomic.alone(Path(sys.argv[1])):
+with atomic.locked(Path(sys.argv[1])):
     print("here", flush=True)
     sys.stdin.read()
 """
 
 
-def test_one_process_works_in_a_folder(tmp_path: Path) -> None:
+def test_a_folder_is_locked_by_one_process(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     words = [sys.executable, "-c", AT_WORK, str(folder)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"here\n"
-        said = "run: another process is at work here"
-        with pytest.raises(UserError, match=said), atomic.alone(folder):
+        said = "run: another process is writing here"
+        with pytest.raises(UserError, match=said), atomic.locked(folder):
             raise AssertionError("two are at work")
         other.kill()
         other.wait()
-        with atomic.alone(folder):
+        with atomic.locked(folder):
             pass
-    with pytest.raises(Stopped), atomic.alone(folder):
+    with pytest.raises(Stopped), atomic.locked(folder):
         raise Stopped
-    with atomic.alone(folder, wait=True):
+    with atomic.locked(folder, wait=True):
         pass

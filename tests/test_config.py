@@ -68,7 +68,7 @@ def message(**settings: Any) -> str:
         {"rate": 0, "limit": 10**18},
     ],
 )
-def test_what_is_written_reads_as_it_was(settings: dict[str, Any]) -> None:
+def test_written_recipes_read_back_equal(settings: dict[str, Any]) -> None:
     value = build(**settings)
     text = config.dumps(config.to_table(value))
     assert config.build(Whole, tomllib.loads(text)) == value
@@ -110,12 +110,12 @@ def test_a_mistake_is_named_in_one_line(settings: dict[str, Any], wanted: str) -
     assert message(**settings).startswith(wanted)
 
 
-def test_what_is_needed_is_asked_for() -> None:
+def test_missing_settings_are_named() -> None:
     with pytest.raises(UserError, match="objective: Whole needs this setting"):
         config.build(Whole, {})
 
 
-def test_whole_numbers_may_be_written_as_people_do() -> None:
+def test_whole_numbers_may_be_written_as_1e9() -> None:
     assert build(count=1e9).count == 10**9
     assert isinstance(build(count=1e9).count, int)
     assert isinstance(build(rate=1).rate, float)
@@ -127,7 +127,7 @@ def recipe(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def test_extends_lays_tables_on_each_other(tmp_path: Path) -> None:
+def test_extends_merges_tables(tmp_path: Path) -> None:
     recipe(tmp_path, "a.toml", 'count = 1\n[objective]\nkind = "masked"\nrate = 0.2\nmask = 0.5\n')
     recipe(tmp_path, "b.toml", 'extends = "a.toml"\nname = "b"\n[objective]\nrate = 0.3\n')
     path = recipe(tmp_path, "c.toml", 'extends = "b.toml"\n[inner]\nsteps = 8\n')
@@ -139,7 +139,7 @@ def test_extends_lays_tables_on_each_other(tmp_path: Path) -> None:
     }
 
 
-def test_another_kind_begins_anew(tmp_path: Path) -> None:
+def test_another_kind_replaces_all_settings(tmp_path: Path) -> None:
     recipe(tmp_path, "a.toml", '[objective]\nkind = "masked"\nrate = 0.2\n')
     path = recipe(tmp_path, "b.toml", 'extends = "a.toml"\n[objective]\nkind = "causal"\n')
     assert config.read(path)["objective"] == {"kind": "causal"}
@@ -168,7 +168,7 @@ def test_a_shipped_recipe_can_be_extended(tmp_path: Path) -> None:
     assert (model["layers"], model["d_model"]) == (3, 768)
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"none\.toml: cannot be read"):
         config.read(tmp_path / "none.toml")
     with pytest.raises(UserError, match=r"a\.toml: not valid TOML"):
@@ -179,7 +179,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         config.read(tmp_path / "b.toml")
 
 
-def test_a_mistake_names_the_file_where_it_stands(tmp_path: Path) -> None:
+def test_a_mistake_names_its_file(tmp_path: Path) -> None:
     own = recipe(tmp_path, "own.toml", 'extends = "base.toml"\n[inner]\nsteps = 8\n')
 
     def fails(base: str, *over: dict[str, Any]) -> str:
@@ -219,18 +219,18 @@ def test_a_mistake_names_the_file_where_it_stands(tmp_path: Path) -> None:
         ("name=", {"name": ""}),
     ],
 )
-def test_set(assignment: str, wanted: dict[str, Any]) -> None:
+def test_set_assigns_toml_values_and_bare_words(assignment: str, wanted: dict[str, Any]) -> None:
     table = {"objective": {"kind": "masked", "rate": 0.2}, "inner": {"steps": 1, "share": 0.1}}
     assert config.assign(table, [assignment]) == table | wanted
 
 
-def test_later_settings_win_and_the_table_is_left_alone() -> None:
+def test_later_assignments_override_earlier_ones() -> None:
     table = {"inner": {"steps": 1}}
     assert config.assign(table, ["inner.steps=2", "inner.steps=3"]) == {"inner": {"steps": 3}}
     assert table == {"inner": {"steps": 1}}
 
 
-def test_a_kind_set_late_leaves_what_was_set_of_it() -> None:
+def test_the_order_of_kinds_and_their_settings_does_not_matter() -> None:
     table = {"model": {"kind": "lstm", "layers": 4, "size": 2}}
     for order in (1, -1):
         given = ["model.layers=2", "model.kind=rnn"][::order]
@@ -243,7 +243,9 @@ def test_set_without_a_key_or_a_value_is_refused(assignment: str) -> None:
         config.assign({}, [assignment])
 
 
-def test_find_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recipes_are_found_by_path_and_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert config.find_recipe("bert_base") == config.RECIPES / "bert_base.toml"
     assert config.find_recipe("bert_base.toml") == config.RECIPES / "bert_base.toml"
     monkeypatch.chdir(tmp_path)

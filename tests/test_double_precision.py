@@ -1,4 +1,4 @@
-"""Every model computes in float64 too, as the probe of gradients asks."""
+"""Every model computes in float64 too, which the gradient probe requires."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def loss_and_gradients(recipe: Recipe, model: Model, of: Batch) -> tuple[Tensor,
 
 @pytest.mark.parametrize("norm", ["layer", "rms"])
 @pytest.mark.parametrize("name", TRAINED)
-def test_loss_and_gradients_are_those_of_single_precision(name: str, norm: str) -> None:
+def test_float64_gives_the_loss_and_gradients_of_float32(name: str, norm: str) -> None:
     recipe = load_recipe(name)
     recipe = replace(recipe, model=replace(recipe.model, norm=norm))
     single, of = build(recipe).eval(), batch(recipe, 2)
@@ -45,7 +45,7 @@ def test_loss_and_gradients_are_those_of_single_precision(name: str, norm: str) 
 # Models that are fitted offline, word vectors, have no states on the way to the loss.
 @pytest.mark.parametrize("norm", ["layer", "rms"])
 @pytest.mark.parametrize("name", [n for n in TRAINED if not load_recipe(n).model.trains_offline])
-def test_the_probe_of_gradients_reads_every_model(name: str, norm: str) -> None:
+def test_gradient_reach_reads_every_model_in_float64(name: str, norm: str) -> None:
     recipe = load_recipe(name)
     recipe = replace(recipe, model=replace(recipe.model, norm=norm))
     model = build(recipe).eval().double()

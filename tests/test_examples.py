@@ -36,7 +36,7 @@ def examples() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", CHECKS)
-def test_an_example_keeps_its_contract(kind: str) -> None:
+def test_examples_pass_the_contract_checks(kind: str) -> None:
     folder, _, name = kind.rpartition("/")
     CHECKS[kind](kinds.load(folder, name)())  # type: ignore[operator]
 
@@ -78,12 +78,12 @@ class Rising:
         return 2 * progress
 
 
-def test_a_broken_promise_is_found() -> None:
+def test_contract_checks_find_a_broken_promise() -> None:
     with pytest.raises(AssertionError, match="the factor falls to 0"):
         check_schedule(Rising())
 
 
-def test_an_objective_that_shows_its_targets_is_found() -> None:
+def test_contract_checks_find_an_objective_that_shows_its_targets() -> None:
     @dataclass(frozen=True)
     class Leaky(Masked):
         """Masked tokens that are left as they are."""

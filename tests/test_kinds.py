@@ -12,7 +12,7 @@ FOLDERS += ("train/optimizers", "train/schedules", "nn/attentions", "nn/lm_heads
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_the_folder_is_the_list(folder: str) -> None:
+def test_kinds_are_the_files_of_their_folder(folder: str) -> None:
     files = {file.stem for file in (kinds.ROOT / folder).glob("[!_]*.py")}
     assert kinds.names(folder) == sorted(files)
     assert files
@@ -28,19 +28,19 @@ def test_every_file_holds_its_kind(folder: str) -> None:
         assert cls.__module__.endswith(f".{name}")
 
 
-def test_names_of_classes() -> None:
+def test_class_names_follow_file_names() -> None:
     assert kinds.class_name("span_corruption") == "spancorruption"
     assert kinds.class_name("t5_bias") == "t5bias"
     assert kinds.class_name("none") == "none_"
 
 
-def test_a_wrong_name_suggests_the_nearest() -> None:
+def test_an_unknown_kind_suggests_the_nearest_name() -> None:
     with pytest.raises(UserError, match=r"objectives has no kind 'maskd'; did you mean 'masked'?"):
         kinds.load("objectives", "maskd")
     with pytest.raises(UserError, match=r"no kind 'xyz'; there is: .*masked"):
         kinds.load("objectives", "xyz")
 
 
-def test_a_value_knows_its_kind() -> None:
+def test_name_of_returns_the_kind() -> None:
     assert kinds.name_of(kinds.load("nn/positions", "none")()) == "none"
     assert kinds.name_of(kinds.load("layouts", "encoder_decoder")()) == "encoder_decoder"

@@ -1,4 +1,4 @@
-"""Plug-ins: kinds outside the package, which count only where their folder is named."""
+"""Plug-ins: kinds outside the package, found only if their folder is named."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def fail(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return lines[0].removeprefix("foreword: ")
 
 
-def test_a_named_folder_adds_its_kinds_and_only_while_it_is_named(folder: Path) -> None:
+def test_a_named_folder_adds_its_kinds_until_the_block_ends(folder: Path) -> None:
     assert "mine" not in kinds.names("objectives")
     with plugins.plugins([folder]):
         assert "mine" in kinds.names("objectives")
@@ -85,7 +85,7 @@ def test_a_verb_may_be_a_plug_in(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no command 'hello'" in fail(["hello", "reader"], capsys)
 
 
-def test_looking_runs_no_code(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_listing_kinds_runs_no_code(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(folder, "objectives/loud", "raise SystemExit('run')")
     assert run(["show", "kinds", "--json", "--plugins", str(folder)]) == 0
     assert run(["show", "gpt2_tiny", "--json", "--plugins", str(folder)]) == 0
@@ -116,7 +116,7 @@ def test_the_current_folder_holds_no_plug_ins(
         ),
     ],
 )
-def test_a_broken_plug_in_is_one_line_with_its_file(
+def test_a_broken_plug_in_is_reported_in_one_line_with_its_file(
     kind: str, text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path, kind, text)
@@ -132,7 +132,7 @@ def test_an_error_in_a_plug_ins_code_names_its_line(
     assert said.endswith("crash.py:2: plug-in: IndexError: list index out of range")
 
 
-def test_names_and_folders_that_cannot_be_are_refused(
+def test_impossible_names_and_folders_are_refused(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["show", "kinds", "--plugins"]

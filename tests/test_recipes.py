@@ -33,7 +33,7 @@ def test_each_family_has_a_tiny_form() -> None:
 
 
 @every_recipe
-def test_it_loads_and_reads_back_equal(name: str, tmp_path: Path) -> None:
+def test_recipes_read_back_equal(name: str, tmp_path: Path) -> None:
     recipe = load_recipe(name)
     assert recipe.description
     assert config.build(Recipe, tomllib.loads(recipe.dumps())) == recipe
@@ -49,7 +49,7 @@ def test_a_recipe_with_a_published_figure_trains_on_all_of_its_text(name: str) -
 
 
 @every_recipe
-def test_its_parts_fit_and_its_special_tokens_exist(name: str) -> None:
+def test_the_parts_of_recipes_fit_and_their_special_tokens_exist(name: str) -> None:
     recipe, words = load_recipe(name), vocab(500)
     around = {getattr(recipe.packing, side, "") for side in ("bos", "eos")}
     assert around <= {"", *special.NAMES}
@@ -99,7 +99,7 @@ def built(name: str) -> Model:
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_it_has_the_parameters_of_its_paper(name: str) -> None:
+def test_recipes_have_the_parameters_of_their_papers(name: str) -> None:
     model = built(name)
     counted: nn.Module = model
     if name.startswith("electra"):
@@ -149,11 +149,11 @@ PARAMETERS = {
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_it_has_as_many_parameters_as_are_said(name: str) -> None:
+def test_recipes_have_the_parameters_of_their_descriptions(name: str) -> None:
     assert built(name).count_parameters() == pytest.approx(PARAMETERS[name], rel=0.01)
 
 
-def test_transformer_xl_large_has_the_body_of_the_released_one() -> None:
+def test_transformer_xl_large_has_the_backbone_of_the_released_model() -> None:
     """By the released script (div_val 4, cutoffs 20,000, 40,000 and 200,000, untie_r)."""
     recipe, model = load_recipe("transformer_xl_large"), built("transformer_xl_large")
     d, words = recipe.model.d_model, recipe.tokenizer.vocab
@@ -171,7 +171,7 @@ def test_transformer_xl_large_has_the_body_of_the_released_one() -> None:
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_its_tiny_form_trains(name: str) -> None:
+def test_tiny_recipes_train(name: str) -> None:
     recipe = load_recipe(name)
     model = build(recipe)
     optimizer = recipe.optimizer.build(model)
@@ -191,12 +191,12 @@ def test_its_tiny_form_trains(name: str) -> None:
     )
 
 
-def test_a_row_longer_than_the_positions_is_refused() -> None:
+def test_rows_longer_than_the_positions_are_refused() -> None:
     with pytest.raises(UserError, match=r"set model\.position\.length=1024"):
         load_recipe("bert_base", ["packing.length=1024"])
 
 
-def test_settings_can_be_set_over_a_recipe() -> None:
+def test_assignments_override_a_recipe() -> None:
     recipe = load_recipe("roberta_base", ["train.steps=7", "objective.rate=0.3"])
     assert recipe.train.steps == 7
     assert recipe.objective == load_recipe("roberta_base", ["objective.rate=0.3"]).objective
@@ -220,8 +220,6 @@ def test_settings_can_be_set_over_a_recipe() -> None:
         ("t5_grid_decoder_lm", ["layout.kind=prefix"], "set it to false or use layout 'decoder'"),
     ],
 )
-def test_parts_that_do_not_go_together_are_refused(
-    name: str, changes: list[str], message: str
-) -> None:
+def test_incompatible_parts_are_refused(name: str, changes: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         load_recipe(name, changes)

@@ -1,4 +1,4 @@
-"""How long the model's sequences become is known from the recipe, before any text is read."""
+"""The lengths of a model's sequences are known from the recipe, before any text is read."""
 
 from __future__ import annotations
 
@@ -79,9 +79,7 @@ def recipe(objective: Any, layout: str, position: Any, **packing: Any) -> Recipe
         {"kind": "sum", "terms": ["deshuffle"]},
     ],
 )
-def test_a_table_of_positions_holds_what_the_layout_makes_of_a_row(
-    objective: Any, layout: str
-) -> None:
+def test_position_tables_hold_the_sequences_of_the_layout(objective: Any, layout: str) -> None:
     wanted = recipe(objective, layout, "rotary").max_sequence(64)
     held = {"kind": "learned", "length": wanted}
     assert recipe(objective, layout, held).max_sequence(64) == wanted
@@ -101,7 +99,7 @@ def test_pairs_of_texts_leave_room_for_their_ends() -> None:
         recipe("translate", "decoder", position, kind="pairs")
 
 
-def test_it_is_refused_before_text_is_read(
+def test_too_long_sequences_are_refused_before_text_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = tmp_path / "missing.txt"

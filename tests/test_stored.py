@@ -1,4 +1,4 @@
-"""What was written is read again, and what was damaged never is."""
+"""Written files are read back, damaged ones never."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def content(path: Path) -> dict[str, object]:
     return {key: value for key, value in stored.read(path).items() if key != stored.CHECKSUM}
 
 
-def test_what_was_written_is_read(file: Path) -> None:
+def test_a_written_file_reads_back_equal(file: Path) -> None:
     assert content(file) == DOCUMENT
     stored.write(file, stored.read(file) | {"n": 4})
     assert content(file) == DOCUMENT | {"n": 4}
@@ -56,7 +56,7 @@ def test_numbers_that_are_not_finite_become_null(tmp_path: Path) -> None:
     assert content(tmp_path / "a.json") == plain
 
 
-def test_a_file_without_a_checksum_is_read_if_it_is_plain(file: Path) -> None:
+def test_a_file_without_a_checksum_needs_finite_numbers_of_64_bits(file: Path) -> None:
     for text, is_plain in (('{"n": 3}', True), ('{"n": 1e999}', False), ('{"n": NaN}', False)):
         file.write_text(text)
         if is_plain:
@@ -98,7 +98,7 @@ def test_flipped_bits_of_files_and_their_manifest_are_found(folder: Path) -> Non
         (folder / name).write_bytes(data)
 
 
-def test_what_is_not_read_now_is_not_hashed_but_measured(folder: Path) -> None:
+def test_of_unread_files_only_the_size_is_checked(folder: Path) -> None:
     (folder / "c.bin").write_bytes(bytes(100))
     verify(folder, "c.bin")
     with pytest.raises(DamagedError, match="does not match its checksum"):
@@ -108,7 +108,7 @@ def test_what_is_not_read_now_is_not_hashed_but_measured(folder: Path) -> None:
         verify(folder, "c.bin")
 
 
-def test_a_manifest_must_name_what_is_needed(folder: Path) -> None:
+def test_a_manifest_must_list_required_files(folder: Path) -> None:
     with pytest.raises(DamagedError, match=r"does not name d\.bin"):
         manifest.verify(folder, "thing", 1, ("d.bin",))
     with pytest.raises(DamagedError, match="its manifest cannot be read"):
@@ -116,7 +116,7 @@ def test_a_manifest_must_name_what_is_needed(folder: Path) -> None:
     assert manifest.is_of(folder, "thing") and not manifest.is_of(folder, "other")
 
 
-def test_another_version_is_no_damage_and_a_flipped_one_is(folder: Path) -> None:
+def test_another_version_is_refused_and_a_flipped_one_is_damage(folder: Path) -> None:
     table = stored.read(folder / manifest.FILE)
     stored.write(folder / manifest.FILE, table | {"foreword_thing": 2})
     with pytest.raises(UserError, match="a thing of version 2; this Foreword reads version 1"):

@@ -53,7 +53,7 @@ def count(recipe: Recipe) -> int:
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_it_has_the_parameters_of_the_released_weights(name: str) -> None:
+def test_recipes_have_the_parameters_of_the_released_weights(name: str) -> None:
     assert count(load_recipe(name)) == PUBLISHED[name]
 
 
@@ -65,7 +65,7 @@ def in_words(count: float, digits: int) -> str:
 
 
 @pytest.mark.parametrize("name", CUT)
-def test_it_has_the_parameters_of_its_paper(name: str) -> None:
+def test_recipes_have_the_parameters_of_their_papers(name: str) -> None:
     recipe = load_recipe(name)
     twice = recipe.tokenizer.vocab * recipe.model.d_model if name == "t5_large" else 0
     assert in_words(count(recipe) + twice, 2) == CUT[name]
@@ -75,7 +75,7 @@ def test_ul2_has_the_20_billion_of_its_paper() -> None:
     assert round(count(load_recipe("ul2_20b")) / 1e9) == 20  # Tay et al. 2022, section 5: "20B"
 
 
-def test_the_grid_is_matched_as_in_the_paper() -> None:
+def test_the_grids_cells_are_matched_in_parameters_and_flops() -> None:
     """Table 2: with P for one stack, two stacks have 2 P, and the others P; here what is over is
     the attention to the source, which the paper leaves out of its count."""
     sizes = {}
@@ -125,7 +125,7 @@ def test_every_cell_of_the_grid_trains(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["t5_1.1_small", "ul2_mini"])
-def test_an_output_layer_of_its_own_starts_by_guessing(name: str) -> None:
+def test_an_untied_output_layer_starts_at_chance_loss(name: str) -> None:
     recipe = load_recipe(
         name, ["model.layers=1", "tokenizer.vocab=500", "packing.length=128", "model.d_ff=64"]
     )

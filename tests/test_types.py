@@ -12,7 +12,7 @@ from foreword.nn.masks import CausalMask, DocumentMask
 from foreword.types import Batch, TermCounts, UniformDraws, Vocab, to_tensors
 
 
-def test_a_batch_becomes_tensors_all_the_way_down() -> None:
+def test_nested_records_become_tensors() -> None:
     ids = np.arange(6).reshape(1, 6)
     source = Batch(ids, ids, DocumentMask(ids, ids))
     batch = Batch(ids, ids, CausalMask() & DocumentMask(ids, ids), source=source).to("cpu")
@@ -35,7 +35,7 @@ def test_an_array_that_occurs_twice_becomes_one_tensor() -> None:
     assert not DocumentMask(documents, documents.copy()).sees_itself
 
 
-def test_to_tensors_keeps_types_of_numbers() -> None:
+def test_to_tensors_keeps_dtypes() -> None:
     batch = Batch(np.zeros((1, 2), np.int64), None, None, weights=np.ones((1, 2), np.float32))
     moved = to_tensors(batch, "cpu")
     assert moved.ids.dtype == torch.int64

@@ -31,7 +31,7 @@ def guard_run(run: Path) -> None:
         run: the run, or comparison, that the command reads and will write results into.
     """
     if (stack := _command.get(None)) is not None:
-        stack.enter_context(atomic.staying(run))
+        stack.enter_context(atomic.guarded(run))
 
 
 def spare_runs(folder: Path) -> None:

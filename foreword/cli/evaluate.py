@@ -113,11 +113,11 @@ def evaluate(
 
 def _notes(found: Sequence[HeldOut | MemoryLoss]) -> list[str]:
     """Return remarks on the figures, a line each."""
-    from foreword.formatting import flattered
+    from foreword.formatting import unknown_share_note
 
     notes = []
     if found[0].unknown:
-        notes.append(flattered(found[0].unknown))
+        notes.append(unknown_share_note(found[0].unknown))
     if any(one.as_row()["loss"] is None for one in found):
         notes.append("the model gives some of the text probability 0: its loss is infinite")
     return notes

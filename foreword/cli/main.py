@@ -176,7 +176,7 @@ def _run_verb(words: list[str]) -> Any:
     except (UserError, typer.Exit, typer.Abort, ReaderGoneError):
         raise
     except Exception as error:
-        if not hasattr(error, "format_message") and (text := plugins.blame(error)) is not None:
+        if not hasattr(error, "format_message") and (text := plugins.fault_line(error)) is not None:
             raise UserError(text) from error
         raise
 

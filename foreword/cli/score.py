@@ -115,7 +115,7 @@ def _show_tokens(found: TextScore) -> None:
 
 
 def _show_totals(totals: ScoreTotals) -> None:
-    from foreword.formatting import flattered
+    from foreword.formatting import unknown_share_note
 
     bits = totals.bits_per_byte
     per_byte = {} if totals.is_pseudo else {"bits per byte": "-" if bits is None else bits}
@@ -136,4 +136,4 @@ def _show_totals(totals: ScoreTotals) -> None:
     if totals.unscored:
         console.say(f"{totals.unscored:,} first tokens have no context and are not scored")
     if totals.unknown:
-        console.say(flattered(totals.unknown / (totals.tokens - totals.ends)))
+        console.say(unknown_share_note(totals.unknown / (totals.tokens - totals.ends)))

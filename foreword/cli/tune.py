@@ -55,7 +55,7 @@ def tune(
     name = name or _name_of(labelled_text.train[0])
     evaluation = trained.run / "evaluations" / f"tune-{fine_tuning.task}-{name}.json"
     out = out or trained.run / "tuned" / name
-    results.check_free(evaluation, out)
+    results.require_free(evaluation, out)
     for note in trained.notes:
         console.say(note)
     if added := missing_special_tokens(trained.recipe, trained.vocab):

@@ -86,7 +86,7 @@ def find(files: Iterable[Path], key: Any) -> Path | None:
 def store(folder: Path, name: str, key: Any, content: dict[str, Any] | None = None) -> Path:
     """Write a key, with the result's content if any, to a new JSON file named after `name`.
 
-    The caller must hold the folder's lock (`atomic.alone`): two processes could choose one name.
+    The caller must hold the folder's lock (`atomic.locked`): two processes could choose one name.
     """
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "unnamed"
     for number in range(1, 1_000_000):

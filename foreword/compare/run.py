@@ -35,7 +35,7 @@ from foreword.runs.provenance import make_provenance
 from foreword.runs.sizes import MACHINES, require_memory
 from foreword.runs.trained_model import is_finished, open_run
 from foreword.train import checkpoint
-from foreword.tune.result import as_document
+from foreword.tune.result import to_document
 from foreword.tune.run import tune
 
 GRID_FILE = "grid.toml"
@@ -259,7 +259,7 @@ class Comparison:
         )
         # Save the result with its key and its time.
         result = replace(result, examples=result.examples | {"skipped": examples.skipped})
-        document = as_document(result, task.name, make_provenance()["command"])
+        document = to_document(result, task.name, make_provenance()["command"])
         name = f"tune-{kinds.name_of(task.task)}-{task.name}"
         results_cache.store(
             folder,
@@ -299,7 +299,7 @@ class Comparison:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Keep other processes out of the folder, and write the grid into it."""
-        with atomic.alone(self.out, own=(GRID_FILE,)):
+        with atomic.locked(self.out, own=(GRID_FILE,)):
             atomic.write_text(self.out / GRID_FILE, config.dumps(config.to_table(self.grid)))
             yield
 

@@ -174,7 +174,7 @@ def find(folder: Path, fingerprint: str) -> PreparedText | None:
 
 def publish(part: Path, folder: Path, manifest: dict[str, Any]) -> None:
     """Move finished shards into the folder; the manifest is removed first and written last."""
-    with atomic.explained(folder):
+    with atomic.user_errors(folder):
         (folder / MANIFEST).unlink(missing_ok=True)
         for name in manifest["files"]:
             (part / name).replace(folder / name)

@@ -38,34 +38,36 @@ def find_files(
     counts = counts if counts is not None else ReadCounts()
     settings = settings or ReadSettings()
     known = reader_kinds(settings)
-    found: set[Path] = set()
+    text_files: set[Path] = set()
     if not inputs:
         raise UserError("no text was given; name files or folders")
-    for given in inputs:
-        before = len(found)
-        files, is_named = _expand(given)
+    for source in inputs:
+        # Sort out the files of each input: text, parallel text, or without a reader.
+        before = len(text_files)
+        files, is_named = _expand(source)
         for file in files:
             if isinstance(known.get(_suffix(file)), Parallel):
-                found.update(find_sides(file, settings))
+                text_files.update(find_sides(file, settings))
             elif _suffix(file) in known:
-                if file in found:
+                if file in text_files:
                     counts.skip("named twice")
-                found.add(file)
+                text_files.add(file)
             elif is_named:
-                hint = ", a target side being asked for (read.target)" if settings.target else ""
+                hint = " of parallel text (read.target is set)" if settings.target else ""
                 raise UserError(
                     f"{file}: no reader for such files{hint}; there are {_words(known)}"
                 )
             else:
                 counts.skip(_suffix(file) or file.name)
-        if len(found) == before and not any(_suffix(file) in known for file in files):
-            if (Path(given) / "prepared.json").is_file():
+        # An input without text is a mistake.
+        if len(text_files) == before and not any(_suffix(file) in known for file in files):
+            if (Path(source) / "prepared.json").is_file():
                 raise UserError(
-                    f"{given}: holds token shards and no text; 'foreword pretrain' takes such a "
-                    "folder alone, as its only --data"
+                    f"{source}: holds token shards, not text; 'foreword pretrain' accepts such a "
+                    "folder as its only --data"
                 )
-            raise UserError(f"{given}: no text file in it; there are readers for {_words(known)}")
-    return sorted(found)
+            raise UserError(f"{source}: no text file in it; there are readers for {_words(known)}")
+    return sorted(text_files)
 
 
 def read_documents(
@@ -102,7 +104,7 @@ def read_documents(
             counts.bytes_read = before + size
             counts.files += 1
         except OSError as error:
-            # An error number comes from the system, none from a decompressor.
+            # Errors of the system have a text; those of a decompressor have none.
             reason = error.strerror or f"not readable ({error}); fetch or compress it again"
             raise UserError(f"{path}: {reason}") from None
     if not counts.documents:
@@ -133,18 +135,18 @@ def _suffix(file: Path) -> str:
     return suffixes[-1] if suffixes else ""
 
 
-def _expand(given: str | Path) -> tuple[list[Path], bool]:
+def _expand(source: str | Path) -> tuple[list[Path], bool]:
     """Return the files of one input, and whether it names them one by one."""
-    path = Path(given).expanduser()
+    path = Path(source).expanduser()
     if path.is_dir():
         return [file for file in sorted(path.rglob("*")) if file.is_file()], False
     if path.exists():
         return [path], True
     if path.is_symlink():
-        raise UserError(f"{given}: is a link to what is not there, or to itself")
+        raise UserError(f"{source}: is a link to what is not there, or to itself")
     matches = [Path(match) for match in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207
     if not matches:
-        raise UserError(f"{given}: there is no such file or folder")
+        raise UserError(f"{source}: there is no such file or folder")
     return [file for match in matches for file in _expand(match)[0]], False
 
 

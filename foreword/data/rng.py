@@ -74,12 +74,12 @@ def permute(index: Array, n: int, key: int) -> Array:
     low = np.uint64((1 << int(half)) - 1)
     rounds = mix(np.uint64(key & (2**64 - 1)) + np.arange(1, 7, dtype=np.uint64) * _GAMMA)
     out = index.astype(np.uint64)
-    todo = np.ones(out.shape, dtype=bool)
-    while todo.any():
-        left, right = out[todo] >> half, out[todo] & low
+    is_outside = np.ones(out.shape, dtype=bool)  # of 0 .. n-1: go through the network once more
+    while is_outside.any():
+        left, right = out[is_outside] >> half, out[is_outside] & low
         for constant in rounds:
             with np.errstate(over="ignore"):
                 left, right = right, left ^ (mix(right * _GAMMA + constant) & low)
-        out[todo] = (left << half) | right
-        todo &= out >= np.uint64(n)
+        out[is_outside] = (left << half) | right
+        is_outside &= out >= np.uint64(n)
     return out.astype(np.int64)

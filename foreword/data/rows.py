@@ -12,6 +12,7 @@ def positions_within(documents: Array) -> Array:
     column = np.arange(documents.shape[1])
     if (documents[:, 1:] == documents[:, :-1]).all():
         return np.broadcast_to(column, documents.shape).copy()
+    # Sort tokens by document, count within each, and put the counts back.
     order = np.argsort(documents, axis=1, kind="stable")
     ordered = np.take_along_axis(documents, order, axis=1)
     is_new = np.ones_like(ordered, dtype=bool)

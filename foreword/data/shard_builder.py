@@ -17,7 +17,7 @@ from foreword.data.prepared_text import HELDOUT, TRAIN, Split
 from foreword.data.read_documents import read_documents
 from foreword.data.shards import Shards, ShardWriter
 from foreword.data.text_files import ReadCounts, ReadSettings
-from foreword.data.tokenize_documents import Cut, Encoded, Encoder, encoder_pool
+from foreword.data.tokenize_documents import Cut, DocumentEncoder, Encoded, encoder_pool
 from foreword.errors import UserError
 from foreword.text.special import UNK
 from foreword.text.tokenizer import Tokenizer
@@ -77,7 +77,7 @@ class ShardBuilder:
             writers = {name: stack.enter_context(self._writer(name)) for name in self.counts}
             submit = stack.enter_context(
                 encoder_pool(
-                    Encoder(self.tokenizer, self.cut),
+                    DocumentEncoder(self.tokenizer, self.cut),
                     self.part / "tokenizer",
                     workers if self.total > _SMALL else 0,
                     self.cut,
@@ -116,7 +116,7 @@ class ShardBuilder:
         count, end = self.lowest.cut(self.share, total, is_whole=self.cut == "lines")
         text, indices = self.lowest.text, self.lowest.indices
         if self.cut == "documents":
-            encoder = Encoder(self.tokenizer, self.cut)
+            encoder = DocumentEncoder(self.tokenizer, self.cut)
             sides = ([side] if side else [] for side in (text[:end], text[end:]))
             parts = encoder.encode(next(sides)), encoder.encode(next(sides))
         else:

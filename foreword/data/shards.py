@@ -253,7 +253,7 @@ class ShardWriter:
         self._parts = [path.with_name(f".{path.name}.part") for path in self._paths]
 
     def __enter__(self) -> ShardWriter:
-        with atomic.explained(self.prefix):
+        with atomic.user_errors(self.prefix):
             self._bin = _Hashed(self._parts[0].open("wb"))
         return self
 
@@ -270,7 +270,7 @@ class ShardWriter:
         """
         assert sequence_lengths.sum() == len(tokens)
         assert document_lengths.sum() == len(sequence_lengths)
-        with atomic.explained(self._paths[0]):
+        with atomic.user_errors(self._paths[0]):
             self._bin.write(np.ascontiguousarray(tokens, dtype=self.dtype).data)
         self._lengths.append(sequence_lengths.astype("<i4"))
         self._documents.append(document_lengths.astype("<i8"))
@@ -283,10 +283,10 @@ class ShardWriter:
     ) -> None:
         try:
             if kind is None:
-                with atomic.explained(self.prefix):
+                with atomic.user_errors(self.prefix):
                     self._finish()
         finally:
-            with suppress(OSError):  # of a full disk once more; an error is under way then
+            with suppress(OSError):  # a full disk again; an error was raised already
                 self._bin.file.close()
             for part in self._parts:
                 part.unlink(missing_ok=True)

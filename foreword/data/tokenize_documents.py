@@ -34,8 +34,8 @@ Cut = Literal["documents", "sentences", "lines"]  # what a sequence is
 
 _HEADER_BYTES = 4 * 8
 _TEXTS, _CHARACTERS = 1024, 1 << 20  # encoded in one call, which bounds the memory that it takes
-_PART = 1 << 18  # bytes: of a longer document that is one sequence, parts are encoded
-_LONG = 4 << 20  # bytes: a document so long is encoded here, by all cores at once
+_PART = 1 << 18  # bytes; a longer document that is one sequence is encoded in parts
+_LONG = 4 << 20  # bytes; a longer document is encoded in this process, by all cores at once
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Encoded:
     unknown: int
 
 
-class Encoder:
+class DocumentEncoder:
     """An encoder of documents in this process.
 
     Args:
@@ -138,10 +138,10 @@ class Worker:
 
     def __init__(self, tokenizer: Path, cut: Cut) -> None:
         command = [sys.executable, "-P", "-m", __name__, str(tokenizer), cut]
-        ours = str(Path(__file__).parents[2])  # which the caller may have found in its own folder
+        root = str(Path(__file__).parents[2])  # the caller may have found it in its current folder
         environment = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([*filter(None, sys.path), ours]),
+            "PYTHONPATH": os.pathsep.join([*filter(None, sys.path), root]),
             "TOKENIZERS_PARALLELISM": "false",
         }
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  (not the user's screen)
@@ -165,8 +165,8 @@ class Worker:
         sizes = np.fromiter(map(len, texts), np.int64, len(texts))
         try:
             _send(self._process.stdin, [len(texts), 0, 0, 0], sizes.tobytes(), *texts)
-            tokens, sequences, documents, unknown = _header(self._process.stdout)
-            data = _exactly(self._process.stdout, 4 * (tokens + sequences + documents))
+            tokens, sequences, documents, unknown = _read_header(self._process.stdout)
+            data = _read_exactly(self._process.stdout, 4 * (tokens + sequences + documents))
         except (EOFError, BrokenPipeError):
             raise self._failure() from None
         parts = np.split(np.frombuffer(data, np.int32), [tokens, tokens + sequences])
@@ -195,7 +195,7 @@ class Worker:
 
 @contextmanager
 def encoder_pool(
-    local: Encoder, tokenizer: Path, workers: int, cut: Cut
+    local: DocumentEncoder, tokenizer: Path, workers: int, cut: Cut
 ) -> Iterator[Callable[[list[bytes]], Future[Encoded]]]:
     """Yield a function that submits batches of documents to be encoded.
 
@@ -229,21 +229,21 @@ def encoder_pool(
 
 def serve(tokenizer: str, cut: Cut) -> None:
     """Serve requests on standard input until it ends."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints must not get between the answers
-    questions = sys.stdin.buffer
-    encoder = Encoder(Tokenizer.load(tokenizer), cut)
+    responses = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints must not get between the responses
+    requests = sys.stdin.buffer
+    encoder = DocumentEncoder(Tokenizer.load(tokenizer), cut)
     while True:
         try:
-            count = _header(questions)[0]
+            count = _read_header(requests)[0]
         except EOFError:
             return
-        sizes = np.frombuffer(_exactly(questions, 8 * count), np.int64)
-        found = encoder.encode([_exactly(questions, int(size)) for size in sizes])
-        arrays = (found.tokens, found.sequence_lengths, found.document_lengths)
-        header = [*map(len, arrays), found.unknown]
+        sizes = np.frombuffer(_read_exactly(requests, 8 * count), np.int64)
+        encoded = encoder.encode([_read_exactly(requests, int(size)) for size in sizes])
+        arrays = (encoded.tokens, encoded.sequence_lengths, encoded.document_lengths)
+        header = [*map(len, arrays), encoded.unknown]
         try:
-            _send(answers, header, *(array.tobytes() for array in arrays))
+            _send(responses, header, *(array.tobytes() for array in arrays))
         except BrokenPipeError:
             return
 
@@ -255,11 +255,11 @@ def _send(file: IO[bytes], header: list[int], *parts: bytes) -> None:
     file.flush()
 
 
-def _header(file: IO[bytes]) -> list[int]:
-    return [int(n) for n in np.frombuffer(_exactly(file, _HEADER_BYTES), np.int64)]
+def _read_header(file: IO[bytes]) -> list[int]:
+    return [int(n) for n in np.frombuffer(_read_exactly(file, _HEADER_BYTES), np.int64)]
 
 
-def _exactly(file: IO[bytes], size: int) -> bytes:
+def _read_exactly(file: IO[bytes], size: int) -> bytes:
     data = file.read(size)
     if len(data) < size:
         raise EOFError

@@ -6,7 +6,7 @@ See `foreword.data.prepared_text` for the resulting folder.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -79,45 +79,77 @@ def prepare(
         UserError: a file cannot be read, the folder holds something else or cannot be written, or
             there is too little text.
     """
+    # Find the files of both sides.
     settings, read, folder = settings or PrepareSettings(), read or ReadSettings(), Path(folder)
     counts = ReadCounts()
     files = find_files(inputs, counts, read)
     held = holdout.find_apart(heldout, files, counts, read)
     if held:
         settings = replace(settings, heldout=0.0)
-    before = [file_state(file) for file in [*files, *held]]
+    states = {file: file_state(file) for file in [*files, *held]}
     require_free(folder)
-    with atomic.alone(folder, wait=True):
+    with atomic.locked(folder, wait=True):
+        # Reuse shards of the same text, settings and tokenizer.
         text = fingerprint_text(files, read)
         held_text = fingerprint_text(held, read) if held else ""
-        fingerprint = _made_from(text, held_text, tokenizer, settings)
+        fingerprint = _fingerprint(text, held_text, tokenizer, settings)
         part = folder / PART
-        shutil.rmtree(part, ignore_errors=True)  # of one that was killed
-        if found := find(folder, fingerprint):
-            return found
-        with atomic.explained(folder):
+        shutil.rmtree(part, ignore_errors=True)  # left by a process that was killed
+        if reusable := find(folder, fingerprint):
+            return reusable
+        # Build them in a part folder, and publish them whole.
+        with atomic.user_errors(folder):
             part.mkdir()
         try:
-            tokenizer.save(part / "tokenizer")
-            cut: Cut = "sentences" if settings.sentences else "documents"
-            cut = "lines" if read.target else cut
-            share, workers = settings.heldout, settings.workers
-            total = sum(size for size, _ in before)
-            builder = ShardBuilder(part, tokenizer, cut, share, workers, progress, total)
+            total = sum(size for size, _ in states.values())
+            builder = _builder(part, tokenizer, settings, read, progress, total)
             with allocator.returning_freed():
                 builder.encode({TRAIN: files, HELDOUT: held}, read, counts)
                 builder.ensure_split()
-            for file, state in zip([*files, *held], before, strict=True):
-                if file_state(file) != state:
-                    raise UserError(f"{file}: changed while it was read; prepare it again")
-            of_text = {"text": text, "read": {**asdict(read), "counts": asdict(counts)}}
-            publish(part, folder, _manifest(fingerprint, of_text, tokenizer, settings, builder))
+            _require_unchanged(states)
+            text_facts = {"text": text, "read": {**asdict(read), "counts": asdict(counts)}}
+            publish(part, folder, _manifest(fingerprint, text_facts, tokenizer, settings, builder))
         finally:
             shutil.rmtree(part, ignore_errors=True)
     return PreparedText.load(folder, verify=False)
 
 
-def _made_from(text: str, held_text: str, tokenizer: Tokenizer, settings: PrepareSettings) -> str:
+def _builder(
+    part: Path,
+    tokenizer: Tokenizer,
+    settings: PrepareSettings,
+    read: ReadSettings,
+    progress: Progress | None,
+    total: int,
+) -> ShardBuilder:
+    """Return a builder of shards in the folder `part`, where the tokenizer is saved.
+
+    Args:
+        part: the folder to build in.
+        tokenizer: text to ids.
+        settings: how documents become shards.
+        read: how files become documents.
+        progress: see `prepare`.
+        total: bytes of all files.
+    """
+    tokenizer.save(part / "tokenizer")
+    cut: Cut = "sentences" if settings.sentences else "documents"
+    cut = "lines" if read.target else cut
+    return ShardBuilder(part, tokenizer, cut, settings.heldout, settings.workers, progress, total)
+
+
+def _require_unchanged(states: Mapping[Path, tuple[int, int]]) -> None:
+    """Check that the files still have these states.
+
+    Raises:
+        UserError: one was changed.
+    """
+    for file, state in states.items():
+        if file_state(file) != state:
+            raise UserError(f"{file}: changed while it was read; prepare it again")
+
+
+def _fingerprint(text: str, held_text: str, tokenizer: Tokenizer, settings: PrepareSettings) -> str:
     """Return the fingerprint of shards, equal for equal texts, settings and tokenizers."""
     parts = [FORMAT, text, tokenizer.fingerprint, settings.heldout, settings.sentences]
     return digest([*parts, held_text] if held_text else parts)
@@ -125,7 +157,7 @@ def _made_from(text: str, held_text: str, tokenizer: Tokenizer, settings: Prepar
 
 def _manifest(
     fingerprint: str,
-    of_text: dict[str, Any],
+    text_facts: dict[str, Any],
     tokenizer: Tokenizer,
     settings: PrepareSettings,
     builder: ShardBuilder,
@@ -134,7 +166,7 @@ def _manifest(
     return {
         "format": FORMAT,
         "fingerprint": fingerprint,
-        **of_text,
+        **text_facts,
         "tokenizer": {"fingerprint": tokenizer.fingerprint, "vocab": tokenizer.vocab.size},
         "settings": {"heldout": settings.heldout, "sentences": settings.sentences},
         "counts": {name: asdict(split) for name, split in builder.counts.items()},

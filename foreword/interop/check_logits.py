@@ -18,9 +18,9 @@ from foreword.layouts.encoder import Encoder
 from foreword.nn.model import Model
 from foreword.types import Array, Batch, Example, Tokens, Vocab
 
-LENGTHS = (150, 15)  # of two texts, the second padded; beyond T5's distances that count
+LENGTHS = (150, 15)  # of two texts, the second padded; 150 exceeds T5's maximum distance
 LONGEST = 1_100  # of a text beyond a window or blocks, so that a check takes seconds
-IGNORED = -100  # their label of a place that is not predicted
+IGNORED_LABEL = -100  # their label of a position that is not predicted
 TOLERANCE = 1e-3  # of logits; rounding in another order differs by 1e-5
 
 
@@ -51,6 +51,7 @@ def difference(
     Raises:
         UserError: `transformers` cannot read the folder.
     """
+    # Load their model from the folder.
     import transformers
 
     transformers.logging.set_verbosity_error()
@@ -63,9 +64,11 @@ def difference(
             attn_implementation="eager",
             **dict.fromkeys(family.dropout_keys, 0.0),
         )
-    except Exception as error:  # whatever its readers raise
+    except Exception as error:  # transformers' readers raise errors of any type
         reason = " ".join(str(error).split())
         raise UserError(f"{folder}: transformers cannot read it: {reason}") from error
+    # Compare the logits of all heads on each batch. Families with `dropout_keys` run in training
+    # mode, with dropout 0, since only then theirs computes what ours does.
     model.eval()
     theirs.train(bool(family.dropout_keys))
     differences, greatest = [], []
@@ -155,7 +158,7 @@ def _call(batch: Batch, counts: Any) -> dict[str, Any]:
     return {
         "input_ids": batch.source.ids,
         "attention_mask": attention,
-        "labels": batch.targets.masked_fill(~counts, IGNORED),
+        "labels": batch.targets.masked_fill(~counts, IGNORED_LABEL),
     }
 
 

@@ -61,8 +61,8 @@ def without_boundary_head(trained: TrainedModel) -> tuple[TrainedModel, tuple[st
     recipe = replace(trained.recipe, objective=Masked())
     model = Model(trained.model.backbone, nn.ModuleDict(heads))
     note = (
-        "the span boundary head is not written: transformers has no place for it; imported again, "
-        "the model predicts masked tokens alone"
+        "the span boundary head is not exported, since transformers has none; imported again, the "
+        "model predicts masked tokens alone"
     )
     return replace(trained, recipe=recipe, model=model.eval()), (note,)
 
@@ -88,7 +88,7 @@ def find_family(trained: TrainedModel, family_name: str = "") -> Family:
     """Return the family of a model: the named one, the one it came from, or one that fits.
 
     Raises:
-        UserError: none fits; the message tells what differs from the nearest.
+        UserError: none fits; the message names what differs from the nearest.
     """
     known = kinds.names(FAMILIES)
     if family_name and family_name not in known:

@@ -15,7 +15,7 @@ ADAPTER = "adapter_config.json"
 
 # Other forms of weights, by how their names end, and what to do about them.
 _PICKLE = (
-    "a pickle, which can run any code when it is read; on a machine that may come to harm, load it "
+    "a pickle, which can run any code when it is read; on an isolated machine, load it "
     "with transformers"
 )
 _OLD = "which only transformers before 5 reads; load it there"
@@ -54,18 +54,18 @@ def with_weights(folder: Path) -> dict[str, set[str]]:
     """
     if (folder / ADAPTER).is_file():
         raise UserError(
-            f"{folder / ADAPTER}: an adapter, which changes what a model computes, is not read; "
-            "join it with the weights first (merge_and_unload of peft), or import a folder "
+            f"{folder / ADAPTER}: adapters, which change what a model computes, are not supported; "
+            "merge it into the weights first (merge_and_unload of peft), or import a folder "
             "without it"
         )
-    found = {WEIGHTS: set[str]()} if (folder / WEIGHTS).is_file() else _indexed(folder)
+    files = {WEIGHTS: set[str]()} if (folder / WEIGHTS).is_file() else _indexed(folder)
     for file in sorted(path.name for path in folder.glob("*.safetensors")):
-        if file not in found:
+        if file not in files:
             raise UserError(
-                f"{folder / file}: more weights, of which {sorted(found)[0]} and {CONFIG} say "
-                "nothing; import a folder without them"
+                f"{folder / file}: more weights, which neither {sorted(files)[0]} nor {CONFIG} "
+                "mentions; import a folder without them"
             )
-    return found
+    return files
 
 
 def _indexed(folder: Path) -> dict[str, set[str]]:
@@ -73,9 +73,9 @@ def _indexed(folder: Path) -> dict[str, set[str]]:
     if not index.is_file():
         raise _without_weights(folder)
     try:
-        where: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        file_of: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
         files: dict[str, set[str]] = {}
-        for name, file in where.items():
+        for name, file in file_of.items():
             files.setdefault(Path(file).name, set()).add(name)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{index}: cannot be read: {error!r}") from error
@@ -84,11 +84,11 @@ def _indexed(folder: Path) -> dict[str, set[str]]:
 
 def _without_weights(folder: Path) -> UserError:
     """Return the error for a folder without readable weights."""
-    for ending, way in OTHER_FORMS.items():
+    for ending, advice in OTHER_FORMS.items():
         if others := sorted(path.name for path in folder.glob(f"*{ending}")):
             return UserError(
-                f"{folder}: holds no {WEIGHTS}, only {others[0]}, {way}, and write it again with "
-                f"save_pretrained(FOLDER), which makes {WEIGHTS}"
+                f"{folder}: holds no {WEIGHTS}, only {others[0]}, {advice}, and save it again with "
+                f"save_pretrained(FOLDER), which writes {WEIGHTS}"
             )
     return UserError(f"{folder}: holds no {WEIGHTS}")
 

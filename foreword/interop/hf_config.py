@@ -1,4 +1,4 @@
-"""`config.json`, read strictly: every key is mapped, known to be idle, or refused."""
+"""`config.json`, read strictly: every key is mapped, known to have no effect, or refused."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ IGNORED_KEYS = (
     "use_cache",
     "vocab_size",
 )
-# What we know at one value alone, in every family.
+# Keys that are accepted at one value only, in every family; None accepts any that is not true.
 SUPPORTED_VALUES: Mapping[str, Any] = {
     "add_cross_attention": None,
     "cross_attention_hidden_size": None,
@@ -97,62 +97,64 @@ KINDS: Mapping[type, str] = {
 
 
 class HFConfig:
-    """The keys of a `config.json`, noting which are taken.
+    """The keys of a `config.json`, with a record of those that were read.
 
     Args:
-        keys: what the file holds.
-        file: where it lies, for messages.
+        keys: the keys and values of the file.
+        file: its path, for messages.
     """
 
     def __init__(self, keys: Mapping[str, Any], file: Path = Path(FILE)) -> None:
         self.file = file
         self._keys = dict(keys)
-        self._taken: set[str] = set()
+        self._read: set[str] = set()
 
     @classmethod
     def load(cls, folder: Path, name: str = FILE) -> HFConfig:
-        """Reads the file of a folder, or another of that form.
+        """Load the file from a folder, or another file of that form.
 
         Raises:
-            UserError: it is missing, broken, or asks for code of its own.
+            UserError: it is missing, broken, or requires custom code.
         """
         file = folder / name
         try:
             keys: dict[str, Any] = dict(json.loads(file.read_text(encoding="utf-8")))
         except OSError as error:
             raise UserError(
-                f"{folder}: holds no {name}, so it is no Hugging Face model folder"
+                f"{folder}: holds no {name}, so it is not a Hugging Face model folder"
             ) from error
         except (ValueError, TypeError) as error:
             raise UserError(f"{file}: cannot be read: {error}") from error
         if "auto_map" in keys:
-            raise UserError(f"{file}: auto_map: the model wants code of its own, which is not run")
+            raise UserError(
+                f"{file}: auto_map: the model requires custom code, which is not supported"
+            )
         return cls(keys, file)
 
     @property
     def model_type(self) -> str:
-        """The family's name there."""
+        """The name of the family in `config.json`."""
         return str(self._keys.get("model_type"))
 
     @property
     def vocab(self) -> int | None:
-        """Rows of the embedding, where it says so."""
+        """The number of rows of the embedding, if given."""
         size: int | None = self.get("vocab_size")
         return size
 
     def get(self, key: str, default: Any = None, *kinds: type) -> Any:
-        """The value of `key`, which counts as read.
+        """Return the value of `key`, and record that it was read.
 
         Args:
             key: a key of the file.
-            default: what it is where the file does not say.
-            kinds: what the value may be; of the default's kind if unsaid, or a whole number where
-                there is none. A whole number passes for any other.
+            default: the value if the file lacks the key.
+            kinds: the types the value may have; by default the default's type, or int if there is
+                no default. An int is accepted as a float.
 
         Raises:
-            UserError: it is of another kind.
+            UserError: the value is of another type.
         """
-        self._taken.add(key)
+        self._read.add(key)
         value = self._keys.get(key, default)
         if value is None and default is None:
             return None
@@ -162,31 +164,36 @@ class HFConfig:
         return value
 
     def refuse(self, key: str, known: str) -> UserError:
-        """The error for a value that we do not have."""
+        """Return the error for a value that is not supported."""
         value = self._keys.get(key)
-        return UserError(f"{self.file}: {key} is {value!r}, and Foreword knows here: {known}")
+        return UserError(f"{self.file}: {key} is {value!r}, but Foreword supports here: {known}")
 
-    def require_all_known(self, neutral: Mapping[str, Any], idle: Iterable[str]) -> None:
-        """Makes sure that nothing is left that could change what the model computes.
+    def require_all_known(
+        self, supported_values: Mapping[str, Any], ignored_keys: Iterable[str]
+    ) -> None:
+        """Check that no other key could change what the model computes.
 
         Args:
-            neutral: keys that we know at one value; None for any value that is not true.
-            idle: keys without effect.
+            supported_values: keys that are accepted at one value only; None accepts any value that
+                is not true.
+            ignored_keys: keys without effect.
 
         Raises:
-            UserError: a key that is not known, or not at this value.
+            UserError: a key is not known, or not supported at its value.
         """
-        neutral = {**SUPPORTED_VALUES, **neutral}
-        known = {*IGNORED_KEYS, *idle} | self._taken
+        supported_values = {**SUPPORTED_VALUES, **supported_values}
+        known = {*IGNORED_KEYS, *ignored_keys} | self._read
         for key, value in self._keys.items():
-            if key in self._taken:
+            if key in self._read:
                 continue
-            if key in neutral:
-                wanted = neutral[key]
-                if value != wanted and not (wanted is None and not value):
-                    raise self.refuse(key, "no such setting" if wanted is None else repr(wanted))
+            if key in supported_values:
+                supported = supported_values[key]
+                if value != supported and not (supported is None and not value):
+                    raise self.refuse(
+                        key, "no such setting" if supported is None else repr(supported)
+                    )
             elif key not in known and value is not None:
                 raise UserError(
-                    f"{self.file}: {key} is {value!r}, and Foreword does not know what it means "
-                    f"for a {self.model_type}; it is not ignored, for it may change the numbers"
+                    f"{self.file}: {key} is {value!r}, which Foreword does not know for a "
+                    f"{self.model_type}; it is not ignored, since it may change the numbers"
                 )

@@ -27,7 +27,7 @@ def read(folder: Path, family: Family) -> dict[str, Tensor]:
     for file, indexed in with_weights(folder).items():
         tensors = _read_file(folder / file)
         for name in sorted(indexed - tensors.keys()):
-            raise UserError(f"{folder / INDEX}: says that {file} holds {name}, and it does not")
+            raise UserError(f"{folder / INDEX}: lists {name} in {file}, which does not hold it")
         stored |= tensors
     renamed = {_modern(name): tensor for name, tensor in stored.items()}
     prefix = family.prefix
@@ -92,33 +92,37 @@ def fill(
 def _take(left: dict[str, Tensor], name: str, shape: tuple[int, ...]) -> Tensor:
     tensor = left.pop(name, None)
     if tensor is None:
-        raise UserError(f"{WEIGHTS}: has no tensor {name}, which config.json calls for")
+        raise UserError(f"{WEIGHTS}: has no tensor {name}, which config.json requires")
     if tuple(tensor.shape) != shape:
-        raise UserError(f"{WEIGHTS}: {name} is {tuple(tensor.shape)}, and config.json says {shape}")
+        raise UserError(
+            f"{WEIGHTS}: {name} is {tuple(tensor.shape)}, but config.json implies {shape}"
+        )
     if not tensor.is_floating_point():
-        raise UserError(f"{WEIGHTS}: {name} is of {tensor.dtype}; only plain numbers are read")
-    found = tensor.float()
-    if not found.isfinite().all():
+        raise UserError(f"{WEIGHTS}: {name} is of {tensor.dtype}, which is not supported")
+    weight = tensor.float()
+    if not weight.isfinite().all():
         raise UserError(
             f"{WEIGHTS}: {name} holds numbers that are not finite (NaN or infinity), so the model "
-            "says nothing; take a file from before its training went wrong"
+            "predicts nothing; use a file from before its training went wrong"
         )
-    return found
+    return weight
 
 
 def _require_none_left(
     left: dict[str, Tensor], design: Design, family: Family, weights: Mapping[str, Tensor]
 ) -> list[str]:
+    # Tied tensors, copies and zeros that only their files hold.
     for name, original in family.tied_tensors(design).items():
         copy = left.pop(name, None)
         if copy is not None and not torch.equal(copy, weights[original]):
-            raise UserError(f"{WEIGHTS}: {name} should be the same as {original}, and is not")
+            raise UserError(f"{WEIGHTS}: {name} should equal {original} and does not")
     for name, original in family.copied_tensors(design).items():
         if name in left and torch.equal(left[name], weights[original]):
             del left[name]
     for name in family.zero_tensors(design):
         if left.pop(name, torch.zeros(1)).any():
             raise UserError(f"{WEIGHTS}: {name} should be 0 and is not")
+    # Heads that are not imported; anything else is refused.
     dropped = family.dropped_tensors(list(left))
     if names := sorted(left.keys() - set(dropped)):
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""

@@ -47,6 +47,7 @@ def compare(tokenizer: Tokenizer, folder: Path) -> TokenizerComparison:
     Raises:
         UserError: `transformers` cannot read the tokenizer.
     """
+    # Load their tokenizer.
     import transformers
 
     try:
@@ -56,6 +57,7 @@ def compare(tokenizer: Tokenizer, folder: Path) -> TokenizerComparison:
     except Exception as error:  # transformers' readers raise errors of any type
         reason = " ".join(str(error).split())
         raise UserError(f"{folder}: transformers cannot read its tokenizer: {reason}") from error
+    # Texts that hold the names of special tokens, and the first sentinel's.
     names = dict.fromkeys(filter(None, map(tokenizer.name_of, ROLES.values())))
     sentinels = [tokenizer.pieces[i] for i in tokenizer.vocab.sentinels[:1]]
     named = (f"the{gap}{name}{gap}cat" for name in (*names, *sentinels) for gap in ("", " "))
@@ -68,6 +70,7 @@ def compare(tokenizer: Tokenizer, folder: Path) -> TokenizerComparison:
         for text in (*TEXTS, *named)
         if cut(text) != tokenizer.encode(text, special=True).tolist()
     ]
+    # The special tokens that it adds around a text.
     text = TEXTS[0]
     bare, wrapped = cut(text), list(theirs(text)["input_ids"])
     starts = [n for n in range(len(wrapped)) if wrapped[n : n + len(bare)] == bare]

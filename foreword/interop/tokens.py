@@ -1,4 +1,4 @@
-"""Tokenizers both ways: whose token is our [MASK], and what stands around a text."""
+"""Importing and exporting tokenizers: roles of special tokens, and those around a text."""
 
 from __future__ import annotations
 
@@ -14,22 +14,28 @@ from foreword.interop.hf._contract import Family
 from foreword.text.special import ROLES
 from foreword.text.tokenizer import CONFIG, FILE, Tokenizer
 
-MAP = "special_tokens_map.json"
-SLOW = ("vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
+SPECIAL_TOKENS_MAP = "special_tokens_map.json"
+SLOW_TOKENIZER_FILES = (
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+)
 
 
 def has_tokenizer(folder: Path) -> bool:
-    """Whether a folder holds a tokenizer."""
-    return any((folder / name).is_file() for name in (FILE, *SLOW))
+    """Return whether a folder holds a tokenizer."""
+    return any((folder / name).is_file() for name in (FILE, *SLOW_TOKENIZER_FILES))
 
 
 def read(folder: Path, family: Family, size: int) -> Tokenizer:
-    """The tokenizer in a folder, its vocabulary as large as the embedding.
+    """Return the tokenizer in a folder, its vocabulary as large as the embedding.
 
     Args:
-        folder: with `tokenizer.json`, or files that `transformers` makes one of.
-        family: says which special tokens it has where the folder does not.
-        size: rows of the embedding.
+        folder: a folder with `tokenizer.json`, or files that `transformers` can convert to it.
+        family: names the special tokens that the folder's files do not name.
+        size: the number of rows of the embedding.
 
     Raises:
         UserError: there is none, it is broken, or has more tokens than the embedding has rows.
@@ -38,18 +44,18 @@ def read(folder: Path, family: Family, size: int) -> Tokenizer:
         with tempfile.TemporaryDirectory() as made:
             _convert(folder, Path(made))
             return read(Path(made), family, size)
-    roles = {**family.roles, **_roles(folder / MAP)}
+    roles = {**family.roles, **_roles(folder / SPECIAL_TOKENS_MAP)}
     tokenizer = Tokenizer.load(folder, roles, size)
     if tokenizer.vocab.size > size:
         raise UserError(
-            f"{folder / FILE}: has {tokenizer.vocab.size:,} tokens, and the embedding has "
-            f"{size:,} rows; they are of different models"
+            f"{folder / FILE}: has {tokenizer.vocab.size:,} tokens, but the embedding has only "
+            f"{size:,} rows; they belong to different models"
         )
     return tokenizer
 
 
 def _roles(file: Path) -> dict[str, str]:
-    """Special tokens by role, from the file that older folders have beside."""
+    """Return special tokens by role, from a file that older folders have."""
     if not file.is_file():
         return {}
     try:
@@ -61,54 +67,56 @@ def _roles(file: Path) -> dict[str, str]:
 
 
 def _convert(folder: Path, made: Path) -> None:
-    """Has `transformers` make a `tokenizer.json` of what older folders have.
+    """Convert the tokenizer files of older folders to a `tokenizer.json` with `transformers`.
 
     Raises:
-        UserError: there is nothing to make one of, or no `transformers` to do it.
+        UserError: there are no such files, or `transformers` is not installed.
     """
-    slow = [name for name in SLOW if (folder / name).is_file()]
+    slow = [name for name in SLOW_TOKENIZER_FILES if (folder / name).is_file()]
     if not slow:
-        raise UserError(f"{folder}: holds no {FILE}, so texts cannot be cut into its tokens")
+        raise UserError(f"{folder}: holds no {FILE}, so texts cannot be tokenized")
     try:
         from transformers import AutoTokenizer
     except ImportError as error:
         raise UserError(
-            f"{folder}: holds {slow[0]} and no {FILE}; transformers makes one of the other: "
+            f"{folder}: holds {slow[0]} but no {FILE}; converting it requires transformers: "
             "pip install 'foreword[hf]'"
         ) from error
     try:
-        slow_one = AutoTokenizer.from_pretrained(
+        tokenizer = AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
-        slow_one.save_pretrained(made)
-    except Exception as error:  # whatever a reader of an unknown file raises
+        tokenizer.save_pretrained(made)
+    except Exception as error:  # transformers' readers raise errors of any type
         reason = " ".join(str(error).split())
-        raise UserError(f"{folder}: no {FILE} can be made of {slow[0]}: {reason}") from error
+        raise UserError(f"{folder}: {slow[0]} cannot be converted to {FILE}: {reason}") from error
     if not (made / FILE).is_file():
-        raise UserError(f"{folder}: transformers makes no {FILE} of {slow[0]}")
+        raise UserError(f"{folder}: transformers does not convert {slow[0]} to {FILE}")
 
 
 @dataclass(frozen=True)
 class TokenizerUse:
-    """How a model reads what its tokenizer makes of texts.
+    """The form in which a model expects tokenized texts.
 
     Attributes:
-        around: the special tokens that it saw before and after a text, "" for none.
-        opening: the one that a text to be written begins with, "" for none.
-        segments: how many it tells apart.
+        wrapping: the special tokens before and after a text in training, "" for none.
+        opening: the special token that generation begins with, "" for none.
+        segments: the number of segments.
         limit: the most tokens it can read, or None.
     """
 
-    around: tuple[str, str]
+    wrapping: tuple[str, str]
     opening: str
     segments: int
     limit: int | None
 
 
 def write(tokenizer: Tokenizer, use: TokenizerUse, out: Path) -> None:
-    """Writes a tokenizer into the folder `out` as `transformers` reads it."""
+    """Write a tokenizer into the folder `out` as `transformers` reads it."""
+    # Our own files, without the checksums of what is changed below.
     tokenizer.save(out)
-    (out / manifest.FILE).unlink()  # of what is about to be changed
+    (out / manifest.FILE).unlink()
+    # The model's inputs and limit, and the token that generation begins with.
     names = {name: tokenizer.name_of(name) for name in ROLES.values()}
     file = out / CONFIG
     config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
@@ -125,18 +133,19 @@ def write(tokenizer: Tokenizer, use: TokenizerUse, out: Path) -> None:
         config["bos_token"] = begins
     roles = {role: config[role] for role in ROLES if config.get(role)}
     _write(file, config)
-    _write(out / MAP, roles)
+    _write(out / SPECIAL_TOKENS_MAP, roles)
+    # The special tokens that `transformers` puts around a text.
     parts: dict[str, Any] = json.loads((out / FILE).read_text(encoding="utf-8"))
-    if parts.get("post_processor") is None and any(use.around):
+    if parts.get("post_processor") is None and any(use.wrapping):
         before, after = (
-            (names[name], tokenizer.vocab.id(name)) if name else None for name in use.around
+            (names[name], tokenizer.vocab.id(name)) if name else None for name in use.wrapping
         )
         parts["post_processor"] = _template(before, after)
         _write(out / FILE, parts)
 
 
 def _template(before: tuple[str | None, int] | None, after: tuple[str | None, int] | None) -> Any:
-    """The part of a `tokenizer.json` that puts special tokens around one text and two."""
+    """Return the part of `tokenizer.json` that puts special tokens around a text or a pair."""
 
     def piece(token: tuple[str | None, int] | None, segment: int) -> list[Any]:
         return [{"SpecialToken": {"id": token[0], "type_id": segment}}] if token else []

@@ -1,4 +1,4 @@
-"""The vectors that a model, of whatever family, gives to words before it has read their context."""
+"""The input vectors of words, of a model of any family."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array
 from foreword.vectors.table import WordTable
 
-_AT_ONCE = 4096  # tokens whose vectors are made at once
+_AT_ONCE = 4096  # tokens whose vectors are computed at once
 
 
 def word_table(model: Model, tokenizer: Tokenizer) -> WordTable:
-    """The words of a model's vocabulary: pieces that begin a word, with their input embeddings.
+    """Return the words of a model's vocabulary: pieces that begin a word, with input embeddings.
 
-    A word that is cut into several pieces has the mean of theirs; one with an unknown piece has
-    none. Tokens that were never met in training, where the model knows it, are left out.
+    A word of several pieces has the mean of their vectors; one with an unknown piece has none.
+    Tokens that never occurred in training are left out, if the model has their counts.
 
     Raises:
         UserError: the model has no vectors.
     """
     vectors, vocab = input_vectors(model, tokenizer.vocab.size), tokenizer.vocab
-    counts: Array | None = getattr(model.backbone, "counts", None)  # of what learns from counts
+    counts: Array | None = getattr(model.backbone, "counts", None)  # of word2vec
     is_known = vocab.starts_word & ~vocab.is_special
     if counts is not None:
         is_known &= counts > 0
+    # Whole words, by frequency if it is known.
     ids = np.flatnonzero(is_known)
     if counts is not None:
         ids = ids[np.argsort(-counts[ids], kind="stable")]
@@ -38,32 +39,36 @@ def word_table(model: Model, tokenizer: Tokenizer) -> WordTable:
     for i in ids:
         by_word.setdefault(tokenizer.token(int(i)).strip(SPACE), int(i))
     by_word.pop("", None)
+    # Other words are cut into pieces.
     unknown = vocab.special.get(UNK)
 
     def cut(word: str) -> list[str]:
         return [tokenizer.token(i).strip(SPACE) for i in pieces(word)]
 
     def pieces(word: str) -> list[int]:
-        found = tokenizer.encode(f" {word}").tolist()
-        return [i for i in found if tokenizer.token(i).strip(SPACE)]
+        ids = tokenizer.encode(f" {word}").tolist()
+        return [i for i in ids if tokenizer.token(i).strip(SPACE)]
 
     def spell(word: str) -> Array | None:
-        found = pieces(word)
-        if not found or unknown in found or (counts is not None and not counts[found].all()):
+        ids = pieces(word)
+        if not ids or unknown in ids or (counts is not None and not counts[ids].all()):
             return None
-        mean: Array = vectors[found].mean(axis=0)
+        mean: Array = vectors[ids].mean(axis=0)
         return mean
 
     def simplify(word: str) -> str:
-        found = pieces(word)
-        is_one = len(found) == 1 and found[0] != unknown
-        return tokenizer.token(found[0]).strip(SPACE) if is_one else word
+        ids = pieces(word)
+        is_one = len(ids) == 1 and ids[0] != unknown
+        return tokenizer.token(ids[0]).strip(SPACE) if is_one else word
 
     return WordTable(tuple(by_word), vectors[list(by_word.values())], spell, simplify, cut)
 
 
 def input_vectors(model: Model, size: int) -> Array:
-    """A vector for each of `size` tokens, from a table or from its characters; float32.
+    """Return the input vectors of the first `size` tokens, from a table or from characters.
+
+    Returns:
+        (size, width) float32.
 
     Raises:
         UserError: the model has none.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from foreword import __version__, atomic
-from foreword.formatting import cell, duration, figure, flattered, power, quantity
+from foreword.formatting import cell, duration, figure, power, quantity, unknown_share_note
 from foreword.report import folder as folders
 from foreword.report.curves import Line, plot_curves, smoothed
 from foreword.report.evaluations import evaluation_section
@@ -152,7 +152,7 @@ def unknown_note(run: RunFolder) -> str:
     share = number(counts, "unknown") / (number(counts, "tokens") or math.nan)
     if not run.heldout or not share > 0:
         return ""
-    return f'<p class="note">Held-out text: {escape(flattered(share))}.</p>'
+    return f'<p class="note">Held-out text: {escape(unknown_share_note(share))}.</p>'
 
 
 _MATMUL_SHARE = "share_of_matmul"

@@ -215,7 +215,7 @@ def _scratch(folder: Path) -> Iterator[Path]:
         UserError: the disk is full.
     """
     shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
-    with atomic.explained(folder):
+    with atomic.user_errors(folder):
         folder.mkdir()
         try:
             yield folder

@@ -35,7 +35,7 @@ def override(run: Path, assignments: Sequence[str]) -> None:
                 f"--set {assignment}: a run that has begun takes optimizer.* (but its kind) and "
                 "train.clip; for anything else begin a new one"
             )
-    with atomic.alone(run):
+    with atomic.locked(run):
         recipe = read_recipe(run)
         changed = config.build(Recipe, config.assign(config.to_table(recipe), assignments))
         if changed == recipe:

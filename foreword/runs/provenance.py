@@ -120,7 +120,7 @@ def require_own_files(run: Path) -> None:
     Raises:
         UserError: the run was removed, or one of them.
     """
-    atomic.require_there(run)
+    atomic.require_not_removed(run)
     for name in (FILE, RECIPE):
         if not (run / name).is_file():
             raise UserError(

@@ -111,7 +111,7 @@ def start(
     provenance = {**make_provenance(recipe), "texts": list(texts), "tokenizer": tokenizer}
     provenance |= {"heldout": list(heldout)} if heldout else {}
     provenance |= starting_model.provenance if starting_model is not None else {}
-    with atomic.alone(run):
+    with atomic.locked(run):
         require_free(run)  # still
         for name in StartingModel.WRITES:  # of one that was killed as it began
             shutil.rmtree(run / name, ignore_errors=True)
@@ -194,7 +194,7 @@ def take_back(run: Path, before: frozenset[str] | None) -> None:
     if not run.is_dir() or (run / log.FILE).exists() or checkpoint.all_in(run):
         return
     try:
-        with atomic.alone(run):
+        with atomic.locked(run):
             for name in (names_in(run) or frozenset()) - {*(before or ()), atomic.LOCK}:
                 path = run / name
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -231,7 +231,7 @@ def carry_on(
     """
     read_recipe(run)  # or it is no run
     with (
-        atomic.alone(run, own=(FILE, RECIPE)),
+        atomic.locked(run, own=(FILE, RECIPE)),
         of_text(run, read_state(run).get("texts", [])),
     ):
         is_done = _carry_on(run, reporter, stage, samples, hooks)

@@ -1,7 +1,7 @@
 """Contract checks for kinds, to be run on your own: `check_objective(MyObjective())`.
 
-Plain functions that raise AssertionError where a promise is broken; pytest is not required, but a
-test may be parametrised over the tuples of single checks (`OBJECTIVE_CHECKS`, ...).
+The checks are plain functions that raise AssertionError if a promise is broken. pytest is not
+required, but a test may be parametrised over the tuples of single checks (`OBJECTIVE_CHECKS`, ...).
 """
 
 from foreword.testing.attentions import ATTENTION_CHECKS, check_attention

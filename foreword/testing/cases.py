@@ -1,6 +1,6 @@
-"""What contract checks run on: a vocabulary, rows, and objectives, layouts and models that fit.
+"""Inputs of contract checks: a vocabulary, rows, and objectives with layouts and models that fit.
 
-A new file in one of these folders, or in a plug-in that is in use, is found without being named.
+A new file in one of these folders, or in an available plug-in, is found without being named.
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ def vocab() -> Vocab:
 
 
 def rows(documents: list[list[int]], seed: int = 1, first_number: int = 100) -> Rows:
-    """Return rows of ordinary ids with documents of the lengths given, padded at the end.
+    """Return rows of ordinary ids with documents of these lengths, padded at the end.
 
-    Each document ends with `</s>`, and is a pair of two halves, labelled in turn 0 and 1, where
-    it is not too short.
+    Each document ends with `</s>`, and, unless it is too short, is a pair of two halves, labelled 0
+    and 1 in turn.
     """
+    # Documents of random ids.
     rng = np.random.default_rng(seed)
     length = max(map(sum, documents))
     numbers = np.full((len(documents), length), -1, dtype=np.int64)
@@ -56,6 +57,7 @@ def rows(documents: list[list[int]], seed: int = 1, first_number: int = 100) -> 
         ids[row, np.cumsum(lengths) - 1] = special.ALL.index("</s>")
     order = np.arange(first_number, first_number + len(documents))
     positions = positions_within(numbers)
+    # Halves and labels of each document.
     sizes = np.stack([(numbers == n).sum(1) for n in range(numbers.max() + 1)], axis=1)
     size = np.where(numbers < 0, 0, np.take_along_axis(sizes, np.maximum(numbers, 0), axis=1))
     segments = np.where(size, positions >= (size + 1) // 2, 0).astype(np.int64)
@@ -64,7 +66,7 @@ def rows(documents: list[list[int]], seed: int = 1, first_number: int = 100) -> 
     return Rows(ids, numbers, positions, order, segments, labels)
 
 
-def take(many: Rows, which: Any) -> Rows:
+def select_rows(many: Rows, which: Any) -> Rows:
     """Return some of the rows."""
     values: list[Any] = [getattr(many, f.name) for f in fields(many)]
     chosen: list[Any] = [None if value is None else value[which] for value in values]
@@ -73,13 +75,13 @@ def take(many: Rows, which: Any) -> Rows:
 
 @dataclass(frozen=True)
 class Case:
-    """An objective with a layout and a model that go together.
+    """An objective with a layout and a model that fit together.
 
     Attributes:
-        objective: name of its kind.
-        layout: name of its kind.
-        model: name of its kind.
-        settings: the objective; its kind with default settings for None.
+        objective: the name of the objective's kind.
+        layout: the name of the layout's kind.
+        model: the name of the model's kind.
+        settings: the objective; the kind with default settings if None.
     """
 
     objective: str
@@ -91,7 +93,7 @@ class Case:
         return f"{self.objective}-{self.layout}-{self.model}"
 
     @property
-    def made(self) -> Objective:
+    def instance(self) -> Objective:
         """The objective itself."""
         if self.settings is not None:
             return self.settings
@@ -105,8 +107,8 @@ class Case:
         return count_based
 
     def batch(self, of: Rows, **settings: Any) -> Batch:
-        """Return the rows as this objective and layout make them, in tensors."""
-        example = replace(cast(Any, self.made), **settings).corrupt(
+        """Return the batch that this objective and layout make of the rows, as tensors."""
+        example = replace(cast(Any, self.instance), **settings).corrupt(
             of, RowRng(SEED, of.numbers), vocab()
         )
         layout = kinds.load("layouts", self.layout)()
@@ -121,20 +123,20 @@ class Case:
     def build(self, position: str = "learned") -> Model:
         """Return a tiny model with this objective's heads, without dropout."""
         backbone = self.model_settings(position).build(SIZE)
-        model = Model(backbone, self.made.heads(backbone, vocab()))
+        model = Model(backbone, self.instance.heads(backbone, vocab()))
         if not self.is_count_based:
             initialise(model, SEED)
         return model
 
     def loss(self, model: Model, batch: Batch) -> Loss:
         """Return the objective's loss."""
-        return self.made.loss(model, batch)
+        return self.instance.loss(model, batch)
 
 
 def tiny(model: str, position: str = "learned") -> Any:
     """Return the settings of a tiny model of this kind."""
     cls = kinds.load("models", model)
-    wanted = {
+    settings = {
         "d_model": 24,
         "layers": 2,
         "heads": 2,
@@ -144,26 +146,26 @@ def tiny(model: str, position: str = "learned") -> Any:
         "position": kinds.load("nn/positions", position)(),
     }
     known = {f.name for f in fields(cls)}
-    return cls(**{name: value for name, value in wanted.items() if name in known})
+    return cls(**{name: value for name, value in settings.items() if name in known})
 
 
 def find_cases(objective: Objective | None = None) -> list[Case]:
     """Return the cases of an objective, or of every kind, whose layout and model accept it."""
     names = kinds.names("objectives") if objective is None else [kinds.name_of(objective)]
-    found = []
+    cases = []
     for name in names:
         for layout in kinds.names("layouts"):
             for model in kinds.names("models"):
                 case = Case(name, layout, model, objective)
                 if _fits(case):
-                    found.append(case)
-    return found
+                    cases.append(case)
+    return cases
 
 
 def _fits(case: Case) -> bool:
     model = kinds.load("models", case.model)
     if len(_directions(case)) > 1:
-        return False  # all three parts keep two directions apart, or none does
+        return False  # all three predict both directions, or none does
     try:
         batch = case.batch(rows([[12]]))
     except UserError:
@@ -171,16 +173,16 @@ def _fits(case: Case) -> bool:
     if not model.reads_ahead and not kinds.load("layouts", case.layout).is_causal:
         return False
     if batch.part(Queries) is not None and case.model != "transformer":
-        return False  # no other has a query stream
+        return False  # other models have no query stream
     if case.is_count_based and case.objective != "causal":
-        return False  # counts are of uncorrupted text
+        return False  # counts are those of uncorrupted text
     return bool((batch.source is not None) == model.reads_source)
 
 
 def _directions(case: Case) -> set[bool]:
-    """Return whether objective, layout and model keep two directions apart."""
+    """Return whether objective, layout and model predict both directions, all answers in a set."""
     components = [
-        case.made,
+        case.instance,
         kinds.load("layouts", case.layout),
         kinds.load("models", case.model),
     ]
@@ -188,20 +190,20 @@ def _directions(case: Case) -> set[bool]:
 
 
 def logits(model: Model, batch: Batch) -> Tensor:
-    """Return the scores at every position or query, (batch, length, vocab or classes).
+    """Return the logits at every position or query, (batch, length, vocab or classes).
 
-    They are over the vocabulary, or over the classes of pairs where no tokens are predicted.
+    They are those of tokens, or of the classes of pairs if no tokens are predicted.
     """
     head = model.heads["token"] if "token" in model.heads else model.heads["pair"]
     with torch.no_grad():
-        is_apart = "generator" in model.heads  # what fills blanks
-        reader = model.heads["generator"] if is_apart else model.backbone
-        scores: Tensor = head(reader(batch).states)
+        has_generator = "generator" in model.heads  # which then predicts the masked tokens
+        backbone = model.heads["generator"] if has_generator else model.backbone
+        scores: Tensor = head(backbone(batch).states)
     return scores
 
 
 def is_scored(batch: Batch) -> Array:
-    """Return where a token, or else a label, is predicted; bool of the targets' shape."""
+    """Return where a token, or otherwise a label, is predicted; bool of the targets' shape."""
     is_token = np.asarray(batch.weights > 0)
     pairs = batch.part(PairLabels)
     return is_token if is_token.any() or pairs is None else np.asarray(pairs.labels >= 0)

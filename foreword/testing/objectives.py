@@ -1,7 +1,7 @@
-"""The contract of objectives: what every kind in `objectives/` promises, as functions.
+"""The contract of objectives: a function for each promise of the kinds in `objectives/`.
 
-A check of an objective takes the objective; a check of a case also takes the layouts and models
-that fit it. Each raises AssertionError where the promise is broken.
+Checks of an objective take the objective alone; checks of a case take it with a layout and a model
+that fit it. Each raises AssertionError if the promise is broken.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from foreword.testing.cases import (
     is_scored,
     logits,
     rows,
-    take,
+    select_rows,
     vocab,
 )
 from foreword.train.feed import counted
@@ -48,7 +48,7 @@ def check_objective(objective: Objective, *, shows_targets: bool = False) -> Non
     """Check all that an objective promises, with every layout and model that fits it.
 
     Args:
-        objective: settings of the kind, a frozen dataclass.
+        objective: the objective, a frozen dataclass.
         shows_targets: whether the source holds the tokens of the target by design (`deshuffle`).
 
     Raises:
@@ -73,7 +73,7 @@ def corrupt(objective: Objective, of: Rows) -> Example:
 
 
 def sides(example: Example) -> list[Tokens]:
-    """Return the source, where there is one, and the target."""
+    """Return the source, if there is one, and the target."""
     return [side for side in (example.source, example.target) if side is not None]
 
 
@@ -96,7 +96,7 @@ def check_a_row_alone_is_the_row_in_a_group(objective: Objective) -> None:
     many = rows(MIXED)
     together = corrupt(objective, many)
     for row in range(len(many)):
-        alone = corrupt(objective, take(many, [row]))
+        alone = corrupt(objective, select_rows(many, [row]))
         for one, other in zip(sides(alone), sides(together), strict=True):
             is_same = np.array_equal(_without_padding(one, 0), _without_padding(other, row))
             assert is_same, f"row {row} alone is not the row in a group"
@@ -142,7 +142,7 @@ def check_ids_are_in_range_and_padding_is_not_scored(objective: Objective) -> No
 
 
 def mask_all(objective: Any) -> dict[str, Any]:
-    """Return settings under which no target is shown, where the objective can show it."""
+    """Return settings that mask every target, if the objective can show targets."""
     known = {field.name for field in fields(objective)}
     if "terms" in known:
         return {"terms": tuple(replace(t, **mask_all(t)) for t in objective.terms)}
@@ -151,14 +151,14 @@ def mask_all(objective: Any) -> dict[str, Any]:
 
 def _prediction_order(case: Case, of: Rows, batch: Batch) -> Array:
     """Return the index in the order of each prediction of a query stream, (batch, predictions)."""
-    order = corrupt(case.made, of).require(PredictionOrder).order
+    order = corrupt(case.instance, of).require(PredictionOrder).order
     return np.take_along_axis(order, np.asarray(batch.require(Queries).at), axis=1)
 
 
 def check_no_prediction_sees_its_target(case: Case) -> None:
     """Check that a prediction stays the same when its target changes."""
     given = rows([[20, 20], [40]])
-    model, settings = case.build(), mask_all(case.made)
+    model, settings = case.build(), mask_all(case.instance)
     batch = case.batch(given, **settings)
     before = logits(model, batch)
     seen = 0
@@ -175,9 +175,9 @@ def check_no_prediction_sees_its_target(case: Case) -> None:
             continue
         seen += 1
         after = logits(model, changed)
-        # In place: at the target. In a text of its own: there and at all that comes before; with
-        # an order of prediction: at all that is not later in it.
-        is_aligned = corrupt(case.made, given).is_aligned
+        # Predictions that must not change: in an encoder the target's; left to right that and all
+        # before it; with an order of prediction all that are not later in it.
+        is_aligned = corrupt(case.instance, given).is_aligned
         blind = moved if is_aligned else np.arange(moved[0] + 1)
         if batch.part(Queries) is not None:
             order = _prediction_order(case, given, batch)[row]
@@ -205,11 +205,12 @@ def check_documents_of_a_row_do_not_see_each_other(case: Case) -> None:
     ordinary = given.ids >= FIRST
     low = FIRST + (given.ids - FIRST) % (half - FIRST)
     ids = np.where(ordinary, np.where(in_second, low + half - FIRST, low), given.ids)
-    # Where words begin stays as it is: whole words are chosen by it, over the whole row.
-    further = 2 * np.random.default_rng(3).integers(0, (SIZE - half) // 2, ids.shape)
-    fresh = half + (ids - half + further) % (SIZE - half)
-    changed = np.where(ordinary & in_second, fresh, ids)
-    model, settings = case.build("rotary"), mask_all(case.made)
+    # Other ids in the second document. Word beginnings stay the same, since they decide which words
+    # of the whole row are masked.
+    shift = 2 * np.random.default_rng(3).integers(0, (SIZE - half) // 2, ids.shape)
+    shifted = half + (ids - half + shift) % (SIZE - half)
+    changed = np.where(ordinary & in_second, shifted, ids)
+    model, settings = case.build("rotary"), mask_all(case.instance)
     one = case.batch(replace(given, ids=ids), **settings)
     two = case.batch(replace(given, ids=changed), **settings)
     targets = np.asarray(one.targets)
@@ -223,7 +224,7 @@ def check_documents_of_a_row_do_not_see_each_other(case: Case) -> None:
 def _gradient(case: Case, groups: list[Rows]) -> tuple[float, list[torch.Tensor]]:
     """Return the mean loss over all groups and its gradient; sums and counts are added first."""
     model = case.build()
-    batches = counted(case.made, [case.batch(group) for group in groups])
+    batches = counted(case.instance, [case.batch(group) for group in groups])
     losses: list[Loss] = [case.loss(model, batch.to("cpu")) for batch in batches]
     weight = sum(loss.weight for loss in losses)
     for loss in losses:
@@ -236,21 +237,21 @@ def check_micro_batches_give_the_same_gradient(case: Case) -> None:
     """Check that one and four micro-batches give the same mean loss and gradient."""
     given = rows([[30], [9, 4], [12], [21], [6, 6, 6], [28], [2, 11], [17]])
     at_once, expected = _gradient(case, [given])
-    groups = [take(given, slice(n, n + 2)) for n in range(0, 8, 2)]
-    in_parts, found = _gradient(case, groups)
+    groups = [select_rows(given, slice(n, n + 2)) for n in range(0, 8, 2)]
+    in_parts, accumulated = _gradient(case, groups)
     assert math.isclose(at_once, in_parts, rel_tol=1e-5)
-    assert len(expected) == len(found) > 0
-    for one, other in zip(expected, found, strict=True):
+    assert len(expected) == len(accumulated) > 0
+    for one, other in zip(expected, accumulated, strict=True):
         assert one.isfinite().all()
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-3)
 
 
 def check_overfits_one_batch(case: Case) -> None:
-    """Check that the loss falls far when one batch is trained on again and again."""
+    """Check that training on one batch lowers its loss far."""
     torch.manual_seed(0)
     model, batch = case.build(), case.batch(rows([[24]] * 4))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    # A recurrent model's states grow apart slowly; all others take a tenth of these steps.
+    # A recurrent model needs this many steps; all others a tenth of them.
     means = [math.inf]
     while len(means) <= 600 and not means[-1] < 0.3 * means[1 % len(means)]:
         loss = case.loss(model, batch)

@@ -1,4 +1,4 @@
-"""The contract of position schemes, as functions."""
+"""The contract of position schemes: a function for each promise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_position(position: PositionKind) -> None:
     """Check all that a position scheme promises.
 
     Args:
-        position: settings of the kind, a frozen dataclass, for rows of 64 tokens at least.
+        position: the position scheme, a frozen dataclass, for rows of at least 64 tokens.
 
     Raises:
         AssertionError: a promise is broken.
@@ -30,7 +30,7 @@ def check_position(position: PositionKind) -> None:
 
 
 def _build(position: PositionKind, *, is_causal: bool) -> Backbone:
-    """Return a small Transformer whose positions matter, whatever they start at."""
+    """Return a small Transformer with random position parameters, so that positions matter."""
     settings = Transformer(
         d_model=24,
         layers=2,

@@ -15,7 +15,7 @@ from foreword import config, kinds
 from foreword.errors import UserError
 from foreword.testing.models import tiny_model
 from foreword.tune.fine_tuner import TuneSettings
-from foreword.tune.result import PLAIN
+from foreword.tune.result import RUN_COLUMNS
 from foreword.tune.run import tune
 from foreword.tune.strategies.full import Full
 from foreword.tune.tasks._contract import Labelled, Task
@@ -90,7 +90,7 @@ def check_it_scores_a_network_and_a_guess_alike(task: Task, examples: Sequence[L
         trained = tiny_model("encoder_decoder", [*TEXTS, *(e.text for e in examples)])
         result = tune(trained, task, given[10:], given[:10], FAST)
         tuned, guess = result.rows
-        plain = {*PLAIN, "seeds", "epochs"}
+        plain = {*RUN_COLUMNS, "seeds", "epochs"}
         metrics = [name for name in guess if name not in plain]
         assert metrics == [name for name in tuned if name not in plain], "metrics differ"
         assert all(math.isfinite(tuned[name]) for name in metrics), "a score is not finite"

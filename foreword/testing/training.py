@@ -1,4 +1,4 @@
-"""The contracts of optimizers and schedules, as functions."""
+"""The contracts of optimizers and schedules: a function for each promise."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def check_optimizer(settings: OptimizerSettings) -> None:
     """Check all that an optimizer promises.
 
     Args:
-        settings: of the kind, a frozen dataclass; where it has `lr` and `decay`, the checks set
-            them.
+        settings: the optimizer's settings, a frozen dataclass; the checks set `lr` and `decay` if
+            it has them.
 
     Raises:
         AssertionError: a promise is broken.
@@ -63,8 +63,8 @@ def train_step(model: nn.Module, optimizer: Optimizer, seed: int) -> float:
 
 def _with(settings: OptimizerSettings, **values: float) -> Any:
     known = {field.name for field in fields(cast(Any, settings))}
-    kept = {name: value for name, value in values.items() if name in known}
-    return replace(cast(Any, settings), **kept)
+    settable = {name: value for name, value in values.items() if name in known}
+    return replace(cast(Any, settings), **settable)
 
 
 def check_it_learns(settings: OptimizerSettings) -> None:
@@ -85,7 +85,7 @@ def check_it_moves_every_parameter(settings: OptimizerSettings) -> None:
 
 
 def check_only_matrices_decay(settings: OptimizerSettings) -> None:
-    """Check that weight decay leaves biases and norms alone, where there is a setting `decay`."""
+    """Check that weight decay spares biases and norms, if there is a setting `decay`."""
     if "decay" not in {field.name for field in fields(cast(Any, settings))}:
         return
     model = small_model()
@@ -102,7 +102,7 @@ def check_only_matrices_decay(settings: OptimizerSettings) -> None:
 
 
 def check_frozen_parameters_stay(settings: OptimizerSettings) -> None:
-    """Check that a parameter without gradients is left as it is."""
+    """Check that a parameter without gradient stays unchanged."""
     model = small_model()
     table = cast(nn.Embedding, model[0]).weight.requires_grad_(False)
     before = table.clone()
@@ -137,13 +137,13 @@ def factors(schedule: Schedule) -> list[float]:
 
 def check_the_factor_is_within_zero_and_one(schedule: Schedule) -> None:
     """Check that the learning rate is never above its peak, and never 0 or below."""
-    found = factors(schedule)
-    assert min(found) > 0, f"the factor falls to {min(found)}"
-    assert max(found) <= 1 + 1e-12, f"the factor rises to {max(found)}"
+    values = factors(schedule)
+    assert min(values) > 0, f"the factor falls to {min(values)}"
+    assert max(values) <= 1 + 1e-12, f"the factor rises to {max(values)}"
 
 
 def check_a_resumed_run_has_the_same_rate(schedule: Schedule) -> None:
-    """Check that the factor depends on the progress alone, not on what was asked before."""
+    """Check that the factor depends on the progress alone, not on earlier calls."""
     backwards = [schedule.factor(s / TOTAL, s, TOTAL) for s in reversed(range(TOTAL))]
     assert backwards[::-1] == factors(schedule), "the factor depends on earlier calls"
 

@@ -143,5 +143,5 @@ def _utf8(text: str, document: int) -> bytes:
     except UnicodeEncodeError as error:
         raise UserError(
             f"document {document}, character {error.start}: half a character (a lone surrogate); "
-            "write the text again as UTF-8"
+            "save the text again as UTF-8"
         ) from None

@@ -324,5 +324,5 @@ def _refuse_surrogates(texts: Sequence[str]) -> None:
         except UnicodeEncodeError as error:
             raise UserError(
                 f"text {number + 1} of {len(texts)}, character {error.start}: half a character "
-                "(a lone surrogate); write the text again as UTF-8"
+                "(a lone surrogate); save the text again as UTF-8"
             ) from None

@@ -38,8 +38,8 @@ def append(run: Path, record: Mapping[str, Any]) -> None:
     Raises:
         UserError: the disk is full, or the run was removed.
     """
-    atomic.require_there(run)
-    with atomic.explained(run / FILE), (run / FILE).open("a", encoding="utf-8") as file:
+    atomic.require_not_removed(run)
+    with atomic.user_errors(run / FILE), (run / FILE).open("a", encoding="utf-8") as file:
         file.write(stored.to_json(record) + "\n")
 
 

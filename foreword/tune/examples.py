@@ -1,7 +1,7 @@
-"""Many examples in little memory: columns of Arrow and numpy, an object made when one is asked for.
+"""Many examples in little memory: columns of Arrow and numpy, made into objects on demand.
 
-Half a million sentences of a table are 50 MB of text. As Python objects, each with arrays of its
-own, they would take 2 GB.
+Half a million sentences of a table are 50 MB of text. As Python objects, each with its own arrays,
+they would take 2 GB.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class LabelledTexts(Sequence[Labelled]):
-    """Labelled examples, a column of Arrow for each of their fields."""
+    """Labelled examples, with one Arrow column for each field of `Labelled`."""
 
     columns: tuple[Any, ...]
 
     @classmethod
     def of(cls, examples: Iterable[Labelled]) -> LabelledTexts:
-        """The same examples.
+        """Return the examples in columns.
 
         Raises:
             UserError: one holds half a character, a lone surrogate.
@@ -52,15 +52,15 @@ class LabelledTexts(Sequence[Labelled]):
     @overload
     def __getitem__(self, which: slice) -> LabelledTexts: ...
     def __getitem__(self, which: int | slice) -> Labelled | LabelledTexts:
-        """An example; of a slice the same kind."""
+        """Return an example; for a slice, a sequence of this class."""
         if isinstance(which, slice):
             start, stop, step = which.indices(len(self))
             if step != 1:
                 return LabelledTexts.of(self[n] for n in range(start, stop, step))
             many = max(stop - start, 0)
             return LabelledTexts(tuple(column.slice(start, many) for column in self.columns))
-        place = range(len(self))[which]
-        return Labelled(*(column[place].as_py() for column in self.columns))
+        index = range(len(self))[which]
+        return Labelled(*(column[index].as_py() for column in self.columns))
 
     def __iter__(self) -> Iterator[Labelled]:
         for start in range(0, len(self), AT_ONCE):
@@ -69,14 +69,14 @@ class LabelledTexts(Sequence[Labelled]):
 
 
 class Ragged(Sequence[Array]):
-    """Arrays of whole numbers from 0 on, end to end, in as few bytes as the largest one needs."""
+    """Arrays of non-negative integers, end to end in the smallest dtype that holds them."""
 
     def __init__(self, flat: Array, ends: Array) -> None:
         self.flat, self.ends = flat, ends
 
     @classmethod
     def of(cls, arrays: Iterable[Array]) -> Ragged:
-        """The same arrays."""
+        """Return the arrays end to end."""
         pieces: list[Array] = [np.zeros(0, np.uint8)]
         lengths: list[Array] = [np.zeros(1, np.int64)]
         for some in batched(arrays):
@@ -93,24 +93,24 @@ class Ragged(Sequence[Array]):
     @overload
     def __getitem__(self, which: slice) -> list[Array]: ...
     def __getitem__(self, which: int | slice) -> Array | list[Array]:
-        """An array, int64."""
+        """Return an array, int64; for a slice, a list of them."""
         if isinstance(which, slice):
             return [self[n] for n in range(len(self))[which]]
-        place = range(len(self))[which]
-        return self.flat[self.ends[place] : self.ends[place + 1]].astype(np.int64)
+        index = range(len(self))[which]
+        return self.flat[self.ends[index] : self.ends[index + 1]].astype(np.int64)
 
 
 @dataclass(frozen=True)
 class EncodedTexts(Sequence[EncodedExample]):
-    """Encoded examples, all alike in whether they are pooled and have an answer.
+    """Encoded examples in columns; all or none are pooled, and all or none have an answer.
 
     Attributes:
-        ids: of each.
-        segments: of each.
-        pooled_positions: of each.
-        was_cut: of each, (examples,) bool.
-        is_pooled: of all.
-        answers: of each, or None.
+        ids: see `EncodedExample`, for each example.
+        segments: for each example.
+        pooled_positions: for each example.
+        was_cut: (examples,) bool.
+        is_pooled: for all examples.
+        answers: for each example, or None.
     """
 
     ids: Ragged
@@ -122,7 +122,8 @@ class EncodedTexts(Sequence[EncodedExample]):
 
     @classmethod
     def of(cls, examples: Iterable[EncodedExample]) -> EncodedTexts:
-        """The same examples."""
+        """Return the examples in columns."""
+        # Columns of a part at a time, so that few examples are objects at once.
         parts: list[EncodedTexts] = []
         for some in batched(examples):
             has_answers = some[0].answer is not None
@@ -139,6 +140,7 @@ class EncodedTexts(Sequence[EncodedExample]):
                 )
             )
 
+        # The parts, end to end.
         answers = None
         if parts and parts[0].answers is not None:
             answers = _joined([part.answers for part in parts if part.answers is not None])
@@ -159,29 +161,29 @@ class EncodedTexts(Sequence[EncodedExample]):
     @overload
     def __getitem__(self, which: slice) -> list[EncodedExample]: ...
     def __getitem__(self, which: int | slice) -> EncodedExample | list[EncodedExample]:
-        """An example."""
+        """Return an example; for a slice, a list of them."""
         if isinstance(which, slice):
             return [self[n] for n in range(len(self))[which]]
-        place = range(len(self))[which]
+        index = range(len(self))[which]
         return EncodedExample(
-            self.ids[place],
-            self.segments[place],
-            self.pooled_positions[place],
-            bool(self.was_cut[place]),
+            self.ids[index],
+            self.segments[index],
+            self.pooled_positions[index],
+            bool(self.was_cut[index]),
             self.is_pooled,
-            None if self.answers is None else self.answers[place],
+            None if self.answers is None else self.answers[index],
         )
 
 
 def _joined(parts: Sequence[Ragged]) -> Ragged:
-    """All arrays of several."""
+    """Return all arrays of several sequences, one after another."""
     lengths = [np.zeros(1, np.int64), *(np.diff(part.ends) for part in parts)]
     flat = np.concatenate([np.zeros(0, np.uint8), *(part.flat for part in parts)])
     return Ragged(flat, np.cumsum(np.concatenate(lengths)))
 
 
 def batched(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """A few of the items at a time, in their order."""
+    """Yield the items in order, at most AT_ONCE at a time."""
     items = iter(items)
     while some := list(itertools.islice(items, AT_ONCE)):
         yield some
@@ -193,5 +195,5 @@ def _strings(values: Sequence[str | None], examples: Sequence[Labelled]) -> Any:
     except UnicodeEncodeError as error:
         where = next(e.source for e, v in zip(examples, values, strict=True) if v == error.object)
         raise UserError(
-            f"{where}: half a character (a lone surrogate); write the text again as UTF-8"
+            f"{where}: half a character (a lone surrogate); save the text again as UTF-8"
         ) from None

@@ -13,9 +13,9 @@ from torch import Tensor
 from foreword.nn.model import ModelSettings
 from foreword.runs.sizes import memory_of
 from foreword.train.device import autocast
-from foreword.tune.answers import Answers
+from foreword.tune.answers import AnswerExamples
 from foreword.tune.network import Network
-from foreword.tune.rows import Examples, PooledBatch
+from foreword.tune.rows import PooledBatch, PooledExamples
 from foreword.tune.tasks._contract import Task
 from foreword.types import Array, to_tensors
 
@@ -51,19 +51,20 @@ class Features:
         targets: the target of each output, (outputs,).
         begins: where the outputs of each example begin, and where the last ones end,
             (examples + 1,) int64.
-        together: the outputs of each batch that the backbone read, as indices into `features`.
+        backbone_batches: the outputs of each batch that the backbone read, as indices into
+            `features`.
     """
 
     features: Tensor
     targets: Array
     begins: Array
-    together: tuple[Array, ...]
+    backbone_batches: tuple[Array, ...]
 
     @classmethod
-    def of(
+    def compute(
         cls,
         network: Network,
-        examples: Examples | Answers,
+        examples: PooledExamples | AnswerExamples,
         device: torch.device,
         dtype: torch.dtype,
         done: Callable[[], None],
@@ -78,19 +79,20 @@ class Features:
             done: called after each of `count_chunks(examples)` chunks.
         """
         network.eval()
-        found, numbers, targets = [], [], []
+        features_by_batch, numbers, targets = [], [], []
         with torch.inference_mode():
             for chunk in chunks_of(examples):
                 for batch in examples.batches(chunk, device.type):
                     with autocast(device, dtype):
-                        found.append(features_of(network, batch.to(device)).cpu())
+                        features_by_batch.append(features_of(network, batch.to(device)).cpu())
                     numbers.append(batch.numbers)
                     targets.append(batch.targets)
                 done()
+        # Batches are packed in another order than that of the examples: restore it.
         joined = np.concatenate(numbers)
         order = np.argsort(joined, kind="stable")
         counts = np.bincount(joined, minlength=len(examples))
-        features = torch.cat(found, dim=1)[:, torch.from_numpy(order)]
+        features = torch.cat(features_by_batch, dim=1)[:, torch.from_numpy(order)]
         begins = np.concatenate([[0], counts.cumsum()])
         edges = np.cumsum([len(each) for each in numbers])[:-1]
         together = tuple(np.split(np.argsort(order), edges))
@@ -107,14 +109,14 @@ class Features:
         at = np.concatenate(pieces)
         yield FeatureBatch(self.features[:, torch.from_numpy(at)], of, self.targets[at])
 
-    def as_read(self) -> Iterator[FeatureBatch]:
+    def in_backbone_batches(self) -> Iterator[FeatureBatch]:
         """Yield all features, in the batches in which the backbone computed them.
 
         A head rounds a product of many rows differently from one of few, so only these batches
         give bit for bit what backbone and head would give together.
         """
         of = np.repeat(np.arange(len(self)), np.diff(self.begins))
-        for at in self.together:
+        for at in self.backbone_batches:
             yield FeatureBatch(self.features[:, torch.from_numpy(at)], of[at], self.targets[at])
 
 
@@ -131,11 +133,11 @@ def chunks_of(examples: Sized) -> Iterator[Array]:
 
 
 def batches_of(
-    examples: Examples | Answers | Features, device: str
+    examples: PooledExamples | AnswerExamples | Features, device: str
 ) -> Iterator[PooledBatch | FeatureBatch]:
     """Yield every example once, in the batches used for scoring."""
     if isinstance(examples, Features):
-        yield from examples.as_read()
+        yield from examples.in_backbone_batches()
         return
     for chunk in chunks_of(examples):
         yield from examples.batches(chunk, device)
@@ -146,7 +148,9 @@ def count_chunks(*parts: Sized) -> int:
     return sum(-(-len(part) // CHUNK) for part in parts)
 
 
-def fits_in_memory(settings: ModelSettings, task: Task, *parts: Examples | Answers) -> bool:
+def fits_in_memory(
+    settings: ModelSettings, task: Task, *parts: PooledExamples | AnswerExamples
+) -> bool:
     """Return whether the features of all examples fit in memory, for a backbone of `settings`."""
     layers = settings.layers + 1 if task.mix_layers else 1
     outputs = sum(

@@ -1,4 +1,4 @@
-"""One course of fine-tuning, a seed's: a fresh head, epochs, and scores after each."""
+"""Fine-tuning with one seed: a new head, epochs, and scores after each epoch."""
 
 from __future__ import annotations
 
@@ -30,30 +30,33 @@ from foreword.train.loop import Loop, StepOptions
 from foreword.train.optimizers._contract import OptimizerSettings
 from foreword.train.schedules._contract import Schedule
 from foreword.train.warmup import Warmup
-from foreword.tune.answers import Answers, Words
+from foreword.tune.answers import AnswerExamples, AnswerHead
 from foreword.tune.features import FeatureBatch, Features, batches_of, features_of
 from foreword.tune.network import Network, scalar_mix
 from foreword.tune.result import Row
-from foreword.tune.rows import Examples, PooledBatch
+from foreword.tune.rows import PooledBatch, PooledExamples
 from foreword.tune.strategies._contract import Strategy
 from foreword.tune.tasks._contract import Task
 from foreword.types import Array, Loss
 
-SCORED = torch.float32  # dev examples, whatever is trained in: as the tuned model predicts
-PATIENCE = 5  # so many non-finite steps in a row stop a course
+SCORING_DTYPE = (
+    torch.float32
+)  # of dev examples, whatever the training's: tuned models predict in it
+PATIENCE = 5  # this many non-finite steps in a row stop the training
 
 
 @dataclass(frozen=True)
 class TuneSettings(Ranged):
-    """How to fine-tune.
+    """The settings of fine-tuning.
 
     Attributes:
         strategy: a kind in `tune/strategies/`.
-        from_scratch: the same network from random weights, to see what pretraining was worth.
-        seeds: so many runs, of seed 1, 2, ...: head, order, dropout, and the random weights.
+        from_scratch: start the same network from random weights, to see what pretraining was worth.
+        seeds: number of runs, with seeds 1, 2, ... of the head, the order of examples, dropout and
+            random weights.
         epochs: times that each training example is seen.
         batch: examples per step.
-        max_length: the most tokens of an example; as long as pretraining's rows if unsaid.
+        max_length: the most tokens of an example; the length of pretraining's rows by default.
         optimizer: a kind in `train/optimizers/`; its learning rate is the strategy's.
         schedule: a kind in `train/schedules/`, over all epochs.
         clip: greatest norm of the gradient; 0 for none.
@@ -74,73 +77,74 @@ class TuneSettings(Ranged):
 
 
 @dataclass(frozen=True)
-class Data:
-    """What all courses share."""
+class TuneData:
+    """The encoded examples and their labels, the same for every seed and settings."""
 
-    train: Examples | Answers
-    dev: Examples | Answers
+    train: PooledExamples | AnswerExamples
+    dev: PooledExamples | AnswerExamples
     labels: tuple[str, ...]
 
 
 class CachedFeatures(NamedTuple):
-    """What heads read of the examples by a body that stays as it is."""
+    """The features of the examples from a backbone that is not trained."""
 
     train: Features
     dev: Features
 
 
 class FineTuner:
-    """A network and all that trains it, from one seed.
+    """A network and what trains it, from one seed.
 
     Args:
-        trained: the pretrained model; stays as it is.
-        task: what is to be learned.
+        trained: the pretrained model, which is copied.
+        task: the task.
         data: the examples.
-        settings: how.
-        seed: of the head, the order, dropout, and the body's random weights from scratch.
+        settings: the settings.
+        seed: of the head, the order of examples, dropout, and random weights from scratch.
     """
 
     def __init__(
-        self, trained: TrainedModel, task: Task, data: Data, settings: TuneSettings, seed: int
+        self, trained: TrainedModel, task: Task, data: TuneData, settings: TuneSettings, seed: int
     ) -> None:
         self.task, self.data, self.settings, self.seed = task, data, settings, seed
         self.start = "from scratch" if settings.from_scratch else "pretrained"
         self.strategy = kinds.name_of(settings.strategy)
         self.device = trained.device
         self.dtype = choose_precision(settings.precision, trained.device)
-        body_seed = seed if settings.from_scratch else None
-        self.network = build_network(trained, task, data.labels, body_seed)
-        start_head(self.network, seed)
+        random_seed = seed if settings.from_scratch else None
+        self.network = build_network(trained, task, data.labels, random_seed)
+        initialise_head(self.network, seed)
         settings.strategy.prepare(self.network)
-        self.train: Examples | Answers | Features = data.train
-        self.dev: Examples | Answers | Features = data.dev
+        self.train: PooledExamples | AnswerExamples | Features = data.train
+        self.dev: PooledExamples | AnswerExamples | Features = data.dev
         if settings.strategy.trains_backbone:
-            start_tokens(self.network, data.train.template.fresh, seed)
+            initialise_new_tokens(self.network, data.train.template.fresh, seed)
         if not (settings.strategy.trains_backbone and data.train.auxiliary):
             self.network.token_head = None
         self.network.to(self.device)
         self.lr = settings.strategy.peak_lr(self.network.backbone.settings)
 
     def cache_features(
-        self, kept: CachedFeatures | None, step_done: Callable[[str], None]
+        self, cached: CachedFeatures | None, step_done: Callable[[str], None]
     ) -> CachedFeatures:
-        """Learns from what the head reads alone, for the body stays as it is.
+        """Train the head on cached features, since the backbone is not trained.
 
         Args:
-            kept: of another course with the same body; None to read each example once.
-            step_done: called after each chunk that is read.
+            cached: those of another tuner with the same backbone; None to compute them.
+            step_done: called after each chunk that is computed.
 
         Returns:
-            What was kept, for other courses.
+            The features, for other tuners with the same backbone.
         """
-        if kept is None:
-            done = partial(step_done, f"{self.name}: reading once")
-            of = partial(Features.of, self.network, device=self.device, done=done)
-            kept = CachedFeatures(
-                of(self.data.train, dtype=self.dtype), of(self.data.dev, dtype=SCORED)
+        if cached is None:
+            done = partial(step_done, f"{self.name}: computing features")
+            compute = partial(Features.compute, self.network, device=self.device, done=done)
+            cached = CachedFeatures(
+                compute(self.data.train, dtype=self.dtype),
+                compute(self.data.dev, dtype=SCORING_DTYPE),
             )
-        self.train, self.dev = kept
-        return kept
+        self.train, self.dev = cached
+        return cached
 
     def run(self, step_done: Callable[[str], None]) -> list[Row]:
         """Train to the end; return a row of scores on the dev examples for each epoch.
@@ -175,7 +179,7 @@ class FineTuner:
 
     @property
     def name(self) -> str:
-        """Where it starts and what is trained, for people."""
+        """The start and the strategy, for display."""
         return f"{self.start}, {self.strategy}"
 
     def _loss(self, batch: Any) -> Loss:
@@ -191,13 +195,13 @@ class FineTuner:
         return Loss(loss.total + network.token_head.loss(hidden, batch.batch).total, loss.weight)
 
     def finish(self) -> Network:
-        """The network on the CPU, without what only its training needed."""
+        """Return the network on the CPU, without the head that only training needed."""
         self.network.token_head = None
         return self.network.cpu()
 
     def score(self, epoch: int, train_loss: float, skipped: int) -> Row:
         """Return the scores on the dev examples, as a row of results."""
-        outputs = predict(self.network, self.dev, self.device, SCORED)
+        outputs = predict(self.network, self.dev, self.device, SCORING_DTYPE)
         return {
             "start": self.start,
             "strategy": self.strategy,
@@ -213,16 +217,16 @@ class FineTuner:
 
 @dataclass(frozen=True)
 class ExampleBatches:
-    """The batches of fine-tuning: each epoch has an order of its own (`Batches`).
+    """The batches of fine-tuning, in a new order each epoch (implements `Batches`).
 
     Attributes:
-        examples: to train on.
+        examples: the training examples.
         settings: epochs and batch size.
         seed: of the order.
         device: type of the network's device.
     """
 
-    examples: Examples | Answers | Features
+    examples: PooledExamples | AnswerExamples | Features
     settings: TuneSettings
     seed: int
     device: str
@@ -230,16 +234,16 @@ class ExampleBatches:
     def ahead(self, step: int) -> Generator[list[Any]]:
         """Yield the micro-batches of `step`, `step` + 1, ..."""
         for epoch in itertools.count(step // self._steps):
-            order = order_of(len(self.examples), self.settings.batch, self.seed, epoch)
+            order = shuffled_batches(len(self.examples), self.settings.batch, self.seed, epoch)
             for numbers in order[step % self._steps if epoch == step // self._steps else 0 :]:
                 yield list(self.examples.batches(numbers, self.device))
 
     def epochs(self, steps: int) -> float:
-        """Return how often each example has been seen after so many steps."""
+        """Return how often each example has been seen after `steps` steps."""
         return steps / self._steps
 
     def count_tokens(self, batches: Sequence[Any]) -> int:
-        """Return the tokens that the network reads; none of features that are kept."""
+        """Return the tokens that the network reads; cached features count none."""
         return sum(count_tokens(b.batch) for b in batches if not isinstance(b, FeatureBatch))
 
     @property
@@ -248,10 +252,10 @@ class ExampleBatches:
 
 
 class ScoreEachEpoch(Hook):
-    """Score the dev examples after each epoch, and tell of each step.
+    """A hook that scores the dev examples after each epoch and reports each step.
 
     Args:
-        tuner: whose network trains.
+        tuner: the tuner whose network trains.
         step_done: called after each step.
     """
 
@@ -286,59 +290,69 @@ class ScoreEachEpoch(Hook):
         self.begin(loop)
 
 
-def count_steps(data: Data, settings: TuneSettings) -> int:
-    """Steps per epoch."""
+def count_steps(data: TuneData, settings: TuneSettings) -> int:
+    """Return the steps per epoch."""
     return -(-len(data.train) // settings.batch)
 
 
 def build_network(
-    trained: TrainedModel, task: Task, labels: tuple[str, ...], scratch_seed: int | None
+    trained: TrainedModel, task: Task, labels: tuple[str, ...], random_seed: int | None
 ) -> Network:
-    """A copy of the pretrained body, or one of random weights, under a head."""
-    if scratch_seed is None:
+    """Return a copy of the pretrained backbone, or a randomly initialised one, with a new head.
+
+    Args:
+        trained: the pretrained model.
+        task: builds the head.
+        labels: the labels that the head tells apart.
+        random_seed: of random weights; None to copy the pretrained ones.
+    """
+    if random_seed is None:
         model = copy.deepcopy(trained.model)
     else:
         model = trained.recipe.build(trained.vocab)
-        initialise(model, scratch_seed)
+        initialise(model, random_seed)
     token_head = model.token_head if trained.recipe.objective.predicts_tokens else None
     settings = model.backbone.settings
     head = task.head(settings.state_width, labels)
     if head is None:
-        return Network(model.backbone, Words(model.token_head))
+        return Network(model.backbone, AnswerHead(model.token_head))
     return Network(model.backbone, head, token_head, scalar_mix(task, settings))
 
 
-def start_head(network: Network, seed: int) -> None:
-    """Linear maps normal with `init_std`, biases 0; an output layer of pretraining stays."""
-    if isinstance(network.head, Words):
+def initialise_head(network: Network, seed: int) -> None:
+    """Initialise linear maps from a normal of `init_std`, biases with 0.
+
+    An `AnswerHead` keeps its pretrained weights.
+    """
+    if isinstance(network.head, AnswerHead):
         return
     random = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for module in network.head.modules():
             if isinstance(module, nn.Linear):
-                drawn = torch.randn(module.weight.shape, generator=random)
-                module.weight.copy_(drawn * network.backbone.settings.init_std)
+                normal = torch.randn(module.weight.shape, generator=random)
+                module.weight.copy_(normal * network.backbone.settings.init_std)
                 module.bias.zero_()
 
 
-def start_tokens(network: Network, ids: Sequence[int], seed: int) -> None:
-    """New embeddings, normal with `init_std`, for tokens that pretraining never showed."""
+def initialise_new_tokens(network: Network, ids: Sequence[int], seed: int) -> None:
+    """Initialise the embeddings of tokens that pretraining never used, normal with `init_std`."""
     random = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for number in ids:
             weight = network.backbone.embedding.token.weight
-            drawn = torch.randn(weight.shape[1], generator=random)
-            weight[number] = drawn * network.backbone.settings.init_std
+            normal = torch.randn(weight.shape[1], generator=random)
+            weight[number] = normal * network.backbone.settings.init_std
 
 
-def order_of(count: int, batch: int, seed: int, epoch: int) -> list[Array]:
-    """The examples of an epoch in an order of its own, in batches of the same size or the next."""
+def shuffled_batches(count: int, batch: int, seed: int, epoch: int) -> list[Array]:
+    """Return the shuffled examples of an epoch, in batches whose sizes differ by at most 1."""
     order = permute(np.arange(count), count, (seed << 20) + epoch)
     return np.array_split(order, -(-count // batch))
 
 
 def outputs_of(network: Network, batch: PooledBatch | FeatureBatch) -> Tensor:
-    """The head's outputs, (outputs, labels) float32."""
+    """Return the head's outputs, (outputs, labels) float32."""
     if isinstance(batch, FeatureBatch):
         return network.outputs(batch.features)
     return network.outputs(features_of(network, batch))
@@ -346,11 +360,14 @@ def outputs_of(network: Network, batch: PooledBatch | FeatureBatch) -> Tensor:
 
 def predict(
     network: Network,
-    examples: Examples | Answers | Features,
+    examples: PooledExamples | AnswerExamples | Features,
     device: torch.device,
     dtype: torch.dtype,
 ) -> Array:
-    """The outputs of every example in order, (spots, outputs) float32; in evaluation mode."""
+    """Return the outputs of every example in order, (outputs, labels) float32.
+
+    The network is left in evaluation mode.
+    """
     network.eval()
     outputs, numbers = [], []
     with torch.inference_mode():

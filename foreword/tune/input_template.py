@@ -1,17 +1,17 @@
-"""How texts are framed for a model: special tokens, segments, cuts, and the states that are read.
+"""The input template of a model: special tokens, segments, cuts, and the positions that are pooled.
 
 The layout of pretraining decides by its `summary`. `before` and `after` are the packing's special
 tokens.
 
-    text       before a after                read: the mean of a; before, if pairs trained it
-    extract    before a extract              read: extract, which has seen all
-    last       before a after                read: the last token
-    start      before a after -> start       read: the start token, which sees the source
+    text       before a after                pooled: the mean of a; before, if pairs trained it
+    extract    before a extract              pooled: extract, which has seen all
+    last       before a after                pooled: the last token
+    start      before a after -> start       pooled: the start token, which sees the source
 
-A pair is `before a after b after`, with segments 0 and 1 where the model has them, and [SEP]
-between where `after` is nothing. In a decoder it is `before a delimiter b extract` (Radford et al.
-2018, section 3.3): [CLS] extracts, [SEP] delimits, and <s> stands before where the packing puts
-nothing. A model that has none of these and no end of text (GPT-1 as published) is given them.
+A pair is `before a after b after`, with segments 0 and 1 if the model has them, and [SEP] between
+if there is no `after`. In a decoder it is `before a delimiter b extract` (Radford et al. 2018,
+section 3.3): [CLS] extracts, [SEP] delimits, and <s> is put before if the packing puts nothing
+there. A model that has none of these and no end of text (GPT-1 as published) is given them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Pooling = Literal["first", "mean", "last"]
 
 @dataclass(frozen=True)
 class InputTemplate:
-    """How texts are framed.
+    """The special tokens around a text or a pair, and the states that stand for the whole.
 
     Attributes:
         prefix: ids put before the text, at most one.
@@ -42,11 +42,11 @@ class InputTemplate:
         has_segments: the model tells the texts of a pair apart, by segment embeddings or by terms
             of its scores.
         between: ids put between the texts of a pair, at most one.
-        pooling: what stands for the whole, where the task does not say: the first token's state,
-            the mean of the text's, the last token's.
+        pooling: the default pooling: the first token's state, the mean of the text's, or the last
+            token's.
         start: the decoder's first token in an encoder-decoder, else None.
-        fresh: special tokens of the frame that pretraining never showed; fine-tuning of the whole
-            model draws their embeddings anew.
+        fresh: special tokens of the template that pretraining never used; their embeddings are
+            initialised again when the whole model is fine-tuned.
         shares_rows: the model can keep several examples in one row apart.
     """
 
@@ -63,11 +63,11 @@ class InputTemplate:
 
     @property
     def room(self) -> int:
-        """Tokens left for the texts of a pair."""
+        """The number of tokens left for the texts of a pair."""
         return self.length - len(self.prefix) - len(self.between) - len(self.suffix)
 
-    def wrap(self, first: Sequence[int], second: Sequence[int] | None = None) -> Framed:
-        """One text or a pair with its special tokens, cut to the length (a pair longest first).
+    def apply(self, first: Sequence[int], second: Sequence[int] | None = None) -> TemplatedText:
+        """Return a text or a pair with special tokens, cut to the length (a pair longest first).
 
         Raises:
             UserError: nothing is left, neither text nor special token.
@@ -83,21 +83,21 @@ class InputTemplate:
             was_cut = n + m < len(first) + len(second)
         ids = left + right
         if not ids:
-            raise UserError("a text has no tokens, and this model frames it by none")
+            raise UserError("a text has no tokens, and this model adds no special tokens to it")
         is_text = np.zeros(len(ids), bool)
         is_text[len(self.prefix) : len(self.prefix) + n] = True
         if second is not None:
             is_text[len(left) : len(left) + m] = True
         segments = np.repeat(np.arange(2), [len(left), len(right)])
-        return Framed(np.asarray(ids, np.int64), segments, is_text, was_cut)
+        return TemplatedText(np.asarray(ids, np.int64), segments, is_text, was_cut)
 
-    def pooled_positions(self, framed: Framed, pooling: Pooling | None = None) -> Array:
-        """The positions whose states stand for a framed text, (spots,) int64.
+    def pooled_positions(self, text: TemplatedText, pooling: Pooling | None = None) -> Array:
+        """Return the positions whose states stand for a text, (pooled,) int64.
 
         Args:
-            framed: the text.
-            pooling: as the task says; the frame's if None. With `mean`, a text without tokens is
-                read at its special ones.
+            text: the text.
+            pooling: the task's; the template's if None. With `mean`, a text without tokens is
+                pooled over its special ones.
 
         Raises:
             UserError: this model has no such state.
@@ -106,8 +106,8 @@ class InputTemplate:
         if self.start is not None:
             if pooling != "first":
                 raise UserError(
-                    f"task.pooling: '{pooling}' is for models of one stack; an encoder-decoder is "
-                    "read at the decoder's 'first' token"
+                    f"task.pooling: '{pooling}' is for models of one stack; an encoder-decoder "
+                    "requires 'first', the decoder's first token"
                 )
             return np.zeros(1, np.int64)
         if self.is_causal and pooling == "first":
@@ -116,20 +116,20 @@ class InputTemplate:
                 "'mean'"
             )
         if pooling == "mean":
-            where = np.flatnonzero(framed.is_text)
-            return where if len(where) else np.arange(len(framed.ids))
-        return np.asarray([0 if pooling == "first" else len(framed.ids) - 1])
+            positions = np.flatnonzero(text.is_text)
+            return positions if len(positions) else np.arange(len(text.ids))
+        return np.asarray([0 if pooling == "first" else len(text.ids) - 1])
 
 
 @dataclass(frozen=True)
-class Framed:
+class TemplatedText:
     """A text or a pair with its special tokens.
 
     Attributes:
         ids: (length,) int64.
         segments: (length,) int64.
         is_text: false for special tokens, (length,) bool.
-        was_cut: whether it was too long.
+        was_cut: whether it was cut to the template's length.
     """
 
     ids: Array
@@ -139,7 +139,7 @@ class Framed:
 
 
 def cut_pair(n: int, m: int, room: int) -> tuple[int, int]:
-    """Lengths of a pair after the longer of the two has lost its last token until both fit."""
+    """Return the lengths of a pair after cutting the longer text token by token until both fit."""
     if n + m <= room:
         return n, m
     half = room // 2
@@ -149,32 +149,33 @@ def cut_pair(n: int, m: int, room: int) -> tuple[int, int]:
 
 
 def missing_special_tokens(recipe: Recipe, vocab: Vocab) -> tuple[str, ...]:
-    """Special tokens to add, so that a pair's texts do not run together nor end at any word.
+    """Return the special tokens to add, for the boundary between the texts of a pair and their end.
 
-    Where pretraining ended its texts by a token, that one serves.
+    If pretraining ended its texts with a token, that one is used and none is added.
     """
-    before, after = _shown(recipe, vocab)
-    wanted: tuple[str, ...] = () if after else (special.SEP,)
-    if wanted and recipe.layout.summary == "extract":
-        wanted = (*wanted, special.CLS, *(() if before else (special.BOS,)))
-    return tuple(name for name in wanted if name not in vocab.special)
+    before, after = _boundary_tokens(recipe, vocab)
+    required: tuple[str, ...] = () if after else (special.SEP,)
+    if required and recipe.layout.summary == "extract":
+        required = (*required, special.CLS, *(() if before else (special.BOS,)))
+    return tuple(name for name in required if name not in vocab.special)
 
 
 def template_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> InputTemplate:
-    """The frame for a model that was pretrained by `recipe`.
+    """Return the input template of a model that was pretrained by `recipe`.
 
     Args:
-        recipe: of the run.
-        vocab: of its tokenizer.
-        max_length: the most tokens of an example; as long as pretraining's rows if None.
+        recipe: the recipe of the run.
+        vocab: the vocabulary of its tokenizer.
+        max_length: the most tokens of an example; the length of pretraining's rows if None.
 
     Raises:
-        UserError: the length is impossible.
+        UserError: the length exceeds the model's positions, or leaves no room for text.
     """
     limit = recipe.model.limit
     if max_length is not None and limit is not None and max_length > limit:
         raise UserError(f"--max-length {max_length}: the model has {limit} positions")
-    before, after = _shown(recipe, vocab)
+    # Special tokens and pooling, by the layout's summary (the table above).
+    before, after = _boundary_tokens(recipe, vocab)
     between, fresh = after or _ids(vocab, special.SEP), frozenset[int]()
     pooling: Pooling = "mean"
     summary = recipe.layout.summary
@@ -187,6 +188,7 @@ def template_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> InputTe
         before = before or _ids(vocab, special.BOS)
         between, after = _ids(vocab, special.SEP) or after, _ids(vocab, special.CLS) or after
         pooling, fresh = "last", frozenset({*before, *between, *after} - seen)
+    # What the architecture sets: its length, segments and decoder.
     start, position = recipe.layout.start, getattr(recipe.model, "position", None)
     length = max_length or min(recipe.packing.length, limit or recipe.packing.length)
     template = InputTemplate(
@@ -206,12 +208,12 @@ def template_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> InputTe
     return template
 
 
-def _shown(recipe: Recipe, vocab: Vocab) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What stood before and after a text in pretraining, at most one token each."""
+def _boundary_tokens(recipe: Recipe, vocab: Vocab) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the tokens put before and after a text in pretraining, at most one each."""
     before, after = recipe.wrapping
     return _ids(vocab, before), _ids(vocab, after or recipe.objective.end)
 
 
 def _ids(vocab: Vocab, name: str) -> tuple[int, ...]:
-    """The special token `name`, where there is such a one."""
+    """Return the id of the special token `name`, if the vocabulary has it."""
     return (vocab.special[name],) if name in vocab.special else ()

@@ -1,4 +1,4 @@
-"""The network that is fine-tuned: a backbone under a head."""
+"""The network that is fine-tuned: a backbone with the head of a task."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from foreword.types import Batch, Hidden
 
 
 class Network(nn.Module):
-    """A pretrained body under the head of a task.
+    """A pretrained backbone with the head of a task.
 
     Args:
-        backbone: reads rows of tokens.
-        head: turns states (spots, d_model) into outputs (spots, outputs).
-        token_head: pretraining's own, for a loss of language modelling beside the task's; or None.
-        scalar_mix: makes the states that the head reads of those of all layers; None for the last
-            one's.
+        backbone: the pretrained backbone.
+        head: turns pooled states (outputs, d_model) into outputs (outputs, labels).
+        token_head: the output layer of pretraining, for a language-model loss beside the task's;
+            or None.
+        scalar_mix: the head reads this mixture of all layers; the last layer if None.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Network(nn.Module):
         self.scalar_mix = scalar_mix
 
     def run_backbone(self, batch: Batch) -> Hidden:
-        """The body's states; with those of each layer, where these are mixed."""
+        """Return the backbone's states, with those of each layer if they are mixed."""
         hidden: Hidden = (
             self.backbone(batch) if self.scalar_mix is None else self.backbone.by_layer(batch)
         )
@@ -46,33 +46,34 @@ class Network(nn.Module):
     def features(
         self, hidden: Hidden, rows: Tensor, columns: Tensor, lengths: Tensor | None
     ) -> Tensor:
-        """What the head reads for each output, (layers, outputs, width) float32.
+        """Return the head's input for each output, (layers, outputs, width) float32.
 
-        Of the last layer alone, or of all where they are mixed.
+        `layers` is 1, the last layer, unless the layers are mixed.
 
         Args:
-            hidden: what the body says.
-            rows: row of each spot, (spots,).
-            columns: its place in the row, (spots,).
-            lengths: how many spots are averaged for each output, (outputs,); None where none are.
+            hidden: the backbone's states.
+            rows: the row of each pooled position, (pooled,).
+            columns: the column of each, (pooled,).
+            lengths: how many positions are averaged for each output, (outputs,); None if each
+                position has an output of its own.
 
         Raises:
             UserError: the layers are to be mixed and cannot be.
         """
         layers = [hidden.states] if self.scalar_mix is None else require_layers(hidden.layers)
-        found = [states[rows, columns].float() for states in layers]
+        features = [states[rows, columns].float() for states in layers]
         if lengths is not None:
-            found = [torch.segment_reduce(f, "mean", lengths=lengths) for f in found]
-        return found[0][None] if len(found) == 1 else torch.stack(found)
+            features = [torch.segment_reduce(f, "mean", lengths=lengths) for f in features]
+        return features[0][None] if len(features) == 1 else torch.stack(features)
 
     def outputs(self, features: Tensor) -> Tensor:
-        """The head's, (outputs, labels) float32, whatever the body computes in."""
+        """Return the head's outputs, (outputs, labels) float32, whatever the backbone's dtype."""
         with torch.autocast(features.device.type, enabled=False):
             states = features[0] if self.scalar_mix is None else self.scalar_mix(features)
-            found: Tensor = self.head(states)
-        return found
+            outputs: Tensor = self.head(states)
+        return outputs
 
 
 def scalar_mix(task: Task, settings: ModelSettings) -> ScalarMix | None:
-    """What mixes the layers of such a body, where the task asks for it."""
+    """Return a scalar mix of the layers of such a backbone; None if the task has none."""
     return ScalarMix(settings.layers + 1) if task.mix_layers else None

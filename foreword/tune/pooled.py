@@ -35,11 +35,9 @@ def encode_pooled(
             if are_pairs:
                 seconds = tokenizer.encode_batch(list(map(_second, some)))
             for first, second in zip(firsts, seconds, strict=True):
-                framed = template.wrap(first, second)
-                positions = template.pooled_positions(framed, pooling)
-                yield EncodedExample(
-                    framed.ids, framed.segments, positions, framed.was_cut, is_pooled
-                )
+                text = template.apply(first, second)
+                positions = template.pooled_positions(text, pooling)
+                yield EncodedExample(text.ids, text.segments, positions, text.was_cut, is_pooled)
 
     return EncodedTexts.of(encoded())
 

@@ -1,4 +1,4 @@
-"""A fine-tuned classifier, read back and put to work."""
+"""Prediction with a fine-tuned model, read from its folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from foreword.tune.fine_tuner import predict
 from foreword.tune.input_template import InputTemplate
 from foreword.tune.network import Network, scalar_mix
 from foreword.tune.result import KIND, VERSION
-from foreword.tune.rows import Examples
+from foreword.tune.rows import PooledExamples
 from foreword.tune.tasks._contract import Labelled, Task
 from foreword.types import Array
 
@@ -29,16 +29,16 @@ FILES = ("labels.json", "recipe.toml", "weights.safetensors", "tokenizer/tokeniz
 
 @dataclass(frozen=True)
 class TunedModel:
-    """A fine-tuned network with what belongs to it.
+    """A fine-tuned network with what is needed to predict.
 
     Attributes:
-        network: on `device`, in evaluation mode.
-        task: what it was tuned for.
-        labels: in the order of its outputs.
-        template: how texts are framed.
-        tokenizer: text to ids.
-        device: where it lies.
-        dtype: what it computes in.
+        network: in evaluation mode, on `device`.
+        task: the task it was tuned for.
+        labels: the labels, in the order of its outputs.
+        template: the input template.
+        tokenizer: the one it was trained with.
+        device: where the network's parameters are.
+        dtype: the precision it computes in.
     """
 
     network: Network
@@ -52,7 +52,7 @@ class TunedModel:
     def predict(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None
     ) -> tuple[list[str], Array]:
-        """The most probable label of each text, or pair of texts, and all probabilities.
+        """Return the most probable label of each text or pair, and all probabilities.
 
         Args:
             texts: the texts.
@@ -62,24 +62,23 @@ class TunedModel:
             Labels, and probabilities (texts, labels) in the order of `labels`.
 
         Raises:
-            UserError: there are not as many second texts as texts, or it was tuned to give numbers.
+            UserError: the numbers of texts and second texts differ, or the task is regression.
         """
         outputs = self.outputs(texts, pairs)
         if outputs.shape[1] != len(self.labels):
-            raise UserError("this model was tuned to give numbers and no labels; ask for `outputs`")
+            raise UserError("this model was tuned to predict numbers, not labels; use `outputs`")
         return [self.labels[n] for n in outputs.argmax(axis=1)], softmax(outputs, axis=1)
 
     def outputs(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Array:
-        """What the head says of each text, or pair of texts, (texts, outputs) float32.
+        """Return the head's outputs for each text or pair, (texts, outputs) float32.
 
-        The logarithm of each label's probability but for a constant (`classify`), or the number
-        (`regress`).
+        These are logits (`classify`), or the predicted number (`regress`).
 
         Raises:
-            UserError: there are not as many second texts as texts.
+            UserError: the numbers of texts and second texts differ.
         """
         if pairs is not None and len(pairs) != len(texts):
-            raise UserError(f"{len(texts)} texts and {len(pairs)} second texts: they do not pair")
+            raise UserError(f"{len(texts)} texts, but {len(pairs)} second texts")
         if not texts:
             return np.zeros((0, len(self.labels)), np.float32)
         examples = [
@@ -87,30 +86,32 @@ class TunedModel:
             for n, text in enumerate(texts)
         ]
         encoded = self.task.encode(examples, self.tokenizer, self.template)
-        unknown = Examples(encoded, np.zeros(len(encoded), np.int64), self.template)
-        return predict(self.network, unknown, self.device, self.dtype)
+        unlabelled = PooledExamples(encoded, np.zeros(len(encoded), np.int64), self.template)
+        return predict(self.network, unlabelled, self.device, self.dtype)
 
 
 def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32") -> TunedModel:
-    """Reads what `foreword tune` wrote.
+    """Load a model that `foreword tune` saved.
 
     Args:
-        folder: its `--out`.
+        folder: the `--out` of `foreword tune`.
         device: auto, cpu, cuda or mps.
         precision: auto, bf16 or fp32; fine-tuning scored it in fp32.
 
     Raises:
-        UserError: the folder is none of a fine-tuned model, or damaged.
+        UserError: the folder holds no fine-tuned model, or a damaged one.
     """
     folder = Path(folder)
     if not (folder / "labels.json").exists():
-        raise UserError(f"{folder}: no fine-tuned model (it has no labels.json)")
+        raise UserError(f"{folder}: not a fine-tuned model (no labels.json)")
     if (folder / "run.json").exists():
         raise UserError(f"{folder}: answers in text; use 'foreword generate {folder}'")
+    # Verify the files and the plug-ins before anything is built.
     manifest.verify(folder, KIND, VERSION, FILES)
     about = stored.read(folder / "labels.json")
     plugins.require_noted(about.get("plugins", []), folder)
-    labels, framing = tuple(about["labels"]), dict(about["template"])
+    # Build the network, then load its weights.
+    labels = tuple(about["labels"])
     task: Task = config.build_kind(kinds.Part("tune/tasks"), about["task"], "task")
     recipe = read_recipe(folder)
     tokenizer = Tokenizer.load(folder / "tokenizer")
@@ -119,13 +120,13 @@ def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32"
     assert head is not None
     network = Network(backbone, head, scalar_mix=scalar_mix(task, backbone.settings))
     load_weights(folder, network)
-    where = choose_device(device)
+    chosen_device = choose_device(device)
     return TunedModel(
-        network=network.to(where).eval(),
+        network=network.to(chosen_device).eval(),
         task=task,
         labels=labels,
-        template=config.build(InputTemplate, framing, "template"),
+        template=config.build(InputTemplate, dict(about["template"]), "template"),
         tokenizer=tokenizer,
-        device=where,
-        dtype=choose_precision(precision, where),
+        device=chosen_device,
+        dtype=choose_precision(precision, chosen_device),
     )

@@ -1,4 +1,4 @@
-"""What came of fine-tuning: rows of scores, and a network that loads back."""
+"""The result of fine-tuning: rows of scores, and a network that can be saved."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint
 from foreword.train.checkpoint import weights_of
 from foreword.train.finite import require_finite
-from foreword.tune.answers import Words
+from foreword.tune.answers import AnswerHead
 from foreword.tune.input_template import InputTemplate
 from foreword.tune.network import Network
 from foreword.tune.tasks._contract import Task
 
-KIND, VERSION = "tuned", 1  # of the folder of a network that tells labels apart
+KIND, VERSION = "tuned", 1  # of the folder of a network with a task's head
 
 Row = dict[str, Any]
 
-# Columns of a row that say what was run, not how well it went.
-PLAIN = ("start", "strategy", "seed", "epoch", "lr", "train_loss", "skipped_steps")
+# Columns of a row that describe the run, not its scores.
+RUN_COLUMNS = ("start", "strategy", "seed", "epoch", "lr", "train_loss", "skipped_steps")
 
 
 @dataclass(frozen=True)
 class TuneResult:
-    """What came of fine-tuning.
+    """The result of fine-tuning.
 
     Attributes:
-        task: what was learned.
-        labels: what it tells apart, in the order of the head's outputs.
-        template: how texts are framed.
-        recipe: of pretraining.
-        tokenizer: of pretraining, with the special tokens that the frame adds.
-        network: of the first seed of the first settings, on the CPU.
-        rows: one per settings, with mean and standard deviation over seeds of the last epoch's
-            scores on the dev examples, and the majority class's.
-        epochs: one per settings, seed and epoch.
-        settings: of the task and of the first way to tune, as a table.
-        examples: how many there were: train, dev, cut, skipped.
+        task: the task.
+        labels: the labels, in the order of the head's outputs.
+        template: the input template.
+        recipe: the recipe of pretraining.
+        tokenizer: the tokenizer of pretraining, with the special tokens that the template adds.
+        network: the network of the first variant's first seed, on the CPU.
+        rows: one per variant, with mean and standard deviation over seeds of the last epoch's
+            scores on the dev examples, and one for the baseline.
+        epochs: one per variant, seed and epoch.
+        settings: the settings of the task and of the first variant, as a table.
+        examples: numbers of examples: train, dev, cut, skipped.
     """
 
     task: Task
@@ -69,14 +69,14 @@ class TuneResult:
 
 
 def is_score(name: str) -> bool:
-    """Whether a column of a row says how well it went; `layer_...` says what was learned."""
-    return name not in (*PLAIN, "seeds", "epochs") and not name.startswith("layer_")
+    """Return whether a column of a row is a score; `layer_...` are learned weights, not scores."""
+    return name not in (*RUN_COLUMNS, "seeds", "epochs") and not name.startswith("layer_")
 
 
 def summarise(finals: Sequence[Row]) -> Row:
-    """One row of the last epochs of all seeds: means, and sample standard deviations `_std`.
+    """Return the means of the last epochs of all seeds, with sample standard deviations `_std`.
 
-    With one seed there is no deviation: it is None.
+    With one seed the deviation is None.
     """
     first = finals[0]
     row: Row = {"start": first["start"], "strategy": first["strategy"]}
@@ -84,36 +84,36 @@ def summarise(finals: Sequence[Row]) -> Row:
         row |= {"seeds": len(finals), "epochs": first["epoch"], "lr": first["lr"]}
         row["skipped_steps"] = sum(final["skipped_steps"] for final in finals)
     for name in first:
-        if name not in PLAIN:
+        if name not in RUN_COLUMNS:
             values = [final[name] for final in finals]
             row[name] = float(np.mean(values))
             row[f"{name}_std"] = float(np.std(values, ddof=1)) if len(values) > 1 else None
     return row
 
 
-def check_free(evaluation: Path, out: Path) -> None:
-    """Make sure before the work that its results can be written and overwrite nothing.
+def require_free(evaluation: Path, out: Path) -> None:
+    """Check before the work that its results can be written and overwrite nothing.
 
     Raises:
-        UserError: the evaluation is there, the folder holds something, or one cannot be written.
+        UserError: the evaluation exists, the folder is not empty, or one cannot be written.
     """
     atomic.require_writable(out, is_folder=True)
     atomic.require_writable(evaluation, is_folder=False)
     if evaluation.exists():
-        raise UserError(f"{evaluation}: is there already; give this one another --name")
+        raise UserError(f"{evaluation}: exists already; choose another --name")
     if out.is_dir() and any(out.iterdir()):
-        raise UserError(f"{out}: holds something already; give another --out or --name")
+        raise UserError(f"{out}: is not empty; choose another --out or --name")
 
 
 def save_evaluation(result: TuneResult, path: Path, name: str, command: str) -> dict[str, Any]:
-    """Writes the scores as JSON, and returns what was written."""
-    document = as_document(result, name, command)
+    """Write the scores as JSON, and return them."""
+    document = to_document(result, name, command)
     stored.write(path, document)
     return document
 
 
-def as_document(result: TuneResult, name: str, command: str) -> dict[str, Any]:
-    """The scores as a file of `evaluations/` has them."""
+def to_document(result: TuneResult, name: str, command: str) -> dict[str, Any]:
+    """Return the scores as a file in `evaluations/` holds them."""
     task = str(result.settings["task"]["kind"])
     return {
         "name": name,
@@ -129,9 +129,9 @@ def as_document(result: TuneResult, name: str, command: str) -> dict[str, Any]:
 
 
 def save_network(result: TuneResult, folder: Path) -> None:
-    """Writes all that `foreword.tune.predict.load_tuned` needs.
+    """Save what `foreword.tune.predict.load_tuned` needs.
 
-    A network that answers in text is written as a run, which every command can open.
+    A network that answers in text is saved as a run, which every command can open.
 
     Raises:
         NotFiniteError: its weights hold nan or infinity.
@@ -147,28 +147,28 @@ def save_network(result: TuneResult, folder: Path) -> None:
     }
     with atomic.folder(folder) as part:
         (part / "labels.json").write_text(stored.dumps(about), encoding="utf-8")
-        if isinstance(result.network.head, Words):
+        if isinstance(result.network.head, AnswerHead):
             _save_run(result, part)
         else:
             save_file(weights, part / "weights.safetensors")
             (part / "recipe.toml").write_text(result.recipe.dumps(), encoding="utf-8")
         result.tokenizer.save(part / "tokenizer")
-        if not isinstance(result.network.head, Words):
+        if not isinstance(result.network.head, AnswerHead):
             manifest.write(part, KIND, VERSION)
 
 
 def _save_run(result: TuneResult, folder: Path) -> None:
-    """The weights as a checkpoint of the recipe's model, and what a run says of its text."""
-    assert isinstance(result.network.head, Words)
+    """Save the weights as a checkpoint of the recipe's model, with the state of a run."""
+    assert isinstance(result.network.head, AnswerHead)
     heads = nn.ModuleDict({"token": result.network.head.token_head})
     model = Model(result.network.backbone, heads)
     checkpoint.save(folder / "checkpoints" / checkpoint.name_of(0), model, None, {"step": 0})
     write_state(folder, {"texts": [], "plugins": plugins.used_by(result.recipe)})
-    write_recipe(folder, replace(result.recipe, objective=_as_tuned(result, model)))
+    write_recipe(folder, replace(result.recipe, objective=_tuned_objective(result, model)))
 
 
-def _as_tuned(result: TuneResult, model: Model) -> SourceTarget:
-    """The objective whose sources look like those of fine-tuning: plain, in the mode it was in."""
+def _tuned_objective(result: TuneResult, model: Model) -> SourceTarget:
+    """Return the objective whose sources look like fine-tuning's: plain text, in the same mode."""
     prompted = PromptedModel(model, result.recipe, result.tokenizer, torch.device("cpu"))
     plain = [form for form in prompted.forms if not form.has_sentinels]
     mode = [*plain, *prompted.forms][0].mode

@@ -36,14 +36,14 @@ Lines = Iterator[tuple[int, list[str]]]
 
 
 @dataclass(frozen=True)
-class Table:
-    """A file's rows with named columns.
+class ExampleTable:
+    """The rows of a file, with named columns.
 
     Attributes:
         path: the file.
         columns: names of the columns, in order.
-        rows: reads the line (row number in Parquet) of each row, from 1, and its values by column;
-            a broken row raises a UserError as it is read.
+        rows: returns an iterator over each row's line (row number in Parquet), from 1, and its
+            values by column; a broken row raises a UserError when it is read.
     """
 
     path: Path
@@ -64,10 +64,10 @@ class Columns:
 
     @property
     def are_numbers(self) -> bool:
-        """Whether the columns are numbered.
+        """Whether the columns are numbers.
 
         Raises:
-            UserError: some are and some are not.
+            UserError: some are numbers and some are names.
         """
         is_number = [name.isdecimal() for name in (self.text, self.label, self.pair) if name]
         if any(is_number) and not all(is_number):
@@ -79,7 +79,9 @@ class Columns:
         return all(is_number)
 
 
-def read_table(path: str | Path, columns: Sequence[str] = (), are_numbers: bool = False) -> Table:
+def read_table(
+    path: str | Path, columns: Sequence[str] = (), are_numbers: bool = False
+) -> ExampleTable:
     """Read a table.
 
     Args:
@@ -90,9 +92,12 @@ def read_table(path: str | Path, columns: Sequence[str] = (), are_numbers: bool 
     Raises:
         UserError: the file is missing, broken, or of an unknown format.
     """
+    # Tell format and compression by the file's suffixes.
     path = Path(path)
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    packed = COMPRESSIONS.get(suffixes.pop()) if suffixes and suffixes[-1] in COMPRESSIONS else None
+    compression = (
+        COMPRESSIONS.get(suffixes.pop()) if suffixes and suffixes[-1] in COMPRESSIONS else None
+    )
     kind = suffixes[-1] if suffixes else ""
     if kind not in FORMATS:
         raise UserError(
@@ -102,7 +107,8 @@ def read_table(path: str | Path, columns: Sequence[str] = (), are_numbers: bool 
         raise UserError(f"{path}: --columns is for files without a header; {kind} names its own")
     if twice := sorted({name for name in columns if list(columns).count(name) > 1}):
         raise UserError(f"--columns: '{twice[0]}' occurs twice")
-    data = _bytes(path, packed)
+    # Read it as that format.
+    data = _bytes(path, compression)
     if kind == ".parquet":
         return _parquet(path, data)
     text = _decode(path, data)
@@ -112,12 +118,13 @@ def read_table(path: str | Path, columns: Sequence[str] = (), are_numbers: bool 
     return _separated(path, lines, columns, are_numbers=are_numbers)
 
 
-def labelled(table: Table, columns: Columns) -> tuple[LabelledTexts, int]:
+def labelled(table: ExampleTable, columns: Columns) -> tuple[LabelledTexts, int]:
     """Return the examples of a table, and how many rows were skipped without text or label.
 
     Raises:
         UserError: a column is missing, a row is broken, or there is no example.
     """
+    # Check the columns.
     options = {"--text": columns.text, "--label": columns.label}
     if columns.pair:
         options["--pair"] = columns.pair
@@ -129,9 +136,10 @@ def labelled(table: Table, columns: Columns) -> tuple[LabelledTexts, int]:
                 f"{table.path}: no column '{name}'; its columns: {', '.join(table.columns)}; "
                 f"choose one with {option}{hint}"
             )
+    # Read the examples.
     skipped = 0
 
-    def found() -> Iterator[Labelled]:
+    def complete_rows() -> Iterator[Labelled]:
         nonlocal skipped
         for line, row in table.rows():
             source = f"{table.path}:{line}"
@@ -142,7 +150,7 @@ def labelled(table: Table, columns: Columns) -> tuple[LabelledTexts, int]:
             else:
                 skipped += 1
 
-    examples = LabelledTexts.of(found())
+    examples = LabelledTexts.of(complete_rows())
     if not examples:
         raise UserError(f"{table.path}: no row has both a text and a label")
     return examples, skipped
@@ -172,7 +180,7 @@ def _decode(path: Path, data: bytes) -> str:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """The lines of a text without their ends; no list of them is made."""
+    """Yield the lines of a text without their ends; no list of them is made."""
     start = 0
     while (end := text.find("\n", start)) >= 0:
         yield text[start:end]
@@ -203,7 +211,7 @@ def _csv_lines(path: Path, text: str) -> Lines:
 
 def _separated(
     path: Path, lines: Callable[[], Lines], columns: Sequence[str], *, are_numbers: bool
-) -> Table:
+) -> ExampleTable:
     names, has_header = [name.strip() for name in columns], False
     if not names:
         _, first = next(lines(), (1, []))
@@ -224,14 +232,14 @@ def _separated(
                 )
             yield number, dict(zip(names, cells, strict=True))
 
-    return Table(path, tuple(names), rows)
+    return ExampleTable(path, tuple(names), rows)
 
 
 def _columns(count: int) -> str:
     return f"{count} column" if count == 1 else f"{count} columns"
 
 
-def _jsonl(path: Path, text: str) -> Table:
+def _jsonl(path: Path, text: str) -> ExampleTable:
     def rows() -> Iterator[Row]:
         for number, line in enumerate(_lines(text), 1):
             if not line.strip():
@@ -249,10 +257,10 @@ def _jsonl(path: Path, text: str) -> Table:
         names.update(dict.fromkeys(row))
     if not names:
         raise UserError(f"{path}: is empty")
-    return Table(path, tuple(names), rows)
+    return ExampleTable(path, tuple(names), rows)
 
 
-def _parquet(path: Path, data: bytes) -> Table:
+def _parquet(path: Path, data: bytes) -> ExampleTable:
     try:
         table = pq.read_table(pa.BufferReader(data))
     except (pa.ArrowException, OSError) as error:
@@ -267,11 +275,11 @@ def _parquet(path: Path, data: bytes) -> Table:
             except UnicodeDecodeError:
                 raise _not_utf8(path, some, number + 1) from None
 
-    return Table(path, tuple(table.column_names), rows)
+    return ExampleTable(path, tuple(table.column_names), rows)
 
 
 def _not_utf8(path: Path, table: pa.Table, first: int) -> UserError:
-    """The error for the first text of a table that is not UTF-8; its rows count from `first`."""
+    """Return the error for the first text that is not UTF-8; the table's first row is `first`."""
     for number in range(len(table)):
         for name in table.column_names:
             try:

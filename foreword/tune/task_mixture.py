@@ -34,7 +34,7 @@ def mix_tasks(tasks: Sequence[Sequence[Labelled]], temperature: float = 1.0) -> 
     """
     if temperature < 1:
         raise UserError(
-            f"--temperature {temperature:g}: must be at least 1, which takes all examples equally"
+            f"--temperature {temperature:g}: must be at least 1, which weights all examples equally"
         )
     if len(tasks) == 1:
         return tasks[0]

@@ -243,7 +243,7 @@ def test_text_is_read_as_the_options_say(case: Case, capsys: pytest.CaptureFixtu
     line = case.fails(case.words("--field", "body", data=shards))
     assert f"--field: {shards} holds prepared text, which was read already" in line
     line = case.fails(case.words(str(case.data), data=shards))
-    assert f"{shards}: holds token shards and no text; 'foreword pretrain' takes such" in line
+    assert f"{shards}: holds token shards, not text; 'foreword pretrain' accepts such" in line
 
 
 @pytest.mark.parametrize("text", ["the cat sat.\n", "The cat sat. It ran.\n"])

@@ -126,7 +126,7 @@ def test_there_and_back_as_an_arpa_file(
         told(capsys, "evaluate", str(path), "--file", str(test))["rows"][0] for path in (run, again)
     )
     assert other["perplexity"] == pytest.approx(one["perplexity"], rel=1e-5)
-    assert "is there already" in refused(
+    assert "exists already" in refused(
         capsys, "export", str(run), "--format", "arpa", "--out", str(file)
     )
 
@@ -151,7 +151,8 @@ def test_an_arpa_file_of_others(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     )
     found = told(capsys, "import", str(file), "--format", "arpa", "--out", f"{run}-again")
     assert found["notes"] == [
-        "words never met, since text is split at white space and its letters are composed: 1"
+        "words that never occur, since text is split at white space and normalised to "
+        "composed letters (NFC): 1"
     ]
     broken = tmp_path / "broken.arpa"
     broken.write_text(text[:-7], encoding="utf-8")

@@ -73,10 +73,10 @@ def test_another_version_is_refused(stopped: Path, capsys: pytest.CaptureFixture
 
 def test_two_do_not_work_on_one_run(stopped: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.stat().st_mtime_ns for path in stopped.rglob("*")}
-    with atomic.alone(stopped):
+    with atomic.locked(stopped):
         for more in ([], ["--set", "optimizer.lr=1e-7"]):
             assert run(["resume", str(stopped), *more]) == 2
-            assert f"{stopped}: another process is at work here" in capsys.readouterr().err
+            assert f"{stopped}: another process is writing here" in capsys.readouterr().err
         assert checkpoint.read_state(open_run(stopped).folder)["step"] == 6, "who only reads may"
     del before[stopped / atomic.LOCK]
     assert {path: path.stat().st_mtime_ns for path in before} == before

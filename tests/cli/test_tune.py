@@ -145,7 +145,7 @@ def test_nothing_is_overwritten(
     out.mkdir()
     (out / "mine.txt").write_text("mine", encoding="utf-8")
     assert run([*words, "--out", str(out)]) == 2
-    assert "holds something already" in capsys.readouterr().err
+    assert "is not empty" in capsys.readouterr().err
     assert run(words) == 0
     assert run([*words, "--out", str(tmp_path / "other")]) == 2
     assert "give this one another --name" in capsys.readouterr().err

@@ -221,9 +221,9 @@ def test_a_folder_with_other_files_is_refused_and_unchanged(folder: Path, tmp_pa
 
 def test_a_second_process_is_refused(folder: Path, tmp_path: Path) -> None:
     comparison = Comparison(load_grid(grids.write_grid(folder)), tmp_path / "out", Quiet())
-    with atomic.alone(tmp_path / "out"):
+    with atomic.locked(tmp_path / "out"):
         for work in (comparison.prepare, comparison.run):
-            with pytest.raises(UserError, match="out: another process is at work here"):
+            with pytest.raises(UserError, match="out: another process is writing here"):
                 work()
     assert [path.name for path in (tmp_path / "out").iterdir()] == [atomic.LOCK]
     Comparison(comparison.grid, tmp_path / "out", Quiet()).prepare()

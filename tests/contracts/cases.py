@@ -10,12 +10,22 @@ import numpy as np
 
 from foreword.nn.model import Model
 from foreword.testing import cases
-from foreword.testing.cases import FIRST, SEED, SIZE, is_scored, logits, rows, take, tiny, vocab
+from foreword.testing.cases import (
+    FIRST,
+    SEED,
+    SIZE,
+    is_scored,
+    logits,
+    rows,
+    select_rows,
+    tiny,
+    vocab,
+)
 
 from ..readings import reading
 
 __all__ = ["CASES", "FIRST", "SEED", "SIZE", "TRAINED", "Case", "fit", "is_scored", "logits"]
-__all__ += ["rows", "take", "tiny", "vocab"]
+__all__ += ["rows", "select_rows", "tiny", "vocab"]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from foreword import kinds
 from foreword.nn.init import initialise
 from foreword.nn.model import Backbone, Model
 
-from .cases import CASES, SIZE, TRAINED, Case, is_scored, logits, rows, take, tiny, vocab
+from .cases import CASES, SIZE, TRAINED, Case, is_scored, logits, rows, select_rows, tiny, vocab
 
 MODELS = kinds.names("models")
 every_model = pytest.mark.parametrize("name", MODELS)
@@ -68,7 +68,7 @@ def test_a_row_alone_is_the_row_in_a_group(case: Case) -> None:
     together = case.batch(many)
     scores = logits(model, together)
     for n in range(len(many)):
-        alone = case.batch(take(many, [n]))
+        alone = case.batch(select_rows(many, [n]))
         one, other = (is_scored(b)[r] for b, r in ((alone, 0), (together, n)))
         torch.testing.assert_close(
             logits(model, alone)[0][one], scores[n][other], atol=1e-5, rtol=1e-5

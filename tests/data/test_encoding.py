@@ -29,7 +29,7 @@ kill -9 $$
         (KILLED_AT_WORK, 2, "a worker process died (status 137), probably out of memory"),
     ],
 )
-def test_a_worker_that_fails_is_one_line(
+def test_a_failed_worker_is_reported_in_one_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],

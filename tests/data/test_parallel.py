@@ -49,7 +49,7 @@ def test_two_files_are_read_side_by_side(tmp_path: Path, given: str) -> None:
     assert [file.name for file in files] == ["train.de.gz", "train.en"]
 
 
-def test_a_pair_in_two_fields(tmp_path: Path) -> None:
+def test_pairs_are_read_from_two_fields(tmp_path: Path) -> None:
     records = [{"en": one, "de": two} for one, two in PAIRS]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     parquet.write_table(pa.Table.from_pylist(records), tmp_path / "b.parquet")
@@ -69,7 +69,7 @@ def test_pairs_with_an_empty_side_are_counted(tmp_path: Path) -> None:
     ("english", "german", "longer"),
     [("one\ntwo\nthree\n", "eins\nzwei\n", "train.en"), ("one\n", "eins\nzwei", "train.de.gz")],
 )
-def test_sides_that_differ_in_length(
+def test_sides_of_different_lengths_are_refused(
     tmp_path: Path, english: str, german: str, longer: str
 ) -> None:
     write(tmp_path, english, german)
@@ -79,7 +79,7 @@ def test_sides_that_differ_in_length(
     assert "must have the same number of lines" in message
 
 
-def test_what_is_not_parallel(tmp_path: Path) -> None:
+def test_text_that_is_not_parallel_is_refused(tmp_path: Path) -> None:
     (tmp_path / "train.en").write_text("one\n")
     assert "there is no train.de beside it" in fails(tmp_path)
     (tmp_path / "train.en").rename(tmp_path / "a.txt")
@@ -91,7 +91,7 @@ def test_what_is_not_parallel(tmp_path: Path) -> None:
         ReadSettings(field="en", target="en")
 
 
-def test_a_bad_byte_of_either_side_is_named(tmp_path: Path) -> None:
+def test_an_invalid_byte_of_either_side_is_named(tmp_path: Path) -> None:
     write(tmp_path, "one\ntwo\n", "eins\nzwei\n")
     (tmp_path / "train.de").write_bytes(b"eins\nzw\xffi\n")
     (tmp_path / "train.de.gz").unlink()

@@ -81,7 +81,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("in_sentences", [True, False])
-def test_all_text_comes_back(tmp_path: Path, tokenizer: Tokenizer, in_sentences: bool) -> None:
+def test_shards_decode_to_the_text(
+    tmp_path: Path, tokenizer: Tokenizer, in_sentences: bool
+) -> None:
     texts = make_texts(400)
     found = run(tmp_path, texts, tokenizer, heldout=0.1, sentences=in_sentences)
     train, heldout = decoded(found.train, tokenizer), decoded(found.heldout, tokenizer)
@@ -121,7 +123,7 @@ def test_unknown_tokens_are_counted(tmp_path: Path, tokenizer: Tokenizer) -> Non
     assert found.counts["train"].unknown == 2
 
 
-def test_workers_change_nothing(
+def test_shards_do_not_depend_on_the_workers(
     tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = make_texts(300)
@@ -158,7 +160,9 @@ def test_copies_land_on_the_same_side(tmp_path: Path, tokenizer: Tokenizer) -> N
 
 
 @pytest.mark.parametrize("in_sentences", [True, False])
-def test_a_few_documents(tmp_path: Path, tokenizer: Tokenizer, in_sentences: bool) -> None:
+def test_of_a_few_documents_one_is_held_out(
+    tmp_path: Path, tokenizer: Tokenizer, in_sentences: bool
+) -> None:
     texts = make_texts(40)
     found = run(tmp_path, texts, tokenizer, heldout=1e-9, sentences=in_sentences)
     (held,) = decoded(found.heldout, tokenizer)
@@ -171,7 +175,7 @@ def test_a_few_documents(tmp_path: Path, tokenizer: Tokenizer, in_sentences: boo
 @pytest.mark.parametrize("in_sentences", [True, False])
 @pytest.mark.parametrize("copies", [1, 2])
 @pytest.mark.parametrize("share", [1e-9, 0.1, 0.999999])
-def test_one_document_gives_its_end(
+def test_of_one_document_the_end_is_held_out(
     tmp_path: Path, tokenizer: Tokenizer, in_sentences: bool, copies: int, share: float
 ) -> None:
     text = " ".join(make_texts(30)) + " 한"
@@ -197,7 +201,7 @@ def test_a_long_document_is_not_held_out_whole(tmp_path: Path, tokenizer: Tokeni
     assert 0.005 < found.counts["heldout"].tokens / sum(map(len, texts)) < 0.05
 
 
-def test_nothing_can_be_held_out(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_a_single_sentence_cannot_be_split(tmp_path: Path, tokenizer: Tokenizer) -> None:
     assert "--heldout 0" in fails(tmp_path, ["a single sentence"], tokenizer)
     found = run(tmp_path, ["a single sentence"], tokenizer, heldout=0)
     assert len(found.heldout) == 0
@@ -205,7 +209,7 @@ def test_nothing_can_be_held_out(tmp_path: Path, tokenizer: Tokenizer) -> None:
     assert PreparedText.load(found.folder).counts == found.counts
 
 
-def test_held_out_text_that_is_given(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_given_heldout_text_is_held_out(tmp_path: Path, tokenizer: Tokenizer) -> None:
     texts, apart = make_texts(30), make_texts(10, seed=1)
     data = write(tmp_path / "a.jsonl", texts)
     held = write(tmp_path / "b.jsonl", [*apart, texts[0]])
@@ -224,7 +228,7 @@ def test_held_out_text_that_is_given(tmp_path: Path, tokenizer: Tokenizer) -> No
 
 
 @pytest.mark.parametrize("in_sentences", [True, False])
-def test_blank_lines_are_documents_where_asked(tmp_path: Path, in_sentences: bool) -> None:
+def test_blank_lines_are_documents_with_blank_lines(tmp_path: Path, in_sentences: bool) -> None:
     """As published figures of WikiText count them: an end to each line."""
     text, held = tmp_path / "wiki.train.tokens", tmp_path / "wiki.valid.tokens"
     text.write_text(" \n = Title = \n \n one two \n")
@@ -245,7 +249,7 @@ def test_blank_lines_are_documents_where_asked(tmp_path: Path, in_sentences: boo
         ReadSettings(blank_lines=True)
 
 
-def test_held_out_text_that_cannot_be(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_impossible_heldout_text_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
     data = write(tmp_path / "a.jsonl", make_texts(3))
     empty = tmp_path / "empty.txt"
     empty.write_text("\n\n")
@@ -263,7 +267,7 @@ def test_held_out_text_that_cannot_be(tmp_path: Path, tokenizer: Tokenizer) -> N
 # -- again -------------------------------------------------------------------------------------
 
 
-def test_unchanged_is_reused(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_shards_of_unchanged_text_are_reused(tmp_path: Path, tokenizer: Tokenizer) -> None:
     texts = make_texts(30)
     first = run(tmp_path, texts, tokenizer)
     stamp = (first.folder / "train.bin").stat().st_mtime_ns
@@ -273,7 +277,7 @@ def test_unchanged_is_reused(tmp_path: Path, tokenizer: Tokenizer) -> None:
     assert second.fingerprint == first.fingerprint
 
 
-def test_changed_is_never_reused(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_shards_are_made_again_after_any_change(tmp_path: Path, tokenizer: Tokenizer) -> None:
     texts = make_texts(30)
     path = write(tmp_path / "a.jsonl", texts)
     out = tmp_path / "out"
@@ -312,7 +316,7 @@ def test_damage_is_found_and_repaired(tmp_path: Path, tokenizer: Tokenizer) -> N
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 99, "counts": {}, "files": {}}'])
-def test_a_broken_manifest(tmp_path: Path, tokenizer: Tokenizer, text: str) -> None:
+def test_a_broken_manifest_is_refused(tmp_path: Path, tokenizer: Tokenizer, text: str) -> None:
     found = run(tmp_path, make_texts(30), tokenizer)
     (found.folder / "prepared.json").write_text(text)
     with pytest.raises(UserError, match=r"prepared\.json.*prepare the text again"):
@@ -322,7 +326,7 @@ def test_a_broken_manifest(tmp_path: Path, tokenizer: Tokenizer, text: str) -> N
 # -- what goes wrong ---------------------------------------------------------------------------
 
 
-def test_a_mistake_leaves_what_was_there(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_a_user_error_leaves_the_shards_unchanged(tmp_path: Path, tokenizer: Tokenizer) -> None:
     found = run(tmp_path, make_texts(30), tokenizer)
     before = contents(found.folder)
     path = tmp_path / "a.jsonl"
@@ -332,7 +336,9 @@ def test_a_mistake_leaves_what_was_there(tmp_path: Path, tokenizer: Tokenizer) -
     assert contents(found.folder) == before
 
 
-def test_disk_full(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_in_one_line(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -342,13 +348,13 @@ def test_disk_full(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.Mon
     assert str(tmp_path / "out") in message
 
 
-def test_folder_cannot_be_made(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
     path = write(tmp_path / "a.jsonl", make_texts(3))
     with pytest.raises(UserError, match="cannot be written"):
         prepare([path], tokenizer, path)
 
 
-def test_text_that_changes_meanwhile(tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_text_that_changes_while_read_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
     path = write(tmp_path / "a.jsonl", make_texts(30))
 
     def change(_: int, __: int) -> None:
@@ -376,7 +382,9 @@ prepare([sys.argv[1]], Tokenizer.load(sys.argv[2]), sys.argv[3])
 
 
 @pytest.mark.parametrize("name", [".part/train.bin", "train.bin", "tokenizer", "prepared.json"])
-def test_killed_at_any_moment(tmp_path: Path, tokenizer: Tokenizer, name: str) -> None:
+def test_shards_are_whole_after_a_kill_at_any_moment(
+    tmp_path: Path, tokenizer: Tokenizer, name: str
+) -> None:
     path = write(tmp_path / "a.jsonl", make_texts(30))
     out = tmp_path / "out"
     before = prepare([path], tokenizer, out)

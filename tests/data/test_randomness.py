@@ -1,4 +1,4 @@
-"""Draws and permutations against what chance gives: at fixed seeds, within four deviations."""
+"""Random numbers and permutations are as chance gives: at fixed seeds, within four deviations."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def test_permute_is_a_permutation_around_powers_of_two(n: int, key: int) -> None
     assert np.array_equal(np.sort(moved), np.arange(n))
 
 
-def test_permute_needs_no_table() -> None:
+def test_permute_takes_no_memory_per_row() -> None:
     moved = permute(np.array([[0, 10**15], [10**17, 10**18 - 1]]), 10**18, 3)
     assert moved.shape == (2, 2)
     assert len(np.unique(moved)) == 4
     assert 0 <= moved.min() <= moved.max() < 10**18
 
 
-def test_permute_sends_each_place_everywhere() -> None:
+def test_permute_sends_each_index_everywhere() -> None:
     n = 12
     moved = np.stack([permute(np.arange(n), n, key) for key in range(3000)])
     for place in range(n):
@@ -40,7 +40,7 @@ def test_permute_sends_each_place_everywhere() -> None:
     assert_even(np.bincount((moved[:, 1] - moved[:, 0]) % n, minlength=n)[1:])
 
 
-def test_draws_of_every_sort_depend_on_the_row_alone() -> None:
+def test_all_kinds_of_random_numbers_depend_on_the_row_alone() -> None:
     numbers = np.array([5, 0, 10**12, 7])
 
     def draw(rng: RowRng) -> list[Array]:
@@ -53,18 +53,18 @@ def test_draws_of_every_sort_depend_on_the_row_alone() -> None:
             assert np.array_equal(wanted[row], found[0])
 
 
-def test_wider_draws_begin_alike() -> None:
+def test_wider_random_numbers_begin_with_narrower_ones() -> None:
     wide, narrow = (RowRng(1, np.arange(4)).uniform(width) for width in (9, 5))
     assert np.array_equal(wide[:, :5], narrow)
 
 
-def test_seeds_rows_and_draws_are_unlike() -> None:
+def test_seeds_rows_and_calls_give_different_numbers() -> None:
     rng, other = RowRng(1, np.arange(50)), RowRng(2, np.arange(50))
     words = np.concatenate([rng.bits(20), rng.bits(20), other.bits(20)])
     assert len(np.unique(words)) == words.size
 
 
-def test_uniform_is_even_and_neighbours_are_independent() -> None:
+def test_uniform_is_even_and_neighbours_independent() -> None:
     draws = RowRng(11, np.arange(500)).uniform(200)
     assert draws.min() >= 0
     assert draws.max() < 1

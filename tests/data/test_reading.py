@@ -39,7 +39,7 @@ def zstd(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("end", ["", ".gz", ".zst"])
 @pytest.mark.parametrize("kind", ["line", "jsonl"])
-def test_compressed_reads_as_plain(tmp_path: Path, kind: str, end: str) -> None:
+def test_compressed_text_reads_as_plain(tmp_path: Path, kind: str, end: str) -> None:
     texts = [text.replace("\n", " ") for text in TEXTS]
     data = jsonl(texts) if kind == "jsonl" else "\n".join(texts).encode()
     path = tmp_path / f"a.{'jsonl' if kind == 'jsonl' else 'txt'}{end}"
@@ -54,7 +54,7 @@ def test_members_of_a_compressed_file_are_all_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), "str")])
-def test_parquet(tmp_path: Path, kind: pa.DataType) -> None:
+def test_parquet_of_every_text_type_is_read(tmp_path: Path, kind: pa.DataType) -> None:
     path = tmp_path / "a.parquet"
     column = pa.array([*TEXTS, None, "  "]).cast(kind)
     parquet.write_table(pa.table({"n": range(5), "body": column}), path)
@@ -90,14 +90,14 @@ def test_compressed_parquet_leaves_no_copy(
     assert not list((tmp_path / "temporary").iterdir())
 
 
-def test_parquet_cut_short(tmp_path: Path) -> None:
+def test_truncated_parquet_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     parquet.write_table(pa.table({"text": TEXTS * 100}), path)
     path.write_bytes(path.read_bytes()[:-40])
     assert "cut short" in fails(path)
 
 
-def test_parquet_damaged_within(tmp_path: Path) -> None:
+def test_damaged_parquet_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     parquet.write_table(pa.table({"text": [str(n) * 40 for n in range(5000)]}), path)
     data = bytearray(path.read_bytes())
@@ -114,7 +114,7 @@ def test_parquet_damaged_within(tmp_path: Path) -> None:
         ("line", ["one", "two", "three"], [1, 2, 5]),
     ],
 )
-def test_documents_of_plain_text(
+def test_plain_text_is_split_into_documents(
     tmp_path: Path, documents: str, wanted: list[str], places: list[int | None]
 ) -> None:
     path = tmp_path / "a.md"
@@ -129,7 +129,7 @@ def test_documents_of_plain_text(
 
 
 @pytest.mark.parametrize("documents", ["file", "line", "paragraph"])
-def test_bytes_that_are_not_utf8(tmp_path: Path, documents: str) -> None:
+def test_bytes_that_are_not_utf8_are_refused_or_replaced(tmp_path: Path, documents: str) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"\xef\xbb\xbfgood \xef\xbf\xbd line\nbad \xff\xe2\x82 line\n")
     assert "byte 21 (0xff) is not UTF-8" in fails(path, documents=documents)
@@ -159,7 +159,7 @@ def test_utf16_is_recognised(tmp_path: Path) -> None:
         ('{"text": ' + "[" * 100_000, "not JSON"),
     ],
 )
-def test_broken_json_lines(tmp_path: Path, line: str, said: str) -> None:
+def test_broken_json_lines_are_refused(tmp_path: Path, line: str, said: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "fine"}\n\n' + line + "\n")
     message = fails(path)
@@ -176,7 +176,7 @@ def test_null_text_is_an_empty_document(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["gz", "zst"])
-def test_broken_compression(tmp_path: Path, end: str) -> None:
+def test_broken_compression_is_refused(tmp_path: Path, end: str) -> None:
     path = tmp_path / f"a.txt.{end}"
     path.write_bytes(b"this is not compressed")
     assert "not readable" in fails(path)
@@ -186,7 +186,7 @@ def test_broken_compression(tmp_path: Path, end: str) -> None:
     assert "not readable" in fails(path, documents="line")
 
 
-def test_find_files(tmp_path: Path) -> None:
+def test_find_files_expands_folders_and_patterns(tmp_path: Path) -> None:
     for name in ("b.txt", "deep/er/a.jsonl.zst", "deep/c.TXT", "deep/x.pdf", "deep/README"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
@@ -197,7 +197,7 @@ def test_find_files(tmp_path: Path) -> None:
     assert counts.skipped == {".pdf": 1, "README": 1, "named twice": 1}
 
 
-def test_find_files_fails(tmp_path: Path) -> None:
+def test_find_files_refuses_inputs_without_text(tmp_path: Path) -> None:
     (tmp_path / "x.pdf").write_text("x")
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "broken").symlink_to("nowhere.txt")
@@ -214,7 +214,7 @@ def test_find_files_fails(tmp_path: Path) -> None:
             find_files(given)
 
 
-def test_nothing_to_read(tmp_path: Path) -> None:
+def test_files_without_text_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"")
     assert "there is no text in it" in fails(path)

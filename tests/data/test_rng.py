@@ -26,7 +26,7 @@ def test_permute_does_not_depend_on_the_grouping() -> None:
     assert whole[::50].tolist() == parts
 
 
-def test_draws_depend_on_the_row_alone() -> None:
+def test_random_numbers_depend_on_the_row_alone() -> None:
     many, one = RowRng(3, np.arange(10)), RowRng(3, np.array([7]))
     for _ in range(3):
         assert (many.uniform(5)[7] == one.uniform(5)[0]).all()
@@ -35,7 +35,7 @@ def test_draws_depend_on_the_row_alone() -> None:
     assert len(np.unique(draws)) == draws.size
 
 
-def test_some_of_the_rows_draw_on_as_they_would_have() -> None:
+def test_selected_rows_continue_their_random_numbers() -> None:
     many = RowRng(3, np.arange(10))
     many.uniform(4)
     some = many.select(np.array([7, 2]))

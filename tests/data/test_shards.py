@@ -21,7 +21,9 @@ def write(prefix: Path, vocab: int = 1000) -> ShardWriter:
 
 
 @pytest.mark.parametrize(("vocab", "code", "letter"), [(1 << 16, 8, "H"), ((1 << 16) + 1, 4, "i")])
-def test_bytes_on_disk(tmp_path: Path, vocab: int, code: int, letter: str) -> None:
+def test_shards_have_the_documented_bytes(
+    tmp_path: Path, vocab: int, code: int, letter: str
+) -> None:
     """The layout as Megatron-LM's `indexed_dataset.py` packs it, field by field."""
     write(tmp_path / "a", vocab)
     size = struct.calcsize(letter)
@@ -40,7 +42,7 @@ def test_bytes_on_disk(tmp_path: Path, vocab: int, code: int, letter: str) -> No
     )
 
 
-def test_round_trip(tmp_path: Path) -> None:
+def test_written_shards_read_back_equal(tmp_path: Path) -> None:
     writer = write(tmp_path / "a")
     shards = Shards.open(tmp_path / "a")
     assert len(shards) == 2
@@ -54,7 +56,7 @@ def test_round_trip(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.bin", "a.idx"]
 
 
-def test_no_documents(tmp_path: Path) -> None:
+def test_shards_without_documents_read_back(tmp_path: Path) -> None:
     with ShardWriter(tmp_path / "a", 10):
         pass
     shards = Shards.open(tmp_path / "a")
@@ -62,7 +64,9 @@ def test_no_documents(tmp_path: Path) -> None:
     assert shards.document_starts.tolist() == [0]
 
 
-def test_many_sequences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indices_longer_than_a_block_read_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("foreword.data.shards._BLOCK", 7)
     lengths = np.arange(100) % 5
     with ShardWriter(tmp_path / "a", 1 << 20) as writer:
@@ -74,7 +78,7 @@ def test_many_sequences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("name", ["a.bin", "a.idx"])
 @pytest.mark.parametrize("change", [-1, -3, 1, None])
-def test_damaged(tmp_path: Path, name: str, change: int | None) -> None:
+def test_shards_of_another_size_are_refused(tmp_path: Path, name: str, change: int | None) -> None:
     write(tmp_path / "a")
     path = tmp_path / name
     data = path.read_bytes()
@@ -108,7 +112,7 @@ def test_a_file_that_is_cut_short_while_it_is_read_is_named(tmp_path: Path, name
 
 
 @pytest.mark.parametrize("place", [0, 9, 17, 34, 34 + 12 + 8, 34 + 12 + 24])
-def test_nonsense_in_the_index(tmp_path: Path, place: int) -> None:
+def test_an_inconsistent_index_is_refused(tmp_path: Path, place: int) -> None:
     write(tmp_path / "a")
     path = tmp_path / "a.idx"
     data = bytearray(path.read_bytes())
@@ -118,7 +122,7 @@ def test_nonsense_in_the_index(tmp_path: Path, place: int) -> None:
         Shards.open(tmp_path / "a")
 
 
-def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
+def test_an_error_leaves_earlier_shards_unchanged(tmp_path: Path) -> None:
     write(tmp_path / "a")
     before = (tmp_path / "a.bin").read_bytes()
     with pytest.raises(RuntimeError), ShardWriter(tmp_path / "a", 1000) as writer:
@@ -131,7 +135,7 @@ def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
 @pytest.mark.parametrize("part", ["bin", "idx"])
 @pytest.mark.parametrize("count", [2, 1 << 16])
-def test_a_full_disk_is_one_line(tmp_path: Path, part: str, count: int) -> None:
+def test_a_full_disk_is_reported_in_one_line(tmp_path: Path, part: str, count: int) -> None:
     (tmp_path / f".a.{part}.part").symlink_to("/dev/full")
     with (
         pytest.raises(UserError, match=r"/a(\.bin)?: cannot be written: No space left on device"),
@@ -141,12 +145,14 @@ def test_a_full_disk_is_one_line(tmp_path: Path, part: str, count: int) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_unwritable(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be written"), ShardWriter(tmp_path / "no" / "a", 9):
         pass
 
 
-def test_a_text_of_one_token_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_of_one_repeated_token_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_BLOCK", 4)
     for name, tokens in (("one", [7] * 12), ("last", [7] * 11 + [8]), ("block", [7] * 4 + [8] * 4)):
         with ShardWriter(tmp_path / name, 1000) as writer:

@@ -1,4 +1,4 @@
-"""What import and export check: it sees windows, blocks, segments and long distances."""
+"""The check of logits finds wrong windows, blocks, segments and long distances."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def differs(folder: Path, found: importing.ImportedModel, **model: Any) -> bool:
     recipe = replace(found.recipe, model=replace(found.recipe.model, **model))
     changed = recipe.build(found.vocab)
     changed.load_state_dict(found.model.state_dict())
-    apart, greatest = difference(changed, recipe, found.vocab, found.family, folder)
-    assert apart < 1e-5 * greatest or apart > 1e-2
-    return apart > 1e-2
+    distance, greatest = difference(changed, recipe, found.vocab, found.family, folder)
+    assert distance < 1e-5 * greatest or distance > 1e-2
+    return distance > 1e-2
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,9 @@ def differs(folder: Path, found: importing.ImportedModel, **model: Any) -> bool:
         ("big_bird", {"attention": BigBird(block=4, random=1, random_from="start")}),
     ],
 )
-def test_what_each_place_sees(tmp_path: Path, family: str, changes: dict[str, Any]) -> None:
+def test_a_wrong_attention_pattern_is_found(
+    tmp_path: Path, family: str, changes: dict[str, Any]
+) -> None:
     theirs.write(family, tmp_path)
     found = importing.read(tmp_path)
     assert not differs(tmp_path, found)
@@ -52,29 +54,29 @@ def test_what_each_place_sees(tmp_path: Path, family: str, changes: dict[str, An
 
 
 @pytest.mark.parametrize("family", ["albert", "bert", "big_bird", "electra", "xlnet"])
-def test_segments(tmp_path: Path, family: str) -> None:
+def test_wrong_segments_are_found(tmp_path: Path, family: str) -> None:
     theirs.write(family, tmp_path)
     found = importing.read(tmp_path)
-    own = [name for name, _ in found.model.named_parameters() if "segment" in name]
-    assert own
+    names = [name for name, _ in found.model.named_parameters() if "segment" in name]
+    assert names
     with torch.no_grad():
-        for name in own:  # the last row is of the second one alone
+        for name in names:  # the last row is of the second one alone
             found.model.get_parameter(name)[-1] *= 2
-    apart, _ = difference(found.model, found.recipe, found.vocab, found.family, tmp_path)
-    assert apart > 1e-2
+    distance, _ = difference(found.model, found.recipe, found.vocab, found.family, tmp_path)
+    assert distance > 1e-2
 
 
-def test_distances_of_t5(tmp_path: Path) -> None:
+def test_a_wrong_distance_of_t5_is_found(tmp_path: Path) -> None:
     theirs.write("t5", tmp_path)
     found = importing.read(tmp_path)
     table = found.model.get_parameter("backbone.encoder.position.table.weight")
     with torch.no_grad():
-        table[15] += 1  # of 128 places and more
-    apart, _ = difference(found.model, found.recipe, found.vocab, found.family, tmp_path)
-    assert apart > 1e-3
+        table[15] += 1  # of distances of 128 and more
+    distance, _ = difference(found.model, found.recipe, found.vocab, found.family, tmp_path)
+    assert distance > 1e-3
 
 
-def test_what_the_decoder_of_t5_starts_from(tmp_path: Path) -> None:
+def test_a_wrong_decoder_start_of_t5_is_found(tmp_path: Path) -> None:
     theirs.write("t5", tmp_path)
     for start, name in ((0, "[PAD]"), (1, "</s>")):
         for file in (tmp_path / "config.json", tmp_path / "generation_config.json"):
@@ -82,10 +84,10 @@ def test_what_the_decoder_of_t5_starts_from(tmp_path: Path) -> None:
             file.write_text(json.dumps(keys))
         found = importing.read(tmp_path)
         assert found.recipe.layout.start == name
-        for own in ("[PAD]", "</s>"):
-            recipe = replace(found.recipe, layout=EncoderDecoder(own))
-            apart, _ = difference(found.model, recipe, found.vocab, found.family, tmp_path)
-            assert (apart > 1e-2) == (own != name)
+        for other in ("[PAD]", "</s>"):
+            recipe = replace(found.recipe, layout=EncoderDecoder(other))
+            distance, _ = difference(found.model, recipe, found.vocab, found.family, tmp_path)
+            assert (distance > 1e-2) == (other != name)
         importing.save(found, tmp_path / f"run{start}")
         out = tmp_path / f"out{start}"
         exporting.export(open_run(tmp_path / f"run{start}", "cpu"), out)
@@ -101,6 +103,6 @@ def test_what_the_decoder_of_t5_starts_from(tmp_path: Path) -> None:
         ("bigbird_base", 769),  # up to 704 in full
     ],
 )
-def test_published_models_are_checked_beyond_what_is_seen_in_full(name: str, wanted: int) -> None:
+def test_published_models_are_checked_beyond_their_dense_lengths(name: str, wanted: int) -> None:
     longest = max(max(lengths) for lengths in _lengths(load_recipe(name)))
     assert longest == wanted <= LONGEST

@@ -1,4 +1,4 @@
-"""ELECTRA's two parts, which are two models elsewhere and one here."""
+"""ELECTRA's generator and discriminator: two models in transformers, one here."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def assert_theirs(run: Path, judging: Path, writing: Path) -> None:
         torch.testing.assert_close(written, writer(ids).logits, atol=1e-4, rtol=1e-4)
 
 
-def test_both_parts_both_ways(tmp_path: Path) -> None:
+def test_generator_and_discriminator_are_exported_and_imported(tmp_path: Path) -> None:
     tokenizer = WordPiece(vocab=180).train(TEXTS * 4)
     settings = ["model.d_model=32", "model.heads=4", "model.init_std=0.3"]
     run = write_run(tmp_path / "run", load_recipe("electra_tiny", settings), tokenizer)
@@ -82,7 +82,9 @@ def recipe_of(*settings: str) -> Recipe:
     return load_recipe("electra_tiny", ["packing.length=24", *settings])
 
 
-def test_a_generator_beside_its_discriminator(folder: Path, tmp_path: Path) -> None:
+def test_a_generator_in_a_subfolder_is_imported_with_its_discriminator(
+    folder: Path, tmp_path: Path
+) -> None:
     found = importing.read(folder)
     assert found.recipe.objective == ReplacedToken(generator=0.5)
     assert importing.check(found)["logit_difference"] < 1e-4  # type: ignore[operator]
@@ -100,7 +102,7 @@ def test_a_generator_beside_its_discriminator(folder: Path, tmp_path: Path) -> N
         assert all(torch.equal(tensor, before[name]) for name, tensor in after.items())
 
 
-def test_pretraining_goes_on_from_both(folder: Path) -> None:
+def test_pretraining_continues_from_generator_and_discriminator(folder: Path) -> None:
     starting_model = open_starting_model(str(folder))
     laid = starting_model.lay_under(recipe_of("objective.generator=0.5"))
     for name, value in laid.model.state_dict().items():
@@ -109,7 +111,9 @@ def test_pretraining_goes_on_from_both(folder: Path) -> None:
         starting_model.lay_under(recipe_of())  # a quarter: not to be begun anew in silence
 
 
-def test_a_discriminator_alone(folder: Path, tmp_path: Path) -> None:
+def test_a_discriminator_alone_is_imported_with_unigram_replacements(
+    folder: Path, tmp_path: Path
+) -> None:
     shutil.move(folder / "generator", tmp_path / "apart")
     found = importing.read(folder)
     assert any("without its generator" in note for note in found.notes)
@@ -126,7 +130,7 @@ def test_a_discriminator_alone(folder: Path, tmp_path: Path) -> None:
     assert set(laid.model.heads) == {"replaced"}
 
 
-def test_parts_that_do_not_belong_together(folder: Path, tmp_path: Path) -> None:
+def test_submodels_of_different_models_are_refused(folder: Path, tmp_path: Path) -> None:
     def said() -> str:
         with pytest.raises(UserError) as caught:
             importing.read(folder)
@@ -162,7 +166,7 @@ def test_parts_that_do_not_belong_together(folder: Path, tmp_path: Path) -> None
         ((1024, 4096, 16, 1024), (256, 1024, 4, 1024), "electra_large"),
     ],
 )
-def test_published_pairs_fit(
+def test_published_generators_fit_their_discriminators(
     discriminator_head: tuple[int, ...], writer: tuple[int, ...], recipe: str
 ) -> None:
     keys = ("hidden_size", "intermediate_size", "num_attention_heads", "embedding_size")

@@ -22,7 +22,12 @@ from . import theirs
 
 transformers = pytest.importorskip("transformers")
 
-LENGTHS = [(40, 33), (30, 30), (30, 17), (9, 1)]  # 40: all places, and more than BigBird sees all
+LENGTHS = [
+    (40, 33),
+    (30, 30),
+    (30, 17),
+    (9, 1),
+]  # 40: all positions, and more than BigBird reads densely
 WITH_SEGMENTS = {"albert", "bert", "big_bird", "electra", "xlnet"}
 # BigBird's random blocks are drawn in training alone, so that is what ours is held against.
 STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -80,10 +85,10 @@ def both(
     trained = open_run(run, "cpu")
     trained.model.train(training)
     ids, attention = tokens(lengths)
-    places = torch.arange(ids.shape[1]).expand_as(ids)
+    positions = torch.arange(ids.shape[1]).expand_as(ids)
     within = FullMask() if attention.all() else DocumentMask(attention - 1, attention - 1)
     layout = kinds.name_of(trained.recipe.layout)
-    second = (places >= 4).long() if segments else None
+    second = (positions >= 4).long() if segments else None
     call: dict[str, Any] = {"input_ids": ids, "attention_mask": attention}
     if segments:
         call["token_type_ids"] = second
@@ -91,14 +96,14 @@ def both(
         target = ids.flip(1)[:, :12]
         call["decoder_input_ids"] = target
         at = torch.arange(target.shape[1]).expand_as(target)
-        source = Batch(ids, places, within)
+        source = Batch(ids, positions, within)
         whole = torch.ones_like(target)
         cross = DocumentMask(whole - 1, attention - 1)
         batch = Batch(target, at, CausalMask(), source=source, cross_mask=cross)
         counts = whole
     else:
         mask = CausalMask() & within if layout == "decoder" else within
-        batch, counts = Batch(ids, places, mask, segments=second), attention
+        batch, counts = Batch(ids, positions, mask, segments=second), attention
     with torch.no_grad():
         output = load(folder, training)(**call)
         states = trained.model.backbone(batch).states
@@ -116,7 +121,7 @@ def both(
 
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("direction", ["imported", "exported"])
-def test_logits_are_theirs(
+def test_logits_equal_theirs(
     folder: Path, again: Path, run: Path, direction: str, lengths: tuple[int, int]
 ) -> None:
     ours, wanted = both(run, folder if direction == "imported" else again, lengths, segments=False)
@@ -124,7 +129,9 @@ def test_logits_are_theirs(
     torch.testing.assert_close(ours, wanted, atol=1e-4, rtol=1e-4)
 
 
-def test_segments_are_theirs(family: str, folder: Path, again: Path, run: Path) -> None:
+def test_logits_with_segments_equal_theirs(
+    family: str, folder: Path, again: Path, run: Path
+) -> None:
     model = open_run(run, "cpu").recipe.model
     has_segments = max(model.segments, 2 * getattr(model.position, "segments", False)) > 1
     assert has_segments == (family.partition("-")[0] in WITH_SEGMENTS)
@@ -134,8 +141,8 @@ def test_segments_are_theirs(family: str, folder: Path, again: Path, run: Path) 
             torch.testing.assert_close(ours, wanted, atol=1e-4, rtol=1e-4)
 
 
-def test_bigbird_leaves_blocks_out(family: str, folder: Path) -> None:
-    """Of 40 places, so that what is held against theirs is not attention in full."""
+def test_bigbird_attends_to_some_blocks_only(family: str, folder: Path) -> None:
+    """Of 40 positions, so that what is held against theirs is not attention in full."""
     if family.startswith("big_bird"):
         model: Any = load(folder)
         model(**dict(zip(("input_ids", "attention_mask"), tokens(LENGTHS[0]), strict=True)))
@@ -172,7 +179,7 @@ def test_export_then_import_gives_the_same_bytes(folder: Path, run: Path) -> Non
     assert open_run(second, "cpu").vocab.special == trained.vocab.special
 
 
-def test_the_check_finds_a_wrong_weight(folder: Path) -> None:
+def test_the_logit_check_finds_a_wrong_weight(folder: Path) -> None:
     found = importing.read(folder)
     exact, greatest = difference(found.model, found.recipe, found.vocab, found.family, folder)
     assert exact < 3e-5 * greatest

@@ -1,4 +1,4 @@
-"""What `foreword export` writes is scored by lm-eval as by us; where lm-eval is installed."""
+"""Exported models get the same scores from lm-eval as from Foreword, if it is installed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytest.importorskip("lm_eval")
 TEXTS = ["The cat sat on the mat, and the dog on the cat.", "A dog."]
 
 
-def test_a_text_is_worth_the_same(tmp_path: Path) -> None:
+def test_lm_eval_scores_an_exported_text_as_foreword(tmp_path: Path) -> None:
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
 

@@ -1,4 +1,4 @@
-"""What `foreword export` writes drives the pipelines of `transformers` without code of ours."""
+"""Exported folders work in the pipelines of `transformers` without our code."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def exported(folder: Path, name: str, kind: object, settings: list[str]) -> tupl
     return run, folder / "hf"
 
 
-def test_fill_mask(tmp_path: Path) -> None:
+def test_the_fill_mask_pipeline_gives_our_candidates(tmp_path: Path) -> None:
     run, folder = exported(tmp_path, "bert_tiny", WordPiece(vocab=180), [*SMALL, *MASKED])
     fill = transformers.pipeline("fill-mask", model=str(folder), device="cpu")
     theirs = fill("the [MASK] sat on the mat.", top_k=3)
@@ -48,8 +48,8 @@ def test_fill_mask(tmp_path: Path) -> None:
         assert answer["score"] == pytest.approx(candidate.probability, abs=1e-5)
 
 
-def test_without_segments_it_is_a_roberta(tmp_path: Path) -> None:
-    """Padding is token 0 here and 1 there, and places are counted from behind it."""
+def test_an_encoder_without_segments_is_exported_as_roberta(tmp_path: Path) -> None:
+    """Padding is token 0 here and 1 there, and positions are counted from after it."""
     settings = [*SMALL, *MASKED, "model.segments=0"]
     run, folder = exported(tmp_path, "bert_tiny", WordPiece(vocab=180), settings)
     fill = transformers.pipeline("fill-mask", model=str(folder), device="cpu")
@@ -61,13 +61,13 @@ def test_without_segments_it_is_a_roberta(tmp_path: Path) -> None:
     assert command(["import", str(folder), "--out", str(tmp_path / "again")]) == 0
 
 
-def test_spanbert_is_a_bert(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_spanbert_is_exported_as_bert(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The head that reads spans from their edges serves training alone."""
     settings = [*SMALL, "objective={kind='span_masked'}", MASKED[1]]
     run, folder = exported(tmp_path, "bert_tiny", WordPiece(vocab=180), settings)
     said = capsys.readouterr()
     assert "BertForMaskedLM" in said.out
-    assert "the span boundary head is not written" in said.err
+    assert "the span boundary head is not exported" in said.err
     assert command(["import", str(folder), "--out", str(tmp_path / "again")]) == 0
     again, before = (foreword.load(where, "cpu") for where in (tmp_path / "again", run))
     text = "the [MASK] sat on the mat."
@@ -94,7 +94,9 @@ def wordpiece() -> Tokenizer:
 
 
 @pytest.mark.parametrize("name", FILLED)
-def test_every_recipe_of_blanks_fills_them(name: str, wordpiece: Tokenizer, tmp_path: Path) -> None:
+def test_every_recipe_for_blanks_fills_them(
+    name: str, wordpiece: Tokenizer, tmp_path: Path
+) -> None:
     """With both heads where the recipe has two; in texts longer than a window, and padded."""
     architecture, own = FILLED[name]
     recipe = load_recipe(f"{name}_tiny", [*SMALL[:2], *own])
@@ -112,7 +114,7 @@ def test_every_recipe_of_blanks_fills_them(name: str, wordpiece: Tokenizer, tmp_
             assert answer["score"] == pytest.approx(candidate.probability, abs=1e-5)
 
 
-def test_two_texts_are_segments(tmp_path: Path) -> None:
+def test_the_exported_tokenizer_gives_a_pair_two_segments(tmp_path: Path) -> None:
     run, folder = exported(tmp_path, "bert_tiny", WordPiece(vocab=180), [*SMALL, *MASKED])
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     found = tokenizer("the cat", "the mat")
@@ -123,7 +125,7 @@ def test_two_texts_are_segments(tmp_path: Path) -> None:
     assert found["token_type_ids"] == [0] * (len(first) + 2) + [1] * (len(second) + 1)
 
 
-def test_text_generation(tmp_path: Path) -> None:
+def test_the_text_generation_pipeline_gives_our_text(tmp_path: Path) -> None:
     run, folder = exported(tmp_path, "gpt2_tiny", BPE(vocab=380), SMALL)
     write = transformers.pipeline("text-generation", model=str(folder), device="cpu")
     loaded = foreword.load(run, "cpu")
@@ -135,7 +137,7 @@ def test_text_generation(tmp_path: Path) -> None:
     assert write("", max_new_tokens=2)  # begins with the token between texts
 
 
-def test_roles_for_scoring(tmp_path: Path) -> None:
+def test_the_exported_tokenizer_has_roles_for_scoring(tmp_path: Path) -> None:
     """What lm-eval asks a decoder's tokenizer: an end, and what a text begins with."""
     run, folder = exported(tmp_path, "gpt2_tiny", BPE(vocab=380), SMALL)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -149,7 +151,7 @@ def test_roles_for_scoring(tmp_path: Path) -> None:
     assert "token_type_ids" not in tokenizer("The cat")
 
 
-def test_spans(tmp_path: Path) -> None:
+def test_transformers_generates_from_an_exported_t5(tmp_path: Path) -> None:
     settings = ["model.d_model=32", "model.d_ff=40"]
     run, folder = exported(tmp_path, "t5_tiny", Unigram(vocab=140), settings)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -181,21 +183,23 @@ CARRIED = {
 
 
 @pytest.mark.parametrize("name", CARRIED)
-def test_recipes_are_of_their_family(name: str, tmp_path: Path) -> None:
+def test_recipes_are_exported_as_their_family(name: str, tmp_path: Path) -> None:
     tokenizer = WordPiece(vocab=180).train(TEXTS * 4)
     run = write_run(tmp_path / "run", load_recipe(f"{name}_tiny"), tokenizer)
     trained, _ = exporting.without_boundary_head(open_run(run, "cpu"))
     assert kinds.name_of(exporting.find_family(trained)) == CARRIED[name]
 
 
-def test_that_is_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_families_names_the_family_of_the_export(capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["show", "families", "--json"]) == 0
     said = {one["family"]: one["hugging_face"] for one in json.loads(capsys.readouterr().out)}
     found = {load_recipe(f"{name}_tiny").family: family for name, family in CARRIED.items()}
     assert found == {name: family for name, family in said.items() if family}
 
 
-def test_a_model_like_none_of_theirs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_of_no_family_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     tokenizer = WordPiece(vocab=180).train(TEXTS * 4)
     recipe = load_recipe("modern_encoder_tiny", ["model.d_model=32", "model.position.kind=alibi"])
     run = write_run(tmp_path / "run", recipe, tokenizer)

@@ -1,4 +1,4 @@
-"""The `config.json` of published models, as they stand on the hub: every key is known."""
+"""The published `config.json` of each family: every key is known."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ PUBLISHED: dict[str, tuple[dict[str, Any], int | None]] = {
             "type_vocab_size": 1,
             "vocab_size": 50265,
         },
-        124_697_433 - 3 * 768,  # a segment of zeros, and two places that no text reaches
+        124_697_433 - 3 * 768,  # a segment of zeros, and two positions that no text reaches
     ),
     "albert-base-v2": (
         {
@@ -170,7 +170,9 @@ PUBLISHED: dict[str, tuple[dict[str, Any], int | None]] = {
             "type_vocab_size": 1,
             "vocab_size": 50265,
         },
-        148_711_257 - 21_261_312 - 3 * 768,  # less the maps of places that see all; as RoBERTa's
+        148_711_257
+        - 21_261_312
+        - 3 * 768,  # less the projections of global attention; as RoBERTa's
     ),
     "ModernBERT-base": (
         {
@@ -297,7 +299,7 @@ def vocab_of(size: int) -> Vocab:
 
 
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
-def test_every_key_is_known_and_the_size_is_right(name: str) -> None:
+def test_published_configs_are_known_and_give_the_published_size(name: str) -> None:
     keys, size = PUBLISHED[name]
     hf_config = HFConfig(keys)
     family = family_of(hf_config)
@@ -318,12 +320,14 @@ def test_every_key_is_known_and_the_size_is_right(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("places", "apart"), [(4096, None), (2048, "of 1,024 tokens"), (512, None)]
+    ("positions", "lengths"), [(4096, None), (2048, "of 1,024 tokens"), (512, None)]
 )
-def test_where_bigbird_draws_other_blocks_is_said(places: int, apart: str | None) -> None:
-    """As found by drawing with `tests/oracles/test_mixing.py` at other numbers of places."""
-    model = f"model.position={{kind='learned', length={places}}}"
-    recipe = load_recipe("bigbird_base", [model, f"packing.length={min(places, 512)}"])
+def test_bigbird_notes_the_lengths_with_other_random_blocks(
+    positions: int, lengths: str | None
+) -> None:
+    """As found by drawing with `tests/oracles/test_attentions.py` at other numbers of positions."""
+    model = f"model.position={{kind='learned', length={positions}}}"
+    recipe = load_recipe("bigbird_base", [model, f"packing.length={min(positions, 512)}"])
     _, *more = BigBird().notes(recipe)
-    assert len(more) == (apart is not None)
-    assert apart is None or apart in more[0]
+    assert len(more) == (lengths is not None)
+    assert lengths is None or lengths in more[0]

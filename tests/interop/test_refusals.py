@@ -1,4 +1,4 @@
-"""What a folder holds is known, or refused by its name: one line each."""
+"""Refusals of what a folder holds and Foreword does not know, each in one line."""
 
 from __future__ import annotations
 
@@ -45,27 +45,36 @@ def change(folder: Path, act: Callable[[dict[str, torch.Tensor]], object]) -> No
     ("keys", "words"),
     [
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
-        ({"hidden_act": "silu"}, "hidden_act is 'silu', and Foreword knows here: gelu, gelu_new"),
+        (
+            {"hidden_act": "silu"},
+            "hidden_act is 'silu', but Foreword supports here: gelu, gelu_new",
+        ),
         ({"is_decoder": True}, "is_decoder is True"),
         ({"frobnicate": 3}, "frobnicate is 3"),
-        ({"auto_map": {"AutoModel": "x.Y"}}, "code of its own"),
+        ({"auto_map": {"AutoModel": "x.Y"}}, "requires custom code"),
         ({"model_type": "brt"}, "did you mean 'bert'?"),
         ({"vocab_size": 99}, "130 rows, but config.json gives vocab_size 99"),
         (
             {"hidden_size": 64},
-            r"word_embeddings.weight is (130, 32), and config.json says (130, 64)",
+            r"word_embeddings.weight is (130, 32), but config.json implies (130, 64)",
         ),
         ({"num_hidden_layers": 1}, "holds bert.encoder.layer.1."),
         ({"num_hidden_layers": 3}, "has no tensor bert.encoder.layer.2."),
         ({"num_attention_heads": 5}, "d_model 32 is not divisible by 5 heads"),
-        ({"vocab_size": "130"}, "vocab_size is '130', and Foreword knows here: a whole number"),
-        ({"hidden_size": 32.0}, "hidden_size is 32.0, and Foreword knows here: a whole number"),
-        ({"layer_norm_eps": "1e-12"}, "layer_norm_eps is '1e-12', and Foreword knows here: a numb"),
-        ({"type_vocab_size": True}, "type_vocab_size is True, and Foreword knows here: a whole"),
-        ({"max_position_embeddings": None}, "max_position_embeddings is None, and Foreword knows"),
+        ({"vocab_size": "130"}, "vocab_size is '130', but Foreword supports here: a whole number"),
+        ({"hidden_size": 32.0}, "hidden_size is 32.0, but Foreword supports here: a whole number"),
+        (
+            {"layer_norm_eps": "1e-12"},
+            "layer_norm_eps is '1e-12', but Foreword supports here: a numb",
+        ),
+        ({"type_vocab_size": True}, "type_vocab_size is True, but Foreword supports here: a whole"),
+        (
+            {"max_position_embeddings": None},
+            "max_position_embeddings is None, but Foreword supports",
+        ),
     ],
 )
-def test_settings(folder: Path, keys: dict[str, Any], words: str) -> None:
+def test_unsupported_settings_are_refused(folder: Path, keys: dict[str, Any], words: str) -> None:
     set_keys(folder, **keys)
     with pytest.raises(UserError) as caught:
         importing.read(folder)
@@ -78,15 +87,23 @@ def test_settings(folder: Path, keys: dict[str, Any], words: str) -> None:
     [
         ("longformer", {"attention_window": [8, 16]}, "one even number for all layers"),
         ("longformer", {"attention_window": ["8", "8"]}, "one even number for all layers"),
-        ("longformer", {"attention_window": "8"}, "knows here: a whole number or a list"),
+        ("longformer", {"attention_window": "8"}, "supports here: a whole number or a list"),
         (
             "t5",
             {"decoder_start_token_id": 50},
-            "decoder_start_token_id is 50, and Foreword knows here: a special token: 0 ([PAD])",
+            "decoder_start_token_id is 50, but Foreword supports here: a special token: 0 ([PAD])",
         ),
-        ("t5", {"decoder_start_token_id": None}, "decoder_start_token_id is None, and Foreword"),
-        ("gpt2", {"n_inner": "128"}, "n_inner is '128', and Foreword knows here: a whole number"),
-        ("xlnet", {"d_head": 16}, "d_head is 16, and Foreword knows here: d_model / n_head, which"),
+        ("t5", {"decoder_start_token_id": None}, "decoder_start_token_id is None, but Foreword"),
+        (
+            "gpt2",
+            {"n_inner": "128"},
+            "n_inner is '128', but Foreword supports here: a whole number",
+        ),
+        (
+            "xlnet",
+            {"d_head": 16},
+            "d_head is 16, but Foreword supports here: d_model / n_head, which",
+        ),
         ("modernbert", {"rope_parameters": {"rope_theta": 5.0}}, "a table each for sliding_atten"),
         ("modernbert", {"rope_parameters": {"full_attention": 5.0}}, "a table each for sliding"),
         (
@@ -94,7 +111,7 @@ def test_settings(folder: Path, keys: dict[str, Any], words: str) -> None:
             {"rope_parameters": {"full_attention": {"rope_theta": "5"}}},
             "rope_theta alone",
         ),
-        ("modernbert", {"norm_bias": True}, "norm_bias is True, and Foreword knows here: False"),
+        ("modernbert", {"norm_bias": True}, "norm_bias is True, but Foreword supports here: False"),
         ("modernbert", {"global_attn_every_n_layers": 2}, "the first layer full, and each n-th"),
         (
             "modernbert",
@@ -104,7 +121,7 @@ def test_settings(folder: Path, keys: dict[str, Any], words: str) -> None:
         ("modernbert", {"global_rope_theta": 5.0}, "the same as global_rope_theta"),
     ],
 )
-def test_settings_of_families(
+def test_unsupported_settings_of_families_are_refused(
     tmp_path: Path, family: str, keys: dict[str, Any], words: str
 ) -> None:
     theirs.write(family, tmp_path)
@@ -114,7 +131,7 @@ def test_settings_of_families(
     assert "\n" not in str(caught.value)
 
 
-def test_another_start_for_writing(tmp_path: Path) -> None:
+def test_another_start_token_for_generation_is_refused(tmp_path: Path) -> None:
     theirs.write("t5", tmp_path)
     file = tmp_path / "generation_config.json"
     file.write_text(json.dumps({"decoder_start_token_id": 1, "eos_token_id": 1}))
@@ -123,7 +140,7 @@ def test_another_start_for_writing(tmp_path: Path) -> None:
         importing.read(tmp_path)
 
 
-def test_what_each_call_of_longformer_says(
+def test_global_tokens_of_longformer_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     theirs.write("longformer", tmp_path / "theirs")
@@ -135,15 +152,15 @@ def test_what_each_call_of_longformer_says(
     attention = replace(recipe.model.attention, global_tokens=1)
     write_recipe(run, replace(recipe, model=replace(recipe.model, attention=attention)))
     assert foreword(["export", str(run), "--out", out]) == 2
-    assert "told with each call which places see all" in capsys.readouterr().err
+    assert "each call names the positions with global attention" in capsys.readouterr().err
 
 
-def test_settings_without_effect_are_taken(folder: Path) -> None:
+def test_settings_without_effect_are_accepted(folder: Path) -> None:
     set_keys(folder, _name_or_path="x", position_embedding_type="absolute", pruned_heads={})
     importing.read(folder)
 
 
-def test_tensors(folder: Path) -> None:
+def test_tensors_without_counterpart_are_refused(folder: Path) -> None:
     change(folder, lambda weights: weights.update(extra=torch.ones(2)))
     with pytest.raises(
         UserError, match="holds extra, for which Foreword's bert has no counterpart"
@@ -151,43 +168,43 @@ def test_tensors(folder: Path) -> None:
         importing.read(folder)
 
 
-def test_a_copy_that_is_none(folder: Path) -> None:
+def test_a_tied_tensor_that_differs_is_refused(folder: Path) -> None:
     other = {"cls.predictions.decoder.weight": torch.ones(theirs.SIZE, 32)}
     change(folder, lambda weights: weights.update(other))
-    with pytest.raises(UserError, match=r"decoder.weight should be the same as"):
+    with pytest.raises(UserError, match=r"decoder.weight should equal"):
         importing.read(folder)
 
 
-def test_a_file_cut_short(folder: Path) -> None:
+def test_a_truncated_file_is_refused(folder: Path) -> None:
     file = folder / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-1000])
     with pytest.raises(UserError, match="damaged or cut short"):
         importing.read(folder)
 
 
-def test_a_pickle(folder: Path) -> None:
+def test_a_pickle_is_refused(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(UserError, match=r"pytorch_model\.bin, a pickle.*save_pretrained"):
         importing.read(folder)
 
 
-def test_no_tokenizer(folder: Path) -> None:
+def test_a_folder_without_a_tokenizer_is_refused(folder: Path) -> None:
     (folder / "tokenizer.json").unlink()
     with pytest.raises(UserError, match=r"holds no tokenizer\.json"):
         importing.read(folder)
 
 
-def test_a_tokenizer_of_another_model(folder: Path) -> None:
+def test_a_tokenizer_larger_than_the_embedding_is_refused(folder: Path) -> None:
     words = [f"x{n}" for n in range(theirs.SIZE)]
     file = folder / "tokenizer.json"
     table = json.loads(file.read_text())
     table["model"]["vocab"] |= {word: theirs.SIZE + n for n, word in enumerate(words)}
     file.write_text(json.dumps(table))
-    with pytest.raises(UserError, match="260 tokens, and the embedding has 130 rows"):
+    with pytest.raises(UserError, match="260 tokens, but the embedding has only 130 rows"):
         importing.read(folder)
 
 
-def test_shards(folder: Path) -> None:
+def test_sharded_weights_are_read_by_their_index(folder: Path) -> None:
     whole = importing.read(folder).model.state_dict()
     weights = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
@@ -203,11 +220,11 @@ def test_shards(folder: Path) -> None:
     with pytest.raises(UserError, match=r"part-1\.safetensors: is missing"):
         importing.read(folder)
     index.write_text(json.dumps({"weight_map": {"absent": "part-0.safetensors"}}))
-    with pytest.raises(UserError, match=r"says that part-0\.safetensors holds absent"):
+    with pytest.raises(UserError, match=r"lists absent in part-0\.safetensors"):
         importing.read(folder)
 
 
-def test_old_names_and_no_prefix(folder: Path) -> None:
+def test_old_parameter_names_without_prefix_are_read(folder: Path) -> None:
     """As the oldest files have them, and as `BertModel` writes them."""
     whole = importing.read(folder).model.state_dict()
 
@@ -223,7 +240,7 @@ def test_old_names_and_no_prefix(folder: Path) -> None:
         assert torch.equal(value, whole[name])
 
 
-def test_the_second_head_is_named(
+def test_a_dropped_second_head_is_named(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     extra = {
@@ -237,12 +254,14 @@ def test_the_second_head_is_named(
     assert "logit_difference" in said.out
 
 
-def test_a_hub_name_needs_download(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_on_the_hub_requires_download(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert foreword(["import", "some/model", "--out", str(tmp_path / "run")]) == 2
-    assert "needs --download" in capsys.readouterr().err
+    assert "requires --download" in capsys.readouterr().err
 
 
-def test_rows_without_a_token(folder: Path, tmp_path: Path) -> None:
+def test_embedding_rows_without_a_token_are_kept(folder: Path, tmp_path: Path) -> None:
     """Published embeddings often have more rows than there are tokens."""
     padded = {
         name: torch.cat([load_file(folder / "model.safetensors")[name], torch.zeros(6, *shape)])
@@ -269,7 +288,7 @@ def test_an_imported_run_has_nothing_to_resume(
     assert f"pretrain RECIPE --from {run} --data TEXT" in capsys.readouterr().err
 
 
-def test_pretraining_goes_on_from_a_folder(folder: Path, tmp_path: Path) -> None:
+def test_pretraining_continues_from_a_folder(folder: Path, tmp_path: Path) -> None:
     text, recipe = tmp_path / "text.txt", tmp_path / "recipe.toml"
     text.write_text("\n".join(" ".join(theirs.WORDS[n : n + 9]) for n in range(100)))
     recipe.write_text(
@@ -283,7 +302,7 @@ def test_pretraining_goes_on_from_a_folder(folder: Path, tmp_path: Path) -> None
     assert open_run(tmp_path / "run", "cpu").recipe.model.d_model == 32
 
 
-def test_half_precision_is_said(folder: Path) -> None:
+def test_conversion_from_half_precision_is_noted(folder: Path) -> None:
     whole = importing.read(folder).model.state_dict()
     change(folder, lambda weights: weights.update({n: t.half() for n, t in weights.items()}))
     found = importing.read(folder)
@@ -306,12 +325,18 @@ def test_an_old_tokenizer_is_converted(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "words"),
     [
-        ("adapter_config.json", "adapter_config.json: an adapter, which changes what a model"),
-        ("adapter_model.safetensors", "adapter_model.safetensors: more weights, of which model.sa"),
-        ("other.safetensors", "other.safetensors: more weights, of which model.safetensors and"),
+        ("adapter_config.json", "adapter_config.json: adapters, which change what a model"),
+        (
+            "adapter_model.safetensors",
+            "adapter_model.safetensors: more weights, which neither model.sa",
+        ),
+        (
+            "other.safetensors",
+            "other.safetensors: more weights, which neither model.safetensors nor",
+        ),
     ],
 )
-def test_what_would_change_the_weights(folder: Path, file: str, words: str) -> None:
+def test_adapters_and_more_weights_are_refused(folder: Path, file: str, words: str) -> None:
     (folder / file).write_text("{}")
     with pytest.raises(UserError, match=re.escape(words)):
         importing.read(folder)
@@ -329,7 +354,9 @@ def test_files_that_nothing_reads_are_named(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "way"), [("tf_model.h5", "from_tf=True"), ("flax_model.msgpack", "from_flax=True")]
 )
-def test_weights_of_other_software(folder: Path, file: str, way: str) -> None:
+def test_weights_in_other_formats_are_refused_with_advice(
+    folder: Path, file: str, way: str
+) -> None:
     (folder / "model.safetensors").rename(folder / file)
     with pytest.raises(UserError, match=f"{file}, .*before 5.*{way}.*save_pretrained") as caught:
         importing.read(folder)
@@ -337,14 +364,16 @@ def test_weights_of_other_software(folder: Path, file: str, way: str) -> None:
 
 
 @pytest.mark.parametrize("odd", [torch.nan, torch.inf])
-def test_weights_that_are_no_numbers(folder: Path, odd: float) -> None:
+def test_weights_that_are_not_finite_are_refused(folder: Path, odd: float) -> None:
     name = "bert.encoder.layer.1.output.dense.bias"
     change(folder, lambda weights: weights[name].__setitem__(3, odd))
     with pytest.raises(UserError, match=f"{name} holds numbers that are not finite"):
         importing.read(folder)
 
 
-def test_the_whole_reason_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_whole_reason_of_transformers_is_shown(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`transformers` writes its reasons over several lines, the telling one not always first."""
 
     def fail(*_: object, **__: object) -> None:

@@ -1,4 +1,4 @@
-"""A text is the same tokens and the same states to an exported folder as to Foreword."""
+"""An exported folder gives a text the same tokens and states as Foreword does."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def tokenizers() -> dict[str, Tokenizer]:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_an_exported_folder_reads_texts_as_foreword(
+def test_an_exported_tokenizer_reads_texts_as_ours(
     name: str, tokenizers: dict[str, Tokenizer], tmp_path: Path
 ) -> None:
     run = write_run(tmp_path / "run", load_recipe(f"{name}_tiny"), tokenizers[FAMILIES[name]])
@@ -87,11 +87,11 @@ def test_an_exported_folder_reads_texts_as_foreword(
             continue
         ours = torch.from_numpy(loaded.encode(text))
         torch.testing.assert_close(states(text), ours, atol=1e-4, rtol=1e-4)
-    said = "takes the name of the padding token within a text for padding"
+    said = "reads the name of the padding token within a text as padding"
     assert any(said in note for note in family.notes(plain.recipe)) == counts_places
 
 
-def test_a_folder_that_wraps_texts_otherwise_is_told_of(tmp_path: Path) -> None:
+def test_other_special_tokens_around_a_text_are_noted(tmp_path: Path) -> None:
     theirs.write("bert", tmp_path)
     found = importing.read(tmp_path)
     (note,) = importing.reading_notes(found)  # its tokenizer puts nothing around a text
@@ -106,7 +106,7 @@ def test_a_folder_that_wraps_texts_otherwise_is_told_of(tmp_path: Path) -> None:
     )
 
 
-def test_another_tokenizer_is_seen(tokenizers: dict[str, Tokenizer], tmp_path: Path) -> None:
+def test_another_tokenizer_is_found(tokenizers: dict[str, Tokenizer], tmp_path: Path) -> None:
     tokenizers["wordpiece"].save(tmp_path)
     assert texts.compare(tokenizers["wordpiece"], tmp_path).differing == ()
     assert texts.compare(tokenizers["char"], tmp_path).differing

@@ -1,4 +1,4 @@
-"""Fine-tuning of what was imported: GPT-1, whose tokenizer has nothing to frame texts by."""
+"""Fine-tuning of an imported GPT-1, whose tokenizer has no special tokens for a template."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from . import theirs
 
 pytest.importorskip("transformers")
 
-FRAME = ["<s>", "[SEP]", "[CLS]"]
+ADDED = ["<s>", "[SEP]", "[CLS]"]
 PAIRS = [
     Labelled("w3 w9", "yes", "w4"),
     Labelled("w3", "no", "w9 w4"),  # the same words: only what stands between tells
@@ -47,29 +47,29 @@ def test_start_delimiter_and_extract_are_new_tokens(
     trained: TrainedModel, result: TuneResult
 ) -> None:
     tokenizer, template = result.tokenizer, result.template
-    new = [tokenizer.vocab.id(name) for name in FRAME]
+    new = [tokenizer.vocab.id(name) for name in ADDED]
     assert sorted(new) == [theirs.SIZE, theirs.SIZE + 1, theirs.SIZE + 2]
     assert [*template.prefix, *template.between, *template.suffix] == new
     assert template.fresh == tuple(sorted(new))
-    framed = template.wrap(tokenizer.encode("w3 w9"), tokenizer.encode("w4"))
-    names = [tokenizer.token(i) for i in framed.ids]
+    filled = template.apply(tokenizer.encode("w3 w9"), tokenizer.encode("w4"))
+    names = [tokenizer.token(i) for i in filled.ids]
     assert names == ["<s>", "w3", "w9", "[SEP]", "w4", "[CLS]"]
-    assert template.pooled_positions(framed).tolist() == [5]
+    assert template.pooled_positions(filled).tolist() == [5]
     text = "w3 [SEP] <s> w4"  # in a text they are words like any others
     assert tokenizer.encode(text).tolist() == trained.tokenizer.encode(text).tolist()
 
 
-def test_the_model_is_as_it_was_but_for_their_rows(
+def test_new_tokens_grow_the_tuned_embedding_alone(
     trained: TrainedModel, result: TuneResult
 ) -> None:
     assert trained.model.backbone.embedding.token.num_embeddings == theirs.SIZE
     assert "[SEP]" not in trained.vocab.special
-    assert result.network.backbone.embedding.token.num_embeddings == theirs.SIZE + len(FRAME)
+    assert result.network.backbone.embedding.token.num_embeddings == theirs.SIZE + len(ADDED)
     assert result.rows[0]["accuracy"] == 1.0
     assert {row["start"] for row in result.rows} >= {"pretrained", "from scratch"}
 
 
-def test_frozen_it_computes_what_it_did(trained: TrainedModel) -> None:
+def test_frozen_keeps_all_but_the_rows_of_new_tokens(trained: TrainedModel) -> None:
     frozen = variants(TuneSettings(seeds=1, epochs=1))[1]
     backbone = tune(trained, Classify(), PAIRS, PAIRS, frozen).network.backbone
     before = dict(trained.model.backbone.named_parameters())
@@ -80,7 +80,7 @@ def test_frozen_it_computes_what_it_did(trained: TrainedModel) -> None:
     assert new.std() < 3 * trained.recipe.model.init_std
 
 
-def test_the_tuned_run_keeps_them(result: TuneResult, tmp_path: Path) -> None:
+def test_a_tuned_run_keeps_its_new_tokens(result: TuneResult, tmp_path: Path) -> None:
     save_network(result, tmp_path / "tuned")
     loaded = load_tuned(tmp_path / "tuned", "cpu")
     assert loaded.template == result.template
@@ -88,7 +88,7 @@ def test_the_tuned_run_keeps_them(result: TuneResult, tmp_path: Path) -> None:
     assert labels == [example.label for example in PAIRS]
 
 
-def test_from_the_command_line(
+def test_an_imported_gpt1_is_tuned_from_the_command_line(
     trained: TrainedModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [f"{e.text}\t{e.pair}\t{e.label}" for e in PAIRS * 4]

@@ -14,7 +14,7 @@ from torch import nn
 
 from tests.oracles import weights
 
-SIZE, LENGTH = 130, 40  # tokens, and places
+SIZE, LENGTH = 130, 40  # tokens, and positions
 WORDS = [f"w{n}" for n in range(SIZE - 7)]
 
 # Special tokens by role, in the order of their ids.

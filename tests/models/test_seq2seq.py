@@ -17,7 +17,7 @@ from foreword.nn.masks import CausalMask, FullMask
 from foreword.nn.model import Model
 from foreword.types import Batch
 
-from ..contracts.cases import SIZE, Case, is_scored, logits, rows, take, tiny, vocab
+from ..contracts.cases import SIZE, Case, is_scored, logits, rows, select_rows, tiny, vocab
 
 CASE = Case("translate", "encoder_decoder", "seq2seq")
 ALIGNMENTS = kinds.names("nn/source_attentions")
@@ -56,7 +56,7 @@ def test_pairs_in_one_row_are_each_alone(name: str, settings: dict[str, Any]) ->
     for row in range(len(many)):
         for number in range(int(many.documents[row].max()) + 1):
             inside = many.documents[row] == number
-            one = replace(take(many, [row]), segments=None, labels=None)
+            one = replace(select_rows(many, [row]), segments=None, labels=None)
             cut = {
                 key: getattr(many, key)[row][None, inside]
                 for key in ("ids", "positions", "segments")

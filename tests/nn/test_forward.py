@@ -59,7 +59,7 @@ def reads_outside_forward(model: Model) -> Iterator[set[str]]:
 def outside_forward(case: Case, length: int = 16, **settings: Any) -> set[str]:
     """Return the parameters that the loss of a tiny model reads outside of `forward`."""
     backbone = replace(case.model_settings(), segments=2, **settings).build(SIZE)
-    model = Model(backbone, case.made.heads(backbone, vocab()))
+    model = Model(backbone, case.instance.heads(backbone, vocab()))
     batch = case.batch(rows([[length], [length]]))
     with reads_outside_forward(model) as found:
         case.loss(model, batch).total.backward()

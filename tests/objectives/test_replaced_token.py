@@ -28,7 +28,7 @@ from foreword.runs.setup import training_feed
 from foreword.train.feed import counted
 from foreword.types import Batch, Example, Rows, UniformDraws
 
-from ..contracts.cases import FIRST, SEED, SIZE, Case, rows, take, vocab
+from ..contracts.cases import FIRST, SEED, SIZE, Case, rows, select_rows, vocab
 
 CASE = Case("replaced_token", "encoder", "transformer")
 MASK = vocab().id("[MASK]")
@@ -243,7 +243,7 @@ def test_each_term_is_divided_by_its_own_count() -> None:
     model, objective = build(), ReplacedToken()
     given = rows([[30], [9, 2, 2], [12], [3, 3, 3, 3]])
     whole = objective.loss(model, CASE.batch(given))
-    pieces = [CASE.batch(take(given, slice(n, n + 1))) for n in range(4)]
+    pieces = [CASE.batch(select_rows(given, slice(n, n + 1))) for n in range(4)]
     batches: list[Batch] = [b.to("cpu") for b in counted(objective, pieces)]
     shares = {float(b.weights.sum() / (b.require(UniformDraws).draws >= 0).sum()) for b in pieces}
     assert len(shares) > 1

@@ -1,4 +1,4 @@
-"""A tokenizer that goes on learning on another text."""
+"""Extending a tokenizer on another text."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_new_words_become_one_piece(old: Tokenizer) -> None:
             assert cut.tolist() == old.encode(text).tolist()
 
 
-def test_what_they_replace(old: Tokenizer) -> None:
+def test_new_pieces_name_the_pieces_they_replace(old: Tokenizer) -> None:
     found = extend(old, NEW, 12)
     for new, replaced in found.replaced.items():
         assert max(replaced) < old.vocab.size
@@ -53,11 +53,11 @@ def test_what_they_replace(old: Tokenizer) -> None:
         assert "".join(pieces) == found.tokenizer.pieces[new].removeprefix("##")
 
 
-def test_it_repeats(old: Tokenizer) -> None:
+def test_extension_is_reproducible(old: Tokenizer) -> None:
     assert extend(old, NEW, 9).tokenizer.fingerprint == extend(old, NEW, 9).tokenizer.fingerprint
 
 
-def test_saved_and_loaded(old: Tokenizer, tmp_path: object) -> None:
+def test_an_extended_tokenizer_loads_back_equal(old: Tokenizer, tmp_path: object) -> None:
     new = extend(old, NEW, 5).tokenizer
     new.save(f"{tmp_path}")
     again = Tokenizer.load(f"{tmp_path}")
@@ -73,12 +73,12 @@ def test_rows_without_a_token_are_used_first(old: Tokenizer) -> None:
     assert found.tokenizer.vocab.size == old.vocab.size + 20
 
 
-def test_too_many(old: Tokenizer) -> None:
+def test_more_pieces_than_the_text_supports_are_refused(old: Tokenizer) -> None:
     with pytest.raises(UserError, match="this text supports only"):
         extend(old, NEW, 10_000)
 
 
-def test_words_cannot_be_joined() -> None:
+def test_a_word_tokenizer_cannot_be_extended() -> None:
     with pytest.raises(UserError, match="does not join pieces"):
         extend(Word(min_count=1).train(OLD), NEW, 2)
 
@@ -90,7 +90,7 @@ def bare(words: dict[str, int], size: int | None = None) -> Tokenizer:
     return Tokenizer(engine, {"unk_token": "<unk>"}, size=size)
 
 
-def test_special_tokens_are_added_behind(tmp_path: Path) -> None:
+def test_special_tokens_are_added_after_the_last_id(tmp_path: Path) -> None:
     old = bare({"<unk>": 0, "cat": 1, "sat": 2})
     new = add_special(old, ["[SEP]", "<s>"])
     assert new.vocab.special == {"[UNK]": 0, "[SEP]": 3, "<s>": 4}
@@ -103,12 +103,12 @@ def test_special_tokens_are_added_behind(tmp_path: Path) -> None:
     assert "[SEP]" not in old.vocab.special
 
 
-def test_special_tokens_take_rows_without_a_token_first() -> None:
+def test_special_tokens_use_rows_without_a_token_first() -> None:
     new = add_special(bare({"<unk>": 0, "cat": 1}, size=4), ["[SEP]", "[CLS]", "<s>"])
     assert [new.vocab.id(name) for name in ("[SEP]", "[CLS]", "<s>")] == [2, 3, 4]
     assert new.vocab.size == 5
 
 
-def test_special_tokens_take_the_place_of_no_other() -> None:
+def test_special_tokens_never_overwrite_another_token() -> None:
     with pytest.raises(UserError, match=r"no \[SEP\], and none can be added: .* \('sat' is 2\)"):
         add_special(bare({"<unk>": 0, "sat": 2}), ["[SEP]"])

@@ -18,7 +18,7 @@ def _stream(documents: int = 20_000):
     return (f"document {n} " * (1 + n % 7) for n in range(documents))
 
 
-def test_all_is_kept_where_it_fits() -> None:
+def test_a_text_that_fits_is_sampled_whole() -> None:
     texts = ["one", "", "두 번째", "three"]
     sample = draw_sample(texts, 1000)
     assert list(sample.texts()) == texts
@@ -26,7 +26,7 @@ def test_all_is_kept_where_it_fits() -> None:
     assert sample.counts.documents_seen == sample.counts.documents_kept == 4
 
 
-def test_a_sample_is_bounded_fair_and_the_same_each_time() -> None:
+def test_a_sample_is_bounded_uniform_and_reproducible() -> None:
     limit = 100_000
     sample = draw_sample(_stream(), limit)
     counts = sample.counts
@@ -95,7 +95,7 @@ def test_rare_characters_are_left_out() -> None:
     assert "".join(sample.texts_within(1.0)) == "ab" * 500 + "]^-\\☃"
 
 
-def test_nothing_to_sample_is_refused() -> None:
+def test_no_text_to_sample_is_refused() -> None:
     for texts in ([], ["", ""]):
         with pytest.raises(UserError, match="no text"):
             draw_sample(texts, 100)

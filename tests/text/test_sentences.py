@@ -21,7 +21,7 @@ TEXTS = [
 ]
 
 
-def test_sentences_are_found() -> None:
+def test_text_is_split_into_sentences() -> None:
     text = (
         'He met Dr. J. R. Smith at 3.14 p.m. "Really?" she said. (Yes.) No. 5 won. No. It... did.'
     )
@@ -48,7 +48,7 @@ def test_sentences_are_found() -> None:
         (" \n\n ", 1),
     ],
 )
-def test_how_many_sentences(text: str, pieces: int) -> None:
+def test_texts_have_the_expected_number_of_sentences(text: str, pieces: int) -> None:
     assert len(split(text)) == pieces
 
 
@@ -73,7 +73,7 @@ def _fuzz() -> list[str]:
     return ["".join(rng.choices(parts, k=rng.randrange(30))) for _ in range(600)]
 
 
-def test_pieces_are_the_text() -> None:
+def test_joined_pieces_are_the_text() -> None:
     for text in TEXTS + _fuzz():
         pieces = split(text)
         assert "".join(pieces) == text

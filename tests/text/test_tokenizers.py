@@ -42,11 +42,11 @@ def test_mask_stands_for_a_word_and_its_space(trained: dict[str, Tokenizer]) -> 
 
 
 @pytest.mark.parametrize("text", [*NASTY, *SENTENCES], ids=range(len(NASTY) + len(SENTENCES)))
-def test_bpe_gives_every_text_back(trained: dict[str, Tokenizer], text: str) -> None:
+def test_bpe_decodes_every_text_exactly(trained: dict[str, Tokenizer], text: str) -> None:
     assert trained["bpe"].decode(trained["bpe"].encode(text)) == text
 
 
-def test_other_kinds_give_known_text_back(trained: dict[str, Tokenizer]) -> None:
+def test_other_kinds_decode_known_text(trained: dict[str, Tokenizer]) -> None:
     text = CORPUS[0]
     for kind in ("char", "unigram"):
         assert trained[kind].decode(trained[kind].encode(text)) == text
@@ -63,7 +63,7 @@ def test_unknown_text_is_counted_as_unknown(trained: dict[str, Tokenizer]) -> No
     assert unknown == {"wordpiece": 1, "bpe": 0, "unigram": 1, "word": 1, "char": 2}
 
 
-def test_readable_pieces(trained: dict[str, Tokenizer]) -> None:
+def test_tokens_have_a_readable_form(trained: dict[str, Tokenizer]) -> None:
     def pieces(kind: str, text: str) -> list[str]:
         return [trained[kind].token(i) for i in trained[kind].encode(text)]
 
@@ -77,7 +77,7 @@ def test_readable_pieces(trained: dict[str, Tokenizer]) -> None:
     assert all(p.startswith("##") for p in pieces("wordpiece", "roadroad")[1:])
 
 
-def test_which_pieces_start_a_word(trained: dict[str, Tokenizer]) -> None:
+def test_pieces_that_start_a_word_are_marked(trained: dict[str, Tokenizer]) -> None:
     def starts(kind: str, text: str) -> list[bool]:
         return trained[kind].vocab.starts_word[trained[kind].encode(text)].tolist()
 
@@ -97,7 +97,7 @@ def test_which_pieces_start_a_word(trained: dict[str, Tokenizer]) -> None:
     assert all(starts("char", "the house."))
 
 
-def test_words_between_spaces(tmp_path) -> None:
+def test_words_are_split_at_whitespace(tmp_path) -> None:
     """A corpus that comes as tokens: its `<unk>` and its marks are words like any other."""
     load = kinds.load("text/tokenizers", "word")
     text = " the <unk> didn't cost N $ , Mr. Smith @-@ said \n ## ##s = Title = "
@@ -207,12 +207,12 @@ def test_lowercasing_keeps_hangul_whole(trained: dict[str, Tokenizer]) -> None:
     ]
 
 
-def test_a_lone_surrogate_is_the_users_mistake(tokenizer: Tokenizer) -> None:
+def test_a_lone_surrogate_is_a_user_error(tokenizer: Tokenizer) -> None:
     with pytest.raises(UserError, match="text 2 of 2, character 3: half a character"):
         tokenizer.encode_batch(["fine", "bad\udcff"])
 
 
-def test_require_names_what_is_lacking(tokenizer: Tokenizer) -> None:
+def test_require_names_the_missing_tokens(tokenizer: Tokenizer) -> None:
     tokenizer.require(["[MASK]", "</s>"], sentinels=100)
     with pytest.raises(UserError, match=r"lacks what the objective needs: \[EOD\], 101 sentinels"):
         tokenizer.require(["[EOD]"], sentinels=101)
@@ -249,7 +249,7 @@ def _t5_like() -> Engine:
     return engine
 
 
-def test_a_tokenizer_made_elsewhere(tmp_path) -> None:
+def test_a_tokenizer_of_another_program_is_read(tmp_path) -> None:
     _t5_like().save(str(tmp_path / "tokenizer.json"))
     tokenizer = Tokenizer.load(tmp_path)
     vocab = tokenizer.vocab
@@ -290,7 +290,7 @@ def test_special_tokens_are_found_by_role(tmp_path) -> None:
         ("tokenizer_config.json", '{"pad_token": [1]}', r"tokenizer_config\.json: not a tokenizer"),
     ],
 )
-def test_what_is_missing_or_broken_is_said(tmp_path, trained, name, content, message) -> None:
+def test_missing_and_broken_files_are_named(tmp_path, trained, name, content, message) -> None:
     if name is not None:
         trained["word"].save(tmp_path)
         raw = content if isinstance(content, bytes) else content.encode()
@@ -303,7 +303,7 @@ def test_what_is_missing_or_broken_is_said(tmp_path, trained, name, content, mes
     assert "\n" not in str(error.value)
 
 
-def test_a_folder_that_cannot_be_written(tmp_path, trained) -> None:
+def test_an_unwritable_folder_is_refused(tmp_path, trained) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"tokenizer_config\.json: cannot be written"):
         trained["word"].save(tmp_path / "file")
@@ -317,7 +317,7 @@ def test_a_folder_that_cannot_be_written(tmp_path, trained) -> None:
         ("char", {"vocab": 109}, ""),
     ],
 )
-def test_what_it_was_trained_on_is_said(kind: str, settings: dict[str, int], said: str) -> None:
+def test_the_sample_is_summarised(kind: str, settings: dict[str, int], said: str) -> None:
     trainer = kinds.load("text/tokenizers", kind)(**settings)
     trained = trainer.train(["a b c d"] * 300)
     assert training.describe(trained) == f"300 of 300 documents, 2.1 of 2.1 kB{said}"

@@ -8,7 +8,7 @@ from foreword.text.trace import learn, segment
 EXAMPLE = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
 
 
-def test_the_textbook_example() -> None:
+def test_the_textbook_example_is_learned() -> None:
     steps = learn(EXAMPLE)
     assert [step.symbol for step in steps] == (
         ["es", "est", "lo", "low", "ne", "new", "newest", "wi", "wid", "widest"]
@@ -22,7 +22,7 @@ def test_the_textbook_example() -> None:
     assert segment("xyz", steps) == ("x", "y", "z")
 
 
-def test_it_ends_when_no_pair_occurs_twice() -> None:
+def test_learning_ends_when_no_pair_occurs_twice() -> None:
     assert [step.symbol for step in learn(EXAMPLE, merges=99)][10:] == ["lowe", "lower"]
     assert learn({"abc": 1}) == []
     assert learn({}) == []
@@ -34,7 +34,7 @@ def test_pairs_that_overlap_merge_from_the_left() -> None:
     assert steps[0].words == (("aa", "aa", "a"),)
 
 
-def test_a_library_learns_the_same_where_no_two_pairs_are_equal() -> None:
+def test_merges_equal_the_librarys_unless_counts_tie() -> None:
     counts = {"hug": 10, "pug": 5, "pun": 16, "bun": 4, "hugs": 7}
     engine = Engine(models.BPE())
     engine.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

@@ -23,7 +23,7 @@ MANY = [
 ]
 
 
-def test_labelled_texts_are_the_examples_they_were_made_of() -> None:
+def test_labelled_texts_return_the_examples_they_were_made_of() -> None:
     texts = LabelledTexts.of(iter(MANY))
     assert list(texts) == MANY
     assert len(texts) == len(MANY)
@@ -37,14 +37,14 @@ def test_labelled_texts_are_the_examples_they_were_made_of() -> None:
         texts[len(MANY)]
 
 
-def test_half_a_character_is_refused_with_its_place() -> None:
+def test_a_lone_surrogate_is_refused_with_its_source() -> None:
     examples = [*MANY[:3], Labelled("a \ud800", "x", None, "b.jsonl:7")]
     with pytest.raises(UserError, match=r"b\.jsonl:7: half a character"):
         LabelledTexts.of(examples)
 
 
 @pytest.mark.parametrize("largest", [200, 60_000, 2**31])
-def test_ragged_arrays_are_kept_in_few_bytes(largest: int) -> None:
+def test_ragged_arrays_use_the_smallest_dtype(largest: int) -> None:
     arrays = [np.arange(n % 5) for n in range(2 * AT_ONCE)]
     arrays[AT_ONCE + 3] = np.asarray([largest])
     ragged = Ragged.of(iter(arrays))
@@ -56,7 +56,7 @@ def test_ragged_arrays_are_kept_in_few_bytes(largest: int) -> None:
 
 
 @pytest.mark.parametrize("has_answer", [True, False])
-def test_encoded_texts_are_the_examples_they_were_made_of(has_answer: bool) -> None:
+def test_encoded_texts_return_the_examples_they_were_made_of(has_answer: bool) -> None:
     examples = [
         EncodedExample(
             ids=np.arange(n % 7),
@@ -78,7 +78,7 @@ def test_encoded_texts_are_the_examples_they_were_made_of(has_answer: bool) -> N
     assert len(EncodedTexts.of([])) == 0
 
 
-def test_a_table_takes_little_more_than_its_text(tmp_path: Path) -> None:
+def test_a_table_takes_little_more_memory_than_its_text(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     line = "a sentence of a few words, as they are in tables of this kind\tgood\n"
     path.write_text("text\tlabel\n" + line * 20_000, encoding="utf-8")
@@ -94,7 +94,7 @@ def test_a_table_takes_little_more_than_its_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ['a,b\n"c\r\nd",e\r\n\n\rf,g', "a\r\r\nb", "", "\n", 'x,"y\n"\n', "one"]
 )
-def test_lines_of_csv_are_as_files_give_them(text: str) -> None:
+def test_csv_lines_equal_those_of_a_file(text: str) -> None:
     lines = [line[0] for line in CSV_LINE.finditer(text)]
     assert lines == list(io.StringIO(text, newline=""))
     assert "".join(lines) == text

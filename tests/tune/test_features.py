@@ -1,4 +1,4 @@
-"""What heads read, kept: the same as read anew, and read once for all epochs and seeds."""
+"""Cached features equal computed ones, and are computed once for all epochs and seeds."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from foreword.runs.trained_model import TrainedModel, open_run
-from foreword.tune import fine_tuner as courses
+from foreword.tune import fine_tuner
 from foreword.tune.features import Features, count_chunks, features_of, fits_in_memory
-from foreword.tune.fine_tuner import TuneSettings, build_network, predict, start_head
+from foreword.tune.fine_tuner import TuneSettings, build_network, initialise_head, predict
 from foreword.tune.input_template import template_of
-from foreword.tune.run import _read, tune
+from foreword.tune.run import _encode, tune
 from foreword.tune.strategies.frozen import Frozen
 from foreword.tune.strategies.full import Full
 from foreword.tune.tasks._contract import Task
@@ -34,16 +34,16 @@ def trained(tmp_path: Path) -> TrainedModel:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The examples of each reading of a batch by a body."""
-    found: list[int] = []
-    honest = courses.Network.run_backbone
+    """A list that gets an entry for each batch that a backbone reads."""
+    batches: list[int] = []
+    run_backbone = fine_tuner.Network.run_backbone
 
-    def backbone(self: Any, batch: Any) -> Any:
-        found.append(1)
-        return honest(self, batch)
+    def counted(self: Any, batch: Any) -> Any:
+        batches.append(1)
+        return run_backbone(self, batch)
 
-    monkeypatch.setattr(courses.Network, "run_backbone", backbone)
-    return found
+    monkeypatch.setattr(fine_tuner.Network, "run_backbone", counted)
+    return batches
 
 
 ONE_STACK = [layout for layout in LAYOUTS if layout != "encoder_decoder"]
@@ -55,18 +55,18 @@ ONE_STACK = [layout for layout in LAYOUTS if layout != "encoder_decoder"]
     + [(layout, Classify(pooling="mean")) for layout in ONE_STACK]
     + [(layout, Classify(mix_layers=True)) for layout in ONE_STACK],
 )
-def test_what_is_kept_is_what_is_read(tmp_path: Path, layout: str, task: Task) -> None:
+def test_cached_features_equal_computed_ones(tmp_path: Path, layout: str, task: Task) -> None:
     trained = open_run(make_run(tmp_path, layout), "cpu")
     template = template_of(trained.recipe, trained.vocab, None)
-    data = _read(trained, task, reviews(300, 1), reviews(7, 2), template)
+    data = _encode(trained, task, reviews(300, 1), reviews(7, 2), template)
     network = build_network(trained, task, data.labels, None)
-    start_head(network, 1)
+    initialise_head(network, 1)
     chunks: list[None] = []
-    kept = Features.of(network, data.train, CPU, FP32, lambda: chunks.append(None))
+    cached = Features.compute(network, data.train, CPU, FP32, lambda: chunks.append(None))
     assert len(chunks) == count_chunks(data.train) == 2
-    assert len(kept) == len(data.train) == 300
+    assert len(cached) == len(data.train) == 300
     numbers = np.array([299, 3, 256, 40])
-    (batch,) = kept.batches(numbers, "cpu")
+    (batch,) = cached.batches(numbers, "cpu")
     assert batch.numbers.tolist() == numbers.tolist()
     for n, target, features in zip(numbers, batch.targets, batch.features.unbind(1), strict=True):
         (alone,) = data.train.batches(np.array([n]), "cpu")
@@ -74,7 +74,7 @@ def test_what_is_kept_is_what_is_read(tmp_path: Path, layout: str, task: Task) -
         with torch.no_grad():
             wanted = features_of(network, alone.to("cpu"))
         torch.testing.assert_close(features, wanted[:, 0], rtol=1e-4, atol=1e-5)
-    outputs = (predict(network, of, CPU, FP32) for of in (kept, data.train))
+    outputs = (predict(network, of, CPU, FP32) for of in (cached, data.train))
     np.testing.assert_allclose(*outputs, rtol=1e-4, atol=1e-5)
 
 
@@ -89,7 +89,7 @@ ANSWERS = TextToText("the ", ("bad=dull grim", "good=fine"))  # of two words and
         ("encoder_decoder", ANSWERS),
     ],
 )
-def test_with_it_and_without_the_same_is_learned(
+def test_training_on_cached_features_gives_the_same_scores(
     tmp_path: Path, layout: str, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trained = open_run(make_run(tmp_path, layout, tied=False), "cpu")
@@ -97,14 +97,14 @@ def test_with_it_and_without_the_same_is_learned(
     for fits in (True, False):
         monkeypatch.setattr("foreword.tune.run.fits_in_memory", lambda *_, fits=fits: fits)
         results.append(tune(trained, task, reviews(64, 1), reviews(32, 2), STILL))
-    kept, anew = (dict(result.network.named_parameters()) for result in results)
-    for name, weight in kept.items():
-        torch.testing.assert_close(weight, anew[name], rtol=1e-3, atol=1e-5)
+    cached, computed = (dict(result.network.named_parameters()) for result in results)
+    for name, weight in cached.items():
+        torch.testing.assert_close(weight, computed[name], rtol=1e-3, atol=1e-5)
     losses = [[epoch["train_loss"] for epoch in result.epochs] for result in results]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
-def test_each_example_is_read_once_whatever_the_epochs_and_seeds(
+def test_features_are_computed_once_for_all_epochs_and_seeds(
     trained: TrainedModel, reads: list[int]
 ) -> None:
     for seeds, epochs in ((1, 1), (3, 4)):
@@ -114,11 +114,11 @@ def test_each_example_is_read_once_whatever_the_epochs_and_seeds(
         assert len(reads) == 2  # all of training in one batch, all of dev in another
 
 
-def test_another_body_is_read_anew(trained: TrainedModel) -> None:
+def test_another_backbone_computes_its_own_features(trained: TrainedModel) -> None:
     """Random bodies differ by seed, and none is taken for the pretrained one."""
     with torch.no_grad():
         for p in trained.model.parameters():
-            p.add_(0.01)  # or it is the random body of seed 1
+            p.add_(0.01)  # or it is the random backbone of seed 1
     scratch = replace(STILL, from_scratch=True)
     data = (reviews(64, 1), reviews(32, 2))
     alone = [tune(trained, Classify(), *data, variant).epochs for variant in (scratch, STILL)]
@@ -129,18 +129,18 @@ def test_another_body_is_read_anew(trained: TrainedModel) -> None:
     assert len({epoch["train_loss"] for epoch in together if epoch["epoch"] == 1}) == 4
 
 
-def test_a_body_that_learns_reads_in_every_epoch(trained: TrainedModel, reads: list[int]) -> None:
+def test_a_trained_backbone_reads_in_every_epoch(trained: TrainedModel, reads: list[int]) -> None:
     settings = replace(STILL, strategy=Full(lr=1e-3), seeds=1, epochs=2)
     tune(trained, Classify(), reviews(32, 1), reviews(16, 2), settings)
     assert len(reads) == 2 * (32 // settings.batch + 1)
 
 
-def test_what_is_too_much_is_not_kept(
+def test_features_too_large_for_memory_are_not_cached(
     trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = Classify(mix_layers=True)
     template = template_of(trained.recipe, trained.vocab, None)
-    data = _read(trained, task, reviews(10, 1), reviews(6, 2), template)
+    data = _encode(trained, task, reviews(10, 1), reviews(6, 2), template)
     wanted = 4 * 16 * 3 * 32  # bytes of 16 examples, 3 layers, a width of 32
     for memory, fits in ((8 * wanted, True), (8 * wanted - 8, False)):
         monkeypatch.setattr("foreword.tune.features.memory_of", lambda _, memory=memory: memory)

@@ -8,8 +8,8 @@ import pytest
 from foreword.errors import UserError
 from foreword.runs.trained_model import open_run
 from foreword.tune.input_template import (
-    Framed,
     InputTemplate,
+    TemplatedText,
     cut_pair,
     missing_special_tokens,
     template_of,
@@ -21,20 +21,20 @@ BERT = InputTemplate(
 )
 
 
-def test_one_text_is_wrapped_and_cut() -> None:
-    framed = BERT.wrap([10, 11])
-    assert framed.ids.tolist() == [2, 10, 11, 3]
-    assert not framed.was_cut
-    framed = BERT.wrap(list(range(10, 20)))
-    assert framed.ids.tolist() == [2, 10, 11, 12, 13, 14, 15, 3]
-    assert framed.was_cut
+def test_a_text_gets_special_tokens_and_is_cut() -> None:
+    filled = BERT.apply([10, 11])
+    assert filled.ids.tolist() == [2, 10, 11, 3]
+    assert not filled.was_cut
+    filled = BERT.apply(list(range(10, 20)))
+    assert filled.ids.tolist() == [2, 10, 11, 12, 13, 14, 15, 3]
+    assert filled.was_cut
 
 
 def test_a_pair_has_two_segments_and_loses_tokens_of_the_longer_text() -> None:
-    framed = BERT.wrap([10, 11, 12, 13, 14, 15], [20, 21])
-    assert framed.ids.tolist() == [2, 10, 11, 12, 3, 20, 21, 3]
-    assert framed.segments.tolist() == [0, 0, 0, 0, 0, 1, 1, 1]
-    assert framed.was_cut
+    filled = BERT.apply([10, 11, 12, 13, 14, 15], [20, 21])
+    assert filled.ids.tolist() == [2, 10, 11, 12, 3, 20, 21, 3]
+    assert filled.segments.tolist() == [0, 0, 0, 0, 0, 1, 1, 1]
+    assert filled.was_cut
 
 
 def test_cut_pair_takes_tokens_one_by_one_from_the_longer() -> None:
@@ -57,25 +57,25 @@ def test_cut_pair_takes_tokens_one_by_one_from_the_longer() -> None:
         ("encoder_decoder", "fine </s>", "fine </s> warm </s>", [0]),
     ],
 )
-def test_the_frame_follows_the_recipe(
+def test_the_template_follows_the_recipe(
     tmp_path: Path, layout: str, text: str, pair: str, positions: list[int]
 ) -> None:
     trained = open_run(make_run(tmp_path, layout), "cpu")
     template = template_of(trained.recipe, trained.vocab, None)
 
-    def tokens(framed: Framed) -> str:
-        return " ".join(trained.tokenizer.token(i) for i in framed.ids)
+    def tokens(filled: TemplatedText) -> str:
+        return " ".join(trained.tokenizer.token(i) for i in filled.ids)
 
     fine, warm = trained.tokenizer.encode("fine"), trained.tokenizer.encode("warm")
-    framed = template.wrap(fine)
-    assert tokens(framed) == text
-    assert tokens(template.wrap(fine, warm)) == pair
-    assert template.pooled_positions(framed).tolist() == positions
+    filled = template.apply(fine)
+    assert tokens(filled) == text
+    assert tokens(template.apply(fine, warm)) == pair
+    assert template.pooled_positions(filled).tolist() == positions
     assert template.length == 32
     assert (template.start is not None) == (layout == "encoder_decoder")
 
 
-def test_a_decoders_frame_is_fresh_but_for_what_pretraining_showed(tmp_path: Path) -> None:
+def test_fresh_tokens_of_a_decoder_are_those_pretraining_never_used(tmp_path: Path) -> None:
     """Radford et al. 2018, section 3.3: embeddings of the delimiter and the start and end."""
     trained = open_run(make_run(tmp_path, "decoder"), "cpu")
     template = template_of(trained.recipe, trained.vocab, None)
@@ -86,7 +86,7 @@ def test_a_decoders_frame_is_fresh_but_for_what_pretraining_showed(tmp_path: Pat
     assert {trained.tokenizer.token(i) for i in shown.fresh} == {"[SEP]", "[CLS]"}
 
 
-def test_a_vocabulary_without_these_tokens_ends_texts_as_pretraining_did(tmp_path: Path) -> None:
+def test_without_special_tokens_texts_end_as_in_pretraining(tmp_path: Path) -> None:
     trained = open_run(make_run(tmp_path, "decoder"), "cpu")
     end = trained.vocab.special["</s>"]
     bare = replace(trained.vocab, special={"</s>": end})
@@ -95,20 +95,20 @@ def test_a_vocabulary_without_these_tokens_ends_texts_as_pretraining_did(tmp_pat
     assert template.fresh == ()
 
 
-def test_each_pooling_reads_its_states() -> None:
-    framed = BERT.wrap([10, 11], [12])  # [CLS] 10 11 [SEP] 12 [SEP]
-    assert BERT.pooled_positions(framed).tolist() == [0]
-    assert BERT.pooled_positions(framed, "last").tolist() == [5]
-    assert BERT.pooled_positions(framed, "mean").tolist() == [1, 2, 4]
-    assert BERT.pooled_positions(BERT.wrap([]), "mean").tolist() == [0, 1]
+def test_each_pooling_has_its_positions() -> None:
+    filled = BERT.apply([10, 11], [12])  # [CLS] 10 11 [SEP] 12 [SEP]
+    assert BERT.pooled_positions(filled).tolist() == [0]
+    assert BERT.pooled_positions(filled, "last").tolist() == [5]
+    assert BERT.pooled_positions(filled, "mean").tolist() == [1, 2, 4]
+    assert BERT.pooled_positions(BERT.apply([]), "mean").tolist() == [0, 1]
 
 
-def test_states_that_know_nothing_are_refused() -> None:
-    framed = BERT.wrap([10, 11])
+def test_poolings_of_uninformed_states_are_refused() -> None:
+    filled = BERT.apply([10, 11])
     with pytest.raises(UserError, match="the 'first' token of a decoder has seen no other"):
-        replace(BERT, is_causal=True).pooled_positions(framed, "first")
+        replace(BERT, is_causal=True).pooled_positions(filled, "first")
     with pytest.raises(UserError, match="'mean' is for models of one stack"):
-        replace(BERT, start=0).pooled_positions(framed, "mean")
+        replace(BERT, start=0).pooled_positions(filled, "mean")
 
 
 def test_impossible_lengths_are_refused(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_impossible_lengths_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("has_segments", [False, True])
-def test_segments_may_be_terms_of_the_scores(tmp_path: Path, has_segments: bool) -> None:
+def test_segments_in_attention_scores_count_as_segments(tmp_path: Path, has_segments: bool) -> None:
     position = {"kind": "relative", "segments": has_segments}
     trained = open_run(make_run(tmp_path, "two_streams", position=position), "cpu")
     assert template_of(trained.recipe, trained.vocab, None).has_segments == has_segments
@@ -130,7 +130,9 @@ def test_segments_may_be_terms_of_the_scores(tmp_path: Path, has_segments: bool)
 @pytest.mark.parametrize(
     ("layout", "wanted"), [("encoder", ["[SEP]"]), ("decoder", ["[SEP]", "[CLS]", "<s>"])]
 )
-def test_what_no_text_ended_by_is_lacking(tmp_path: Path, layout: str, wanted: list[str]) -> None:
+def test_end_tokens_that_pretraining_lacked_are_missing(
+    tmp_path: Path, layout: str, wanted: list[str]
+) -> None:
     trained = open_run(make_run(tmp_path, layout), "cpu")
     recipe, vocab = trained.recipe, trained.vocab
     bare = replace(vocab, special={"[UNK]": 1})

@@ -22,7 +22,7 @@ from tests.tune.runs import LAYOUTS, make_run, reviews
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_was_tuned_loads_back_and_predicts_as_it_scored(tmp_path: Path, layout: str) -> None:
+def test_a_tuned_model_loads_back_and_predicts_as_it_scored(tmp_path: Path, layout: str) -> None:
     trained = open_run(make_run(tmp_path / "run", layout), "cpu")
     settings = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=2, max_length=24)
     dev = reviews(40, 2)
@@ -45,7 +45,7 @@ def test_what_was_tuned_loads_back_and_predicts_as_it_scored(tmp_path: Path, lay
 @pytest.mark.parametrize(
     "task", [Classify(), Classify(mix_layers=True), Regress()], ids=["classify", "mixed", "regress"]
 )
-def test_the_score_is_that_of_its_predictions_to_the_last_bit(
+def test_scores_are_computed_from_the_exact_predictions(
     tmp_path: Path, task: Task, strategy: Strategy, precision: Literal["fp32", "bf16"]
 ) -> None:
     trained = open_run(make_run(tmp_path / "run"), "cpu")
@@ -66,6 +66,6 @@ def numbered(example: Labelled, task: Task) -> Labelled:
     return example._replace(label=str(len(example.text) + (example.label == "good") / 3))
 
 
-def test_other_folders_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no fine-tuned model"):
+def test_folders_without_a_tuned_model_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not a fine-tuned model"):
         load_tuned(make_run(tmp_path))

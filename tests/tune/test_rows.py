@@ -11,10 +11,10 @@ from torch import Tensor
 from foreword.nn.masks import CausalMask, DocumentMask, FullMask
 from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tune import rows
-from foreword.tune.fine_tuner import build_network, outputs_of, start_head
+from foreword.tune.fine_tuner import build_network, initialise_head, outputs_of
 from foreword.tune.input_template import Pooling, template_of
 from foreword.tune.network import Network
-from foreword.tune.rows import Examples, first_fit
+from foreword.tune.rows import PooledExamples, first_fit
 from foreword.tune.tasks._contract import Labelled
 from foreword.tune.tasks.classify import Classify
 from foreword.types import Batch
@@ -26,15 +26,15 @@ TASK = Classify(dropout=0.0)
 
 def examples_of(
     trained: TrainedModel, labelled: list[Labelled], pooling: Pooling | None = None
-) -> Examples:
+) -> PooledExamples:
     template = template_of(trained.recipe, trained.vocab, None)
     encoded = Classify(pooling=pooling).encode(labelled, trained.tokenizer, template)
-    return Examples(encoded, TASK.targets(labelled, LABELS), template)
+    return PooledExamples(encoded, TASK.targets(labelled, LABELS), template)
 
 
 def network_of(trained: TrainedModel) -> Network:
     network = build_network(trained, TASK, LABELS, None)
-    start_head(network, 1)
+    initialise_head(network, 1)
     return network.train()
 
 
@@ -44,7 +44,7 @@ def gradients(network: Network) -> dict[str, Tensor]:
     return found
 
 
-def one_per_row(examples: Examples, width: int) -> Batch:
+def one_per_row(examples: PooledExamples, width: int) -> Batch:
     """By hand: an example a row, padded to `width`."""
     template, count = examples.template, len(examples)
     ids = torch.zeros(count, width, dtype=torch.long)
@@ -110,7 +110,7 @@ def test_packed_rows_give_the_gradient_of_padded_ones(
         torch.testing.assert_close(found_gradients[name], gradient, rtol=1e-4, atol=2e-5, msg=name)
 
 
-def test_the_language_model_beside_weighs_every_text_alike(tmp_path: Path) -> None:
+def test_the_auxiliary_loss_weights_every_text_equally(tmp_path: Path) -> None:
     """By hand: the mean over each text's predicted tokens, summed over texts, times the weight."""
     trained = open_run(make_run(tmp_path, "decoder"), "cpu")
     examples = replace(examples_of(trained, reviews(13, 2)), auxiliary=0.5)
@@ -129,7 +129,7 @@ def test_the_language_model_beside_weighs_every_text_alike(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_fixed_shapes_and_few_tokens_at_once_change_nothing(
+def test_fixed_shapes_and_small_batches_give_the_same_outputs(
     tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trained = open_run(make_run(tmp_path, layout), "cpu")
@@ -156,11 +156,11 @@ def test_fixed_shapes_and_few_tokens_at_once_change_nothing(
     assert all(not g.isnan().any() for g in gradients(network).values())
 
 
-def test_first_fit_fills_the_first_row_with_room() -> None:
+def test_first_fit_chooses_the_first_row_with_room() -> None:
     assert first_fit([5, 4, 3, 2, 6, 1], 8) == [[0, 2], [1, 3, 5], [4]]
 
 
-def test_every_example_is_there_once(tmp_path: Path) -> None:
+def test_every_example_is_packed_once(tmp_path: Path) -> None:
     trained = open_run(make_run(tmp_path), "cpu")
     examples = examples_of(trained, reviews(50, 4), "first")
     numbers = np.arange(49, 9, -1)

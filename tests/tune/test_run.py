@@ -11,7 +11,12 @@ import torch
 
 from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
 from foreword.runs.trained_model import TrainedModel, open_run
-from foreword.tune.fine_tuner import TuneSettings, build_network, order_of, start_tokens
+from foreword.tune.fine_tuner import (
+    TuneSettings,
+    build_network,
+    initialise_new_tokens,
+    shuffled_batches,
+)
 from foreword.tune.input_template import template_of
 from foreword.tune.result import TuneResult, save_network, summarise
 from foreword.tune.run import tune, variants
@@ -35,7 +40,7 @@ def weights(result: TuneResult) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_learns_what_can_be_learned(tmp_path: Path, layout: str) -> None:
+def test_fine_tuning_learns_separable_classes(tmp_path: Path, layout: str) -> None:
     trained = open_run(make_run(tmp_path, layout), "cpu")
     result = tune(trained, TASK, reviews(300, 1), reviews(100, 2), FAST)
     assert result.rows[0]["accuracy"] > 0.9
@@ -66,7 +71,7 @@ def test_pairs_are_told_apart_by_their_order(trained: TrainedModel) -> None:
     assert result.rows[0]["accuracy"] > 0.9
 
 
-def test_frozen_leaves_the_body_bit_for_bit(trained: TrainedModel) -> None:
+def test_frozen_leaves_the_backbone_bit_for_bit(trained: TrainedModel) -> None:
     settings = TuneSettings(strategy=Frozen(lr=1e-2), seeds=1, epochs=1)
     result = tune(trained, TASK, reviews(64, 1), reviews(32, 2), settings)
     before = dict(trained.model.backbone.named_parameters())
@@ -75,7 +80,7 @@ def test_frozen_leaves_the_body_bit_for_bit(trained: TrainedModel) -> None:
     assert after["head.1.bias"].abs().sum() > 0
 
 
-def test_full_changes_the_body_and_not_the_opened_run(trained: TrainedModel) -> None:
+def test_full_changes_a_copy_of_the_backbone(trained: TrainedModel) -> None:
     before = {n: p.clone() for n, p in trained.model.named_parameters()}
     result = tune(trained, TASK, reviews(64, 1), reviews(32, 2), FAST)
     assert all(torch.equal(p, before[n]) for n, p in trained.model.named_parameters())
@@ -83,11 +88,11 @@ def test_full_changes_the_body_and_not_the_opened_run(trained: TrainedModel) -> 
     assert not torch.equal(weights(result)[name], before[name])
 
 
-def test_only_what_pretraining_never_showed_is_drawn_anew(tmp_path: Path) -> None:
+def test_only_tokens_unused_in_pretraining_are_initialised_again(tmp_path: Path) -> None:
     trained = open_run(make_run(tmp_path, "decoder"), "cpu")
     template = template_of(trained.recipe, trained.vocab, None)
     network = build_network(trained, TASK, ("bad", "good"), None)
-    start_tokens(network, template.fresh, 1)
+    initialise_new_tokens(network, template.fresh, 1)
     before = trained.model.backbone.embedding.token.weight
     changed = (network.backbone.embedding.token.weight != before).any(1).nonzero().flatten()
     assert changed.tolist() == sorted(template.fresh)
@@ -95,7 +100,7 @@ def test_only_what_pretraining_never_showed_is_drawn_anew(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("layout", ["encoder", "decoder"])
-def test_texts_teach_language_beside_in_decoders_alone(tmp_path: Path, layout: str) -> None:
+def test_the_auxiliary_loss_applies_to_decoders_only(tmp_path: Path, layout: str) -> None:
     trained = open_run(make_run(tmp_path, layout), "cpu")
     settings = replace(FAST, epochs=1)
     results = [
@@ -111,7 +116,7 @@ def test_texts_teach_language_beside_in_decoders_alone(tmp_path: Path, layout: s
     assert results[1].network.token_head is None
 
 
-def test_a_frozen_decoder_is_left_bit_for_bit(tmp_path: Path) -> None:
+def test_frozen_leaves_a_decoder_bit_for_bit(tmp_path: Path) -> None:
     trained = open_run(make_run(tmp_path, "decoder"), "cpu")
     settings = TuneSettings(strategy=Frozen(lr=1e-2), seeds=1, epochs=1)
     result = tune(trained, TASK, reviews(64, 1), reviews(32, 2), settings)
@@ -120,7 +125,7 @@ def test_a_frozen_decoder_is_left_bit_for_bit(tmp_path: Path) -> None:
     assert all(torch.equal(p, after[f"backbone.{name}"]) for name, p in before)
 
 
-def test_from_scratch_knows_nothing_of_the_pretrained_weights(tmp_path: Path) -> None:
+def test_from_scratch_ignores_the_pretrained_weights(tmp_path: Path) -> None:
     settings = TuneSettings(from_scratch=True, seeds=1, epochs=1)
     results = []
     for n in range(2):
@@ -133,7 +138,7 @@ def test_from_scratch_knows_nothing_of_the_pretrained_weights(tmp_path: Path) ->
     assert results[0].rows[0]["start"] == "from scratch"
 
 
-def test_a_seed_gives_one_result_and_another_seed_another(tmp_path: Path) -> None:
+def test_results_depend_on_the_seed_alone(tmp_path: Path) -> None:
     run = make_run(tmp_path, dropout=0.1, attention_dropout=0.1)
     trained = open_run(run, "cpu")
     settings = TuneSettings(seeds=2, epochs=1)
@@ -149,7 +154,7 @@ def test_a_seed_gives_one_result_and_another_seed_another(tmp_path: Path) -> Non
     assert first.epochs[0]["train_loss"] != first.epochs[1]["train_loss"]
 
 
-def test_compare_gives_a_row_each(trained: TrainedModel) -> None:
+def test_each_variant_gives_a_row(trained: TrainedModel) -> None:
     steps: list[tuple[int, int, str]] = []
     compared = variants(TuneSettings(seeds=2, epochs=2, batch=32))
     result = tune(
@@ -163,8 +168,10 @@ def test_compare_gives_a_row_each(trained: TrainedModel) -> None:
         ("no model", "majority class"),
     ]
     assert [done for done, _, _ in steps] == list(range(1, 27))
-    assert {total for _, total, _ in steps} == {26}  # 24, and two in which a frozen body reads
-    assert [note for _, _, note in steps].count("pretrained, frozen: reading once") == 2
+    assert {total for _, total, _ in steps} == {
+        26
+    }  # 24, and two in which a frozen backbone computes features
+    assert [note for _, _, note in steps].count("pretrained, frozen: computing features") == 2
     finals = [e for e in result.epochs if e["strategy"] == "frozen" and e["epoch"] == 2]
     scores = [final["accuracy"] for final in finals]
     assert len(scores) == 2
@@ -172,7 +179,7 @@ def test_compare_gives_a_row_each(trained: TrainedModel) -> None:
     assert result.rows[1]["accuracy_std"] == pytest.approx(np.std(scores, ddof=1))
 
 
-def test_the_last_epoch_counts_and_not_the_best() -> None:
+def test_the_last_epoch_is_reported_not_the_best() -> None:
     plain = {"start": "pretrained", "strategy": "full", "epoch": 2, "lr": 1e-4}
     finals = [
         {**plain, "seed": s, "skipped_steps": 0, "accuracy": a} for s, a in ((1, 0.5), (2, 0.7))
@@ -206,15 +213,15 @@ def test_long_texts_are_cut_and_counted(trained: TrainedModel) -> None:
     assert result.examples == {"train": 9, "dev": 9, "cut": 2, "skipped": 0}
 
 
-def test_a_run_that_blows_up_stops_with_a_word(trained: TrainedModel) -> None:
+def test_a_diverging_run_stops_with_a_hint(trained: TrainedModel) -> None:
     with torch.no_grad():
         trained.model.backbone.embedding.token.weight.fill_(float("inf"))
     with pytest.raises(TrainingStoppedError, match=r"not finite.*; a lower --lr"):
         tune(trained, TASK, reviews(128, 1), reviews(8, 2), FAST)
 
 
-def test_an_epoch_shows_every_example_once_in_an_order_of_its_own() -> None:
-    first, second = order_of(50, 16, 1, 0), order_of(50, 16, 1, 1)
+def test_each_epoch_has_every_example_once_in_its_own_order() -> None:
+    first, second = shuffled_batches(50, 16, 1, 0), shuffled_batches(50, 16, 1, 1)
     assert [len(batch) for batch in first] == [13, 13, 12, 12]
     assert sorted(np.concatenate(first).tolist()) == list(range(50))
     assert np.concatenate(first).tolist() != np.concatenate(second).tolist()

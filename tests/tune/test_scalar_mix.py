@@ -27,7 +27,7 @@ MIXED = Classify(mix_layers=True)
 FAST = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=2, precision="fp32")
 
 
-def test_it_is_the_formula() -> None:
+def test_the_scalar_mix_equals_its_formula() -> None:
     scalar_mix = ScalarMix(3)
     with torch.no_grad():
         scalar_mix.weights.copy_(torch.tensor([0.5, -1.0, 2.0]))
@@ -39,13 +39,13 @@ def test_it_is_the_formula() -> None:
     assert list(scalar_mix.learned().values()) == pytest.approx([*(exp / exp.sum()), 1.7])
 
 
-def test_it_begins_as_the_mean() -> None:
+def test_the_scalar_mix_begins_as_the_mean() -> None:
     layers = torch.randn(4, 4, 5)
     torch.testing.assert_close(ScalarMix(4)(layers), layers.mean(0))
 
 
 @pytest.mark.parametrize("layout", ["encoder", "bidirectional", "decoder", "recurrent"])
-def test_a_model_of_one_stack_is_read_by_its_layers(tmp_path: Path, layout: str) -> None:
+def test_layers_of_a_single_stack_are_mixed(tmp_path: Path, layout: str) -> None:
     trained = open_run(make_run(tmp_path, layout), "cpu")
     result = tune(trained, MIXED, reviews(48, 1), reviews(16, 2), FAST)
     row = result.rows[0]
@@ -62,7 +62,7 @@ CHARACTERS = {"width": 4, "filters": ((1, 8), (3, 8)), "highways": 1, "length": 
 
 
 @pytest.mark.parametrize("characters", [False, True])
-def test_frozen_layers_are_features(tmp_path: Path, characters: bool) -> None:
+def test_layers_of_a_frozen_backbone_are_cached_features(tmp_path: Path, characters: bool) -> None:
     more = {"characters": characters, "spelling": CHARACTERS}
     trained = open_run(make_run(tmp_path, "bidirectional", **more), "cpu")
     settings = TuneSettings(strategy=Frozen(lr=1e-2), seeds=1, epochs=2)
@@ -73,7 +73,7 @@ def test_frozen_layers_are_features(tmp_path: Path, characters: bool) -> None:
     assert after["scalar_mix.weights"].abs().max() > 1e-3
 
 
-def test_saved_and_read_back_it_says_the_same(tmp_path: Path) -> None:
+def test_a_saved_scalar_mix_loads_back_with_equal_outputs(tmp_path: Path) -> None:
     trained = open_run(make_run(tmp_path / "run", "bidirectional"), "cpu")
     result = tune(trained, MIXED, reviews(48, 1), reviews(16, 2), FAST)
     save_network(result, tmp_path / "tuned")
@@ -88,7 +88,7 @@ def test_saved_and_read_back_it_says_the_same(tmp_path: Path) -> None:
     assert agreed == pytest.approx(result.rows[0]["accuracy"])
 
 
-def test_without_it_there_is_nothing_to_learn(tmp_path: Path) -> None:
+def test_without_mix_layers_a_network_has_no_scalar_mix(tmp_path: Path) -> None:
     trained = open_run(make_run(tmp_path), "cpu")
     assert build_network(trained, Classify(), ("a", "b"), None).scalar_mix is None
     assert (
@@ -109,7 +109,7 @@ def test_layers_of_several_widths_are_refused(tmp_path: Path) -> None:
         tune(trained, MIXED, reviews(8, 1), reviews(8, 2), FAST)
 
 
-def test_the_weights_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tune_shows_the_layer_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = []
     for name, count in (("train", 32), ("dev", 16)):
         lines = ["text\tlabel", *(f"{e.text}\t{e.label}" for e in reviews(count, count))]

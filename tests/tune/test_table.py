@@ -68,7 +68,7 @@ def test_tsv_has_no_quoting_and_may_have_no_header(tmp_path: Path) -> None:
     assert [(e.text, e.label) for e in examples] == [('"Quoted', "1"), ('Bill "x" it', "0")]
 
 
-def test_columns_without_a_header_go_by_number(tmp_path: Path) -> None:
+def test_columns_without_a_header_are_numbered(tmp_path: Path) -> None:
     path = tmp_path / "cola.tsv"
     path.write_text("gj04\t1\t\tThe more, the merrier.\ngj04\t0\t*\tBill it\n", encoding="utf-8")
     columns = Columns("3", "1")
@@ -82,7 +82,7 @@ def test_columns_without_a_header_go_by_number(tmp_path: Path) -> None:
         labelled(table, Columns("4", "1"))
 
 
-def test_a_header_of_numbers_is_one(tmp_path: Path) -> None:
+def test_a_first_row_of_column_numbers_is_a_header(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("0,1\nfine,good\n", encoding="utf-8")
     examples, _ = labelled(read_table(path, are_numbers=True), Columns("0", "1"))
@@ -92,21 +92,21 @@ def test_a_header_of_numbers_is_one(tmp_path: Path) -> None:
         read_table(path, are_numbers=True)
 
 
-def test_names_and_numbers_do_not_mix() -> None:
+def test_names_mixed_with_numbers_are_refused() -> None:
     assert not Columns().are_numbers
     assert Columns("2", "3", "4").are_numbers
     with pytest.raises(UserError, match="'3', 'label': all by name, or all by number"):
         _ = Columns("3").are_numbers
 
 
-def test_pairs_and_named_columns(tmp_path: Path) -> None:
+def test_pairs_are_read_from_named_columns(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"q": "who", "a": "me", "same": true, "n": 1}', encoding="utf-8")
     examples, _ = labelled(read_table(path), Columns("q", "same", "a"))
     assert examples[0][:3] == ("who", "true", "me")
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_not_part_of_the_first_column(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"\xef\xbb\xbftext,label\na,b\n")
     assert read_table(path).columns == ("text", "label")
@@ -121,7 +121,7 @@ def test_rows_without_text_or_label_are_counted(tmp_path: Path) -> None:
     assert skipped == 2
 
 
-def test_a_missing_column_names_those_there_are(tmp_path: Path) -> None:
+def test_a_missing_column_is_refused_with_the_names_of_others(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "tsv", ROWS)
     with pytest.raises(UserError, match=r"no column 'lable'; its columns: text, label; .* --label"):
         labelled(read_table(path), Columns(label="lable"))
@@ -147,7 +147,7 @@ def test_a_missing_column_names_those_there_are(tmp_path: Path) -> None:
         ("a.tsv", b"text\tlabel\n\t1\n", "no row has both"),
     ],
 )
-def test_broken_files_are_refused_in_a_line(
+def test_broken_files_are_refused_with_their_line(
     tmp_path: Path, name: str, content: bytes, says: str
 ) -> None:
     path = tmp_path / name
@@ -157,7 +157,7 @@ def test_broken_files_are_refused_in_a_line(
     assert "\n" not in str(caught.value)
 
 
-def test_other_refusals(tmp_path: Path) -> None:
+def test_unknown_formats_and_missing_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"gone.tsv: No such file"):
         read_table(tmp_path / "gone.tsv")
     path = write(tmp_path / "a.jsonl", "jsonl", ROWS)

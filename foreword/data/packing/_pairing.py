@@ -83,8 +83,9 @@ class Sentences:
             random: share of the pairs with a random B.
             short: share of the pairs of a random length.
         """
-        wanted = np.arange(0, self.documents[-1] + BLOCK, BLOCK)
-        cuts = np.unique(self.documents[np.searchsorted(self.documents, wanted[:-1])])
+        # Blocks of whole documents, of about BLOCK sentences each.
+        bounds = np.arange(0, self.documents[-1] + BLOCK, BLOCK)
+        cuts = np.unique(self.documents[np.searchsorted(self.documents, bounds[:-1])])
         cuts = np.append(cuts, self.documents[-1])
         blocks = [
             self._pair_block(int(low), int(high), key, random, short)
@@ -117,25 +118,25 @@ class Sentences:
         two = np.minimum(first + 2, end)
         stop = np.where(starts[two] - starts[first] <= room, np.maximum(stop, two), stop)
         stop = np.clip(stop, first + 1, end)
-        stop -= (end - stop == 1) & (stop - first > 2)  # or the last would be left alone
+        stop -= (end - stop == 1) & (stop - first > 2)  # else the last sentence would be left alone
         # Where A ends, and whether B is a random text.
         count = stop - first
         split = first + 1 + (where * (count - 1)).astype(np.int64)
         split = np.where(count > 1, split, stop)
         has_others = len(starts) - 1 > count  # not all of the text is in this pair
         label = np.where(count > 1, ((is_random < random) & has_others).astype(np.int64), -1)
-        # Keep the pairs that follow one another, and place their texts.
-        walked = _walk(np.where(label == 1, split, stop) - low)
-        first, split, stop, label = (x[walked] for x in (first, split, stop, label))
+        # Keep the pairs that follow one another, and find their texts.
+        chain = _follow(np.where(label == 1, split, stop) - low)
+        first, split, stop, label = (x[chain] for x in (first, split, stop, label))
         a_size, rest = starts[split] - starts[first], starts[stop] - starts[split]
         b_start, b_size = starts[split].copy(), rest.copy()
         is_one = label == 1
-        b_start[is_one], b_size[is_one] = self._elsewhere(
+        b_start[is_one], b_size[is_one] = self._sample_texts(
             first[is_one], stop[is_one], rest[is_one], room - a_size[is_one], key
         )
         return SentencePairs(starts[first], a_size, b_start, b_size, label)
 
-    def _elsewhere(
+    def _sample_texts(
         self, first: Array, stop: Array, like: Array, most: Array, key: int
     ) -> tuple[Array, Array]:
         """Sample texts from other documents than the pairs from `first` to `stop`, (pairs,) each.
@@ -155,14 +156,14 @@ class Sentences:
         if self.is_one_document:
             begin, end = first, stop
         others = int(self.documents[-1]) - (end - begin)
-        draws = RowRng(key ^ 0xB, first).uniform(TRIES)
-        found = (draws * others[:, None]).astype(np.int64)  # (pairs, tries)
-        found += np.where(found >= begin[:, None], (end - begin)[:, None], 0)
-        # For each candidate the number of sentences nearest to the wanted size.
+        uniform = RowRng(key ^ 0xB, first).uniform(TRIES)
+        candidates = (uniform * others[:, None]).astype(np.int64)  # (pairs, tries)
+        candidates += np.where(candidates >= begin[:, None], (end - begin)[:, None], 0)
+        # For each candidate the number of sentences nearest to the size of the pair's own B.
         like, most = like[:, None], most[:, None]
-        start, last = starts[found], self._document_end(found)
+        start, last = starts[candidates], self._document_end(candidates)
         below = np.searchsorted(starts, start + like, side="right") - 1
-        below = np.clip(below, found + 1, last)
+        below = np.clip(below, candidates + 1, last)
         above = np.minimum(below + 1, last)
         is_nearer = starts[above] - start - like < like - (starts[below] - start)
         stop = np.where(is_nearer & (starts[above] - start <= most), above, below)
@@ -177,10 +178,10 @@ class Sentences:
         return np.asarray(self.documents[np.searchsorted(self.documents, sentences, side="right")])
 
 
-def _walk(following: Array) -> Array:
+def _follow(following: Array) -> Array:
     """Return the indices visited from 0 on, each followed by its successor in `following`."""
-    successors, index, walked = following.tolist(), 0, []
+    successors, index, visited = following.tolist(), 0, []
     while index < len(successors):
-        walked.append(index)
+        visited.append(index)
         index = successors[index]
-    return np.asarray(walked, dtype=np.int64)
+    return np.asarray(visited, dtype=np.int64)

@@ -111,23 +111,23 @@ class PackedDocuments(Packed):
 
     def _next_token(self, starts: Array) -> Array:
         """Return the token after the rows from `starts`, -1 for none; (rows,) int64."""
-        total, places = len(self._stream), starts + self._settings.length
-        ids = self._stream.read(places % total, np.ones_like(places)).ids
-        is_there = np.ones(len(places), dtype=bool)
+        total, indices = len(self._stream), starts + self._settings.length
+        ids = self._stream.read(indices % total, np.ones_like(indices)).ids
+        is_there = np.ones(len(indices), dtype=bool)
         if self._padding is not None:
-            is_there = places < total
+            is_there = indices < total
         if self._settings.document_mask:
-            last = self._stream.documents_at((places - 1) % total)
-            is_there &= (last == self._stream.documents_at(places % total)) & (places != total)
+            last = self._stream.documents_at((indices - 1) % total)
+            is_there &= (last == self._stream.documents_at(indices % total)) & (indices != total)
         return np.where(is_there, ids, -1)
 
     def _order(self, numbers: Array) -> Array:
         """Return the row of the endless stream for each number in the order of training."""
         per_epoch = self.rows_per_epoch
-        epochs, places = np.divmod(numbers, per_epoch)
+        epochs, rows = np.divmod(numbers, per_epoch)
         seed = mix(np.array([self._seed]).astype(np.uint64))
         for epoch in np.unique(epochs):
             is_in = epochs == epoch
             key = int(mix(seed + np.uint64(epoch))[0])
-            places[is_in] = permute(places[is_in], per_epoch, key)
-        return epochs * per_epoch + places
+            rows[is_in] = permute(rows[is_in], per_epoch, key)
+        return epochs * per_epoch + rows

@@ -1,4 +1,4 @@
-"""Pairs of texts that follow each other, or do not: what BERT and ALBERT are asked about."""
+"""Pairs of texts that follow each other or do not, for the pair objectives of BERT and ALBERT."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from foreword.errors import UserError
 from foreword.ranges import LARGEST, Share
 from foreword.types import Array, Rows, Vocab
 
-ONE = (
-    "the text is one document, so the second texts drawn at random come from elsewhere in it; "
+ONE_DOCUMENT = (
+    "the text is one document, so the second texts sampled for pairs come from elsewhere in it; "
     "read.documents = 'paragraph' would make several of it"
 )
 
@@ -118,8 +118,8 @@ class PackedPairs(Packed):
         self._bos, self._eos = vocab.id(settings.bos), vocab.id(settings.eos)
         self._padding = vocab.special.get("[PAD]", 0)
         self._sentences = Sentences.of(shards, settings.length - 3)
-        self._refuse()
-        self.notes = [ONE] if settings.random and self._sentences.is_one_document else []
+        self._require_sentences()
+        self.notes = [ONE_DOCUMENT] if settings.random and self._sentences.is_one_document else []
         self._firsts = [0]  # the number of each epoch's first row
         self._epochs: dict[int, _Epoch] = {}
         epoch = self._epoch(0)
@@ -131,7 +131,7 @@ class PackedPairs(Packed):
                 f"{settings.length:,}; give more text, or set a smaller packing.length"
             )
 
-    def _refuse(self) -> None:
+    def _require_sentences(self) -> None:
         """Raise a UserError if no pairs can be made."""
         shards = self._shards
         sentences = np.diff(shards.document_index)
@@ -145,7 +145,7 @@ class PackedPairs(Packed):
     def rows(self, numbers: Array) -> Rows:
         """Return the rows with these numbers in the order of training, (batch,) int64."""
         numbers = np.asarray(numbers, dtype=np.int64)
-        epochs, places = self._find(numbers)
+        epochs, in_epoch = self._find(numbers)
         batch, length = len(numbers), self._settings.length
         ids = np.full((batch, length), self._padding, dtype=np.int64)
         documents = np.full((batch, length), -1, dtype=np.int64)
@@ -155,7 +155,7 @@ class PackedPairs(Packed):
         for number in np.unique(epochs):
             where = np.flatnonzero(epochs == number)
             epoch = self._epoch(int(number))
-            order = permute(places[where], len(epoch), epoch.key)
+            order = permute(in_epoch[where], len(epoch), epoch.key)
             pairs, group = ranges(epoch.first[order], np.diff(epoch.first)[order])
             self._write(rows, epoch.pairs.select(pairs), where[group])
         if ids.max(initial=0) >= self._vocab.size:
@@ -175,10 +175,10 @@ class PackedPairs(Packed):
         before = np.cumsum(sizes) - sizes
         first = np.maximum.accumulate(np.where(is_first, np.arange(len(row)), 0))
         at = row * length + before - before[first]  # where each pair begins in all rows together
-        places, which = ranges(at, sizes)
-        into.documents.reshape(-1)[places] = (np.arange(len(row)) - first)[which]
-        into.positions.reshape(-1)[places] = places - at[which]
-        into.segments.reshape(-1)[places] = places - at[which] >= (pairs.a_size + 2)[which]
+        cells, which = ranges(at, sizes)
+        into.documents.reshape(-1)[cells] = (np.arange(len(row)) - first)[which]
+        into.positions.reshape(-1)[cells] = cells - at[which]
+        into.segments.reshape(-1)[cells] = cells - at[which] >= (pairs.a_size + 2)[which]
         into.labels.reshape(-1)[at] = pairs.label
         ids, tokens = into.ids.reshape(-1), self._shards.tokens
         ids[at] = self._bos
@@ -204,7 +204,7 @@ class PackedPairs(Packed):
             pairs = self._sentences.pair_up(key, self._settings.random, self._settings.short)
             bins = into_bins(pairs.sizes, self._settings.length)
             first = np.concatenate([[0], np.cumsum(np.bincount(bins))])
-            made = _Epoch(pairs.select(np.argsort(bins, kind="stable")), first, key)
-            kept = sorted(self._epochs)[-1:]
-            self._epochs = {n: self._epochs[n] for n in kept} | {number: made}
+            epoch = _Epoch(pairs.select(np.argsort(bins, kind="stable")), first, key)
+            latest = sorted(self._epochs)[-1:]
+            self._epochs = {n: self._epochs[n] for n in latest} | {number: epoch}
         return self._epochs[number]

@@ -18,14 +18,14 @@ from foreword.ranges import LARGEST
 from foreword.types import Array, Rows, Vocab
 
 ENDS = 2  # positions reserved in each pair for the ends of its sides
-KEPT = 2  # epochs whose rows are cached
+CACHED_EPOCHS = 2  # epochs whose rows are cached
 
 
 @dataclass(frozen=True)
 class Parallel(Packing):
     """Pairs of parallel text, each whole: a source, which is segment 0, and its target, segment 1.
 
-    Pairs are packed into rows anew in each epoch. In the row, each pair is a document of its own,
+    Pairs are packed into new rows in each epoch. In the row, each pair is a document of its own,
     with positions from 0. One position per side is left free for the end that an objective adds.
     In a pair longer than a row the longer side is cut (each to half a row if both are longer); the
     number of cut pairs is reported.
@@ -113,10 +113,10 @@ class PackedParallel(Packed):
         documents = np.full(shape, -1, dtype=np.int64)
         positions, segments = np.zeros_like(ids), np.zeros_like(ids)
         rows = Rows(ids, documents, positions, numbers, segments)
-        epochs, places = np.divmod(numbers, self.rows_per_epoch)
+        epochs, in_epoch = np.divmod(numbers, self.rows_per_epoch)
         for number in np.unique(epochs):
             where = np.flatnonzero(epochs == number)
-            self._write(rows, self._epoch(int(number)), places[where], where)
+            self._write(rows, self._epoch(int(number)), in_epoch[where], where)
         if ids.max(initial=0) >= self._vocab.size:
             raise UserError(
                 f"{self._shards.prefix}: holds token {ids.max():,}, but the tokenizer has only "
@@ -124,11 +124,11 @@ class PackedParallel(Packed):
             )
         return rows
 
-    def _write(self, into: Rows, epoch: _Epoch, places: Array, where: Array) -> None:
+    def _write(self, into: Rows, epoch: _Epoch, in_epoch: Array, where: Array) -> None:
         """Write the pairs of some rows of an epoch, one after the other."""
         assert into.segments is not None
-        counts = np.diff(epoch.first)[places]
-        chosen, group = ranges(epoch.first[places], counts)
+        counts = np.diff(epoch.first)[in_epoch]
+        chosen, group = ranges(epoch.first[in_epoch], counts)
         pairs = epoch.pairs[chosen]
         begins = np.cumsum(counts) - counts  # of each row, among the pairs
         inside = np.arange(len(pairs)) - begins[group]  # the pair's number within its row
@@ -158,9 +158,9 @@ class PackedParallel(Packed):
             rows = int(bins.max()) + 1
             bins = permute(bins, rows, key ^ 0xB)
             first = np.concatenate([[0], np.cumsum(np.bincount(bins, minlength=rows))])
-            made = _Epoch(order[np.argsort(bins, kind="stable")], first)
-            kept = sorted(self._epochs)[-(KEPT - 1) :]
-            self._epochs = {n: self._epochs[n] for n in kept} | {number: made}
+            epoch = _Epoch(order[np.argsort(bins, kind="stable")], first)
+            latest = sorted(self._epochs)[-(CACHED_EPOCHS - 1) :]
+            self._epochs = {n: self._epochs[n] for n in latest} | {number: epoch}
         return self._epochs[number]
 
 

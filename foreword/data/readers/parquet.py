@@ -67,7 +67,7 @@ def _plain(source: TextFile) -> Iterator[Path | IO[bytes]]:
     with tempfile.TemporaryFile() as copy:
         with source.open() as stream:
             while block := stream.read(_BLOCK):
-                with atomic.explained(Path(tempfile.gettempdir())):
+                with atomic.user_errors(Path(tempfile.gettempdir())):
                     copy.write(block)
                     copy.flush()
         yield copy

@@ -1,4 +1,4 @@
-"""What `import` and `export` ask of a format: a kind in `interop/formats/`."""
+"""The contract of a format of `import` and `export`: a kind in `interop/formats/`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from foreword.runs.trained_model import TrainedModel
 
 @dataclass(frozen=True)
 class ExchangeResult:
-    """What was exported or imported.
+    """A report of what was exported or imported.
 
     Attributes:
-        facts: names and values, for people and scripts; those that are None are not known.
-        notes: what is worth knowing, a line each.
+        facts: names and values, for people and scripts; None if not known.
+        notes: remarks for the user, one line each.
     """
 
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -24,18 +24,18 @@ class ExchangeResult:
 
 
 class Format(Protocol):
-    """A form in which models travel; its fields are its settings."""
+    """A file format of other programs; its fields are its settings."""
 
     def write(self, trained: TrainedModel, out: Path) -> ExchangeResult:
-        """Exports a model.
+        """Export a model.
 
         Raises:
             UserError: the format does not hold such models, or `out` cannot be written.
         """
 
     def read(self, source: str, run: Path) -> ExchangeResult:
-        """Imports a model as the run folder `run`, which is not there yet.
+        """Import a model as the run folder `run`, which must not exist yet.
 
         Raises:
-            UserError: it is broken, or the format is for export alone.
+            UserError: the source is broken, or the format is for export alone.
         """

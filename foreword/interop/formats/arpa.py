@@ -1,4 +1,4 @@
-"""ARPA files: n-gram models that KenLM, SRILM and speech recognisers read."""
+"""ARPA files: n-gram models as KenLM, SRILM and speech recognisers read them."""
 
 from __future__ import annotations
 
@@ -22,46 +22,48 @@ from foreword.text.special import ALL, BOS, EOS, UNK
 from foreword.text.tokenizers.word import Word
 from foreword.types import Array, Vocab
 
-UNKNOWN = ("<unk>", "<UNK>")  # as others write what we call [UNK]; we write the first
+UNKNOWN = ("<unk>", "<UNK>")  # other programs' names of [UNK]; we write the first
 
 
 @dataclass(frozen=True)
 class ARPA:
-    """A text file of n-grams with logarithms to the base 10.
+    """A text file of n-grams with logarithms to base 10.
 
-    The token that begins a text is written `<s>`, the one that ends it `</s>`, and [UNK] `<unk>`;
-    where the text itself has a word `<unk>`, this keeps its name and [UNK] stays `[UNK]`.
+    The token before a text is written `<s>`, the one after it `</s>`, and [UNK] `<unk>`; if the
+    text itself has a word `<unk>`, that keeps its name and [UNK] is written `[UNK]`.
     """
 
     def write(self, trained: TrainedModel, out: Path) -> ExchangeResult:
         """See `Format`."""
         if not trained.recipe.model.is_count_based:
-            raise UserError(f"{trained.run}: ARPA files hold n-grams, and this is another model")
+            raise UserError(f"{trained.run}: not an n-gram model, and ARPA files hold n-grams only")
         atomic.require_writable(out, is_folder=False)
         if out.exists():
-            raise UserError(f"{out}: is there already; choose another --out")
+            raise UserError(f"{out}: exists already; choose another --out")
         table = table_of(trained.model)
-        names = _names(trained)
-        # Other special tokens are no words, and the file does not name them.
-        is_there = predictable_words(trained.vocab, trained.recipe.wrapping[1])
-        is_there[table.header.start] = True
-        ids = np.where(is_there, np.cumsum(is_there) - 1, ABSENT)
-        shown = table.renumber(ids, int(is_there.sum()))
-        arpa.write(shown, [names[n] for n in np.flatnonzero(is_there)], out)
-        sizes = {f"{n}-grams": size for n, size in enumerate(shown.header.sizes, start=1)}
+        names = _written_names(trained)
+        # Words and text boundaries only: other special tokens are not in the file.
+        is_written = predictable_words(trained.vocab, trained.recipe.wrapping[1])
+        is_written[table.header.start] = True
+        ids = np.where(is_written, np.cumsum(is_written) - 1, ABSENT)
+        written = table.renumber(ids, int(is_written.sum()))
+        arpa.write(written, [names[n] for n in np.flatnonzero(is_written)], out)
+        sizes = {f"{n}-grams": size for n, size in enumerate(written.header.sizes, start=1)}
         return ExchangeResult({"file": str(out), **sizes, "bytes": out.stat().st_size})
 
     def read(self, source: str, run: Path) -> ExchangeResult:
         """See `Format`."""
+        # Read the file and make a tokenizer of its words.
         file = Path(source)
         table, words = arpa.read(file)
         if table.header.order > 1 and EOS not in words:
             raise UserError(f"{file}: has no word {EOS}, which ends each text")
-        own = [word for word in words if word not in (*ALL, _spelt(words))]
-        if not own:
+        ordinary = [word for word in words if word not in (*ALL, _unknown_word(words))]
+        if not ordinary:
             raise UserError(f"{file}: has no words")
-        tokenizer = Word("whitespace", vocab=len(ALL) + len(own), min_count=1).of(own)
-        ids = _ids(words, tokenizer.vocab, own)
+        tokenizer = Word("whitespace", vocab=len(ALL) + len(ordinary), min_count=1).of(ordinary)
+        ids = _ids(words, tokenizer.vocab, ordinary)
+        # Build an n-gram model around the table, and write its run.
         recipe = config.build(
             Recipe,
             {
@@ -79,13 +81,14 @@ class ARPA:
         assert isinstance(model.backbone, NgramBackbone)
         model.backbone.table = table.renumber(ids, tokenizer.vocab.size)
         files = {file.name: atomic.checksum(file)}
-        came_from = {"format": "arpa", "file": str(file.resolve()), "files": files}
-        importing.write_run(run, recipe, tokenizer, model, {"imported": came_from})
-        notes = [] if _spelt(words) else ["no <unk>: words that it does not have are impossible"]
-        if never := sum(not _is_met(word) for word in own):
+        source_files = {"format": "arpa", "file": str(file.resolve()), "files": files}
+        importing.write_run(run, recipe, tokenizer, model, {"imported": source_files})
+        # Tell of words that get no probability, and words that no text can hold.
+        notes = [] if _unknown_word(words) else ["no <unk>: words not in the file are impossible"]
+        if never := sum(not _can_occur(word) for word in ordinary):
             notes.append(
-                "words never met, since text is split at white space and its letters are composed: "
-                f"{never:,}"
+                "words that never occur, since text is split at white space and normalised to "
+                f"composed letters (NFC): {never:,}"
             )
         sizes = {f"{n}-grams": size for n, size in enumerate(table.header.sizes, start=1)}
         return ExchangeResult(
@@ -93,30 +96,30 @@ class ARPA:
         )
 
 
-def _names(trained: TrainedModel) -> list[str]:
-    """What each id is called in the file."""
+def _written_names(trained: TrainedModel) -> list[str]:
+    """Return the name of each id in the file."""
     names = trained.tokenizer.pieces
     before, after = trained.recipe.wrapping
-    vocab, called = trained.vocab, {before: BOS, after: EOS}
-    called |= {} if UNKNOWN[0] in names else {UNK: UNKNOWN[0]}
-    for special, name in called.items():
+    vocab, written = trained.vocab, {before: BOS, after: EOS}
+    written |= {} if UNKNOWN[0] in names else {UNK: UNKNOWN[0]}
+    for special, name in written.items():
         if special in vocab.special:
             names[vocab.special[special]] = name
     return names
 
 
-def _spelt(words: list[str]) -> str:
-    """The word of a file that stands for [UNK], "" where there is none."""
+def _unknown_word(words: list[str]) -> str:
+    """Return the word of a file that stands for [UNK], "" if there is none."""
     return next((word for word in (UNK, *UNKNOWN) if word in words), "")
 
 
-def _is_met(word: str) -> bool:
-    """Whether the tokenizer finds the word in text that has it."""
+def _can_occur(word: str) -> bool:
+    """Return whether the tokenizer can produce the word from a text."""
     return word.split() == [word] and unicodedata.is_normalized("NFC", word)
 
 
-def _ids(words: list[str], vocab: Vocab, own: list[str]) -> Array:
-    """The tokenizer's id of each word of a file."""
-    numbers = {**vocab.special, **{word: len(ALL) + n for n, word in enumerate(own)}}
-    numbers[_spelt(words)] = vocab.id(UNK)
+def _ids(words: list[str], vocab: Vocab, ordinary: list[str]) -> Array:
+    """Return the tokenizer's id of each word of a file."""
+    numbers = {**vocab.special, **{word: len(ALL) + n for n, word in enumerate(ordinary)}}
+    numbers[_unknown_word(words)] = vocab.id(UNK)
     return np.array([numbers.get(word, ABSENT) for word in words])

@@ -1,4 +1,4 @@
-"""Folders of Hugging Face's transformers."""
+"""Model folders of Hugging Face's transformers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ NOT_CHECKED = "not checked against transformers, which is not installed"
 
 @dataclass(frozen=True)
 class HF:
-    """A folder that AutoModel and AutoTokenizer read without code of ours.
+    """A folder that AutoModel and AutoTokenizer read without our code.
 
-    Nothing in it is run and nothing is passed over: a setting or a tensor that is not known here is
-    refused by its name. Both ways end with a check of the logits, where transformers is installed.
+    Nothing in it is run and nothing is ignored: an unknown setting or tensor is refused by name.
+    Import and export end with a check of the logits if transformers is installed.
 
     Attributes:
-        family: bert, gpt2, ...; of an export, the one that fits if unsaid.
+        family: the family to export to (bert, gpt2, ...); by default the one that fits.
         download: whether the source of an import is the name of a model on the hub.
     """
 
@@ -31,31 +31,31 @@ class HF:
 
     def write(self, trained: TrainedModel, out: Path) -> ExchangeResult:
         """See `Format`."""
-        trained, left = exporting.without_boundary_head(trained)
-        found = exporting.export(trained, out, self.family)
-        difference = exporting.check(trained, out, found)
-        facts = {"folder": str(out), "architecture": found.architecture_of(trained.recipe)}
-        notes = left + found.notes(trained.recipe)
+        trained, dropped = exporting.without_boundary_head(trained)
+        family = exporting.export(trained, out, self.family)
+        difference = exporting.check(trained, out, family)
+        facts = {"folder": str(out), "architecture": family.architecture_of(trained.recipe)}
+        notes = dropped + family.notes(trained.recipe)
         return ExchangeResult(facts | difference, (*notes, *_unchecked(difference)))
 
     def read(self, source: str, run: Path) -> ExchangeResult:
         """See `Format`."""
         if self.family:
-            raise UserError("--family: an imported folder says what it is; leave it out")
-        folder = _fetched(source) if self.download else Path(source)
+            raise UserError("--family is for export; an imported folder names its own family")
+        folder = _download(source) if self.download else Path(source)
         if not folder.is_dir():
-            raise UserError(f"{source}: no such folder; a name on the hub needs --download")
-        found = importing.read(folder)
-        difference = importing.check(found)
-        reading = importing.reading_notes(found)
-        importing.save(found, run)
+            raise UserError(f"{source}: no such folder; a name on the hub requires --download")
+        imported = importing.read(folder)
+        difference = importing.check(imported)
+        tokenizer_notes = importing.reading_notes(imported)
+        importing.save(imported, run)
         facts = {
             "run": str(run),
-            "family": kinds.name_of(found.family),
-            "parameters": found.model.count_parameters(),
-            "vocabulary": found.vocab.size,
+            "family": kinds.name_of(imported.family),
+            "parameters": imported.model.count_parameters(),
+            "vocabulary": imported.vocab.size,
         }
-        notes = (*found.notes, *reading, *_unchecked(difference))
+        notes = (*imported.notes, *tokenizer_notes, *_unchecked(difference))
         return ExchangeResult(facts | difference, notes)
 
 
@@ -63,15 +63,15 @@ def _unchecked(difference: dict[str, float | None]) -> tuple[str, ...]:
     return (NOT_CHECKED,) if difference["logit_difference"] is None else ()
 
 
-def _fetched(name: str) -> Path:
-    """A folder with the files of a model on the hub."""
+def _download(name: str) -> Path:
+    """Download the files of a model on the hub and return their folder."""
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
-        raise UserError("--download needs: pip install 'foreword[hf]'") from error
-    wanted = ["*.json", "*.safetensors", "*.txt", "*.model"]
+        raise UserError("--download requires: pip install 'foreword[hf]'") from error
+    patterns = ["*.json", "*.safetensors", "*.txt", "*.model"]
     try:
-        return Path(snapshot_download(name, allow_patterns=wanted))
+        return Path(snapshot_download(name, allow_patterns=patterns))
     except Exception as error:  # of the network, of the hub, of the name
         reason = str(error).strip().partition("\n")[0]
         raise UserError(f"{name}: cannot be downloaded: {reason}") from error

@@ -1,4 +1,4 @@
-"""Files of word vectors: the form that word2vec writes, and gensim and others read."""
+"""Files of word vectors as word2vec writes them and gensim and others read them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from foreword.vectors import file
 class Word2Vec:
     """A file with a vector for each word, the most frequent first.
 
-    Of a model that is no word2vec these are the embeddings of pieces that begin a word. What is
-    imported has vectors and no output layer: neighbours and analogies, but no predictions.
+    A model other than word2vec is exported as the embeddings of pieces that begin a word. An
+    imported one has vectors but no output layer: neighbours and analogies, but no predictions.
 
     Attributes:
-        binary: float32 in place of text; what is imported shows its form itself.
+        binary: export float32 instead of text; an import tells the form by the file.
     """
 
     binary: bool = False
@@ -38,7 +38,7 @@ class Word2Vec:
         """See `Format`."""
         atomic.require_writable(out, is_folder=False)
         if out.exists():
-            raise UserError(f"{out}: is there already; choose another --out")
+            raise UserError(f"{out}: exists already; choose another --out")
         table = word_table(trained.model, trained.tokenizer)
         file.write(out, table.words, table.vectors, binary=self.binary)
         width = table.vectors.shape[1]
@@ -49,14 +49,16 @@ class Word2Vec:
 
     def read(self, source: str, run: Path) -> ExchangeResult:
         """See `Format`."""
+        # Read the file and make a tokenizer of its words; of a word named twice the first counts.
         path = Path(source)
         words, vectors = file.read(path)
         first = {word: n for n, word in reversed(list(enumerate(words))) if word not in ALL}
-        places = np.sort(np.fromiter(first.values(), dtype=np.int64))
-        own = [words[n] for n in places]
-        if len(own) < 2:
+        rows = np.sort(np.fromiter(first.values(), dtype=np.int64))
+        imported = [words[n] for n in rows]
+        if len(imported) < 2:
             raise UserError(f"{path}: has fewer than two words")
-        tokenizer = Word("whitespace", vocab=len(ALL) + len(own), min_count=1).of(own)
+        tokenizer = Word("whitespace", vocab=len(ALL) + len(imported), min_count=1).of(imported)
+        # Build a model with these vectors, and write its run.
         recipe = config.build(
             Recipe,
             {
@@ -75,17 +77,17 @@ class Word2Vec:
         with torch.no_grad():
             backbone.outputs.weight.zero_()
             backbone.embedding.token.weight.zero_()
-            backbone.embedding.token.weight[len(ALL) :] = torch.from_numpy(vectors[places])
-        # How often words came is not said, only in which order.
+            backbone.embedding.token.weight[len(ALL) :] = torch.from_numpy(vectors[rows])
+        # The file does not hold the words' frequencies, only their order.
         backbone.counts = (~tokenizer.vocab.is_special).astype(np.int64)
-        came_from = {
+        source_files = {
             "format": "word2vec",
             "file": str(path.resolve()),
             "files": {path.name: atomic.checksum(path)},
         }
-        importing.write_run(run, recipe, tokenizer, model, {"imported": came_from})
-        left = len(words) - len(own)
+        importing.write_run(run, recipe, tokenizer, model, {"imported": source_files})
+        left = len(words) - len(imported)
         notes = ["the file holds no output layer: the run predicts nothing"]
         notes += [f"{left:,} words left out, named twice or like a special token"] * bool(left)
-        facts = {"run": str(run), "words": len(own), "width": vectors.shape[1]}
+        facts = {"run": str(run), "words": len(imported), "width": vectors.shape[1]}
         return ExchangeResult(facts, tuple(notes))

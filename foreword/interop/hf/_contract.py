@@ -154,15 +154,15 @@ class Family(ABC):
         layout: the kind of our layout.
         prefix: the prefix of the backbone's tensors, which some files leave out.
         embedding: the name of the token embedding.
-        names: the settings that `config.json` and we both name.
+        setting_maps: the settings that have a key in `config.json`.
         fixed: settings of ours that every model of the family has.
-        neutral: keys that we know at these values alone; where a value is None, at any that is
-            not true.
-        idle: keys without effect on what is computed.
-        still: the keys of dropout, where theirs computes in training alone what ours always does;
-            then it is checked in training, with these at 0.
-        beside: folders in the model's own, each with a part of it that is published apart.
-        roles: special tokens by role, where the tokenizer does not say.
+        supported_values: keys that are accepted at these values only; None accepts any value that
+            is not true.
+        ignored_keys: keys without effect on what is computed.
+        dropout_keys: the keys of dropout, if theirs computes what ours does in training mode only;
+            then the logits are checked in training mode, with these at 0.
+        subfolders: subfolders of the model's folder, each with a submodel that is published apart.
+        roles: special tokens by role, if the tokenizer's files do not name them.
     """
 
     architecture: ClassVar[str]
@@ -204,7 +204,7 @@ class Family(ABC):
 
         Args:
             objective: the table of the model alone.
-            models: the tables `[model]` of what is there of `beside`, and of the model under "".
+            models: the tables `[model]` of the subfolders that exist, and of the model under "".
         """
         return objective
 
@@ -236,8 +236,8 @@ class Family(ABC):
     def describe(self, design: Design, vocab: Vocab) -> Table:
         """Return the keys of `config.json` that define the model."""
         table = resolved(design.model)
-        found = {name.theirs: name.write(_get(table, name.ours)) for name in self.setting_maps}
-        return {key: value for key, value in found.items() if value is not None}
+        values = {name.theirs: name.write(_get(table, name.ours)) for name in self.setting_maps}
+        return {key: value for key, value in values.items() if value is not None}
 
     # -- parameters --------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import torch
 from foreword.interop.hf._contract import Design, ParameterMap, SettingMap, Table, map_each
 from foreword.objectives._pair import PairObjective
 
-# Of backbone and head, in BERT and ALBERT; elsewhere the head always has GELU.
+# The activation of backbone and head in BERT and ALBERT; in other families the head has GELU.
 ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new"}
 NOTHING = torch.zeros(0)
 

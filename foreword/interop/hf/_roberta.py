@@ -16,8 +16,8 @@ from foreword.types import Vocab
 class LikeRoberta(Family):
     """BERT without segments.
 
-    The first place is row `pad_token_id + 1` of their table; the rows before come back as 0. Their
-    one segment is 0 in the published models, and then ours is none.
+    The first position is row `pad_token_id + 1` of their table; the rows before it are exported as
+    0. Their single segment is 0 in the published models, and then our model has none.
     """
 
     layout = "encoder"
@@ -43,8 +43,8 @@ class LikeRoberta(Family):
     def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
         """Return the model without unused positions and segments."""
         table = super().model(hf_config, weights)
-        behind = hf_config.get("pad_token_id", 1) + 1
-        table["position"]["length"] = hf_config.get("max_position_embeddings", 512) - behind
+        skipped = hf_config.get("pad_token_id", 1) + 1
+        table["position"]["length"] = hf_config.get("max_position_embeddings", 512) - skipped
         segments = hf_config.get("type_vocab_size", 2)
         is_none = segments == 1 and not weights.get(self._segment, encoder.NOTHING).any()
         table["segments"] = 0 if is_none else segments
@@ -92,9 +92,9 @@ class LikeRoberta(Family):
     def notes(self, design: Design) -> tuple[str, ...]:
         """Return how padding within a text differs in `transformers`."""
         return (
-            "transformers takes the name of the padding token within a text for padding, and "
-            "counts the places behind it otherwise than Foreword; with split_special_tokens=True "
-            "its tokenizer reads the name as text",
+            "transformers reads the name of the padding token within a text as padding, and "
+            "numbers the positions after it differently; with split_special_tokens=True its "
+            "tokenizer reads the name as text",
         )
 
     def dropped_tensors(self, names: Iterable[str]) -> list[str]:

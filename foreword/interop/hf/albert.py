@@ -79,8 +79,8 @@ class ALBERT(Family):
         yield encoder.position(self.prefix)
         yield encoder.segment(self.prefix)
         stack = f"{self.prefix}encoder."
-        widen = {"projection": "embedding_hidden_mapping_in"}
-        yield from map_each(widen, "backbone.embedding.", stack)
+        projection = {"projection": "embedding_hidden_mapping_in"}
+        yield from map_each(projection, "backbone.embedding.", stack)
         only = f"{stack}albert_layer_groups.0.albert_layers.0."
         yield from map_each(BLOCK, "backbone.stack.blocks.0.", only)
         if encoder.has_pair_head(design):

@@ -14,7 +14,7 @@ from foreword.interop.hf_config import HFConfig
 from foreword.nn.attentions.bigbird import PAPER
 from foreword.types import Vocab
 
-# Their code's blocks: three in the window, one at each end, random ones from the start of a row.
+# The blocks of their code: three in the window, one at each end, random ones from the row's start.
 BLOCKS = MappingProxyType({"kind": "bigbird", "window": 3, "ends": 1, "random_from": "start"})
 
 
@@ -22,8 +22,8 @@ BLOCKS = MappingProxyType({"kind": "bigbird", "window": 3, "ends": 1, "random_fr
 class BigBird(Family):
     """BigBird (Zaheer et al. 2020): an encoder for long texts.
 
-    Rows too short to leave anything out give the same logits; in longer ones theirs, when it does
-    not train, looks at the first block in the place of the random ones.
+    Rows too short to leave anything out give equal logits; in longer ones theirs attends, outside
+    of training, to the first block instead of random ones.
     """
 
     architecture = "BigBirdForMaskedLM"
@@ -65,11 +65,11 @@ class BigBird(Family):
     def describe(self, design: Design, vocab: Vocab) -> Table:
         """Return the config with block attention, or full attention."""
         attention = design.model.attention
-        found = super().describe(design, vocab)
+        table = super().describe(design, vocab)
         if not hasattr(attention, "block"):
-            return {**found, "attention_type": "original_full"}
+            return {**table, "attention_type": "original_full"}
         return {
-            **found,
+            **table,
             "attention_type": "block_sparse",
             "block_size": attention.block,
             "num_random_blocks": getattr(attention, "random", 0),
@@ -104,17 +104,18 @@ class BigBird(Family):
         if not getattr(attention, "random", 0):
             return ()
         full, limit = attention.least_blocks * attention.block, design.model.limit
-        found = (
-            f"in texts of more than {full:,} tokens transformers looks at the first block in the "
-            "place of random ones when it does not train, and so gives other numbers",
+        notes = (
+            f"in texts of more than {full:,} tokens, transformers attends outside of training to "
+            "the first block instead of random ones, and so gives other numbers",
         )
-        apart = [f"{length:,}" for length in PAPER if full < length <= limit]
-        if not apart or limit == max(PAPER):
-            return found
+        differing = [f"{length:,}" for length in PAPER if full < length <= limit]
+        if not differing or limit == max(PAPER):
+            return notes
         return (
-            *found,
-            f"when it trains on texts of {' or '.join(apart)} tokens, transformers draws other "
-            f"blocks: there its draws depend on the places of a model, and agree at {max(PAPER):,}",
+            *notes,
+            f"in training on texts of {' or '.join(differing)} tokens, transformers samples other "
+            "blocks: its samples depend on the model's number of positions, and agree at "
+            f"{max(PAPER):,}",
         )
 
     def dropped_tensors(self, names: Iterable[str]) -> list[str]:

@@ -24,9 +24,9 @@ DISCRIMINATOR_HEAD = {"0": "dense", "2": "dense_prediction"}
 class ELECTRA(Family):
     """ELECTRA (Clark et al. 2020): detects the tokens that a smaller model replaced.
 
-    The two are published apart. A folder that holds both has the discriminator, which is what
-    fine-tuning goes on from, and in `generator/` the generator that was trained with it; so ours
-    are written. A discriminator alone is imported with `unigram` replacements, which need none.
+    The two are published apart. A folder that holds both has the discriminator, which is
+    fine-tuned, and in `generator/` the generator that was trained with it; exports have this form.
+    A discriminator alone is imported with `unigram` replacements, which need no generator.
     """
 
     architecture = "ElectraForMaskedLM"
@@ -52,8 +52,8 @@ class ELECTRA(Family):
 
     def architecture_of(self, design: Design) -> str:
         """Return the class of the discriminator or of the generator."""
-        judges = isinstance(design.objective, ReplacedToken)
-        return "ElectraForPreTraining" if judges else self.architecture
+        is_discriminator = isinstance(design.objective, ReplacedToken)
+        return "ElectraForPreTraining" if is_discriminator else self.architecture
 
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
         """Return the objective that the head in the file was trained with."""
@@ -78,14 +78,18 @@ class ELECTRA(Family):
         if not isinstance(objective, ReplacedToken) or objective.replacements != "generator":
             return super().folders(model, design)
         recipe: Any = design
-        generator = cast(Backbone, model.heads["generator"])
-        writes = Model(generator, nn.ModuleDict({"token": model.heads["token"]}))
-        judges = Model(model.backbone, nn.ModuleDict({"replaced": model.heads["replaced"]}))
+        backbone = cast(Backbone, model.heads["generator"])
+        generator = Model(backbone, nn.ModuleDict({"token": model.heads["token"]}))
+        heads = nn.ModuleDict({"replaced": model.heads["replaced"]})
+        discriminator = Model(model.backbone, heads)
         return {
-            "": (judges, replace(recipe, objective=replace(objective, replacements="unigram"))),
+            "": (
+                discriminator,
+                replace(recipe, objective=replace(objective, replacements="unigram")),
+            ),
             "generator": (
-                writes,
-                replace(recipe, model=generator.settings, objective=Masked(random=0.0)),
+                generator,
+                replace(recipe, model=backbone.settings, objective=Masked(random=0.0)),
             ),
         }
 
@@ -95,8 +99,8 @@ class ELECTRA(Family):
         yield encoder.position(self.prefix)
         yield encoder.segment(self.prefix)
         if design.model.d_embedding:
-            widen = {"projection": "embeddings_project"}
-            yield from map_each(widen, "backbone.embedding.", self.prefix)
+            projection = {"projection": "embeddings_project"}
+            yield from map_each(projection, "backbone.embedding.", self.prefix)
         if isinstance(design.objective, ReplacedToken):
             yield from map_each(DISCRIMINATOR_HEAD, "heads.replaced.", "discriminator_predictions.")
         else:
@@ -116,7 +120,7 @@ class ELECTRA(Family):
         if getattr(design.objective, "replacements", "generator") == "generator":
             return ()
         return (
-            "a discriminator without its generator: pretraining continues with replacements drawn "
-            f"from the text (objective.replacements={design.objective.replacements}); put the "
-            "generator into a subfolder generator/ to import both",
+            "a discriminator without its generator: pretraining continues with replacements "
+            f"sampled from the text (objective.replacements={design.objective.replacements}); put "
+            "the generator into a subfolder generator/ to import both",
         )

@@ -22,10 +22,10 @@ MAPS = [f"{map_}{{}}.{kind}" for map_ in ("query", "key", "value") for kind in (
 class Longformer(LikeRoberta):
     """Longformer (Beltagy et al. 2020): an encoder for long texts with windowed attention.
 
-    Which places see all, theirs is told with each call and not in its files, and such places have
-    maps of their own. Masked-token training has none and leaves these maps alone, so here there are
-    none either: a file's own maps are not imported, and they are written as copies of the others,
-    as the released models have them after masked-token training.
+    In `transformers` each call names the positions with global attention, which have projections
+    of their own; its files do not. Masked-token training has no such positions and does not train
+    these projections, so our model has none: they are not imported, and are exported as copies of
+    the local ones, which they equal in the released models after masked-token training.
     """
 
     architecture = "LongformerForMaskedLM"
@@ -55,21 +55,21 @@ class Longformer(LikeRoberta):
         attention = design.model.attention
         if getattr(attention, "global_tokens", 0):
             raise UserError(
-                "model.attention.global_tokens is more than 0, and transformers is told with each "
-                "call which places see all, not by config.json"
+                "model.attention.global_tokens is more than 0, which config.json cannot express: "
+                "in transformers each call names the positions with global attention"
             )
         window = 2 * getattr(attention, "radius", 1)
-        found = super().describe(design, vocab)
-        return {**found, "attention_window": [window] * design.model.layers}
+        table = super().describe(design, vocab)
+        return {**table, "attention_window": [window] * design.model.layers}
 
     def copied_tensors(self, design: Design) -> Mapping[str, str]:
         """Return the projections of global attention, as copies of the local ones."""
-        own = [
+        layers = [
             f"{self.prefix}encoder.layer.{n}.attention.self." for n in range(design.model.layers)
         ]
         return {
             prefix + name.format("_global"): prefix + name.format("")
-            for prefix in own
+            for prefix in layers
             for name in MAPS
         }
 

@@ -64,14 +64,14 @@ class T5(Family):
 
     def model(self, hf_config: HFConfig, weights: Mapping[str, Tensor]) -> Table:
         """Return the model with its output layer tied or not, as in the weights."""
-        is_first = hf_config.get("tie_word_embeddings", True)
+        is_version_1_0 = hf_config.get("tie_word_embeddings", True)
         output = weights.get("lm_head.weight")
         embedding = weights.get(self.embedding)
-        is_own = output is not None and embedding is not None and not torch.equal(output, embedding)
+        is_tied = output is None or embedding is None or torch.equal(output, embedding)
         return {
             **super().model(hf_config, weights),
-            "tied": not is_own,
-            "scale_logits": hf_config.get("scale_decoder_outputs", is_first),
+            "tied": is_tied,
+            "scale_logits": hf_config.get("scale_decoder_outputs", is_version_1_0),
         }
 
     def decoder_start(self, hf_config: HFConfig, vocab: Vocab) -> str:
@@ -150,9 +150,9 @@ def _block(ours: str, theirs: str, is_gated: bool) -> Iterator[ParameterMap]:
             for name, parts_of in ATTENTION.items()
         }
         yield from _each({**names, f"{our}_norm": "layer_norm"}, ours, f"{theirs}{number}.")
-    wide = ("wi_0", "wi_1") if is_gated else ("wi",)
+    up = ("wi_0", "wi_1") if is_gated else ("wi",)
     names = {
-        "feedforward.up": " ".join(f"DenseReluDense.{name}" for name in wide),
+        "feedforward.up": " ".join(f"DenseReluDense.{name}" for name in up),
         "feedforward.down": "DenseReluDense.wo",
         "feedforward_norm": "layer_norm",
     }

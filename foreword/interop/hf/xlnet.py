@@ -1,4 +1,4 @@
-"""XLNet: `XLNetLMHeadModel`, whose maps are stored by head."""
+"""XLNet: `XLNetLMHeadModel`, whose projections are stored by head."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class XLNet(Family):
             UserError: d_head is not d_model / n_head.
         """
         table = super().model(hf_config, weights)
-        width, heads, own = table["d_model"], table["heads"], hf_config.get("d_head")
-        if own is not None and own * heads != width:
+        width, heads, d_head = table["d_model"], table["heads"], hf_config.get("d_head")
+        if d_head is not None and d_head * heads != width:
             raise hf_config.refuse("d_head", f"d_model / n_head, which is {width} / {heads}")
         table["position"]["clamp"] = max(0, hf_config.get("clamp_len", -1))
         return table
@@ -98,36 +98,39 @@ class XLNet(Family):
         """Yield the mapping of each parameter."""
         model = design.model
         d_model, d_head, layers = model.d_model, model.head_width, range(model.layers)
-        inner, of_layer = (model.heads, d_head), f"{self.prefix}layer."
+        by_head, layer = (model.heads, d_head), f"{self.prefix}layer."
+        # Embeddings and output bias.
         yield ParameterMap(("backbone.embedding.token.weight",), (self.embedding,))
         unread = ParameterMap(("backbone.unread.weight",), (f"{self.prefix}mask_emb",))
         yield replace(unread, shape=(1, 1, d_model))
         yield ParameterMap(("heads.token.bias",), ("lm_loss.bias",))
+        # Terms of relative positions and segments: ours hold all layers in one tensor.
         tables = {
-            "u": ("r_w_bias", inner),
-            "v": ("r_r_bias", inner),
-            "s": ("r_s_bias", inner),
-            "segment": ("seg_embed", (2, *inner)),
+            "u": ("r_w_bias", by_head),
+            "v": ("r_r_bias", by_head),
+            "s": ("r_s_bias", by_head),
+            "segment": ("seg_embed", (2, *by_head)),
         }
         for our, (their, shape) in tables.items():
-            names = tuple(f"{of_layer}{n}.rel_attn.{their}" for n in layers)
+            names = tuple(f"{layer}{n}.rel_attn.{their}" for n in layers)
             yield ParameterMap((f"backbone.stack.position.{our}.weight",), names, shape=shape)
+        # The layers: projections of attention by head, then norms and feed-forward layers.
         for n in layers:
-            block, own = f"backbone.stack.blocks.{n}.", f"{of_layer}{n}.rel_attn."
-            maps = {
+            block, attention = f"backbone.stack.blocks.{n}.", f"{layer}{n}.rel_attn."
+            projections = {
                 f"backbone.stack.position.maps.{n}": ("r",),
                 f"{block}attention.query": ("q",),
                 f"{block}attention.key_value": ("k", "v"),
                 f"{block}attention.output": ("o",),
             }
-            for our, theirs in maps.items():
+            for our, theirs in projections.items():
                 yield ParameterMap(
                     (f"{our}.weight",),
-                    tuple(f"{own}{name}" for name in theirs),
+                    tuple(f"{attention}{name}" for name in theirs),
                     is_transposed=theirs != ("o",),
-                    shape=(d_model, *inner),
+                    shape=(d_model, *by_head),
                 )
-            yield from map_each(BLOCK, block, f"{of_layer}{n}.")
+            yield from map_each(BLOCK, block, f"{layer}{n}.")
 
     def tied_tensors(self, design: Design) -> Mapping[str, str]:
         """Return the output layer, which is tied to the embedding."""

@@ -9,19 +9,19 @@ from foreword.tune.network import Network
 
 
 class Strategy(Protocol):
-    """What of the network is trained, and how fast: a kind in `tune/strategies/`.
+    """Which parameters are trained, at which rate: a kind in `tune/strategies/`.
 
     Attributes:
-        trains_backbone: whether any part of the body is.
+        trains_backbone: whether any parameter of the backbone is trained.
     """
 
     trains_backbone: ClassVar[bool]
 
     def peak_lr(self, settings: ModelSettings) -> float:
-        """The peak learning rate for a body of these settings."""
+        """Return the peak learning rate for a backbone of these settings."""
 
     def prepare(self, network: Network) -> None:
-        """Says of each parameter whether it is trained."""
+        """Set `requires_grad` of each parameter."""
 
     def train(self, network: Network) -> None:
-        """Sets the parts that are trained to training mode, the others to evaluation mode."""
+        """Put the trained parts into training mode, the others into evaluation mode."""

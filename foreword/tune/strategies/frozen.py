@@ -1,4 +1,4 @@
-"""Train the head alone: what is already there to be read off, the linear probe."""
+"""Train the head alone: a linear probe of what pretraining learned."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from foreword.tune.network import Network
 
 @dataclass(frozen=True)
 class Frozen(Ranged):
-    """The body stays as it is, bit for bit, without gradients and without dropout.
+    """A frozen backbone, unchanged bit for bit, without gradients and without dropout.
 
     Attributes:
         lr: peak learning rate of the head.
@@ -27,25 +27,25 @@ class Frozen(Ranged):
     lr: LearningRate = 1e-3
 
     def peak_lr(self, settings: ModelSettings) -> float:
-        """The head's, whatever the body."""
+        """Return the head's learning rate, whatever the backbone."""
         return self.lr
 
     def prepare(self, network: Network) -> None:
-        """The head is trained, the body is not.
+        """Let the head be trained, not the backbone.
 
         Raises:
-            UserError: they are one: an output layer that is the embedding.
+            UserError: they share parameters: the head is an output layer tied to the embedding.
         """
         backbone = {id(p) for p in network.backbone.parameters()}
         if any(id(p) in backbone for p in network.head.parameters()):
             raise UserError(
-                "--strategy frozen: this task's head is the output layer, which this model has in "
-                "common with its embedding; use full"
+                "--strategy frozen: this task's head is the output layer, which this model shares "
+                "with its embedding; use full"
             )
         network.backbone.requires_grad_(False)
         network.head.requires_grad_(True)
 
     def train(self, network: Network) -> None:
-        """Training mode for the head."""
+        """Put the head into training mode, the backbone into evaluation mode."""
         network.eval()
         network.head.train()

@@ -14,12 +14,12 @@ from foreword.tune.network import Network
 
 @dataclass(frozen=True)
 class Full(Ranged):
-    """Body and head, at one learning rate.
+    """Training of backbone and head at one learning rate.
 
-    Unsaid, the rate follows the width: 3e-5 * (768 / d_model)^2, at most 1e-3. That is the middle
-    of BERT's own choices for BERT-Base (2e-5, 3e-5, 5e-5), 1.7e-5 for BERT-Large, where 2e-5 is
-    common, and 2.7e-4 for a width of 256, where ELECTRA-Small is tuned at 3e-4. Weights that start
-    as T5's do are larger, and so is their rate, five times.
+    By default the rate follows the width: 3e-5 * (768 / d_model)^2, at most 1e-3. That is the
+    middle of the paper's choices for BERT-Base (2e-5, 3e-5, 5e-5), 1.7e-5 for BERT-Large, where
+    2e-5 is common, and 2.7e-4 for a width of 256, where ELECTRA-Small is tuned at 3e-4. Weights
+    initialised as T5's are larger, and so is their rate, five times.
 
     Attributes:
         lr: peak learning rate; 0 for the rule above.
@@ -33,16 +33,16 @@ class Full(Ranged):
     lr: Annotated[float, Interval(ge=0, le=10)] = 0.0
 
     def peak_lr(self, settings: ModelSettings) -> float:
-        """The peak learning rate for a body of these settings."""
+        """Return the peak learning rate for a backbone of these settings."""
         if self.lr:
             return self.lr
         scale = 5.0 if settings.init == "t5" else 1.0
         return float(f"{min(1e-3, scale * 3e-5 * (768 / settings.d_model) ** 2):.2g}")
 
     def prepare(self, network: Network) -> None:
-        """Everything is trained."""
+        """Let every parameter be trained."""
         network.requires_grad_(True)
 
     def train(self, network: Network) -> None:
-        """Training mode for all."""
+        """Put the whole network into training mode."""
         network.train()

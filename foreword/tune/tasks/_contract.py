@@ -16,11 +16,11 @@ from foreword.types import Array, Loss
 
 
 class Labelled(NamedTuple):
-    """One text, or two, and what is to be said of them.
+    """A labelled example: one text, or a pair.
 
     Attributes:
         text: the text.
-        label: what it is, as written in the data; "" where it is to be found out.
+        label: its label, as written in the data; "" if it is to be predicted.
         pair: the second text of a pair, or None.
         source: where it came from (`train.tsv:17`), for messages.
     """
@@ -33,17 +33,17 @@ class Labelled(NamedTuple):
 
 @dataclass(frozen=True)
 class EncodedExample:
-    """One example as a model reads it.
+    """One example as token ids.
 
     Attributes:
         ids: special tokens included, (length,) int64.
         segments: 0, and 1 for the second text of a pair, (length,) int64.
-        pooled_positions: positions whose states the head reads, (spots,) int64; of the decoder's
-            tokens in an encoder-decoder.
-        was_cut: whether the text was longer than the model may read.
-        is_pooled: the head reads the mean of these states, and not each.
-        answer: what is to be written in answer, (places,) int64, where `ids` are the source, both
-            without special tokens; None where a head reads spots.
+        pooled_positions: positions whose states the head reads, (pooled,) int64; positions in the
+            decoder for an encoder-decoder.
+        was_cut: whether the text was cut to the template's length.
+        is_pooled: the head reads the mean of these states, not each of them.
+        answer: the tokens to be generated, (tokens,) int64, with `ids` as the source, both without
+            special tokens; None if a head reads pooled positions.
     """
 
     ids: Array
@@ -55,51 +55,51 @@ class EncodedExample:
 
 
 class Task(Ranged, ABC):
-    """What is to be learned from labelled texts: a kind in `tune/tasks/`."""
+    """A task learned from labelled texts: a kind in `tune/tasks/`."""
 
     @property
     def auxiliary(self) -> float:
-        """In decoders, weight of the language-model loss of the same texts beside the task's."""
+        """Weight of a decoder's language-model loss on the same texts, beside the task's loss."""
         return 0.0
 
     @property
     def mix_layers(self) -> bool:
-        """Whether the head reads a mean of the states of all layers, by weights it learns."""
+        """Whether the head reads a scalar mix of all layers."""
         return False
 
     @abstractmethod
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
-        """The labels that the training examples know, in order."""
+        """Return the labels of the training examples, in the order of the outputs."""
 
     @abstractmethod
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
     ) -> Sequence[EncodedExample]:
-        """Each example as ids."""
+        """Return each example as ids."""
 
     @abstractmethod
     def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
-        """What is right at each example's spots, (examples,)."""
+        """Return the target of each example, (examples,)."""
 
     @abstractmethod
     def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module | None:
-        """The module on top, (spots, d_model) -> (spots, outputs), not yet initialised.
+        """Return the head, (outputs, d_model) -> (outputs, labels), not yet initialised.
 
-        None where the task answers in text: then it is pretraining's output layer.
+        None if the task answers in text: the head is then the output layer of pretraining.
         """
 
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
-        """A sum and a count."""
+        """Return the loss, a sum and a count."""
 
     @abstractmethod
     def scores(self, outputs: Array, targets: Array) -> dict[str, float]:
-        """Metrics by name, the most telling first."""
+        """Return metrics by name, the most telling first."""
 
     @abstractmethod
     def baseline(self, targets: Array, labels: tuple[str, ...]) -> tuple[str, Array]:
-        """The best outputs (outputs,) of one who knows the training targets and reads nothing.
+        """Return the best outputs possible without reading the texts, from the training targets.
 
         Returns:
-            What to call it, and the outputs for each spot.
+            The baseline's name, and its outputs for every example, (labels,).
         """

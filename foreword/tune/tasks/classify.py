@@ -22,22 +22,22 @@ from foreword.types import Array, Loss
 
 @dataclass(frozen=True)
 class Classify(Task):
-    """Dropout and a linear layer on the state that stands for the whole text.
+    """Classification: dropout and a linear layer on the pooled state of the text.
 
-    Unsaid, that is the mean of the text's states in an encoder, or the state of [CLS] where
-    pretraining asked it for something (next sentence, sentence order); the state of the extract
-    token in a decoder, of the start token in an encoder-decoder's decoder; see
+    By default that is the mean of the text's states in an encoder, or the state of [CLS] if
+    pretraining trained it (next sentence, sentence order); the state of the extract token in a
+    decoder, of the start token in an encoder-decoder's decoder; see
     `foreword.tune.input_template`.
 
     Attributes:
         dropout: share of that state dropped in training.
         pooling: the `first` token's state ([CLS]), the `mean` of the text's, or the `last` one's;
-            by the family if unsaid.
-        auxiliary: in decoders, weight of the language-model loss of the same texts beside, a mean
-            over each text's tokens; 0 for none. GPT-1 has 0.5, which helps with much data alone and
-            not on average (table 5 there).
-        mix_layers: what is read is a mean of the states of all layers, by weights that are learned
-            (ELMo); else those of the last one. With strategy `frozen` the layers are features.
+            the family's by default.
+        auxiliary: weight of a decoder's language-model loss on the same texts, a mean over each
+            text's tokens, beside the task's; 0 for none. GPT-1 has 0.5, which helps on large data
+            sets only and not on average (table 5 there).
+        mix_layers: read a scalar mix of all layers, with learned weights (ELMo), instead of the
+            last layer. With strategy `frozen` the layers are features.
 
     Also called: classification.
     Reference: Devlin et al. 2019, section 4.1; Radford et al. 2018, sections 3.2 and 3.3; Peters
@@ -53,21 +53,21 @@ class Classify(Task):
     mix_layers: bool = False
 
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
-        """The labels of the training examples, sorted.
+        """Return the labels of the training examples, sorted.
 
         Raises:
             UserError: there are fewer than two.
         """
-        found = tuple(sorted({example.label for example in train}))
-        if len(found) < 2:
-            said = f"all {len(train):,} are '{found[0]}'" if found else "there are none"
-            raise UserError(f"the training examples need at least two labels; {said}")
-        return found
+        labels = tuple(sorted({example.label for example in train}))
+        if len(labels) < 2:
+            what = f"all {len(train):,} are '{labels[0]}'" if labels else "there are none"
+            raise UserError(f"the training examples need at least two labels; {what}")
+        return labels
 
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
     ) -> Sequence[EncodedExample]:
-        """Each text or pair, framed, one output each.
+        """Return each text or pair in the template, one output each.
 
         Raises:
             UserError: some examples are pairs and some are not, or the model has no such state.
@@ -75,33 +75,33 @@ class Classify(Task):
         return encode_pooled(examples, tokenizer, template, self.pooling)
 
     def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
-        """The number of each example's label, (examples,) int64.
+        """Return the index of each example's label, (examples,) int64.
 
         Raises:
-            UserError: a label is none of `labels`.
+            UserError: a label is not in `labels`.
         """
         number = {label: n for n, label in enumerate(labels)}
         unseen = Counter(example.label for example in examples if example.label not in number)
         if unseen:
             first = next(example for example in examples if example.label in unseen)
-            said = ", ".join(f"'{label}' ({count:,})" for label, count in sorted(unseen.items()))
+            names = ", ".join(f"'{label}' ({count:,})" for label, count in sorted(unseen.items()))
             raise UserError(
-                f"{first.source}: labels that no training example has: {_short(said)}; "
+                f"{first.source}: labels that no training example has: {_short(names)}; "
                 f"training has: {_short(', '.join(labels))}"
             )
         return np.asarray([number[example.label] for example in examples], dtype=np.int64)
 
     def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
-        """Dropout and a linear layer, (spots, d_model) -> (spots, labels)."""
+        """Return dropout and a linear layer, (outputs, d_model) -> (outputs, labels)."""
         return linear_head(d_model, len(labels), self.dropout)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
-        """Cross-entropy, in nats."""
+        """Return the cross-entropy, in nats."""
         total = F.cross_entropy(outputs, targets, reduction="sum")
         return Loss(total, total.new_tensor(float(len(targets))))
 
     def scores(self, outputs: Array, targets: Array) -> dict[str, float]:
-        """Accuracy, macro-averaged F1, Matthews correlation.
+        """Return accuracy, macro-averaged F1 and Matthews correlation.
 
         Args:
             outputs: (examples, labels).
@@ -115,14 +115,14 @@ class Classify(Task):
         }
 
     def baseline(self, targets: Array, labels: tuple[str, ...]) -> tuple[str, Array]:
-        """The share of each label, (labels,): the most frequent one wins."""
+        """Return the share of each label, (labels,): the most frequent one wins."""
         return "majority class", np.bincount(targets, minlength=len(labels)) / len(targets)
 
 
 def _matthews(targets: Array, chosen: Array) -> float:
-    """Return the Matthews correlation, 0 where a single label is all there is to tell apart."""
+    """Return the Matthews correlation, 0 if all targets and outputs are one label."""
     if (targets == targets[0]).all() and (chosen == targets[0]).all():
-        return 0.0  # as scikit-learn says too, which warns
+        return 0.0  # as scikit-learn returns, with a warning
     return float(matthews_corrcoef(targets, chosen))
 
 

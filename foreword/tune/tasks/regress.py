@@ -24,14 +24,14 @@ LARGEST = 1e7
 
 @dataclass(frozen=True)
 class Regress(Task):
-    """Dropout and a linear layer with one output on the state that stands for the whole text.
+    """Regression: dropout and a linear layer with one output on the pooled state of the text.
 
     The layer's -1 and 1 are the least and the greatest number of the training examples, so that
-    any scale is learned alike; what it says may lie beyond.
+    any scale is learned alike; outputs may lie beyond.
 
     Attributes:
         dropout: share of that state dropped in training.
-        pooling: which state, as in `classify`; by the family if unsaid.
+        pooling: which state, as in `classify`; the family's by default.
         auxiliary: as in `classify`.
         mix_layers: as in `classify`.
 
@@ -45,21 +45,21 @@ class Regress(Task):
     mix_layers: bool = False
 
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
-        """The least and the greatest number of the training examples.
+        """Return the least and the greatest number of the training examples.
 
         Raises:
-            UserError: a label is not a number, or too large, or they are all the same.
+            UserError: a label is not a number, or too large, or all are equal.
         """
         numbers = [_number(example) for example in train]
         if not numbers or np.float32(min(numbers)) == np.float32(max(numbers)):
-            said = f"all {len(train):,} are {numbers[0]:g}" if numbers else "there are none"
-            raise UserError(f"the training examples need at least two numbers; {said}")
+            what = f"all {len(train):,} are {numbers[0]:g}" if numbers else "there are none"
+            raise UserError(f"the training examples need at least two numbers; {what}")
         return repr(min(numbers)), repr(max(numbers))
 
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
     ) -> Sequence[EncodedExample]:
-        """Each text or pair, framed, one output each.
+        """Return each text or pair in the template, one output each.
 
         Raises:
             UserError: some examples are pairs and some are not, or the model has no such state.
@@ -67,7 +67,7 @@ class Regress(Task):
         return encode_pooled(examples, tokenizer, template, self.pooling)
 
     def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
-        """Each example's number, (examples,) float32.
+        """Return the number of each example, (examples,) float32.
 
         Raises:
             UserError: a label is not a number, or too large.
@@ -75,44 +75,44 @@ class Regress(Task):
         return np.asarray([_number(example) for example in examples], dtype=np.float32)
 
     def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
-        """Dropout, a linear layer and the scale, (spots, d_model) -> (spots, 1)."""
+        """Return dropout, a linear layer and the scale, (outputs, d_model) -> (outputs, 1)."""
         low, high = map(float, labels)
         return nn.Sequential(linear_head(d_model, 1, self.dropout), Scale(low, high))
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
-        """The squared error."""
+        """Return the squared error."""
         total = (outputs[:, 0] - targets).square().sum()
         return Loss(total, total.new_tensor(float(len(targets))))
 
     def scores(self, outputs: Array, targets: Array) -> dict[str, float]:
-        """Pearson's and Spearman's correlation; 0 where all outputs or targets are the same.
+        """Return Pearson's and Spearman's correlation, 0 if all outputs or all targets are equal.
 
         Args:
             outputs: (examples, 1).
             targets: (examples,) float32.
         """
-        said = outputs[:, 0].astype(np.float64)
-        if len(said) < 2 or np.ptp(said) == 0 or np.ptp(targets) == 0:
+        predicted = outputs[:, 0].astype(np.float64)
+        if len(predicted) < 2 or np.ptp(predicted) == 0 or np.ptp(targets) == 0:
             return {"pearson": 0.0, "spearman": 0.0}
         return {
-            "pearson": float(pearsonr(said, targets).statistic),
-            "spearman": float(spearmanr(said, targets).statistic),
+            "pearson": float(pearsonr(predicted, targets).statistic),
+            "spearman": float(spearmanr(predicted, targets).statistic),
         }
 
     def baseline(self, targets: Array, labels: tuple[str, ...]) -> tuple[str, Array]:
-        """The mean, (1,)."""
+        """Return the mean, (1,)."""
         return "mean", np.asarray([targets.mean()])
 
 
 class Scale(nn.Module):
-    """-1 to `low`, 1 to `high`, and all else on the line through these."""
+    """A linear map that takes -1 to `low` and 1 to `high`."""
 
     def __init__(self, low: float, high: float) -> None:
         super().__init__()
         self.middle, self.reach = (low + high) / 2, (high - low) / 2
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of any shape."""
+        """Return `x`, of any shape, on the new scale."""
         return self.middle + self.reach * x
 
 
@@ -123,7 +123,7 @@ def _number(example: Labelled) -> float:
         number = math.nan
     if not math.isfinite(number):
         raise UserError(
-            f"{example.source}: '{example.label}' is not a number; --task classify learns words"
+            f"{example.source}: '{example.label}' is not a number; use --task classify for words"
         )
     if abs(number) > LARGEST:
         raise UserError(

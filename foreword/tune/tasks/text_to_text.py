@@ -1,4 +1,4 @@
-"""Every task as text: the source asks, the target answers in words."""
+"""Every task as text: the model reads the source and writes the label."""
 
 from __future__ import annotations
 
@@ -22,18 +22,16 @@ from foreword.types import Array, Loss
 
 @dataclass(frozen=True)
 class TextToText(Task):
-    """The label is written out as the target, by pretraining's own output layer.
+    """Labels written out as target texts, by the output layer of pretraining.
 
     source [sst2 sentence: a lovely film </s>]  target [positive </s>]
 
-    For models pretrained with a source and a target (span_corruption, prefix, ...), in their own
-    layout. Several tasks at once are examples with a prefix each; see
-    `foreword.tune.task_mixture`.
+    For models pretrained with a source and a target (span_corruption, prefix, ...), in their
+    layout. Several tasks at once have a prefix each; see `foreword.tune.task_mixture`.
 
     Attributes:
-        prefix: put before each text; with `{text}` and `{pair}` in it, these are put in their
-            places.
-        words: what is written for a label that is no word, each `label=word` ("1=positive").
+        prefix: put before each text; `{text}` and `{pair}` in it are replaced by the texts.
+        words: the words written for labels, each as `label=word` ("1=positive").
 
     Also called: seq2seq.
     Reference: Raffel et al. 2020, sections 2.4 and 3.5.2.
@@ -49,23 +47,23 @@ class TextToText(Task):
                 raise ValueError(f"words: must be label=word each, got {word!r}")
 
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
-        """The labels of the training examples, sorted; answers to others may be written too."""
+        """Return the labels of the training examples, sorted; the model may write others."""
         return tuple(sorted({example.label for example in train}))
 
     def encode(
         self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
     ) -> Sequence[EncodedExample]:
-        """Each source and answer as plain ids; the course frames them as pretraining did.
+        """Return each source and answer as plain ids; `AnswerExamples` adds special tokens.
 
         Raises:
             UserError: an answer has no token.
         """
-        said = dict(word.split("=", 1) for word in self.words)
+        word_of = dict(word.split("=", 1) for word in self.words)
 
         def encoded() -> Iterator[EncodedExample]:
             for some in batched(examples):
                 sources = tokenizer.encode_batch([with_prefix(e, self.prefix).text for e in some])
-                answers = tokenizer.encode_batch([said.get(e.label, e.label) for e in some])
+                answers = tokenizer.encode_batch([word_of.get(e.label, e.label) for e in some])
                 for example, source, answer in zip(some, sources, answers, strict=True):
                     if example.label and not len(answer):
                         raise UserError(
@@ -77,27 +75,27 @@ class TextToText(Task):
         return EncodedTexts.of(encoded())
 
     def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
-        """Nothing: the answers of `encode` are what is right."""
+        """Return zeros: the targets are the answers of `encode`."""
         return np.zeros(len(examples), dtype=np.int64)
 
     def head(self, d_model: int, labels: tuple[str, ...]) -> None:
-        """None: pretraining's output layer."""
+        """Return None: the head is the output layer of pretraining."""
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
-        """Cross-entropy of the answer's tokens, in nats."""
+        """Return the cross-entropy of the answer's tokens, in nats."""
         total = F.cross_entropy(outputs, targets, reduction="sum")
         return Loss(total, total.new_tensor(float(len(targets))))
 
     def scores(self, outputs: Array, targets: Any) -> dict[str, float]:
-        """The share of answers that are right to the last token, and of their tokens.
+        """Return the share of answers that are right to the last token, and of right tokens.
 
-        What is written greedily is right if each token is the likeliest after the right ones
-        before it, so that no text has to be written.
+        Greedy decoding gives the right answer if each of its tokens is the likeliest after the
+        right ones before it, so nothing has to be generated.
 
         Args:
-            outputs: the likeliest token at each place of all answers, (places, 1); or one answer
-                for each example, (examples, length), -1 behind.
-            targets: the answers, a list of (places,) int64.
+            outputs: the likeliest token at each position of all answers, (tokens, 1); or one
+                answer for each example, (examples, length), right-padded with -1.
+            targets: the answers, a list of (tokens,) int64.
         """
         is_right: list[Array] = []
         if outputs.shape[1] == 1:
@@ -105,10 +103,10 @@ class TextToText(Task):
             written: Sequence[Array] = np.split(outputs[:, 0].astype(np.int64), edges)
         else:
             written = [row[row >= 0] for row in outputs.astype(np.int64)]
-        for said, target in zip(written, targets, strict=True):
-            n = min(len(said), len(target))
-            right = np.zeros(max(len(said), len(target)), dtype=bool)
-            right[:n] = said[:n] == target[:n]
+        for answer, target in zip(written, targets, strict=True):
+            n = min(len(answer), len(target))
+            right = np.zeros(max(len(answer), len(target)), dtype=bool)
+            right[:n] = answer[:n] == target[:n]
             is_right.append(right)
         return {
             "accuracy": float(np.mean([right.all() for right in is_right])),
@@ -116,6 +114,6 @@ class TextToText(Task):
         }
 
     def baseline(self, targets: Any, labels: tuple[str, ...]) -> tuple[str, Array]:
-        """The most frequent answer, with a -1 behind."""
+        """Return the most frequent answer, followed by -1."""
         counts = Counter(tuple(target.tolist()) for target in targets)
         return "most frequent answer", np.asarray([*counts.most_common(1)[0][0], -1])

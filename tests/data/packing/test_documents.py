@@ -48,7 +48,7 @@ def test_rows_are_the_endless_stream(tmp_path: Path, bos: str, eos: str, length:
         assert sorted(map(tuple, rows.ids.tolist())) == sorted(wanted)
 
 
-def test_a_row_in_full(tmp_path: Path) -> None:
+def test_rows_equal_the_docstrings(tmp_path: Path) -> None:
     """The table of the docstring."""
     shards = corpora.shards(tmp_path, [3, 1, 2])
     packed = Documents(4).open(shards, corpora.vocab(), 0, 1)
@@ -71,7 +71,7 @@ def test_a_row_in_full(tmp_path: Path) -> None:
     }
 
 
-def test_every_token_of_an_epoch_once(tmp_path: Path) -> None:
+def test_an_epoch_has_every_token_once(tmp_path: Path) -> None:
     packed = Documents(17, eos="").open(
         corpora.shards(tmp_path, [50, 0, 100, 20]), corpora.vocab(), 9, 4
     )
@@ -80,7 +80,7 @@ def test_every_token_of_an_epoch_once(tmp_path: Path) -> None:
     assert sorted(ids.ravel().tolist()) == list(range(10, 180))
 
 
-def test_order_is_shuffled_anew_by_epoch_and_seed(tmp_path: Path) -> None:
+def test_the_order_depends_on_epoch_and_seed(tmp_path: Path) -> None:
     shards = corpora.shards(tmp_path, [17 * 40])
     orders = {
         tuple(packed.rows(np.arange(e * 40, e * 40 + 40)).ids[:, 0])
@@ -92,7 +92,7 @@ def test_order_is_shuffled_anew_by_epoch_and_seed(tmp_path: Path) -> None:
     assert tuple(range(10, 690, 17)) not in orders
 
 
-def test_not_separate(tmp_path: Path) -> None:
+def test_without_document_mask_a_row_is_one_document(tmp_path: Path) -> None:
     shards = corpora.shards(tmp_path, LENGTHS)
     apart = Documents(16).open(shards, corpora.vocab(), 1, 4).rows(np.arange(20))
     joint = (
@@ -103,7 +103,7 @@ def test_not_separate(tmp_path: Path) -> None:
     assert (joint.positions == np.arange(16)).all()
 
 
-def test_settings(tmp_path: Path) -> None:
+def test_impossible_settings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="length"):
         Documents(0)
     with pytest.raises(UserError, match="no special token <S>"):

@@ -1,4 +1,4 @@
-"""Pairs: whole sentences that follow each other or do not, all of them, in few rows."""
+"""Pairs of whole sentences that follow each other or do not, all of them, in few rows."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def document(shards: Shards, token: int) -> int:
 
 
 @pytest.mark.parametrize("length", [16, 40, 128])
-def test_second_texts_follow_or_are_of_another_document(tmp_path: Path, length: int) -> None:
+def test_second_texts_follow_or_come_from_another_document(tmp_path: Path, length: int) -> None:
     shards = many(tmp_path)
     for pair in read(epoch(Pairs(length).open(shards, VOCAB, 1, 4))):
         assert whole(shards, pair.first)
@@ -101,7 +101,7 @@ def test_second_texts_follow_or_are_of_another_document(tmp_path: Path, length: 
 
 
 @pytest.mark.parametrize("random", [0.0, 0.5, 1.0])
-def test_every_epoch_shows_every_token_once_beside_the_random_ones(
+def test_every_epoch_shows_every_token_once_besides_random_texts(
     tmp_path: Path, random: float
 ) -> None:
     shards = many(tmp_path)
@@ -113,7 +113,7 @@ def test_every_epoch_shows_every_token_once_beside_the_random_ones(
         assert shown == list(range(10, 10 + shards.tokens_total))
 
 
-def test_the_share_of_random_ones(tmp_path: Path) -> None:
+def test_random_second_texts_have_their_share(tmp_path: Path) -> None:
     shards = many(tmp_path, documents=600)
     for random in (0.0, 0.5, 0.8):
         pairs = read(epoch(Pairs(64, random=random).open(shards, VOCAB, 1, 4)))
@@ -124,7 +124,7 @@ def test_the_share_of_random_ones(tmp_path: Path) -> None:
             assert sizes[labels == 1].mean() == pytest.approx(sizes[labels == 0].mean(), rel=0.15)
 
 
-def test_epochs_and_seeds_cut_elsewhere_and_draw_others(tmp_path: Path) -> None:
+def test_epochs_and_seeds_differ_in_boundaries_and_random_texts(tmp_path: Path) -> None:
     shards = many(tmp_path)
     packed = [Pairs(48).open(shards, VOCAB, seed, 4) for seed in (1, 2)]
     sets = [
@@ -137,7 +137,7 @@ def test_epochs_and_seeds_cut_elsewhere_and_draw_others(tmp_path: Path) -> None:
             assert len(one & other) < 0.5 * len(one)
 
 
-def test_short_ones_make_other_cuts_where_all_follow(tmp_path: Path) -> None:
+def test_short_pairs_change_the_boundaries(tmp_path: Path) -> None:
     shards = many(tmp_path)
     firsts = [
         {p.first[0] for p in read(epoch(Pairs(48, random=0.0).open(shards, VOCAB, 1, 4), n))}
@@ -152,7 +152,7 @@ def test_a_sentence_longer_than_a_row_is_cut_and_none_is_lost(tmp_path: Path) ->
     assert sorted(t for p in pairs for t in p.first + p.second) == list(range(10, 173))
 
 
-def test_the_rows_of_the_docstring(tmp_path: Path) -> None:
+def test_rows_equal_the_docstrings(tmp_path: Path) -> None:
     with ShardWriter(tmp_path / "train", 100) as writer:
         writer.add(np.array([7, 8, 9]), np.array([2, 1]), np.array([2]))
         writer.add(np.array([4, 5, 6]), np.array([1, 2]), np.array([2]))
@@ -165,7 +165,7 @@ def test_the_rows_of_the_docstring(tmp_path: Path) -> None:
     assert wanted in found
 
 
-def test_the_same_row_whenever_it_is_asked_for(tmp_path: Path) -> None:
+def test_a_row_does_not_depend_on_earlier_requests(tmp_path: Path) -> None:
     shards = many(tmp_path)
     late = Pairs(32).open(shards, VOCAB, 1, 4).rows(np.array([700, 3]))
     packed = Pairs(32).open(shards, VOCAB, 1, 4)
@@ -182,7 +182,7 @@ def test_text_without_pairs_is_refused(tmp_path: Path) -> None:
         Pairs(16).open(alone, VOCAB, 1, 4)
 
 
-def test_one_document_alone_gives_random_ones_of_other_places(tmp_path: Path) -> None:
+def test_random_texts_of_one_document_come_from_elsewhere_in_it(tmp_path: Path) -> None:
     one = corpus(tmp_path, [[5] * 90])
     pairs = read(epoch(Pairs(32).open(one, VOCAB, 1, 4)))
     ones = [pair for pair in pairs if pair.label == 1]
@@ -192,7 +192,7 @@ def test_one_document_alone_gives_random_ones_of_other_places(tmp_path: Path) ->
     assert [pair.label for pair in read(epoch(Pairs(18, short=0.0).open(few, VOCAB, 1, 4)))] == [0]
 
 
-def test_one_document_alone_is_said(tmp_path: Path) -> None:
+def test_a_single_document_is_noted(tmp_path: Path) -> None:
     alone = corpus(tmp_path, [[5] * 40, []])
     (note,) = Pairs(32).open(alone, VOCAB, 1, 4).notes
     assert "the text is one document" in note
@@ -210,13 +210,13 @@ def test_one_document_alone_is_said(tmp_path: Path) -> None:
         ({"short": -0.1}, r"short: must be a number from 0 to 1"),
     ],
 )
-def test_settings(settings: dict[str, Any], message: str) -> None:
+def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Pairs(**settings)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_bins_hold_what_they_can(seed: int) -> None:
+def test_bins_are_filled_within_their_length(seed: int) -> None:
     draw = np.random.default_rng(seed)
     sizes = draw.integers(1, 33, 500)
     bins = into_bins(sizes, 32)

@@ -32,7 +32,7 @@ def read(rows: Rows) -> list[tuple[list[int], list[int]]]:
     return found
 
 
-def test_the_table(tmp_path: Path) -> None:
+def test_rows_equal_the_docstrings(tmp_path: Path) -> None:
     packed = Parallel(10).open(corpora.write(tmp_path, [[2, 1], [1, 2]]), VOCAB, 1, 4)
     rows = packed.rows(np.arange(1))
     assert sorted(read(rows)) == [([10, 11], [12]), ([13], [14, 15])]
@@ -63,7 +63,7 @@ def test_every_epoch_shows_every_pair_once(tmp_path: Path, length: int) -> None:
     assert not packed.notes
 
 
-def test_another_seed_another_order(tmp_path: Path) -> None:
+def test_the_order_depends_on_the_seed(tmp_path: Path) -> None:
     shards = many(tmp_path)
     one, two = (Parallel(40).open(shards, VOCAB, seed, 4).rows(np.arange(4)) for seed in (1, 2))
     assert (one.ids != two.ids).any()

@@ -30,7 +30,7 @@ def test_streams_are_contiguous_and_wrap(tmp_path: Path) -> None:
         )
 
 
-def test_no_token_is_lost_with_unequal_streams(tmp_path: Path) -> None:
+def test_streams_of_unequal_sizes_show_every_token(tmp_path: Path) -> None:
     shards = corpora.shards(tmp_path, [101])
     packed = Stream(4, eos="").open(shards, corpora.vocab(), 1, 3)
     rows = packed.rows(np.arange(3 * 9))
@@ -48,7 +48,7 @@ def test_every_token_of_a_stream_is_predicted_from_the_one_before(tmp_path: Path
         assert predicted.tolist() == np.roll(read, -1).tolist()
 
 
-def test_every_stream_needs_a_row(tmp_path: Path) -> None:
+def test_a_stream_shorter_than_a_row_is_refused(tmp_path: Path) -> None:
     shards = corpora.shards(tmp_path, [31])
     Stream(8).open(shards, corpora.vocab(), 1, 4)
     with pytest.raises(UserError, match="each of the 5 streams needs 40"):

@@ -1,4 +1,4 @@
-"""What `classify` reads and refuses."""
+"""The inputs that `classify` pools and refuses, and its scores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from foreword.tune.tasks.classify import Classify
 from tests.tune.runs import make_run
 
 
-def test_scores_are_those_of_scikit_learn() -> None:
+def test_scores_equal_scikit_learns() -> None:
     random = np.random.default_rng(1)
     targets = random.integers(0, 2, 60)
     outputs = random.normal(0, 1, (60, 2))
@@ -29,12 +29,12 @@ def test_scores_are_those_of_scikit_learn() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_one_label_alone_is_scored_in_silence() -> None:
+def test_scores_of_a_single_label_raise_no_warning() -> None:
     outputs, targets = np.tile([0.0, 1.0], (5, 1)), np.ones(5, np.int64)
     assert Classify().scores(outputs, targets) == {"accuracy": 1.0, "f1": 1.0, "matthews": 0.0}
 
 
-def test_a_mean_is_one_output_of_many_spots(tmp_path: Path) -> None:
+def test_mean_pooling_gives_one_output_of_many_positions(tmp_path: Path) -> None:
     trained = open_run(make_run(tmp_path), "cpu")
     template = template_of(trained.recipe, trained.vocab, None)
     examples = [Labelled("the day was fine", pair="we saw"), Labelled("the day", pair="warm")]
@@ -46,7 +46,7 @@ def test_a_mean_is_one_output_of_many_spots(tmp_path: Path) -> None:
     assert not any(e.is_pooled for e in encoded)
 
 
-def test_pairs_and_single_texts_do_not_mix(tmp_path: Path) -> None:
+def test_pairs_mixed_with_single_texts_are_refused(tmp_path: Path) -> None:
     trained = open_run(make_run(tmp_path), "cpu")
     template = template_of(trained.recipe, trained.vocab, None)
     examples = [Labelled("the day", pair="we saw"), Labelled("the day", source="a.tsv:3")]

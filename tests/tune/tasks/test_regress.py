@@ -36,7 +36,7 @@ def graded(count: int, seed: int) -> list[Labelled]:
 
 
 @pytest.mark.parametrize("layout", ["encoder", "decoder"])
-def test_learns_a_scale_and_loads_back(tmp_path: Path, layout: str) -> None:
+def test_regression_learns_a_scale_and_loads_back(tmp_path: Path, layout: str) -> None:
     trained = open_run(make_run(tmp_path / "run", layout), "cpu")
     dev = graded(60, 2)
     result = tune(trained, Regress(), graded(300, 1), dev, FAST)
@@ -50,11 +50,11 @@ def test_learns_a_scale_and_loads_back(tmp_path: Path, layout: str) -> None:
     assert Regress().scores(said, np.asarray([float(e.label) for e in dev]))[
         "pearson"
     ] == pytest.approx(result.rows[0]["pearson"], abs=1e-5)
-    with pytest.raises(UserError, match="tuned to give numbers"):
+    with pytest.raises(UserError, match="tuned to predict numbers"):
         tuned.predict(["fine"])
 
 
-def test_scores_are_scipys() -> None:
+def test_scores_equal_scipys() -> None:
     random = np.random.default_rng(1)
     targets = np.round(random.uniform(0, 5, 50), 1).astype(np.float32)
     said = (targets + random.normal(0, 1, 50)).astype(np.float32)
@@ -65,7 +65,7 @@ def test_scores_are_scipys() -> None:
     assert flat == {"pearson": 0.0, "spearman": 0.0}
 
 
-def test_the_layers_ends_are_those_of_the_scale() -> None:
+def test_outputs_of_minus_one_and_one_are_the_ends_of_the_scale() -> None:
     head = Regress(dropout=0.0).head(1, ("1.0", "5.0"))
     linear = next(module for module in head.modules() if isinstance(module, torch.nn.Linear))
     with torch.no_grad():
@@ -82,14 +82,14 @@ def test_the_loss_is_a_sum_of_squares() -> None:
 @pytest.mark.parametrize(
     ("labels", "says"),
     [
-        (["1", "x"], r"b.tsv:7: 'x' is not a number; --task classify"),
+        (["1", "x"], r"b.tsv:7: 'x' is not a number; use --task classify"),
         (["1", "nan"], r"b.tsv:7: 'nan' is not a number"),
         (["1", "-1e308"], r"b.tsv:7: -1e308 is too large to learn; scale the labels, at most"),
         (["2", "2.0"], "at least two numbers; all 2 are 2"),
         (["1", "1.000000001"], "at least two numbers; all 2 are 1"),
     ],
 )
-def test_what_is_no_scale_is_refused(labels: list[str], says: str) -> None:
+def test_labels_that_are_not_numbers_or_all_equal_are_refused(labels: list[str], says: str) -> None:
     train = [Labelled("a", label, source="b.tsv:7") for label in labels]
     with pytest.raises(UserError, match=says):
         Regress().labels(train)

@@ -13,7 +13,7 @@ from foreword.evaluate.decoding import generate
 from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.sampling import Sampling
 from foreword.runs.trained_model import open_run
-from foreword.tune.answers import Answers
+from foreword.tune.answers import AnswerExamples
 from foreword.tune.fine_tuner import TuneSettings
 from foreword.tune.input_template import template_of
 from foreword.tune.predict import load_tuned
@@ -33,13 +33,13 @@ TASK = TextToText("the ", ("bad=dull grim", "good=fine"))  # one answer of two w
 
 @pytest.mark.parametrize("layout", ["encoder_decoder", "prefix"])
 @pytest.mark.parametrize("objective", ["span_corruption", "mixture"])
-def test_learns_to_answer_and_answers_as_a_run(
+def test_text_to_text_learns_to_answer_and_is_saved_as_a_run(
     tmp_path: Path, layout: str, objective: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = {"kind": objective, **short_spans(objective, 32)}
     monkeypatch.setitem(PARTS[layout], "objective", settings)
     trained = open_run(make_run(tmp_path / "run", layout), "cpu")
-    is_whole = objective == "span_corruption"  # of the other the framing alone is of interest
+    is_whole = objective == "span_corruption"  # the other tests the special tokens
     how = FAST if is_whole else replace(FAST, epochs=1)
     result = tune(trained, TASK, reviews(300, 1), reviews(24, 2), how)
     if is_whole:
@@ -51,25 +51,25 @@ def test_learns_to_answer_and_answers_as_a_run(
     prompted = PromptedModel.of(open_run(tmp_path / "tuned", "cpu"))
     examples = reviews(24, 2)
     greedy = Sampling(tokens=4, temperature=0.0)
-    found = generate(prompted, ["the " + e.text for e in examples], greedy)
-    said = {"bad": "dull grim", "good": "fine"}
-    right = [f.text.strip() == said[e.label] for f, e in zip(found, examples, strict=True)]
+    answers = generate(prompted, ["the " + e.text for e in examples], greedy)
+    words = {"bad": "dull grim", "good": "fine"}
+    right = [a.text.strip() == words[e.label] for a, e in zip(answers, examples, strict=True)]
     # What is written token by token is right as often as the score says.
     assert np.mean(right) == pytest.approx(result.rows[0]["accuracy"])
     with pytest.raises(UserError, match="answers in text; use 'foreword generate"):
         load_tuned(tmp_path / "tuned", "cpu")
 
 
-def batches(folder: Path, layout: str, lengths: list[int]) -> tuple[Answers, PromptedModel]:
+def batches(folder: Path, layout: str, lengths: list[int]) -> tuple[AnswerExamples, PromptedModel]:
     prompted = PromptedModel.of(open_run(make_run(folder, layout), "cpu"))
     examples = [Labelled(" ".join(["film"] * n), "warm day"[: 4 + n % 2 * 4]) for n in lengths]
     template = template_of(prompted.recipe, prompted.vocab, None)
     encoded = TextToText().encode(examples, prompted.tokenizer, template)
-    return Answers.of(prompted, encoded, template), prompted
+    return AnswerExamples.of(prompted, encoded, template), prompted
 
 
 @pytest.mark.parametrize("layout", ["encoder_decoder", "prefix"])
-def test_packed_is_each_alone(tmp_path: Path, layout: str) -> None:
+def test_packed_examples_give_the_outputs_of_each_alone(tmp_path: Path, layout: str) -> None:
     answers, prompted = batches(tmp_path, layout, [3, 9, 1, 22, 5, 12])
     packed = next(answers.batches(np.arange(6), "cpu"))
     assert len(packed.batch.ids) < 6
@@ -84,7 +84,7 @@ def test_packed_is_each_alone(tmp_path: Path, layout: str) -> None:
                 torch.testing.assert_close(states[where], wanted, atol=1e-5, rtol=1e-5)
 
 
-def test_sources_are_cut_and_end_as_in_pretraining(tmp_path: Path) -> None:
+def test_sources_are_cut_and_keep_the_end_token_of_pretraining(tmp_path: Path) -> None:
     answers, prompted = batches(tmp_path, "encoder_decoder", [3, 50])
     ends = [int(example.ids[-1]) for example in answers.encoded]
     assert ends == [prompted.vocab.id("</s>")] * 2
@@ -100,22 +100,24 @@ def test_source_and_answer_fit_the_positions_together(
     prompted = PromptedModel.of(open_run(make_run(tmp_path, "prefix"), "cpu"))
     template = template_of(prompted.recipe, prompted.vocab, None)
 
-    def answers(source: int, target: int) -> Answers:
+    def answers(source: int, target: int) -> AnswerExamples:
         example = Labelled("film " * source, "day " * target)
         encoded = TextToText().encode([example], prompted.tokenizer, template)
-        return Answers.of(prompted, encoded, template)
+        return AnswerExamples.of(prompted, encoded, template)
 
-    for source, target, kept in ((12, 9, 12), (50, 3, 31), (50, 19, 19)):
-        found = answers(source, target)
-        assert len(found.encoded[0].ids) == kept + 1
-        assert int(found.encoded[0].ids[-1]) == prompted.vocab.id("</s>")
-        assert found.encoded[0].was_cut == (kept < source)
-        prompted.run_backbone(next(found.batches(np.arange(1), "cpu")).batch)
-    with pytest.raises(UserError, match=r"an answer of 61 tokens leaves no room .* the 40 places"):
+    for source, target, left in ((12, 9, 12), (50, 3, 31), (50, 19, 19)):
+        examples = answers(source, target)
+        assert len(examples.encoded[0].ids) == left + 1
+        assert int(examples.encoded[0].ids[-1]) == prompted.vocab.id("</s>")
+        assert examples.encoded[0].was_cut == (left < source)
+        prompted.run_backbone(next(examples.batches(np.arange(1), "cpu")).batch)
+    with pytest.raises(
+        UserError, match=r"an answer of 61 tokens leaves no room .* the 40 positions"
+    ):
         answers(1, 60)
 
 
-def test_a_prefix_says_what_is_asked() -> None:
+def test_prefixes_hold_text_and_pair() -> None:
     example = Labelled("a film", "good", "a day")
     assert with_prefix(example, "sst2 sentence: ").text == "sst2 sentence: a film a day"
     template = "mnli hypothesis: {pair} premise: {text}"
@@ -143,7 +145,7 @@ def test_a_model_without_a_source_is_refused(tmp_path: Path) -> None:
 
 def test_a_tied_output_layer_cannot_be_trained_alone(tmp_path: Path) -> None:
     trained = open_run(make_run(tmp_path, "encoder_decoder"), "cpu")
-    with pytest.raises(UserError, match="in common with its embedding; use full"):
+    with pytest.raises(UserError, match="shares with its embedding; use full"):
         tune(trained, TASK, reviews(8, 1), reviews(8, 2), TuneSettings(strategy=Frozen(), seeds=1))
 
 
@@ -151,9 +153,9 @@ def test_scores_count_whole_answers_and_tokens() -> None:
     targets = [np.array([5, 6, 1]), np.array([7, 1])]
     right = np.array([[5.0], [6.0], [1.0], [8.0], [1.0]])
     assert TextToText().scores(right, targets) == {"accuracy": 0.5, "tokens": 0.8}
-    name, chance_loss = TextToText().baseline([*targets, targets[1]], ("a", "b"))
+    name, baseline = TextToText().baseline([*targets, targets[1]], ("a", "b"))
     assert name == "most frequent answer"
-    scores = TextToText().scores(np.repeat(chance_loss[None], 2, axis=0), targets)
+    scores = TextToText().scores(np.repeat(baseline[None], 2, axis=0), targets)
     assert scores["accuracy"] == 0.5
 
 
