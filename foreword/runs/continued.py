@@ -40,7 +40,7 @@ class StartingModel(TrainedModel):
     is_foreign: bool = False
 
     def lay_under(self, recipe: Recipe, assignments: Sequence[str] = ()) -> StartingModel:
-        """The same with `recipe`, in which this model takes the place of the recipe's own.
+        """Return this model with `recipe`, whose model settings it replaces with its own.
 
         Heads that the recipe's objective does not have are left behind, and a note says so.
 
@@ -139,7 +139,7 @@ def load_start(run: Path, model: Model) -> None:
 def extend(
     starting_model: StartingModel, texts: Sequence[str], read: ReadSettings, number: int
 ) -> StartingModel:
-    """The same model with `number` new tokens, learned from texts.
+    """Return the model with `number` new tokens, learned from texts.
 
     The row of a new token, in the embedding and in the output layer, is the mean of the rows of
     the pieces that it replaces (Hewitt 2021; Gee et al. 2022).
@@ -163,7 +163,7 @@ def extend(
 
 
 def with_special(trained: TrainedModel, names: Sequence[str]) -> TrainedModel:
-    """The same model with more special tokens; their rows are such as pretraining begins with.
+    """Return the model with more special tokens, their rows initialised as for pretraining.
 
     Args:
         trained: stays as it is.

@@ -148,7 +148,7 @@ def test_nothing_is_overwritten(
     assert "is not empty" in capsys.readouterr().err
     assert run(words) == 0
     assert run([*words, "--out", str(tmp_path / "other")]) == 2
-    assert "give this one another --name" in capsys.readouterr().err
+    assert "exists already; choose another --name" in capsys.readouterr().err
     assert (out / "mine.txt").read_text(encoding="utf-8") == "mine"
 
 
