@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import torch
 from matplotlib.figure import Figure
 
-from foreword import config
+from foreword import config, stored
 from foreword.evaluate.prompting import PromptedModel
 from foreword.probes._contract import Finding, Probe, ProbedModel
 from foreword.testing.models import tiny_model
@@ -68,7 +68,7 @@ def check_the_tables_are_flat(probe: Probe, texts: Sequence[str]) -> None:
         assert next(iter(records[0])) == "run", "the first key is not run"
         values = [value for row in records for value in row.values()]
         assert all(v is None or isinstance(v, str | int | float) for v in values), "not flat"
-        assert json.loads(json.dumps(list(records))) == [dict(row) for row in records]
+        assert json.loads(stored.to_json(list(records))) == [dict(row) for row in records]
     assert found.title, "there is no title"
     assert all(found.notes), "a note is empty"
 
