@@ -121,19 +121,17 @@ def train_step(
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
     device = parameters[0].device
-    jobs = [
-        MicroBatch(batch, loss_fn, device, dtype, seed)
-        for batch, seed in zip(batches, seeds, strict=True)
-    ]
+    pairs = zip(batches, seeds, strict=True)
+    micro_batches = [MicroBatch(batch, loss_fn, device, dtype, seed) for batch, seed in pairs]
 
-    # Accumulate: gradients in `.grad`, sums and counts in `sums`.
+    # Accumulate over micro-batches: gradients in `.grad`, sums and counts in `sums`.
     optimizer.zero_grad(set_to_none=True)
     sums, memory = LossSums(device), []
-    for loss in accumulate(jobs, parameters):
+    for loss in accumulate(micro_batches, parameters):
         sums.add(loss)
         memory.append(loss.memory)
 
-    # Reduce: the sums of all processes. DDP and FSDP have averaged their gradients already.
+    # Reduce over processes. DDP and FSDP have averaged the gradients, whose sum is wanted too.
     processes = sums.reduce()
     grads = [p.grad for p in parameters if p.grad is not None]
     norm = torch.nn.utils.get_total_norm(grads) * processes
@@ -141,18 +139,16 @@ def train_step(
     # Divide once. Numbers are read together: each read makes the host wait for the device.
     total, weight, norm_of_sum, *components = sums.read(norm)
     count = max(weight, 1.0)
-    loss_value, grad_norm = total / count, norm_of_sum / count
+    mean, grad_norm = total / count, norm_of_sum / count
 
-    # Clip, and step if all is finite.
-    is_finite = math.isfinite(loss_value) and math.isfinite(grad_norm)
+    # Clip, check, step: gradients are scaled once, by the clipping and the division.
+    clipping = min(1.0, clip / (grad_norm + 1e-6)) if clip else 1.0
+    is_finite = math.isfinite(mean) and math.isfinite(grad_norm)
     if is_finite:
-        clipped = min(1.0, clip / (grad_norm + 1e-6)) if clip else 1.0
-        torch._foreach_mul_(grads, clipped * processes / count)
+        torch._foreach_mul_(grads, clipping * processes / count)
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return StepResult(
-        loss_value, count, grad_norm, is_finite, sums.means(components), tuple(memory)
-    )
+    return StepResult(mean, count, grad_norm, is_finite, sums.means(components), tuple(memory))
 
 
 class LossSums:
