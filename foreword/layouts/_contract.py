@@ -1,4 +1,4 @@
-"""The interface of a layout."""
+"""The contract of layouts, the kinds in `layouts/`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface of an objective."""
+"""The contract of objectives, the kinds in `objectives/`."""
 
 from __future__ import annotations
 

@@ -22,15 +22,15 @@ LossFunction = Callable[[Batch], Loss]
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one step did.
+    """The result of one step.
 
     Attributes:
         loss: nats per prediction.
         weight: number of predictions.
-        grad_norm: of the mean gradient, before clipping.
+        grad_norm: norm of the mean gradient, before clipping.
         is_finite: False if the step was skipped.
         components: nats per prediction of each named term.
-        memory: what each micro-batch leaves for the same streams of the next step.
+        memory: the memory that each micro-batch leaves for the same streams in the next step.
     """
 
     loss: float
@@ -43,14 +43,14 @@ class StepResult:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """A part of a step's batch, ready to be computed.
+    """A part of a step's batch, with what its forward pass needs.
 
     Attributes:
-        batch: numpy or torch.
-        loss_fn: the sum and count of a batch.
-        device: of the model.
-        dtype: to compute in.
-        seed: of dropout.
+        batch: numpy arrays or tensors.
+        loss_fn: returns the sum and count of a batch.
+        device: device of the model.
+        dtype: precision of the forward pass.
+        seed: seed of dropout.
     """
 
     batch: Batch
@@ -60,7 +60,7 @@ class MicroBatch:
     seed: int
 
     def loss(self, *, keeps_casts: bool = True) -> Loss:
-        """Run the forward pass.
+        """Run the forward pass and return the loss.
 
         Args:
             keeps_casts: see `autocast`.
@@ -73,12 +73,12 @@ class MicroBatch:
 
 
 class Accumulate(Protocol):
-    """A way to add the gradients of micro-batches to `parameter.grad`."""
+    """A function that adds the gradients of micro-batches to `parameter.grad`."""
 
     def __call__(
         self, micro_batches: Sequence[MicroBatch], parameters: Sequence[nn.Parameter]
     ) -> Iterable[Loss]:
-        """Return the loss of each micro-batch, in their order."""
+        """Yield the loss of each micro-batch, in order."""
 
 
 def backward(
@@ -109,15 +109,15 @@ def train_step(
     added and divided once. A step whose loss or gradient is not finite changes nothing.
 
     Args:
-        model: the parameters to train; their gradients are cleared.
+        model: holds the parameters to train; their gradients are cleared.
         optimizer: over the model's parameters.
         batches: the micro-batches of this process, numpy or torch.
-        loss_fn: the sum and count of a micro-batch; a module, perhaps wrapped in
+        loss_fn: returns the sum and count of a micro-batch; a module, perhaps wrapped in
             `DistributedDataParallel`, or a function.
-        clip: greatest norm of the mean gradient; 0 for none.
-        dtype: to compute in.
-        seeds: of dropout, one per micro-batch.
-        accumulate: how gradients are added over micro-batches.
+        clip: maximum norm of the mean gradient; 0 for none.
+        dtype: precision of the forward pass.
+        seeds: seed of dropout for each micro-batch.
+        accumulate: adds gradients over micro-batches.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
     device = parameters[0].device
@@ -152,10 +152,10 @@ def train_step(
 
 
 class LossSums:
-    """Sums and counts of losses, on the device until they are read.
+    """Sums and counts of losses, kept on the device until they are read.
 
     Args:
-        device: where the losses are.
+        device: device of the losses.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -176,7 +176,7 @@ class LossSums:
             both[1] += count
 
     def reduce(self) -> int:
-        """Add up the sums of all processes; return how many there are."""
+        """Add up the sums of all processes; return the number of processes."""
         if not (distributed.is_available() and distributed.is_initialized()):
             return 1
         for tensor in (self._total, self._weight, *chain(*self._components.values())):
@@ -201,7 +201,7 @@ class Evaluation(NamedTuple):
     Attributes:
         total: sum in nats.
         weight: number of predictions.
-        components: nats per prediction of each named term, and other means that it reports.
+        components: nats per prediction of each named term, and other reported means.
     """
 
     total: float

@@ -1,4 +1,4 @@
-"""The warm-up that every schedule begins with."""
+"""The warm-up at the beginning of every schedule."""
 
 from __future__ import annotations
 
