@@ -1,4 +1,4 @@
-"""Tiny runs of every layout and position kind, with random weights, as training leaves them."""
+"""Tiny runs of every layout and position kind, with random weights."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FAMILIES = {
     "transformer_xl": ("transformer", "causal", "decoder"),
     "xlnet": ("transformer", "permutation", "two_streams"),
 }
-# Those that read one text after another, and what of it they look back at.
+# Families that read consecutive rows, and the settings of their memory.
 STREAMS: dict[str, dict[str, Any]] = {
     "stream": {},
     "transformer_xl": {"memory": 16},
@@ -66,7 +66,7 @@ def recipe_of(family: str, position: str = "learned", length: int = 32) -> Recip
     if family in STREAMS:
         packing = {"kind": "stream", "length": length}
         position = "relative" if position == "learned" else position
-    places = 72 if objective == "deshuffle" else 64  # its rows become up to 66 tokens long
+    positions = 72 if objective == "deshuffle" else 64  # its rows become up to 66 tokens long
     table = {
         "description": f"a tiny {family}",
         "model": {
@@ -74,8 +74,11 @@ def recipe_of(family: str, position: str = "learned", length: int = 32) -> Recip
             "d_model": 16,
             "layers": 2,
             "heads": 2,
-            "init_std": 0.3,  # so that predictions differ from place to place
-            "position": {"kind": position, **({"length": places} if position == "learned" else {})},
+            "init_std": 0.3,  # so that predictions differ between positions
+            "position": {
+                "kind": position,
+                **({"length": positions} if position == "learned" else {}),
+            },
             **({"assumes_causal_mask": layout == "decoder"} if model == "transformer" else {}),
             **STREAMS.get(family, {}),
         },

@@ -1,4 +1,4 @@
-"""Where models with a source look while they write: rows that add up, words put together."""
+"""Alignments: their words, their weights, and refusals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from foreword.text.tokenizer import Tokenizer
 
 SOURCE, TARGET = "The cat sat on the mat.", "A bird sang in the river."
 
-SPREAD = {"init": "uniform", "init_std": 1.0}  # so that each word looks elsewhere
+SPREAD = {"init": "uniform", "init_std": 1.0}  # so that each word has other weights
 
 
 def recipe(kind: str, **model: Any) -> Recipe:
@@ -36,10 +36,10 @@ def recipe(kind: str, **model: Any) -> Recipe:
     return config.build(Recipe, table)
 
 
-def prompted_of(made: Recipe, tokenizer: Tokenizer) -> PromptedModel:
-    model = made.build(tokenizer.vocab)
+def prompted_of(recipe: Recipe, tokenizer: Tokenizer) -> PromptedModel:
+    model = recipe.build(tokenizer.vocab)
     initialise(model, 1)
-    return PromptedModel(model.eval(), made, tokenizer, torch.device("cpu"))
+    return PromptedModel(model.eval(), recipe, tokenizer, torch.device("cpu"))
 
 
 MODELS = [
@@ -53,24 +53,24 @@ MODELS = [
 
 
 @pytest.mark.parametrize(("kind", "model"), MODELS)
-def test_words_stand_on_both_axes_and_rows_add_up(
+def test_both_axes_are_words_and_rows_sum_to_1(
     kind: str, model: dict[str, Any], bpe: Tokenizer
 ) -> None:
-    found = align(prompted_of(recipe(kind, **model), bpe), SOURCE, TARGET)
-    assert found.source == ("The", "cat", "sat", "on", "the", "mat", ".", "</s>")
-    assert found.target == ("A", "bird", "sang", "in", "the", "river", ".", "</s>")
-    assert found.weights.shape == (8, 8)
-    np.testing.assert_allclose(found.weights.sum(1), 1, atol=1e-6)
+    alignment = align(prompted_of(recipe(kind, **model), bpe), SOURCE, TARGET)
+    assert alignment.source == ("The", "cat", "sat", "on", "the", "mat", ".", "</s>")
+    assert alignment.target == ("A", "bird", "sang", "in", "the", "river", ".", "</s>")
+    assert alignment.weights.shape == (8, 8)
+    np.testing.assert_allclose(alignment.weights.sum(1), 1, atol=1e-6)
     if model.get("attention") == "mean":
         ids = bpe.encode(SOURCE)
         tokens = np.diff(np.flatnonzero([True, *bpe.vocab.starts_word[ids][1:], True]))
-        wanted = np.array([*tokens, 1]) / (len(ids) + 1)
-        np.testing.assert_allclose(found.weights, np.tile(wanted, (8, 1)), atol=1e-6)
+        expected = np.array([*tokens, 1]) / (len(ids) + 1)
+        np.testing.assert_allclose(alignment.weights, np.tile(expected, (8, 1)), atol=1e-6)
     elif model.get("attention") != "dot":
-        assert found.weights.std(0).max() > 1e-4, "it looks elsewhere at each word"
+        assert alignment.weights.std(0).max() > 1e-4, "each target word has other weights"
 
 
-def test_layers_of_a_transformer_look_elsewhere(bpe: Tokenizer) -> None:
+def test_layers_of_a_transformer_give_different_weights(bpe: Tokenizer) -> None:
     prompted = prompted_of(recipe("encoder_decoder", heads=2), bpe)
     first, last = (align(prompted, SOURCE, TARGET, layer) for layer in (1, 2))
     assert "layer 1 of 2, mean of its heads" in first.what
@@ -80,32 +80,34 @@ def test_layers_of_a_transformer_look_elsewhere(bpe: Tokenizer) -> None:
         align(prompted, SOURCE, TARGET, 3)
 
 
-def test_weights_are_those_that_mixed_the_values(bpe: Tokenizer) -> None:
-    """With every value 1 at one source token and 0 elsewhere, the mix is its weight."""
+def test_weights_are_those_that_attention_applies_to_values(bpe: Tokenizer) -> None:
+    """With every value 1 at one source token and 0 elsewhere, the output is its weight."""
     prompted = prompted_of(recipe("encoder_decoder", heads=1, layers=1, bias=False), bpe)
     cross = prompted.model.backbone.decoder.blocks[0].cross  # type: ignore[union-attr]
     width = cross.heads * cross.d_head
-    mixed: list[torch.Tensor] = []
+    outputs: list[torch.Tensor] = []
 
-    def of_one(module: Any, given: Any) -> Any:
-        x, (keys, values), view = given
+    def replace_values(module: Any, inputs: Any) -> Any:
+        x, (keys, values), view = inputs
         ones = torch.zeros_like(values)
         ones[:, :, 0] = 1
         return x, (keys, ones), view
 
     hooks = [
-        cross.register_forward_pre_hook(of_one),
-        cross.output.register_forward_hook(lambda module, given, out: mixed.append(given[0])),
+        cross.register_forward_pre_hook(replace_values),
+        cross.output.register_forward_hook(
+            lambda module, inputs, output: outputs.append(inputs[0])
+        ),
     ]
-    found = align(prompted, TARGET, TARGET)  # whose first word is one token
+    alignment = align(prompted, TARGET, TARGET)  # its first word is one token
     for hook in hooks:
         hook.remove()
-    assert mixed[0].shape[-1] == width
-    assert mixed[0][0, 0, 0].item() == pytest.approx(found.weights[0, 0], abs=1e-5)
+    assert outputs[0].shape[-1] == width
+    assert outputs[0][0, 0, 0].item() == pytest.approx(alignment.weights[0, 0], abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["none", "decoder"])
-def test_without_attention_to_a_source_there_is_no_alignment(
+def test_models_without_attention_to_a_source_are_refused(
     kind: str, bpe: Tokenizer, make_prompted: Callable[..., PromptedModel]
 ) -> None:
     if kind == "none":
@@ -128,7 +130,9 @@ def test_the_picture_grows_with_the_words(bpe: Tokenizer) -> None:
 
 
 @pytest.mark.parametrize("kind", ["seq2seq", "encoder_decoder"])
-def test_the_encoders_states_of_a_text(kind: str, bpe: Tokenizer) -> None:
+def test_encoder_states_of_a_text_do_not_depend_on_others_in_the_batch(
+    kind: str, bpe: Tokenizer
+) -> None:
     prompted = prompted_of(recipe(kind), bpe)
     texts = [prompted.source_of(bpe.encode(text)) for text in (SOURCE, f"{TARGET} {TARGET}")]
     together = prompted.encode(side_by_side(texts))

@@ -1,4 +1,4 @@
-"""Beam search, against greedy search and against all texts there are."""
+"""Beam search against greedy decoding and against an exhaustive search."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.types import Array, Example
 
 TEXTS = ["the cat sat on the mat", "a bird sang", "one day the sun shone on the mat"]
-Makes = Callable[[str], PromptedModel]
+MakeModel = Callable[[str], PromptedModel]
 
 
 @pytest.fixture
-def make(make_prompted: Callable[..., PromptedModel], tokenizer: Tokenizer) -> Makes:
+def make(make_prompted: Callable[..., PromptedModel], tokenizer: Tokenizer) -> MakeModel:
     """Make a model with random weights, by its family."""
 
     def recurrent(table: dict[str, object]) -> PromptedModel:
@@ -66,26 +66,26 @@ def starts_for(prompted: PromptedModel, texts: list[str]) -> list[Start]:
     return decoding.starts_of(prompted, texts)
 
 
-def same(one: GeneratedTokens, other: GeneratedTokens) -> None:
+def assert_equal(one: GeneratedTokens, other: GeneratedTokens) -> None:
     assert one.ids.tolist() == other.ids.tolist()
     assert one.stopped == other.stopped
     np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-5)
 
 
 @every_family
-def test_one_beam_is_greedy(make: Makes, family: str) -> None:
+def test_one_beam_equals_greedy_decoding(make: MakeModel, family: str) -> None:
     prompted = make(family)
     starts, stops = starts_for(prompted, TEXTS), stops_of(prompted)
-    wanted = decode(prompted, starts, Sampling(tokens=12, temperature=0.0), stops)
+    greedy = decode(prompted, starts, Sampling(tokens=12, temperature=0.0), stops)
     for penalty in (0.0, 1.0):
         found = beam.search(prompted, starts, Beams(1, penalty, tokens=12), stops)
-        for one, best in zip(wanted, found, strict=True):
+        for one, best in zip(greedy, found, strict=True):
             assert len(best) == 1
-            same(best[0], one)
+            assert_equal(best[0], one)
 
 
 def log_probs_of(prompted: PromptedModel, start: Start, texts: list[Array]) -> Array:
-    """Of each token of texts of one length after a start, all read at once."""
+    """Return the log-probability of each token of equally long texts after a start, in one pass."""
     rows = [np.concatenate([start.target, text]) for text in texts]
     target = decoding._tokens(np.stack(rows))
     weights = np.zeros(target.ids.shape, np.float32)
@@ -99,32 +99,32 @@ def log_probs_of(prompted: PromptedModel, start: Start, texts: list[Array]) -> A
     return np.asarray(chosen[at].reshape(len(texts), -1))
 
 
-def everything(prompted: PromptedModel, start: Start, tokens: int) -> list[tuple[list[int], Array]]:
-    """All texts of at most so many tokens, those cut there too, and the log-probabilities."""
+def all_texts(prompted: PromptedModel, start: Start, tokens: int) -> list[tuple[list[int], Array]]:
+    """Return all texts of at most `tokens` tokens, ended or not, with their log-probabilities."""
     vocab, stops = prompted.vocab, stops_of(prompted)
     words = np.flatnonzero(~vocab.is_special)
-    found: list[tuple[list[int], Array]] = []
+    every: list[tuple[list[int], Array]] = []
     for length in range(1, tokens + 1):
         last = [*stops, *words] if length == tokens else stops
         texts = [np.array(text) for text in product(*[words] * (length - 1), last)]
         nats = log_probs_of(prompted, start, texts)
-        found += [
+        every += [
             (text[~np.isin(text, stops)].tolist(), row)
             for text, row in zip(texts, nats, strict=True)
         ]
-    return found
+    return every
 
 
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
 @pytest.mark.parametrize("family", ["decoder", "goes_on", "seq2seq", "seq2seq_feeds"])
 def test_enough_beams_find_the_likeliest_of_all_texts(
-    make: Makes, family: str, penalty: float
+    make: MakeModel, family: str, penalty: float
 ) -> None:
     prompted = make(family)
     start = starts_for(prompted, TEXTS[1:2])[0]
-    beams = Beams(64, penalty, tokens=2)  # more than there are words
+    beams = Beams(64, penalty, tokens=2)  # more than words in the vocabulary
     found = beam.search(prompted, [start], beams, stops_of(prompted))[0]
-    every = everything(prompted, start, 2)
+    every = all_texts(prompted, start, 2)
     every.sort(key=lambda one: -one[1].sum() / len(one[1]) ** penalty)
     assert len(every) > 900
     assert len(found) == 64
@@ -134,7 +134,7 @@ def test_enough_beams_find_the_likeliest_of_all_texts(
 
 
 @every_family
-def test_the_texts_beside_it_change_nothing(make: Makes, family: str) -> None:
+def test_a_start_gives_the_same_texts_alone_and_among_others(make: MakeModel, family: str) -> None:
     prompted = make(family)
     starts, stops = starts_for(prompted, [*TEXTS, *TEXTS[:1]]), stops_of(prompted)
     beams = Beams(3, tokens=8)
@@ -143,12 +143,12 @@ def test_the_texts_beside_it_change_nothing(make: Makes, family: str) -> None:
         alone = beam.search(prompted, [start], beams, stops)[0]
         assert len(best) == len(alone) == 3
         for one, other in zip(best, alone, strict=True):
-            same(one, other)
+            assert_equal(one, other)
         scores = [beams.score(one) for one in best]
         assert scores == sorted(scores, reverse=True)
 
 
-def test_it_ends_where_the_positions_do(make: Makes) -> None:
+def test_search_stops_at_the_last_position(make: MakeModel) -> None:
     prompted = make("decoder")
     long = replace(starts_for(prompted, TEXTS[:1])[0], target=np.full(60, 110))
     found = beam.search(prompted, [long], Beams(2, tokens=50), np.array([3]))[0]
@@ -156,7 +156,7 @@ def test_it_ends_where_the_positions_do(make: Makes) -> None:
     assert max(len(one.ids) for one in found) <= 5
 
 
-def test_generate_gives_the_best(make: Makes) -> None:
+def test_generate_returns_several_texts_for_each_prompt(make: MakeModel) -> None:
     prompted = make("seq2seq")
     found = beam.generate(prompted, TEXTS[:2], Beams(4, tokens=6), samples=2)
     assert [one.prompt for one in found] == [TEXTS[0]] * 2 + [TEXTS[1]] * 2
@@ -164,18 +164,18 @@ def test_generate_gives_the_best(make: Makes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("settings", "name"),
     [
         ({"size": 0}, "size"),
         ({"length_penalty": -1.0}, "length_penalty"),
         ({"tokens": 0}, "tokens"),
     ],
 )
-def test_impossible_searches(changes: dict[str, int], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        Beams(**changes)  # type: ignore[arg-type]
+def test_impossible_settings_are_refused(settings: dict[str, int], name: str) -> None:
+    with pytest.raises(UserError, match=name):
+        Beams(**settings)  # type: ignore[arg-type]
 
 
-def test_more_samples_than_beams(make: Makes) -> None:
+def test_more_samples_than_beams_are_refused(make: MakeModel) -> None:
     with pytest.raises(UserError, match="--samples: 2 beams give 1 to 2 texts, got 3"):
         beam.generate(make("decoder"), TEXTS[:1], Beams(2), samples=3)

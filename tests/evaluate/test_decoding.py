@@ -1,3 +1,5 @@
+"""Decoding against a forward pass per token, sampling, stops, and refusals."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -13,7 +15,7 @@ from foreword.evaluate.prompting import PromptedModel
 from foreword.evaluate.sampling import GREEDY, Sampling, distribution, sample_tokens
 from foreword.types import Array, Batch, Example, Tokens
 
-WRITERS = ("decoder", "prefix", "span_decoder", "encoder_decoder")
+DECODERS = ("decoder", "prefix", "span_decoder", "encoder_decoder")
 
 
 def tokens(ids: Array) -> Tokens:
@@ -21,7 +23,7 @@ def tokens(ids: Array) -> Tokens:
 
 
 def whole_batch(prompted: PromptedModel, start: Start) -> tuple[Batch, int]:
-    """The batch of a start as training would arrange it, and the place that predicts its end."""
+    """Return a start's batch as in training, and the position that predicts its last token."""
     target = np.append(start.target, 0)
     weights = (np.arange(len(target)) == len(target) - 1).astype(np.float32)[None]
     source = None if start.source is None else tokens(start.source)
@@ -29,16 +31,16 @@ def whole_batch(prompted: PromptedModel, start: Start) -> tuple[Batch, int]:
     return batch, int(batch.weights[0].argmax())
 
 
-def greedy_without_memory(prompted: PromptedModel, start: Start, count: int) -> list[int]:
-    """Reads everything again for each token."""
+def greedy_without_cache(prompted: PromptedModel, start: Start, count: int) -> list[int]:
+    """Return the likeliest tokens, with a forward pass over the whole text for each."""
     allowed = ~prompted.vocab.is_special
     allowed[stops_of(prompted)] = True
     if start.source is not None and not len(start.target):
         allowed[prompted.vocab.sentinels] = True
     target, new = start.target, []
     for _ in range(count):
-        batch, place = whole_batch(prompted, Start(start.source, target))
-        logits = prompted.logits(prompted.run_backbone(batch).states[0, place]).numpy()
+        batch, position = whole_batch(prompted, Start(start.source, target))
+        logits = prompted.logits(prompted.run_backbone(batch).states[0, position]).numpy()
         token = int(np.where(allowed, logits, -np.inf).argmax())
         if token in stops_of(prompted):
             break
@@ -55,20 +57,20 @@ def starts_for(prompted: PromptedModel, texts: list[str]) -> list[Start]:
 
 
 @pytest.mark.parametrize("position", kinds.names("nn/positions"))
-@pytest.mark.parametrize("family", WRITERS)
-def test_memory_changes_nothing(
+@pytest.mark.parametrize("family", DECODERS)
+def test_decoding_with_the_cache_equals_decoding_without_it(
     make_prompted: Callable[..., PromptedModel], family: str, position: str
 ) -> None:
     prompted = make_prompted(family, position)
     texts = ["The cat sat on the", "A bird", "One day the sun", "The dog ran to"]
     starts = starts_for(prompted, texts)
-    written = decode(prompted, starts, Sampling(tokens=12, temperature=0), stops_of(prompted))
-    for start, found in zip(starts, written, strict=True):
-        assert found.ids.tolist() == greedy_without_memory(prompted, start, 12)
+    decoded = decode(prompted, starts, Sampling(tokens=12, temperature=0), stops_of(prompted))
+    for start, text in zip(starts, decoded, strict=True):
+        assert text.ids.tolist() == greedy_without_cache(prompted, start, 12)
 
 
-@pytest.mark.parametrize("family", WRITERS)
-def test_a_prompt_gives_the_same_alone_and_among_others(
+@pytest.mark.parametrize("family", DECODERS)
+def test_a_prompt_gives_the_same_texts_alone_and_among_others(
     make_prompted: Callable[..., PromptedModel], family: str
 ) -> None:
     prompted = make_prompted(family, "rotary")
@@ -82,7 +84,7 @@ def test_a_prompt_gives_the_same_alone_and_among_others(
     assert len(texts) > 4, "samples of one prompt differ"
 
 
-def test_the_seed_decides(make_prompted: Callable[..., PromptedModel]) -> None:
+def test_equal_seeds_give_equal_texts(make_prompted: Callable[..., PromptedModel]) -> None:
     prompted = make_prompted("decoder")
     one, again, other = (
         generate(prompted, ["The cat"], Sampling(tokens=12, temperature=1.0, seed=seed))[0].text
@@ -99,19 +101,19 @@ def test_top_k_of_one_is_greedy(make_prompted: Callable[..., PromptedModel]) -> 
     assert generate(prompted, prompts, hot) == generate(prompted, prompts, cold)
 
 
-def plain_distribution(logits: Array, sampling: Sampling) -> Array:
-    """Top-k and top-p as one would do it by hand."""
+def reference_distribution(logits: Array, sampling: Sampling) -> Array:
+    """Return the distribution of one token, with top-k and top-p in a plain loop."""
     order = np.argsort(-logits)
     p = np.exp(logits / sampling.temperature)
     if sampling.top_k:
         p[order[sampling.top_k :]] = 0
     p /= p.sum()
-    kept, reached = [], 0.0
+    kept, total = [], 0.0
     for token in order:
-        if reached >= sampling.top_p:
+        if total >= sampling.top_p:
             break
         kept.append(token)
-        reached += p[token]
+        total += p[token]
     only = np.zeros_like(p)
     only[kept] = p[kept]
     return only / only.sum()
@@ -120,34 +122,34 @@ def plain_distribution(logits: Array, sampling: Sampling) -> Array:
 @pytest.mark.parametrize("top_k", [0, 3, 20])
 @pytest.mark.parametrize("top_p", [0.1, 0.5, 0.9, 1.0])
 @pytest.mark.parametrize("temperature", [0.5, 1.3])
-def test_distribution_is_the_plain_one(top_k: int, top_p: float, temperature: float) -> None:
+def test_distribution_equals_the_reference(top_k: int, top_p: float, temperature: float) -> None:
     logits = np.random.default_rng(0).normal(size=(5, 20)) * 2
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
-    found = distribution(torch.from_numpy(logits), sampling).numpy()
-    for row, row_logits in zip(found, logits, strict=True):
-        np.testing.assert_allclose(row, plain_distribution(row_logits, sampling), atol=1e-12)
+    rows = distribution(torch.from_numpy(logits), sampling).numpy()
+    for row, row_logits in zip(rows, logits, strict=True):
+        np.testing.assert_allclose(row, reference_distribution(row_logits, sampling), atol=1e-12)
 
 
-def test_draws_follow_the_distribution() -> None:
+def test_sampled_tokens_follow_the_distribution() -> None:
     logits = torch.tensor([[0.0, 1.0, 2.0, -1.0]])
     sampling = Sampling(temperature=1.0, top_k=3)
     draws = (torch.arange(10_000) + 0.5).double() / 10_000
     chosen = sample_tokens(logits.expand(10_000, 4), sampling, draws)
     share = torch.bincount(chosen, minlength=4) / 10_000
-    wanted = distribution(logits, sampling)[0].float()
-    torch.testing.assert_close(share, wanted, atol=2e-4, rtol=0)
+    expected = distribution(logits, sampling)[0].float()
+    torch.testing.assert_close(share, expected, atol=2e-4, rtol=0)
     assert share[3] == 0
 
 
-def test_stops_where_positions_end(make_prompted: Callable[..., PromptedModel]) -> None:
-    prompted = make_prompted("decoder", length=16)  # 64 places
+def test_decoding_stops_at_the_last_position(make_prompted: Callable[..., PromptedModel]) -> None:
+    prompted = make_prompted("decoder", length=16)  # 64 positions
     stops = np.empty(0, dtype=np.int64)
     start = starts_for(prompted, ["The cat sat"])[0]
-    written = decode(prompted, [start], Sampling(tokens=200, temperature=0), stops)[0]
-    assert written.stopped == "places"
-    # The last place is read, and the token after it predicted.
-    assert len(start.target) + len(written.ids) == 64 + 1
-    with pytest.raises(UserError, match="64 places"):
+    text = decode(prompted, [start], Sampling(tokens=200, temperature=0), stops)[0]
+    assert text.stopped == "places"
+    # The last position is read, and predicts one more token.
+    assert len(start.target) + len(text.ids) == 64 + 1
+    with pytest.raises(UserError, match="64 positions"):
         generate(prompted, ["cat " * 65], GREEDY)
 
 
@@ -163,20 +165,22 @@ def test_a_stop_token_ends_the_text(make_prompted: Callable[..., PromptedModel])
     np.testing.assert_allclose(cut.log_probs, free.log_probs[: len(cut.ids) + 1], atol=1e-6)
 
 
-def test_only_text_is_written(make_prompted: Callable[..., PromptedModel]) -> None:
+def test_special_tokens_are_never_generated(make_prompted: Callable[..., PromptedModel]) -> None:
     prompted = make_prompted("decoder")
     hot = Sampling(tokens=40, temperature=9.0, top_k=0)
     start = starts_for(prompted, ["The cat"])[0]
-    for found in decode(prompted, [start] * 3, hot, stops_of(prompted)):
-        assert not prompted.vocab.is_special[found.ids].any()
+    for text in decode(prompted, [start] * 3, hot, stops_of(prompted)):
+        assert not prompted.vocab.is_special[text.ids].any()
 
 
-def test_an_encoder_does_not_write(make_prompted: Callable[..., PromptedModel]) -> None:
+def test_an_encoder_is_refused(make_prompted: Callable[..., PromptedModel]) -> None:
     with pytest.raises(UserError, match="fills blanks"):
         generate(make_prompted("encoder"), ["The cat"], GREEDY)
 
 
-def test_an_empty_prompt(make_prompted: Callable[..., PromptedModel]) -> None:
+def test_an_empty_prompt_is_refused_by_models_with_a_source(
+    make_prompted: Callable[..., PromptedModel],
+) -> None:
     assert generate(make_prompted("decoder"), [""], GREEDY)[0].tokens
     with pytest.raises(UserError, match="empty"):
         generate(make_prompted("encoder_decoder"), [""], GREEDY)
@@ -190,7 +194,7 @@ def test_impossible_settings_are_refused(settings: dict[str, float]) -> None:
         Sampling(**settings)
 
 
-def test_spaces_of_a_byte_level_tokenizer_come_back(
+def test_generated_text_keeps_the_spaces_of_a_byte_level_tokenizer(
     make_prompted: Callable[..., PromptedModel], bpe: object
 ) -> None:
     import dataclasses

@@ -24,7 +24,7 @@ def entropy(counts: list[int]) -> float:
     return -sum(c / sum(counts) * math.log(c / sum(counts)) for c in counts)
 
 
-def test_entropies_by_hand(tmp_path: Path) -> None:
+def test_entropies_equal_those_computed_by_hand(tmp_path: Path) -> None:
     counts = BigramCounts.of(write(tmp_path, "a", [[1, 2, 1, 2], [1, 3, 1]]), 10)
     assert counts.unigram_entropy == pytest.approx(entropy([4, 2, 1]))
     # Pairs 12 twice, 21, 13, 31; the pair over the end of the first document is none.
@@ -32,7 +32,7 @@ def test_entropies_by_hand(tmp_path: Path) -> None:
     assert counts.bigram_entropy == pytest.approx(3 / 5 * entropy([2, 1]))
 
 
-def test_a_chain_without_choice_has_no_bigram_entropy(tmp_path: Path) -> None:
+def test_a_deterministic_chain_has_bigram_entropy_0(tmp_path: Path) -> None:
     counts = BigramCounts.of(write(tmp_path, "a", [[1, 2, 3, 4, 1, 2, 3, 4, 1]]), 10)
     assert counts.bigram_entropy == pytest.approx(0.0, abs=1e-12)
 
@@ -41,7 +41,7 @@ def all_pairs(first: int, vocab: int) -> Array:
     return first * vocab + np.arange(vocab)
 
 
-def test_smoothed_probabilities_add_up_to_one(tmp_path: Path) -> None:
+def test_smoothed_probabilities_sum_to_1(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     documents = [random.integers(0, 8, n).tolist() for n in (30, 1, 12)]
     counts = BigramCounts.of(write(tmp_path, "a", documents), 10)
@@ -52,22 +52,22 @@ def test_smoothed_probabilities_add_up_to_one(tmp_path: Path) -> None:
         assert p.min() > 0
 
 
-def test_baselines_by_hand(tmp_path: Path) -> None:
+def test_baselines_equal_those_computed_by_hand(tmp_path: Path) -> None:
     train = write(tmp_path, "a", [[1, 2, 1, 2, 1, 3], [1, 2]])
     heldout = write(tmp_path, "b", [[1, 2, 9], [2]])
-    found = baselines(train, heldout, 10)
+    losses = baselines(train, heldout, 10)
     unigram = {1: 5 / 18, 2: 4 / 18, 9: 1 / 18}
     nats = -sum(math.log(unigram[token]) for token in (1, 2, 9, 2))
-    assert found.unigram == pytest.approx(nats / 4)
+    assert losses.unigram == pytest.approx(nats / 4)
     # Pairs: 12 three times, 21 twice, 13 once; n1 = n2 = 1, so each gives up 1/3.
     p_12 = (3 - 1 / 3 + 2 / 3 * unigram[2]) / 4
     p_29 = 1 / 3 * unigram[9] / 2
     bigram = -sum(math.log(p) for p in (unigram[1], p_12, p_29, unigram[2]))
-    assert found.bigram == pytest.approx(bigram / 4)
-    assert (found.tokens, found.counted) == (4, 8)
+    assert losses.bigram == pytest.approx(bigram / 4)
+    assert (losses.tokens, losses.counted) == (4, 8)
 
 
-def test_only_the_first_tokens_are_counted(tmp_path: Path) -> None:
+def test_at_most_max_tokens_are_counted(tmp_path: Path) -> None:
     shards = write(tmp_path, "a", [[1, 2, 1, 2, 5, 5]])
     counts = BigramCounts.of(shards, 10, max_tokens=4)
     assert counts.tokens == 4 and counts.unigrams[5] == 0
@@ -80,5 +80,5 @@ def test_ids_beyond_the_vocabulary_are_refused(tmp_path: Path) -> None:
         baselines(shards, shards, 5)
 
 
-def test_bits_per_byte() -> None:
+def test_bits_per_byte_divide_nats_by_bytes() -> None:
     assert bits_per_byte(2 * math.log(2), 4.0) == pytest.approx(0.5)

@@ -20,7 +20,9 @@ from foreword.text.tokenizer import Tokenizer
 @pytest.mark.parametrize(
     "family", ["encoder", "decoder", "prefix", "span_decoder", "encoder_decoder"]
 )
-def test_states_of_a_text_are_its_own(make_run: Callable[..., Path], family: str) -> None:
+def test_states_of_a_text_do_not_depend_on_others_in_the_batch(
+    make_run: Callable[..., Path], family: str
+) -> None:
     run = foreword.load(make_run(family, "rotary"), device="cpu")
     texts = ["The cat sat", "A bird sang in the tree", "One"]
     together = run.encode(texts)
@@ -32,7 +34,7 @@ def test_states_of_a_text_are_its_own(make_run: Callable[..., Path], family: str
     assert (abs(together[0][0] - together[1][0]).max() > 1e-4) == sees_ahead
 
 
-def test_loaded_does_what_its_parts_do(make_run: Callable[..., Path]) -> None:
+def test_a_loaded_model_fills_generates_and_scores(make_run: Callable[..., Path]) -> None:
     encoder = foreword.load(make_run("encoder"), device="cpu")
     assert len(encoder.fill("The [MASK] sat.", top=2).blanks[0]) == 2
     assert encoder.recipe.packing.length == 32
@@ -45,21 +47,21 @@ def test_loaded_does_what_its_parts_do(make_run: Callable[..., Path]) -> None:
     assert decoder.generate(prompts, temperature=0) == texts
     short = decoder.generate("The cat", GREEDY, tokens=2)
     assert texts[0].startswith(short) and len(short) < len(texts[0])
-    for wrong, said in (
+    for settings, message in (
         ({"temprature": 0}, "temprature: Sampling has no such setting; did you mean 'temperature'"),
         ({"top_p": 2}, "top_p: must be a number above 0 and at most 1"),
         ({"tokens": 1.5}, "tokens: expected a whole number"),
     ):
-        with pytest.raises(UserError, match=said):
-            decoder.generate("The cat", **wrong)
+        with pytest.raises(UserError, match=message):
+            decoder.generate("The cat", **settings)
 
 
-def test_a_device_that_is_not_there(make_run: Callable[..., Path]) -> None:
+def test_an_unknown_device_is_refused(make_run: Callable[..., Path]) -> None:
     with pytest.raises(UserError, match="device: there is no 'gpu'; did you mean 'cpu'"):
         foreword.load(make_run("decoder"), "gpu")
 
 
-def test_a_checkpoint_folder_loads_too(make_run: Callable[..., Path]) -> None:
+def test_a_checkpoint_folder_loads_like_its_run(make_run: Callable[..., Path]) -> None:
     folder = make_run("decoder")
     step = folder / "checkpoints" / "step-00000001"
     assert (
@@ -74,7 +76,7 @@ def test_importing_foreword_loads_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_held_out_loss_of_a_run(
+def test_the_held_out_loss_of_a_run_has_count_based_baselines(
     make_prompted_run: Callable[..., PromptedModel], tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     text = tmp_path / "text.txt"
@@ -85,11 +87,11 @@ def test_held_out_loss_of_a_run(
     with pytest.raises(UserError, match="--file"):
         heldout.on_run(prompted, run)
     prepare([text], tokenizer, run / "shards", PrepareSettings(heldout=0.2))
-    found = heldout.on_run(prompted, run)
-    assert [one.what for one in found][1:] == ["bigram counts", "unigram counts"]
-    model, bigram, unigram = (one.loss for one in found)
-    assert bigram < unigram < model, "random weights know less than counts"
-    assert heldout.on_run(prompted, run) == found
+    losses = heldout.on_run(prompted, run)
+    assert [one.what for one in losses][1:] == ["bigram counts", "unigram counts"]
+    model, bigram, unigram = (one.loss for one in losses)
+    assert bigram < unigram < model, "random weights predict worse than counts"
+    assert heldout.on_run(prompted, run) == losses
     other = heldout.on_texts(prompted, [str(text)], rows=4)
     assert other[0].predictions <= 4 * 32
     assert other[0].bits_per_byte is not None and other[0].bits_per_byte > 0

@@ -20,8 +20,8 @@ from foreword.types import Array, Batch
 LONG = "The cat sat on the mat. The dog ran to the river, and the sun shone on the bird. " * 3
 
 
-def by_hand(prompted: PromptedModel, ids: Array, mask: object) -> Array:
-    """Log-probabilities at every place of one row, (length, vocab)."""
+def reference_log_probs(prompted: PromptedModel, ids: Array, mask: object) -> Array:
+    """Return the log-probabilities at every position of one row, (length, vocab)."""
     batch = Batch(ids[None], np.arange(len(ids))[None], mask)
     return prompted.logits(prompted.run_backbone(batch).states[0]).log_softmax(-1).numpy()
 
@@ -31,8 +31,8 @@ def by_hand(prompted: PromptedModel, ids: Array, mask: object) -> Array:
 def test_windows_score_each_token_once(width: int, stride: int, both_sides: bool) -> None:
     for length in range(40):
         scored = []
-        found = scoring_windows(length, width, stride, both_sides=both_sides)
-        for n, span in enumerate(found):
+        windows = scoring_windows(length, width, stride, both_sides=both_sides)
+        for n, span in enumerate(windows):
             scored += range(span.first, span.stop)
             assert span.start <= span.first <= span.stop <= min(span.start + width, length)
             context = span.first - span.start
@@ -48,56 +48,58 @@ def test_a_stride_beyond_the_window_is_refused() -> None:
         scoring_windows(20, 8, 9, both_sides=False)
 
 
-def test_causal_scores_are_those_of_the_plain_model(
+def test_causal_scores_equal_those_of_one_forward_pass(
     make_prompted: Callable[..., PromptedModel],
 ) -> None:
     prompted = make_prompted("decoder")
-    found = score(prompted, "The cat sat on the mat.")
+    scored = score(prompted, "The cat sat on the mat.")
     text = prompted.tokenizer.encode("The cat sat on the mat.")
     ids = np.concatenate([prompted.opening, text, prompted.eos])
-    table = by_hand(prompted, ids, CausalMask())
-    wanted = table[np.arange(len(ids) - 1), ids[1:]]
-    np.testing.assert_allclose(found.log_probs, wanted, atol=1e-5)
-    assert found.tokens == ("The", "cat", "sat", "on", "the", "mat", ".", "</s>")
-    assert found.totals.ends == 1
-    assert found.totals.nats == pytest.approx(-wanted.sum(), abs=1e-4)
-    assert found.totals.perplexity == pytest.approx(math.exp(-wanted.mean()), rel=1e-4)
-    assert found.totals.bits_per_byte == pytest.approx(-wanted.sum() / math.log(2) / 23, rel=1e-4)
+    table = reference_log_probs(prompted, ids, CausalMask())
+    expected = table[np.arange(len(ids) - 1), ids[1:]]
+    np.testing.assert_allclose(scored.log_probs, expected, atol=1e-5)
+    assert scored.tokens == ("The", "cat", "sat", "on", "the", "mat", ".", "</s>")
+    assert scored.totals.ends == 1
+    assert scored.totals.nats == pytest.approx(-expected.sum(), abs=1e-4)
+    assert scored.totals.perplexity == pytest.approx(math.exp(-expected.mean()), rel=1e-4)
+    assert scored.totals.bits_per_byte == pytest.approx(
+        -expected.sum() / math.log(2) / 23, rel=1e-4
+    )
 
 
 def test_a_long_text_is_scored_in_windows(make_prompted: Callable[..., PromptedModel]) -> None:
     prompted = make_prompted("decoder", "rotary", length=16)
-    found = score(prompted, LONG, stride=4)
+    scored = score(prompted, LONG, stride=4)
     ids = np.concatenate([prompted.opening, prompted.tokenizer.encode(LONG), prompted.eos])
-    assert len(found.log_probs) == len(ids) - 1 > 40
-    # Token 30 is scored in the window that begins at the multiple of 4 that leaves it last but few.
-    for place in (1, 15, 16, 30, len(ids) - 1):
-        start = 0 if place < 16 else min(4 * -(-(place - 15) // 4), len(ids) - 16)
+    assert len(scored.log_probs) == len(ids) - 1 > 40
+    # Token n is scored in the first window, at a multiple of 4, that it is in.
+    for position in (1, 15, 16, 30, len(ids) - 1):
+        start = 0 if position < 16 else min(4 * -(-(position - 15) // 4), len(ids) - 16)
         window = ids[start : start + 16]
-        table = by_hand(prompted, window, CausalMask())
-        wanted = table[place - start - 1, ids[place]]
-        assert found.log_probs[place - 1] == pytest.approx(wanted, abs=1e-5)
+        table = reference_log_probs(prompted, window, CausalMask())
+        expected = table[position - start - 1, ids[position]]
+        assert scored.log_probs[position - 1] == pytest.approx(expected, abs=1e-5)
 
 
-def test_pseudo_log_likelihood_hides_each_token_in_turn(
+def test_pseudo_log_likelihood_masks_each_token_in_turn(
     make_prompted: Callable[..., PromptedModel],
 ) -> None:
     prompted = make_prompted("encoder")
     text = "The cat sat on the mat."
-    found = score(prompted, text)
+    scored = score(prompted, text)
     ids = prompted.with_bos_and_eos(prompted.tokenizer.encode(text))
-    wanted = []
-    for place in range(1, len(ids) - 1):
-        hidden = ids.copy()
-        hidden[place] = prompted.vocab.id("[MASK]")
-        wanted.append(by_hand(prompted, hidden, FullMask())[place, ids[place]])
-    np.testing.assert_allclose(found.log_probs, wanted, atol=1e-5)
-    assert found.totals.measure == PSEUDO
-    assert found.totals.tokens == 7
+    expected = []
+    for position in range(1, len(ids) - 1):
+        masked = ids.copy()
+        masked[position] = prompted.vocab.id("[MASK]")
+        expected.append(reference_log_probs(prompted, masked, FullMask())[position, ids[position]])
+    np.testing.assert_allclose(scored.log_probs, expected, atol=1e-5)
+    assert scored.totals.measure == PSEUDO
+    assert scored.totals.tokens == 7
 
 
 @pytest.mark.parametrize("family", ["encoder", "decoder"])
-def test_texts_together_are_texts_alone(
+def test_texts_have_the_same_scores_alone_and_together(
     make_prompted: Callable[..., PromptedModel], family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prompted = make_prompted(family, "t5_bias", length=16)
@@ -110,10 +112,12 @@ def test_texts_together_are_texts_alone(
         assert (other.tokens, other.bytes) == (one.tokens, one.bytes)
 
 
-def test_texts_without_tokens_keep_their_place(make_prompted: Callable[..., PromptedModel]) -> None:
+def test_texts_without_tokens_have_empty_sums_in_order(
+    make_prompted: Callable[..., PromptedModel],
+) -> None:
     prompted = make_prompted("encoder")
-    found = list(score_texts(prompted, ["", "The cat", "", ""]))
-    assert [totals.tokens for totals in found] == [0, 2, 0, 0]
+    scored = list(score_texts(prompted, ["", "The cat", "", ""]))
+    assert [totals.tokens for totals in scored] == [0, 2, 0, 0]
     with pytest.raises(UserError, match="no token"):
         score(prompted, "")
 
@@ -123,19 +127,19 @@ def test_an_answer_is_scored_given_its_source(
     make_prompted: Callable[..., PromptedModel], family: str
 ) -> None:
     prompted = make_prompted(family, "rotary")
-    found = score(prompted, "The cat", source="A bird sang")
-    assert len(found.log_probs) == 3, "the closing token counts"
-    assert found.totals.ends == 1
+    scored = score(prompted, "The cat", source="A bird sang")
+    assert len(scored.log_probs) == 3, "the end is scored"
+    assert scored.totals.ends == 1
     other = score(prompted, "The cat", source="The sun")
-    assert abs(found.log_probs - other.log_probs).max() > 1e-3
+    assert abs(scored.log_probs - other.log_probs).max() > 1e-3
     # Chain rule: the first token's score does not depend on the second.
     longer = score(prompted, "The dog", source="A bird sang")
-    assert found.log_probs[0] == pytest.approx(longer.log_probs[0], abs=1e-5)
+    assert scored.log_probs[0] == pytest.approx(longer.log_probs[0], abs=1e-5)
     with pytest.raises(UserError, match="--source"):
         score(prompted, "The cat")
 
 
-def test_sources_of_several_lengths_in_one_batch(
+def test_sources_of_different_lengths_do_not_affect_each_other(
     make_prompted: Callable[..., PromptedModel],
 ) -> None:
     prompted = make_prompted("prefix", "rotary")
@@ -147,12 +151,12 @@ def test_sources_of_several_lengths_in_one_batch(
         np.testing.assert_allclose(together, next(scorer_of(prompted).log_probs([item])), atol=1e-5)
 
 
-def test_a_causal_model_reads_no_source(make_prompted: Callable[..., PromptedModel]) -> None:
+def test_a_source_is_refused_by_a_causal_model(make_prompted: Callable[..., PromptedModel]) -> None:
     with pytest.raises(UserError, match="no source"):
         score(make_prompted("decoder"), "The cat", source="A bird")
 
 
-def test_without_a_token_that_ends_texts_none_is_scored(
+def test_no_end_is_scored_without_an_eos(
     make_prompted: Callable[..., PromptedModel],
 ) -> None:
     prompted = make_prompted("decoder")
@@ -160,10 +164,10 @@ def test_without_a_token_that_ends_texts_none_is_scored(
     open_ended = dataclasses.replace(
         prompted, recipe=dataclasses.replace(prompted.recipe, packing=packing)
     )
-    whole, found = score(prompted, "The cat sat"), score(open_ended, "The cat sat")
-    assert (found.totals.tokens, found.totals.ends) == (3, 0)
-    assert found.log_probs.tolist() == pytest.approx(whole.log_probs[:-1].tolist(), abs=1e-6)
-    assert found.totals.bytes == whole.totals.bytes
+    whole, scored = score(prompted, "The cat sat"), score(open_ended, "The cat sat")
+    assert (scored.totals.tokens, scored.totals.ends) == (3, 0)
+    assert scored.log_probs.tolist() == pytest.approx(whole.log_probs[:-1].tolist(), abs=1e-6)
+    assert scored.totals.bytes == whole.totals.bytes
 
 
 def test_unknown_tokens_are_counted(make_prompted: Callable[..., PromptedModel]) -> None:
@@ -180,16 +184,18 @@ def test_totals_add_up() -> None:
     assert both.bits_per_byte == pytest.approx(6 / math.log(2) / 12)
 
 
-def test_scorer_is_the_model_on_plain_ids(make_prompted: Callable[..., PromptedModel]) -> None:
+def test_the_scorer_equals_one_forward_pass_over_ids(
+    make_prompted: Callable[..., PromptedModel],
+) -> None:
     prompted = make_prompted("decoder")
     ids = prompted.tokenizer.encode("The cat sat on the mat")
-    table = by_hand(prompted, ids, CausalMask())
+    table = reference_log_probs(prompted, ids, CausalMask())
     assert isinstance(scorer_of(prompted), NeuralScorer)
-    (found,) = scorer_of(prompted).log_probs([ScoringItem(ids, np.arange(len(ids)) > 0)])
-    np.testing.assert_allclose(found, table[np.arange(5), ids[1:]], atol=1e-5)
+    (scored,) = scorer_of(prompted).log_probs([ScoringItem(ids, np.arange(len(ids)) > 0)])
+    np.testing.assert_allclose(scored, table[np.arange(5), ids[1:]], atol=1e-5)
 
 
-def test_scoring_leaves_random_numbers_alone(make_prompted: Callable[..., PromptedModel]) -> None:
+def test_scoring_keeps_the_random_state(make_prompted: Callable[..., PromptedModel]) -> None:
     prompted = make_prompted("encoder")
     before = torch.random.get_rng_state()
     score(prompted, "The cat sat on the mat.")

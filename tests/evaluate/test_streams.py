@@ -1,4 +1,4 @@
-"""Text that is read as one stream: its loss is that of one long row."""
+"""Held-out text read as streams by a recurrent model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def test_one_lane_is_one_stream(run: Path, tmp_path: Path) -> None:
+def test_one_stream_has_the_loss_of_one_long_row(run: Path, tmp_path: Path) -> None:
     prompted = PromptedModel.of(open_run(run, "cpu"))
     file = runs.write_text(tmp_path / "other", files=1, seed=7) / "0.txt"
     end, length = prompted.vocab.id("</s>"), prompted.recipe.packing.length
@@ -35,16 +35,16 @@ def test_one_lane_is_one_stream(run: Path, tmp_path: Path) -> None:
     stream = np.concatenate([[*prompted.tokenizer.encode(line), end] for line in lines])
     assert len(stream) % length, "the last row is not full"
     ids = torch.from_numpy(stream)[None]
-    places = torch.arange(ids.shape[1])[None]
+    positions = torch.arange(ids.shape[1])[None]
     with torch.inference_mode():
-        hidden = prompted.model.backbone(Batch(ids, places, CausalMask()))
+        hidden = prompted.model.backbone(Batch(ids, positions, CausalMask()))
         logits = prompted.model.token_head(hidden.states)[0, :-1]
-        wanted = float(F.cross_entropy(logits, ids[0, 1:]))
-    (found,) = heldout.on_texts(prompted, [str(file)], streams=1)
-    assert found.predictions == ids.numel() - 1
-    assert found.loss == pytest.approx(wanted, rel=1e-5)
+        expected = float(F.cross_entropy(logits, ids[0, 1:]))
+    (measured,) = heldout.on_texts(prompted, [str(file)], streams=1)
+    assert measured.predictions == ids.numel() - 1
+    assert measured.loss == pytest.approx(expected, rel=1e-5)
     first = heldout.on_texts(prompted, [str(file)], rows=6, streams=1)[0]
     exact = float(F.cross_entropy(logits[: 6 * length], ids[0, 1 : 6 * length + 1]))
     assert (first.loss, first.predictions) == (pytest.approx(exact, rel=1e-5), 6 * length)
     parts = heldout.on_texts(prompted, [str(file)], streams=4)[0]
-    assert parts.loss != found.loss, "three lanes more begin with nothing before them"
+    assert parts.loss != measured.loss, "three more streams begin without context"

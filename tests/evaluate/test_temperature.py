@@ -1,4 +1,4 @@
-"""Drawing tokens at the ends of what sampling allows."""
+"""Sampling at extreme temperatures."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from foreword.evaluate.sampling import Sampling, distribution
 @pytest.mark.parametrize("temperature", [5e-324, 1e-300, 1e-6, 1000.0])
 def test_every_temperature_above_zero_gives_probabilities(temperature: float) -> None:
     logits = torch.tensor([[1.0, 3.0, -2.0]])
-    found = distribution(logits, Sampling(temperature=temperature, top_k=0))
-    assert float(found.sum()) == pytest.approx(1.0)
-    assert int(found.argmax()) == 1
+    probabilities = distribution(logits, Sampling(temperature=temperature, top_k=0))
+    assert float(probabilities.sum()) == pytest.approx(1.0)
+    assert int(probabilities.argmax()) == 1
