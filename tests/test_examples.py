@@ -3,30 +3,53 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from torch import nn
 
-from foreword import kinds, plugins
+from foreword import kinds, plugins, stored, testing
 from foreword.data.read_documents import read_documents
 from foreword.data.rng import RowRng
 from foreword.data.text_files import ReadCounts, ReadSettings
 from foreword.objectives.masked import Masked
-from foreword.testing import check_objective, check_optimizer, check_position, check_schedule
+from foreword.runs import run as running
+from foreword.testing import (
+    check_attention,
+    check_layout,
+    check_objective,
+    check_optimizer,
+    check_packing,
+    check_position,
+    check_probe,
+    check_schedule,
+    check_task,
+    check_tokenizer,
+)
 from foreword.tune.network import Network
 from foreword.types import Example, Rows, Vocab
+from tests.train import runs
 
 from .test_plugins import EXAMPLES
 
-CHECKS = {
-    "objectives/skip_causal": check_objective,
+CHECKS: dict[str, Callable[..., None]] = {
+    "data/packing/one_document": check_packing,
+    "layouts/local_encoder": check_layout,
+    "nn/attentions/dilated": check_attention,
     "nn/positions/recency": check_position,
+    "objectives/skip_causal": check_objective,
+    "probes/embedding_norms": check_probe,
+    "text/tokenizers/utf8_bytes": check_tokenizer,
     "train/optimizers/lion": check_optimizer,
     "train/schedules/quadratic": check_schedule,
+    "tune/tasks/hinge": check_task,
 }
+OTHERS = {"cli/hello", "data/readers/csv_lines", "tune/strategies/biases"}  # tested one by one
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +61,44 @@ def examples() -> Iterator[None]:
 @pytest.mark.parametrize("kind", CHECKS)
 def test_examples_pass_the_contract_checks(kind: str) -> None:
     folder, _, name = kind.rpartition("/")
-    CHECKS[kind](kinds.load(folder, name)())  # type: ignore[operator]
+    CHECKS[kind](kinds.load(folder, name)())
+
+
+def test_every_folder_of_kinds_with_a_check_has_an_example() -> None:
+    files = [file.relative_to(EXAMPLES).with_suffix("") for file in EXAMPLES.rglob("*.py")]
+    assert {file.as_posix() for file in files} == CHECKS.keys() | OTHERS
+
+
+def test_a_run_uses_many_examples_at_once(tmp_path: Path) -> None:
+    table = runs.table("encoder", steps=2)
+    table["model"] |= {"attention": {"kind": "dilated"}, "position": {"kind": "recency"}}
+    table |= {
+        "layout": {"kind": "local_encoder", "reach": 4},
+        "packing": {"kind": "one_document", "length": 16},
+        "tokenizer": {"kind": "utf8_bytes"},
+        "optimizer": {"kind": "lion"},
+        "schedule": {"kind": "quadratic"},
+    }
+    run = runs.begin(runs.build(table), runs.write_text(tmp_path / "text"), tmp_path / "run")
+    assert runs.carry_on(run)
+    (noted,) = stored.read(run / "run.json")["plugins"]
+    assert len(noted["kinds"]) == 7
+
+
+def test_the_hook_of_the_architecture_page_is_called_between_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (EXAMPLES.parent / "architecture.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
+    file = tmp_path / "hook.py"
+    file.write_text(next(block for block in blocks if "(Hook)" in block), encoding="utf-8")
+    hook = runpy.run_path(str(file))["ParameterNorm"]()
+    made = runs.recipe("decoder", steps=4)
+    run = runs.begin(made, runs.write_text(tmp_path / "text"), tmp_path / "run")
+    assert running.carry_on(run, runs.Quiet(), runs.stage, hooks=[hook])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [int(step) for step, _ in lines] == [1, 2, 3, 4]
+    assert all(float(norm) > 0 for _, norm in lines)
 
 
 def test_a_csv_file_is_read_by_the_example_reader(tmp_path: Path) -> None:
@@ -94,3 +154,12 @@ def test_contract_checks_find_an_objective_that_shows_its_targets() -> None:
 
     with pytest.raises(AssertionError):
         check_objective(Leaky())
+
+
+def test_the_check_of_the_architecture_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (EXAMPLES.parent / "architecture.md").read_text(encoding="utf-8")
+    block = next(b for b in re.findall(r"```python\n(.*?)```", text, re.S) if "check_" in b)
+    assert all(name in text for name in testing.__all__ if name.startswith("check_"))
+    monkeypatch.chdir(EXAMPLES.parents[1])
+    result = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
