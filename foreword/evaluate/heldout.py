@@ -225,6 +225,7 @@ def _measure(
     streams: int,
     watch: Callable[[float, float], None],
 ) -> HeldOut:
+    # The loss as training measures it.
     recipe, vocab, dtype = prompted.recipe, prompted.vocab, prompted.dtype
     measured = measure(
         recipe, prompted.model, shards, vocab, rows=rows, streams=streams, dtype=dtype, watch=watch

@@ -128,6 +128,7 @@ class _Reader:
 
     def read(self, lines: Iterator[tuple[int, str]]) -> tuple[NgramTable, list[str]]:
         """Read the whole file."""
+        # Read the header, then the section of each order.
         sizes = self._read_sizes(lines)
         section = "\\1-grams:"
         for n, size in enumerate(sizes, start=1):
@@ -138,10 +139,9 @@ class _Reader:
             raise UserError(f"{self.file}: does not end with \\end\\; it may be cut short")
         if self.start not in self.words:
             raise UserError(f"{self.file}: has no word {self.start}, which begins each text")
+        # Make the table; its start token is never predicted, though some files say otherwise.
         start = self.words[self.start]
-        self.log_probs[0][
-            start
-        ] = -np.inf  # never predicted, though some files give it probability 1
+        self.log_probs[0][start] = -np.inf
         header = NgramTableHeader(
             order=len(sizes),
             vocab=len(self.words),
@@ -180,6 +180,7 @@ class _Reader:
         ids = array("q")  # n for each n-gram
         at = array("q")  # the line of each n-gram
         for number, text in lines:
+            # A line such as \2-grams: or \end\ ends the section.
             if text.startswith("\\") and text.endswith((":", "\\")) and "\t" not in text:
                 if len(at) != size:
                     raise self._error(
@@ -193,6 +194,7 @@ class _Reader:
                 continue
             if len(at) == size:
                 raise self._error(number, f"has more {n}-grams than the {size} of its header")
+            # Any other line is an n-gram: probability, words, back-off weight.
             fields = _FIELD.findall(text)
             if len(fields) not in (n + 1, n + 2) or (is_last and len(fields) != n + 1):
                 raise self._error(

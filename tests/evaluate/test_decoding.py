@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from torch.utils._pytree import tree_leaves
 
 from foreword import kinds
 from foreword.errors import UserError
@@ -67,6 +68,16 @@ def test_decoding_with_the_cache_equals_decoding_without_it(
     decoded = decode(prompted, starts, Sampling(tokens=12, temperature=0), stops_of(prompted))
     for start, text in zip(starts, decoded, strict=True):
         assert text.ids.tolist() == greedy_without_cache(prompted, start, 12)
+
+
+def test_the_cache_holds_cache_width_numbers_per_position(
+    make_prompted: Callable[..., PromptedModel],
+) -> None:
+    prompted = make_prompted("decoder")
+    batch, _ = whole_batch(prompted, starts_for(prompted, ["The cat sat on the"])[0])
+    leaves = tree_leaves(prompted.run_backbone(batch).cache)
+    numbers = sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
+    assert numbers == prompted.recipe.model.cache_width * batch.ids.shape[1]
 
 
 @pytest.mark.parametrize("family", DECODERS)
