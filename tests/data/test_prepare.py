@@ -350,7 +350,7 @@ def test_a_full_disk_is_reported_in_one_line(
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
     path = write(tmp_path / "a.jsonl", make_texts(3))
-    with pytest.raises(UserError, match="cannot be written"):
+    with pytest.raises(UserError, match="is a file; choose another --out"):
         prepare([path], tokenizer, path)
 
 
