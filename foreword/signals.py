@@ -47,7 +47,7 @@ def handled(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
         yield
     finally:
         for number, old in before.items():
-            signal.signal(number, old)
+            signal.signal(number, signal.SIG_DFL if old is None else old)  # None: not Python's
 
 
 def is_ignored(number: signal.Signals) -> bool:
