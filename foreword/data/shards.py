@@ -118,7 +118,7 @@ class Shards:
         """Make sure that no file has been cut short since it was opened.
 
         The system kills a process that reads a mapped file beyond its end. So this comes before
-        every batch, and takes a microsecond; a file cut while a batch is read still kills.
+        every batch, and takes microseconds; a file cut while a batch is read still kills.
 
         Raises:
             UserError: one has been.
