@@ -19,7 +19,6 @@ TOGETHER = 1.0  # seconds: `timeout` and shells signal a process and its group, 
 ENDING = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-NATIVE_THREAD = "foreword-native"  # the name of threads whose native code hears no interrupt
 
 
 @contextmanager

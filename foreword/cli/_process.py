@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
@@ -16,7 +15,8 @@ from typing import NoReturn
 from foreword import allocator, signals
 from foreword.cli._streams import ReaderGoneError
 from foreword.errors import UserError
-from foreword.signals import NATIVE_THREAD
+
+INTERRUPTED = 130  # the exit status, which shells give to Ctrl-C
 
 
 def settle() -> None:
@@ -57,16 +57,17 @@ def interrupted_by_signals() -> Iterator[None]:
 
 
 def leave(status: int) -> NoReturn:
-    """End the process, with its output written.
+    """End the process, with its output written; at once, if it was interrupted.
 
-    Native code in a thread that was abandoned asks for the interpreter when it is done, and aborts
-    a process that is taking its interpreter down. While there is any, nothing is taken down.
+    Native code in a thread that was abandoned, such as a tokenizer's trainer, asks for the
+    interpreter when it is done, and aborts a process that is taking its interpreter down. And an
+    interrupt that came out of `exec`, as in an import, makes Python end by SIGINT after all.
     """
     if not signals.is_ignored(signal.SIGINT):
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is done; another Ctrl-C just ends it
     for stream in (sys.stdout, sys.stderr):
         with suppress(ReaderGoneError, UserError):  # the status is known already
             stream.flush()
-    if any(thread.name == NATIVE_THREAD for thread in threading.enumerate()):
+    if status == INTERRUPTED:
         os._exit(status)
     sys.exit(status)

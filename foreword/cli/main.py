@@ -20,7 +20,7 @@ from foreword import kinds, plugins
 from foreword.cli._help import write_commands
 from foreword.cli._options import flat
 from foreword.cli._places import command
-from foreword.cli._process import interrupted_by_signals, leave, settle
+from foreword.cli._process import INTERRUPTED, interrupted_by_signals, leave, settle
 from foreword.cli._streams import ReaderGoneError, guarded
 from foreword.errors import UserError, nearest
 
@@ -147,7 +147,7 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
     except typer.Exit as error:
         return error.exit_code
     except (KeyboardInterrupt, _InterruptedError, typer.Abort):
-        return _fail("interrupted", 130, is_debug=is_debug)
+        return _fail("interrupted", INTERRUPTED, is_debug=is_debug)
     except ReaderGoneError:
         return 0
     except Exception as error:

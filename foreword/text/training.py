@@ -14,7 +14,6 @@ from tokenizers import Tokenizer as Engine
 from foreword import kinds
 from foreword.errors import UserError
 from foreword.ranges import LARGEST
-from foreword.signals import NATIVE_THREAD
 from foreword.text import special
 from foreword.text.sample import TrainingSample
 from foreword.text.tokenizer import Tokenizer
@@ -80,7 +79,7 @@ def learn(engine: Engine, texts: Iterable[str], trainer: Any) -> None:
         except BaseException as error:  # raised again below
             failed.append(error)
 
-    thread = threading.Thread(target=work, name=NATIVE_THREAD, daemon=True)
+    thread = threading.Thread(target=work, daemon=True)
     try:
         thread.start()
         thread.join()

@@ -9,9 +9,8 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -20,7 +19,6 @@ from foreword.cli import main
 from foreword.cli.main import run, verbs
 from foreword.errors import UserError
 from foreword.runs.trained_model import is_finished
-from foreword.text import training
 from tests.train import runs
 
 PROGRAM = "from foreword.cli.main import main; main()"
@@ -152,35 +150,28 @@ def test_an_interrupt_that_became_another_error_is_an_interrupt(
     assert capsys.readouterr().err.strip() == "foreword: interrupted"
 
 
-class Left(BaseException):
-    """As `os._exit` ends a process."""
+INTERRUPTED = """
+import atexit, os, signal
+from foreword.cli import main
+from foreword.cli._process import interrupted_by_signals
+
+def verb(words):
+    with interrupted_by_signals():
+        exec("os.kill(os.getpid(), signal.SIGTERM)")  # as many imports do
+
+atexit.register(print, "taken down")
+main._run_verb = verb
+main.main(["show"])
+"""
 
 
-@pytest.mark.parametrize("is_at_work", [True, False])
-def test_nothing_is_taken_down_under_native_code_that_was_abandoned(
-    is_at_work: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """It would abort the process as it asks for the interpreter."""
+def test_an_interrupted_process_leaves_at_once_with_130() -> None:
+    """Native code left in a thread aborts one that takes its interpreter down.
 
-    def leave(status: int) -> None:
-        assert capfd.readouterr().err == "foreword: interrupted\n"
-        assert status == 130
-        raise Left
-
-    class Engine:
-        def train_from_iterator(self, texts: object, trainer: object) -> None:
-            os.kill(os.getpid(), signal.SIGINT)
-            done.wait(10 * is_at_work)
-
-    def train(*given: object, **more: object) -> None:
-        training.learn(cast(Any, Engine()), [], None)
-
-    done = threading.Event()
-    monkeypatch.setattr(os, "_exit", leave)
-    monkeypatch.setattr("foreword.data.learning.train_tokenizer", train)
-    with pytest.raises(Left if is_at_work else SystemExit):
-        main.main(["tokenizer", "train", __file__, "--out", "x"])
-    done.set()
+    And Python ends by SIGINT after all when an interrupt came out of `exec`.
+    """
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "foreword: interrupted\n")
 
 
 def test_debug_is_an_option_of_every_verb(monkeypatch: pytest.MonkeyPatch) -> None:
