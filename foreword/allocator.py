@@ -1,8 +1,8 @@
-"""Whether the C library's allocator keeps what is freed or returns it to the system.
+"""Settings of the C library's allocator: keep freed memory, or return it to the system.
 
-Training takes the same blocks at every step, and would pay for their pages each time if they went
-back in between. Reading text takes some large blocks once, and they would stay beside everything
-that comes after.
+Training allocates the same blocks at every step; returned in between, their pages would cost time
+at each. Reading text allocates some large blocks once, which would otherwise stay allocated beside
+everything that follows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _is_kept = False  # in this process
 
 
 def keep_freed() -> None:
-    """Keep what is freed for the next allocation, in the whole process from now on."""
+    """Keep freed memory for later allocations, in the whole process from now on."""
     global _is_kept
     _is_kept = True
     _set(KEPT)

@@ -1,7 +1,7 @@
-"""The signals that ask a process to end: Ctrl-C, SIGTERM, and SIGHUP of a terminal that is closed.
+"""The signals that ask a process to end: Ctrl-C, SIGTERM, and SIGHUP when a terminal is closed.
 
-One that the process was started to ignore stays ignored, such as SIGHUP under `nohup`, or Ctrl-C in
-the background of a script.
+A signal that is ignored when the process starts stays ignored, such as SIGHUP under `nohup`, or
+Ctrl-C in the background of a script.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ ENDING = tuple(
 
 @contextmanager
 def handled(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
-    """Call `handler` for each signal that asks to end, once for those that come together.
+    """Call `handler` for each signal that asks to end, once for signals that come together.
 
-    Elsewhere than in the main thread, where Python allows no handlers, signals do what they did.
+    Outside the main thread, where Python allows no handlers, nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -115,7 +115,7 @@ class Shards:
         return self.all_tokens
 
     def require_whole(self) -> None:
-        """Make sure that no file has been cut short since it was opened.
+        """Check that no file has been cut short since it was opened.
 
         The system kills a process that reads a mapped file beyond its end. So this comes before
         every batch, and takes microseconds; a file cut while a batch is read still kills.
@@ -192,7 +192,7 @@ class _Mapped:
         return np.frombuffer(self.memory, dtype)
 
     def require_whole(self) -> None:
-        """Make sure that the file is as long as it was.
+        """Check that the file is as long as it was.
 
         A file that took its name since is of no interest: the mapped one stays.
 

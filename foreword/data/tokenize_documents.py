@@ -79,7 +79,7 @@ class DocumentEncoder:
                     counts[-1] += 1
                     yield piece
 
-        # Buffers that grow in place: arrays, joined at the end, would be there twice.
+        # Growing buffers: arrays joined at the end would need the memory twice.
         tokens, lengths = bytearray(), bytearray()
         for batch in _batches(pieces()):
             ids = self._tokenizer.encode_batch(batch)
@@ -87,7 +87,7 @@ class DocumentEncoder:
             joined = itertools.chain.from_iterable(ids)
             tokens += np.fromiter(joined, np.int32, int(sizes.sum())).data
             lengths += sizes.data
-        joint, piece_lengths = (np.frombuffer(made, np.int32) for made in (tokens, lengths))
+        joint, piece_lengths = (np.frombuffer(buffer, np.int32) for buffer in (tokens, lengths))
         if self._cut == "documents":
             ends = np.cumsum([0, *counts])
             starts = np.concatenate([[0], np.cumsum(piece_lengths, dtype=np.int64)])

@@ -37,14 +37,14 @@ def check_layout(layout: Layout) -> None:
 
 
 def tokens(documents: Sequence[Sequence[int]]) -> Tokens:
-    """Return one row of the documents given, each a list of ids."""
+    """Return one row of documents, each a list of ids."""
     numbers = np.repeat(np.arange(len(documents)), [len(document) for document in documents])[None]
     ids = np.array([[i for document in documents for i in document]], dtype=np.int64)
     return Tokens(ids, numbers, positions_within(numbers))
 
 
 def example_of(form: str, source: Sequence[list[int]], target: Sequence[list[int]]) -> Example:
-    """Return an example in which every token is to be predicted: of the source if it is in place.
+    """Return an example that predicts every token of the target, or of the source in place.
 
     Args:
         form: one of `FORMS`.

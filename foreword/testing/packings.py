@@ -1,4 +1,4 @@
-"""The contract of packings, as functions."""
+"""The contract of packings: a function for each promise."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def vocab(size: int = 2_000) -> Vocab:
 
 
 def write_corpus(folder: Path, documents: Sequence[Sequence[int]]) -> Shards:
-    """Write documents of sequences of so many tokens, which count up from the first ordinary id."""
+    """Write documents, given as the lengths of their sequences; ids count up through the corpus."""
     with ShardWriter(folder / "train", 2_000) as writer:
         token = FIRST
         for sequences in documents:
@@ -52,7 +52,7 @@ def write_corpus(folder: Path, documents: Sequence[Sequence[int]]) -> Shards:
 
 
 def corpus(folder: Path, packing: Packing) -> Shards:
-    """Write text for a packing: documents of sentences, or pairs where it needs pairs."""
+    """Write text for a packing: documents of sentences, or pairs if it needs pairs."""
     if packing.needs_pairs:
         short = [part for n in DOCUMENTS for part in [12] * (n // 12) + [n % 12] if part > 1]
         return write_corpus(folder, [[n // 2, n - n // 2] for n in short])
@@ -72,7 +72,7 @@ def _with_length(packing: Packing, length: int) -> Packing:
 
 
 def check_rows_do_not_depend_on_the_grouping(packing: Packing) -> None:
-    """Check that a row is the same whichever rows are read with it, and opened anew."""
+    """Check that a row does not depend on the rows read with it, and is equal after reopening."""
     packing = _with_length(packing, LENGTH)
     with TemporaryDirectory() as folder:
         packed = _open(packing, folder)

@@ -1,4 +1,4 @@
-"""The contract of probes, as functions."""
+"""The contract of probes: a function for each promise."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def check_its_plot_is_labelled(probe: Probe, texts: Sequence[str]) -> None:
     models, found = _measure(probe, texts)
     figure = Figure(layout="constrained")
     found.plot(figure)
-    assert figure.axes, "nothing is drawn"
+    assert figure.axes, "the plot is empty"
     assert all(axes.get_xlabel() for axes in figure.axes), "an axis has no label"
     assert all(axes.get_title() for axes in figure.axes), "a plot has no title"
     (legend,) = figure.legends
@@ -87,7 +87,7 @@ def check_its_plot_is_labelled(probe: Probe, texts: Sequence[str]) -> None:
 
 
 def check_it_changes_nothing(probe: Probe, texts: Sequence[str]) -> None:
-    """Check that a second measurement is equal, and that models and torch's state are kept."""
+    """Check that a second measurement is equal, and that models and torch's state are unchanged."""
     with probed(texts) as models:
         network = models[0].trained.model
         before = {key: value.clone() for key, value in network.state_dict().items()}

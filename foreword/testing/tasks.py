@@ -1,4 +1,4 @@
-"""The contract of fine-tuning tasks, as functions."""
+"""The contract of fine-tuning tasks: a function for each promise."""
 
 from __future__ import annotations
 
