@@ -42,7 +42,7 @@ from foreword.models.elmo import ELMo
 from foreword.models.seq2seq import Seq2Seq
 from foreword.nn.recurrent import RecurrentSettings
 from foreword.runs import run as running
-from foreword.runs.offline import reading_of
+from foreword.runs.offline import offline_inputs
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.types import Vocab
 
@@ -155,8 +155,8 @@ def row_steps(recipe: Recipe, shards: Shards) -> int:
 def _fit(recipe: Recipe, shards: Shards, vocab: Vocab) -> int:
     """Train offline in one pass over the text, and return its tokens."""
     with tempfile.TemporaryDirectory() as folder:
-        reading = reading_of(recipe, shards, vocab, Path(folder))
-        return recipe.build(vocab).backbone.fit(reading).tokens
+        inputs = offline_inputs(recipe, shards, vocab, Path(folder))
+        return recipe.build(vocab).backbone.fit(inputs).tokens
 
 
 def _generate(prompted: Any, tokens: int) -> int:

@@ -36,7 +36,7 @@ from foreword.nn.offline_training import OfflineInputs
 from foreword.probes._contract import ProbedModel
 from foreword.probes.analogies import Analogies
 from foreword.probes.similarity import Similarity
-from foreword.runs.offline import reading_of
+from foreword.runs.offline import offline_inputs
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.text.tokenizer import Tokenizer
 from foreword.vectors.corpus import WordCorpus
@@ -93,7 +93,9 @@ def compare(name: str, tokenizer: Tokenizer, shards: Shards, arguments: argparse
             backbone = model.backbone
             assert isinstance(backbone, WordVectorsBackbone)
             with tempfile.TemporaryDirectory() as folder:
-                took = learn(backbone, reading_of(recipe, shards, tokenizer.vocab, Path(folder)))
+                took = learn(
+                    backbone, offline_inputs(recipe, shards, tokenizer.vocab, Path(folder))
+                )
             read = int(backbone.counts.sum()) * arguments.epochs
             results[who].append(evaluate(took, model, recipe, tokenizer, arguments))
             _print(f"{name} {who}", results[who][-1])

@@ -119,7 +119,7 @@ class RunOptions(Options):
         """Open the model of --from, and combine its recipe with this one."""
         from foreword.interop.start_from import open_starting_model
 
-        starting_model = open_starting_model(path).lay_under(recipe, self.assign or [])
+        starting_model = open_starting_model(path).with_recipe(recipe, self.assign or [])
         for note in starting_model.notes:
             console.say(note)
         return starting_model

@@ -39,17 +39,17 @@ class StartingModel(TrainedModel):
     provenance: dict[str, Any] = field(default_factory=dict)
     is_foreign: bool = False
 
-    def lay_under(self, recipe: Recipe, assignments: Sequence[str] = ()) -> StartingModel:
+    def with_recipe(self, recipe: Recipe, assignments: Sequence[str] = ()) -> StartingModel:
         """Return this model with `recipe`, whose model settings it replaces with its own.
 
-        Heads that the recipe's objective does not have are left behind, and a note says so.
+        Heads that the recipe's objective does not use are dropped, and a note says so.
 
         Args:
-            recipe: what else to do.
-            assignments: `--set` of `model.dropout` and the like, which leave it the same model.
+            recipe: everything but the model's settings.
+            assignments: `--set` of settings that concern training alone, such as `model.dropout`.
 
         Raises:
-            UserError: its objective, layout or packing does not fit the model.
+            UserError: the recipe's objective, layout or packing does not fit the model.
         """
         layout, own = kinds.name_of(recipe.layout), kinds.name_of(self.recipe.layout)
         if layout != own:
@@ -82,7 +82,7 @@ class StartingModel(TrainedModel):
         return replace(self, recipe=laid, model=model, notes=self.notes + notes)
 
     def _misfit(self, recipe: Recipe, names: list[str]) -> UserError:
-        """The error for an objective that needs parameters which are not there, or not so."""
+        """Return the error for an objective whose parameters are missing or of another shape."""
         kind, own = kinds.name_of(recipe.objective), kinds.name_of(self.recipe.objective)
         way = _as_trained(recipe.objective, self.recipe.objective)
         new = {name.split(".")[1] for name in names} - set(self.model.heads)
@@ -101,7 +101,7 @@ class StartingModel(TrainedModel):
         )
 
     def _model(self, assignments: Sequence[str]) -> Any:
-        """The model's settings, with what of them concerns training set anew."""
+        """Return the model's settings, with assignments to those that concern training."""
         table = {"model": config.to_table(self.recipe)["model"]}
         own = [text for text in assignments if text.startswith("model.")]
         set_anew = config.build(
@@ -115,7 +115,7 @@ class StartingModel(TrainedModel):
         return set_anew
 
     def save(self, run: Path) -> None:
-        """Writes what the run starts from into its folder.
+        """Write the weights and the tokenizer that a run starts from into its folder.
 
         Raises:
             UserError: the folder cannot be written.
@@ -125,7 +125,7 @@ class StartingModel(TrainedModel):
 
 
 def load_start(run: Path, model: Model) -> None:
-    """Fills `model` with the weights that the run starts from, where there are any.
+    """Load the weights that the run starts from into `model`, if there are any.
 
     Raises:
         UserError: they are damaged.
@@ -166,11 +166,11 @@ def with_special(trained: TrainedModel, names: Sequence[str]) -> TrainedModel:
     """Return the model with more special tokens, their rows initialised as for pretraining.
 
     Args:
-        trained: stays as it is.
-        names: of the tokens, none of which its tokenizer has.
+        trained: the model, which is not changed.
+        names: names of the tokens, new to its tokenizer.
 
     Raises:
-        UserError: the tokenizer can have no more.
+        UserError: no tokens can be added to the tokenizer.
     """
     if not names:
         return trained
@@ -183,7 +183,7 @@ def with_special(trained: TrainedModel, names: Sequence[str]) -> TrainedModel:
 
 
 def _grow(old: Model, new: Model) -> None:
-    """Fills `new` with what `old` has, the first rows of what has more of them."""
+    """Copy the parameters of `old` into `new`, into the first rows of those that have more."""
     rows = dict(old.named_parameters())
     with torch.no_grad():
         for name, parameter in new.named_parameters():
@@ -191,7 +191,7 @@ def _grow(old: Model, new: Model) -> None:
 
 
 def _as_trained(asked: Any, own: Any) -> str:
-    """How to ask for the objective that a model was trained with, in place of another."""
+    """Return the options that give the objective that a model was trained with."""
     there = config.to_table(asked) if kinds.name_of(asked) == kinds.name_of(own) else {}
     plain = (str, int, float)
     differ = {
@@ -205,7 +205,7 @@ def _as_trained(asked: Any, own: Any) -> str:
 
 
 def _by_token(starting_model: StartingModel) -> set[str]:
-    """The parameters that have a row for each token: those that grow with the vocabulary."""
+    """Return the names of the parameters that have a row for each token."""
     vocab = starting_model.tokenizer.vocab
     with torch.device("meta"):
         grown = _shapes(starting_model.recipe.build(replace(vocab, size=vocab.size + 1)))
@@ -214,7 +214,7 @@ def _by_token(starting_model: StartingModel) -> set[str]:
 
 
 def _carry_over(old: Model, new: Model) -> list[str]:
-    """Fills `new` with what `old` has by the same names; returns what `new` does not have."""
+    """Copy parameters of the same name and shape into `new`; return the names of the others."""
     parameters = dict(new.named_parameters())
     left = []
     with torch.no_grad():

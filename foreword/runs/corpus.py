@@ -1,4 +1,4 @@
-"""The text of a run: its tokenizer and token shards, made if they do not exist yet."""
+"""The text of a run: its tokenizer and token shards, made if they do not exist."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.text.training import describe
 from foreword.train import checkpoint
 
-SHARDS = "shards"  # in a run folder, where it is not given any
+SHARDS = "shards"  # in a run folder, unless the run reads shards from elsewhere
 _PIECE = 1 << 16  # characters encoded at once
 _LONG_TOKEN = 64  # bytes of a file, more than a token takes on average
 
@@ -34,10 +34,10 @@ def unwatched(_: str) -> Callable[[float, float], None]:
 def require_texts(
     texts: Sequence[str], heldout: Sequence[str] = (), read: ReadSettings | None = None
 ) -> None:
-    """Make sure that the texts exist and that none is both trained on and held out.
+    """Check that the texts exist and that none is both trained on and held out.
 
     Raises:
-        UserError: there are not.
+        UserError: a text is missing, or on both sides.
     """
     if not is_prepared(texts):
         find_apart(heldout, find_files(texts, None, read), None, read)
@@ -49,10 +49,10 @@ def require_texts(
 
 
 def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, PreparedText]:
-    """Return the run's tokenizer and shards, made if they do not exist yet.
+    """Return the run's tokenizer and shards, made if they do not exist.
 
     Raises:
-        UserError: the text is gone, of another tokenizer, or the same token over and over.
+        UserError: the text is missing, of another tokenizer, or a single token repeated.
     """
     provenance = read_state(run)
     texts, given = provenance.get("texts"), provenance.get("tokenizer")
@@ -67,7 +67,7 @@ def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared
     tokenizer = _tokenizer(recipe, run, texts, given, stage)
     made = run / SHARDS
     if checkpoint.all_in(run) and is_prepared([str(made)]):
-        return tokenizer, PreparedText.load(made)  # the run's own; the text may be gone by now
+        return tokenizer, PreparedText.load(made)  # the run's own; the text may have been removed
     if not is_prepared(texts):
         _require_row(recipe, run, tokenizer, texts)
         progress = stage("cutting text into tokens")
@@ -103,7 +103,7 @@ def _tokenizer(
 
 
 def _require_row(recipe: Recipe, run: Path, tokenizer: Tokenizer, texts: Sequence[str]) -> None:
-    """Make sure that there is text for a row before anything is tokenized or held out.
+    """Check that the text fills a row before anything is tokenized or held out.
 
     Only files so small that there may not be are read.
     """
@@ -128,11 +128,11 @@ def of_text(run: Path, texts: Sequence[str]) -> Iterator[None]:
     """Report errors in the token shards that a run has made as errors in its text.
 
     Args:
-        run: its folder.
-        texts: what they were made of.
+        run: the run folder.
+        texts: the text that the shards were made from.
 
     Raises:
-        UserError: in the name of the text.
+        UserError: an error in the shards, under the name of the text.
     """
     try:
         yield
@@ -146,15 +146,12 @@ def of_text(run: Path, texts: Sequence[str]) -> Iterator[None]:
 
 
 def is_prepared(texts: Sequence[str]) -> bool:
-    """Return whether the text is one folder of shards that `prepare` wrote."""
+    """Return whether the text is a folder of shards that `prepare` wrote."""
     return len(texts) == 1 and (Path(texts[0]) / "prepared.json").is_file()
 
 
 def describe_text(prepared: PreparedText, tokenizer: Tokenizer) -> list[str]:
-    """Return a line on what was read, and lines on what was not as it should be.
-
-    And another on what the tokenizer was trained on, if that is known.
-    """
+    """Return a line on the text, with its defects, and one on the tokenizer's training if known."""
     train, heldout = prepared.counts["train"], prepared.counts["heldout"]
     odd = data_warnings(prepared.manifest["read"]["counts"], train.unknown + heldout.unknown)
     read = (

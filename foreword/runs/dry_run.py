@@ -1,4 +1,4 @@
-"""A dry run of a recipe: whether its parts fit each other, before any text is read."""
+"""A dry run: the check that a recipe's parts fit each other, before any text is read."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from foreword.text.special import ALL, NAMES, SENTINELS
 from foreword.text.tokenizers._contract import TokenizerKind
 from foreword.types import Example, Rows, Vocab
 
-FEW_LAYERS = 24  # a model of more than twice as many is tried with these: the others are alike
+FEW_LAYERS = 24  # stands for all layers of a model with more than twice as many
 
 
 def dry_run(recipe: Recipe, vocab: Vocab | None = None) -> None:
-    """Build the model without weights and arrange a dummy example, to see that all parts fit.
+    """Build the model without weights and arrange a dummy example, to check that all parts fit.
 
     The model is built on torch's meta device, where weights take no memory.
 
     Args:
-        recipe: to try.
-        vocab: of the run's tokenizer, where there is one already.
+        recipe: the recipe to check.
+        vocab: of the run's tokenizer, if it exists.
 
     Raises:
         UserError: parts do not fit; the setting is named.
@@ -36,7 +36,7 @@ def dry_run(recipe: Recipe, vocab: Vocab | None = None) -> None:
 
 
 def shallow(recipe: Recipe) -> tuple[Recipe, dict[str, int]]:
-    """Return the recipe with a few layers, and its own number of layers if it has many more."""
+    """Return the recipe with few layers, and the numbers of layers that it reduced, by setting."""
     model: Any = recipe.model
     if getattr(model, "decoder_layers", None) == getattr(model, "layers", 0):
         model = replace(model, decoder_layers=None)  # as many as of the encoder
@@ -59,7 +59,7 @@ def dummy_vocab(tokenizer: TokenizerKind) -> Vocab:
 
 
 def dummy_example(recipe: Recipe, vocab: Vocab, count: int = 1) -> Example:
-    """Return the example of `count` rows of ordinary tokens; pairs of texts are halves of a row."""
+    """Return the example of `count` rows of ordinary tokens, each a pair of two halves."""
     shape = (count, recipe.packing.length)
     ids = np.resize(np.flatnonzero(~vocab.is_special), shape).astype(np.int64)
     places = np.broadcast_to(np.arange(shape[1]), shape)

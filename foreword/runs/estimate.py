@@ -36,17 +36,16 @@ class Estimate:
     """The cost of a run.
 
     Attributes:
-        parameters: by part of the model; a shared one counts where it is met first.
-        memory: in bytes.
-        first_loss: nats per prediction before anything is learned; a sound model guesses, so it
-            is near `guessing_loss`.
-        tokens_per_step: read by the model, source and target.
-        flops_per_step: counted, operation by operation.
+        parameters: number by part of the model; shared ones count in the first.
+        memory: bytes by purpose.
+        first_loss: nats per prediction before training, near `guessing_loss` in a sound model.
+        tokens_per_step: tokens that the model reads, source and target.
+        flops_per_step: floating-point operations, counted.
         seconds_per_step: measured, without evaluations and checkpoints.
-        rows_timed: of how many rows the steps were that were timed; 0 where the machine is too
-            small for the model, and all is by arithmetic.
-        steps: of the whole budget.
-        epochs: how often the text is read in them.
+        rows_timed: rows of the timed steps; 0 if the machine is too small for the model, and all
+            numbers are by arithmetic.
+        steps: steps of the whole budget.
+        epochs: passes over the text in these steps.
     """
 
     parameters: Mapping[str, int]
@@ -61,20 +60,20 @@ class Estimate:
 
 
 def guessing_loss(objective: Objective, vocab: int) -> float:
-    """Return the loss in nats of guessing; by default the logarithm of the vocabulary."""
+    """Return the loss of uniform predictions in nats; by default log(vocab)."""
     guess: Callable[[int], float] = getattr(objective, "chance_loss", math.log)
     return guess(vocab)
 
 
 def estimate(ready: TrainingSetup, share: float = 1.0) -> Estimate:
-    """Take a few steps and estimate the cost of all; the model is changed by them.
+    """Take a few steps, which change the model, and estimate the cost of a run.
 
-    A step too long for this machine is measured on fewer rows and scaled up; of a model too large
-    for it nothing is measured.
+    A long step is measured on fewer rows and scaled up. For a model too large for this machine all
+    is by arithmetic.
 
     Args:
-        ready: as training gets it.
-        share: how much of the text it holds, where it holds a part.
+        ready: the set-up of training.
+        share: share of the text that it holds.
     """
     recipe, model = ready.recipe, ready.model
     if next(model.parameters()).is_meta:
@@ -111,10 +110,10 @@ def estimate(ready: TrainingSetup, share: float = 1.0) -> Estimate:
 
 
 def _by_arithmetic(ready: TrainingSetup, share: float) -> Estimate:
-    """Estimate the cost of a model that only exists as shapes.
+    """Estimate the cost of a model on the meta device.
 
     Six operations for each parameter and token, forward and backward (Kaplan et al. 2020, section
-    2.1), at the speed of this machine's matrix products; and the loss of one who guesses.
+    2.1), at the speed of this machine's matrix products; and the loss of uniform predictions.
     """
     recipe = ready.recipe
     parameters = count_parameters(recipe, ready.vocab)
@@ -131,7 +130,7 @@ def _by_arithmetic(ready: TrainingSetup, share: float) -> Estimate:
 def steps_of(
     budget: Budget, tokens: float, operations: float, seconds: float, epochs: float
 ) -> int:
-    """Return how many steps a budget pays for, given what each costs."""
+    """Return the number of steps that a budget pays for, given the cost of each."""
     price = {
         "steps": 1.0,
         "epochs": epochs,
@@ -143,12 +142,12 @@ def steps_of(
 
 
 def _rows_to_time(ready: TrainingSetup, loss_fn: Callable[[Batch], Loss]) -> int:
-    """Return the rows to time: a micro-batch, or fewer if a step would take too long.
+    """Return the number of rows to time: a micro-batch, or fewer if a step would take too long.
 
-    More than one wherever it can be: what a step costs whatever its rows must not be scaled up.
+    If possible more than one, since the constant cost of a step must not be scaled up.
     """
     rows, most = 1, ready.recipe.train.micro_batch
-    if ready.device.type == "cuda":  # short in any case, and each size would be compiled anew
+    if ready.device.type == "cuda":  # short in any case, and each size would be compiled
         return most
     _forward_backward(ready, rows, loss_fn)  # the first is slow
     while rows < most and _forward_backward(ready, rows, loss_fn) < STEP_SECONDS / 2:
@@ -171,7 +170,7 @@ def _forward_backward(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch]
 def _time(
     ready: TrainingSetup, batches: Sequence[Batch], loss_fn: Callable[[Batch], Loss]
 ) -> tuple[float, float]:
-    """Return the loss of the first step and the seconds of a whole one.
+    """Return the loss of the first step and the seconds of a full step.
 
     Forward and backward grow with the rows; the optimizer's update does not, and is timed alone.
     """

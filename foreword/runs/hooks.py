@@ -1,4 +1,4 @@
-"""What a run does between steps: log, measure held-out text, show samples, save checkpoints."""
+"""The hooks of a run: log metrics, measure held-out text, show samples, save checkpoints."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from foreword.types import Rows
 
 RECORDS = 400  # train records that a whole run writes to its log
 SAMPLED_ROWS = 3
-CHECKPOINT_SECONDS = 600.0  # a long run is never further from its last checkpoint than this
+CHECKPOINT_SECONDS = 600.0  # maximum time between checkpoints
 
-# What a model makes of some held-out rows: `{"prompt": ..., "text": ...}` each.
+# Samples of a model from some held-out rows: `{"prompt": ..., "text": ...}` each.
 Samples = Callable[[Model, Recipe, Tokenizer, Rows, torch.device], list[dict[str, str]]]
 
 
 class ProgressReporter(Protocol):
-    """Who is told how a run goes: the command line's progress bar, a notebook, nobody."""
+    """The receiver of a run's messages and records, such as the command line's progress bar."""
 
     def note(self, text: str) -> None:
-        """Take a line worth reading."""
+        """Show a message."""
 
     def record(self, record: dict[str, Any], progress: float) -> None:
-        """Take a record of `metrics.jsonl`, and the share of the budget that is spent."""
+        """Show a record of `metrics.jsonl`, at a share of the budget."""
 
 
 @dataclass(frozen=True)
 class RunLog:
-    """The log of a run, and who is told of it.
+    """The log of a run, also shown by its reporter.
 
     Attributes:
         run: the run folder.
-        reporter: told of every record.
+        reporter: shows every record.
     """
 
     run: Path
@@ -74,16 +74,16 @@ class LogMetrics(Hook):
         self._log, self._setup = to, setup
 
     def begin(self, loop: Loop) -> None:
-        """Measure what the machine can do at best, and start counting."""
+        """Measure the machine's fastest matrix product and start the first window."""
         self._peak = matmul_flops_per_second(self._setup.device, self._setup.dtype)
         self._start_window(loop)
 
     def is_due(self, before: float, after: float, loop: Loop) -> bool:
-        """Return whether it is the first step, or time for another record."""
+        """Return whether this is the first step, or another record is due."""
         return loop.state.spent.steps == 1 or super().is_due(before, after, loop)
 
     def run(self, loop: Loop) -> None:
-        """Write a record; speeds are means since the one before."""
+        """Write a record; speeds are means since the last one."""
         state, spent, last = loop.state, loop.state.spent, loop.last
         assert last is not None
         seconds = max(loop.step_seconds - self._seconds, 1e-9)
@@ -123,18 +123,18 @@ class SaveCheckpoints(Hook):
         self._is_due = False
 
     def begin(self, loop: Loop) -> None:
-        """Start the clock; what a resumed run begins with is saved already."""
+        """Start the clock; the step that a resumed run begins with is saved already."""
         self._saved_at = time.monotonic()
         self._saved_step = loop.state.spent.steps or -1
 
     def is_due(self, before: float, after: float, loop: Loop) -> bool:
-        """Return whether it is time; a step that was skipped changed nothing, so it waits."""
+        """Return whether a checkpoint is due; after a skipped step it is delayed."""
         is_late = time.monotonic() - self._saved_at > CHECKPOINT_SECONDS
         self._is_due |= is_late or super().is_due(before, after, loop)
         return self._is_due and loop.last is not None and loop.last.is_finite
 
     def run(self, loop: Loop) -> None:
-        """Save, and delete what need not be kept.
+        """Save a checkpoint and delete those that need not be kept.
 
         Raises:
             NotFiniteError: a weight is not finite.
@@ -174,11 +174,11 @@ class MeasureHeldOut(Hook):
         self._bytes_per_token = bytes_per_token
 
     def is_due(self, before: float, after: float, loop: Loop) -> bool:
-        """Return whether it is time, or the end."""
+        """Return whether a measurement is due, as at the end."""
         return after >= 1 or super().is_due(before, after, loop)
 
     def run(self, loop: Loop) -> None:
-        """Write the record of the held-out loss; the lowest is saved, and the run proven so far."""
+        """Write the record of the held-out loss; save a checkpoint of the lowest."""
         setup, state = self._setup, loop.state
         if setup.heldout is None:
             return
@@ -196,12 +196,12 @@ class MeasureHeldOut(Hook):
 
 
 class ShowSamples(Hook):
-    """Show what the model makes of a few held-out rows, as often as they are measured.
+    """Show samples from a few held-out rows, as often as the held-out loss is measured.
 
     Args:
         to: the log.
         setup: of the run.
-        samples: makes them.
+        samples: makes the samples.
     """
 
     def __init__(self, to: RunLog, setup: TrainingSetup, samples: Samples) -> None:
@@ -209,11 +209,11 @@ class ShowSamples(Hook):
         self._log, self._setup, self._samples = to, setup, samples
 
     def is_due(self, before: float, after: float, loop: Loop) -> bool:
-        """Return whether it is time, or the end."""
+        """Return whether a measurement is due, as at the end."""
         return after >= 1 or super().is_due(before, after, loop)
 
     def run(self, loop: Loop) -> None:
-        """Write what the model says of the first rows."""
+        """Write samples from the first rows."""
         setup = self._setup
         if setup.heldout is None:
             return

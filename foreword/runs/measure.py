@@ -1,4 +1,4 @@
-"""The loss of a model on a text by its own objective, and its record in the log."""
+"""The loss of a model's own objective on a text, and its record in the log."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ class Measure:
 
     Attributes:
         loss: nats per prediction.
-        predictions: how many; a masked language model predicts a share of the tokens.
-        predicts_all: whether that is a loss of the text: every token predicted, by probabilities.
-        has_perplexity: whether the loss is the logarithm of one; a sum of several losses is not,
-            nor are scores that are no probabilities.
-        components: nats per prediction of each term of a sum, and the means beside them.
+        predictions: number of predictions; a masked language model predicts a share of the tokens.
+        predicts_all: whether every token is predicted, by probabilities, so that it is a loss of
+            the text.
+        has_perplexity: whether the loss is the logarithm of a perplexity: not that of a sum of
+            several losses, nor of scores that are not probabilities.
+        components: nats per prediction of each term of a sum, and other reported means.
     """
 
     loss: float
@@ -72,19 +73,19 @@ def measure(
     """Measure the loss on a text: row by row, or on the whole text for count-based models.
 
     Args:
-        recipe: of the model.
-        model: on its device.
+        recipe: recipe of the model.
+        model: the model, on its device.
         shards: the text.
         vocab: of the tokenizer.
-        rows: at most so many, or as many tokens; unsaid, as many as training measures itself by,
-            and all of a text that is read whole.
-        streams: parts that the text of a model with a memory is read in, side by side; 0 for as
-            many as in training.
-        dtype: to compute in.
-        watch: told how many rows are done, and of how many.
+        rows: maximum rows, or as many tokens for a count-based model; default
+            `train.heldout_rows`, or the whole text.
+        streams: parts of the text that a model with memory reads side by side; 0 for as many as in
+            training.
+        dtype: precision of the computation.
+        watch: called with the rows done and their total.
 
     Returns:
-        None where the text is too short to be measured.
+        The measurement, or None if the text is too short.
     """
     if recipe.model.is_count_based:
         most = None if rows is None else rows * recipe.packing.length
@@ -128,8 +129,8 @@ def heldout_record(spent: Progress, found: Measure, bytes_per_token: float) -> d
     """Return the record of a held-out loss for `metrics.jsonl`.
 
     Args:
-        spent: so far.
-        found: what the model makes of the text.
+        spent: what the run has used so far.
+        found: the measurement.
         bytes_per_token: of the text.
     """
     return {

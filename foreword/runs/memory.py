@@ -26,26 +26,26 @@ from foreword.train.step import evaluate, train_step
 from foreword.train.workers import accumulate_on
 from foreword.types import Batch, Loss
 
-PROGRAM = 400_000_000  # about what Python, torch and their libraries take; where it is not measured
-STEPS, ROUNDS = 3, 2  # steps and an evaluation, until a process comes to hold little more
-STEPS_OF_ROWS = DEPTH + 2  # those that wait, one that is computed, one that is being made
+PROGRAM = 400_000_000  # about what Python, torch and libraries take, where it is not measured
+STEPS, ROUNDS = 3, 2  # steps and an evaluation; further ones add little to a process's memory
+STEPS_OF_ROWS = DEPTH + 2  # those that wait, the one computed, the one being made
 
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Bytes that training holds at its peak: of a processor's run, the process's resident set.
+    """Bytes that training holds at its peak; on a CPU, of the process's resident set.
 
     Attributes:
-        program: Python, torch and other libraries, the tokenizer, the token shards as far as they
-            were read; of a GPU, its context.
-        rows: of the steps that are made ahead.
-        weights: of the model, in float32.
-        gradients: as many, for each worker; once more where several micro-batches are added up.
-        optimizer: its state, as it is after a step.
+        program: Python, torch and other libraries, the tokenizer, the pages of the token shards
+            that were read; on a GPU, its context.
+        rows: the rows of steps made ahead.
+        weights: the model's weights, in float32.
+        gradients: the gradients of each worker; once more where several micro-batches are added.
+        optimizer: the optimizer's state after a step.
         activations: what backward needs of one micro-batch.
-        allocator: what else the process came to hold in a few steps: copies for a moment, and
-            what was freed and is kept for the next step.
-        there_is: on the device.
+        allocator: what else the process came to hold in a few steps: temporary copies, and freed
+            memory kept for the next step.
+        there_is: memory of the device.
     """
 
     program: int
@@ -74,14 +74,16 @@ def memory_taken(
     """Measure the memory of a run on a few steps of a micro-batch, or of parts of a large one.
 
     Args:
-        ready: as training gets it; nothing else holds an optimizer of its model.
-        rows: that a step of bearable length has.
-        activations: of a micro-batch, see `activations_of`.
-        loss_fn: the sum and count of a batch.
+        ready: the set-up of training; nothing else holds an optimizer of its model.
+        rows: rows of a step that does not take too long.
+        activations: bytes of a micro-batch, from `activations_of`.
+        loss_fn: returns the sum and count of a batch.
     """
     recipe, train = ready.recipe, ready.recipe.train
     weights = _bytes(ready.model.parameters())
-    state = round(weights * state_per_weight(recipe.optimizer))  # found by a step: it loads all
+    state = round(
+        weights * state_per_weight(recipe.optimizer)
+    )  # measured by a step, which loads all code
     most = min(train.micro_batch, max(rows, 2 * train.workers))
     counts = [most] if most == train.micro_batch else [most // 2, most]
     peaks = [_peak(ready, count, loss_fn) for count in counts]
@@ -113,7 +115,7 @@ def memory_taken(
 def _peak(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> Peak:
     """Measure the peak of a run with this many rows at once: count, steps, an evaluation.
 
-    On a processor little of what the first holds is used again, for other threads take the steps.
+    On a CPU the steps run in other threads, which reuse little of what counting FLOPs held.
     """
     batches, heldout = ready.feed.batches(np.arange(rows)), []
     if ready.heldout is not None:
@@ -152,7 +154,7 @@ def take_step(
 
 
 def memory_at_least(ready: TrainingSetup, parameters: int) -> MemoryUse:
-    """Return the least memory, by arithmetic, of a model too large for this machine."""
+    """Return the least memory of a run by arithmetic, for a model too large for this machine."""
     recipe = ready.recipe
     length, weights = recipe.packing.length, 4 * parameters
     return MemoryUse(
@@ -170,7 +172,7 @@ def memory_at_least(ready: TrainingSetup, parameters: int) -> MemoryUse:
 def activations_of(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> int:
     """Return the bytes kept for backward, extrapolated from `rows` and half as many.
 
-    A part, such as the gradient of the output layer, is there once however many rows there are.
+    Some parts, such as the gradient of the output layer, do not grow with the rows.
     """
     all_rows, micro = _kept(ready, rows, loss_fn), ready.recipe.train.micro_batch
     if rows == 1:
@@ -188,7 +190,7 @@ def _kept(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> 
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
             kept[storage.data_ptr()] = storage.nbytes()
-        return tensor.detach()  # an operation's own result would keep the operation, and it that
+        return tensor.detach()  # an operation's own result would be a reference cycle
 
     batch = ready.feed.batch(np.arange(rows), ready.recipe.train.seed).to(ready.device)
     with saved_tensors_hooks(keep, lambda tensor: tensor), autocast(ready.device, ready.dtype):
@@ -197,7 +199,7 @@ def _kept(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> 
 
 
 def nbytes(record: Any) -> int:
-    """Return the bytes of the arrays in a record and in its records, each array once."""
+    """Return the bytes of the arrays in a record, nested ones included, each array once."""
     found: dict[int, int] = {}
 
     def visit(value: Any) -> None:

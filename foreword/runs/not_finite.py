@@ -12,9 +12,9 @@ from foreword.train import checkpoint
 def stopped(
     run: Path, recipe: Recipe, why: str, proven_step: int = -1, begun_step: int = -1
 ) -> TrainingStoppedError:
-    """Return the error that ends a run: why, where it can go on, and what to lower.
+    """Return the error that ends a run: the cause, the last good checkpoint, and what to lower.
 
-    Checkpoints that gave no finite loss are removed, but for the only one.
+    Checkpoints that gave no finite loss are removed, except the only one.
 
     Args:
         run: the run folder.

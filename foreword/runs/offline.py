@@ -1,7 +1,7 @@
-"""Runs of models that learn from the whole text at once instead of step by step.
+"""Offline training: runs of models that learn from the whole text at once, not step by step.
 
-Such a run is done or has not begun: its one checkpoint is written last. A step of its log is one
-reading of the text.
+Such a run is complete or not begun: its only checkpoint is written last. A step of its log is one
+pass over the text.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from foreword.train.loop import TrainingState
 from foreword.train.settings import TrainSettings
 from foreword.types import Rows, Vocab
 
-FOLDER = ".offline"  # in a run folder: what does not fit into memory, while it is needed
+FOLDER = ".offline"  # in a run folder: temporary files of what does not fit into memory
 
 
 def train_offline(
@@ -49,19 +49,18 @@ def train_offline(
     recipe: Recipe,
     tokenizer: Tokenizer,
     prepared: PreparedText,
-    watcher: ProgressReporter,
+    reporter: ProgressReporter,
     stage: Stage,
     samples: Samples | None = None,
 ) -> bool:
-    """Train, measure and save; a run that was killed or damaged begins again.
+    """Train, measure and save; a killed or damaged run starts over.
 
     Returns:
         True.
 
     Raises:
         TrainingStoppedError: what was learned is not finite.
-        UserError: a text or a budget that the model cannot learn by, a recipe that does not fit,
-            a full disk.
+        UserError: the text, the budget or the recipe does not fit the model, or the disk is full.
     """
     if is_finished(run):
         return True
@@ -70,29 +69,29 @@ def train_offline(
     recipe, vocab = on_cpu_in_fp32(recipe), tokenizer.vocab
     _require_plain(recipe, vocab)
     if damaged := checkpoint.all_in(run):
-        watcher.note(f"{damaged[-1]}: damaged; the model is fitted anew")
+        reporter.note(f"{damaged[-1]}: damaged; the model is fitted anew")
     for line in describe_text(prepared, tokenizer):
-        watcher.note(line)
+        reporter.note(line)
     with _scratch(run / FOLDER) as folder:
-        reading = reading_of(recipe, prepared.train, vocab, folder, stage("fitting"))
-        _note_budget(recipe, reading.epochs, watcher)
+        inputs = offline_inputs(recipe, prepared.train, vocab, folder, stage("fitting"))
+        _note_budget(recipe, inputs.epochs, reporter)
         write_recipe(run, recipe)
         model, began = recipe.build(vocab), time.monotonic()
-        found = model.backbone.fit(reading)
+        found = model.backbone.fit(inputs)
         try:
             require_finite(checkpoint.weights_of(model))
         except NotFiniteError as error:
             raise stopped(run, recipe, f"fitting: {error}") from error
-        epochs, seconds = reading.epochs, time.monotonic() - began
+        epochs, seconds = inputs.epochs, time.monotonic() - began
         spent = Progress(epochs, found.tokens, seconds=seconds, epochs=epochs)
         for note in (*found.notes, f"{_rate(spent):,.0f} tokens/s in {seconds:.1f} s"):
-            watcher.note(note)
+            reporter.note(note)
         note_data(run, prepared, model, torch.device("cpu"), recipe.train.precision)
         records = list(_records(recipe, model, tokenizer, prepared, spent, samples))
-        log.rewind(run, 0)  # of an attempt that was killed before its checkpoint was whole
+        log.rewind(run, 0)  # of an attempt killed before its checkpoint was complete
         for record in records:
             log.append(run, record)
-            watcher.record(record, 1.0)
+            reporter.record(record, 1.0)
         name = checkpoint.name_of(epochs)
         losses = [record["loss"] for record in records if record["kind"] == "heldout"]
         best = next(filter(math.isfinite, losses), None)  # an impossible text's is infinite
@@ -102,16 +101,16 @@ def train_offline(
 
 
 def offline_epochs(recipe: Recipe) -> int:
-    """Return how often a model trained offline reads its text.
+    """Return the number of passes over the text of a model trained offline.
 
     Raises:
-        UserError: a budget that it cannot keep.
+        UserError: it cannot keep such a budget.
     """
     budget = Budget.of(recipe.train)
     return recipe.model.offline_epochs(budget.unit, budget.amount)
 
 
-def reading_of(
+def offline_inputs(
     recipe: Recipe,
     shards: Shards,
     vocab: Vocab,
@@ -121,7 +120,7 @@ def reading_of(
     """Return the inputs that the recipe's model is trained on.
 
     Raises:
-        UserError: a budget that it cannot keep.
+        UserError: it cannot keep such a budget.
     """
     epochs = offline_epochs(recipe)
     before, after = recipe.wrapping
@@ -184,19 +183,19 @@ def _rate(spent: Progress) -> float:
     return spent.tokens / max(spent.seconds, 1e-9)
 
 
-def _note_budget(recipe: Recipe, epochs: int, watcher: ProgressReporter) -> None:
-    """Note a requested budget that the model does not follow."""
+def _note_budget(recipe: Recipe, epochs: int, reporter: ProgressReporter) -> None:
+    """Show a message if the model does not follow the requested budget."""
     budget, unsaid = Budget.of(recipe.train), Budget.of(TrainSettings())
     if budget not in (unsaid, Budget("epochs", epochs)):
         times = "once" if epochs == 1 else f"{epochs} times"
-        watcher.note(f"the text is read {times}, whatever the budget: {budget.describe()}")
+        reporter.note(f"the text is read {times}, whatever the budget: {budget.describe()}")
 
 
 def _require_plain(recipe: Recipe, vocab: Vocab) -> None:
-    """Make sure that the objective is to predict the next token of the text as it is.
+    """Check that the objective is to predict the next token of the unchanged text.
 
     Raises:
-        UserError: it is another.
+        UserError: it is not.
     """
     ids = np.flatnonzero(~vocab.is_special)[None, : recipe.packing.length]
     rows = Rows(ids, np.zeros_like(ids), np.arange(ids.size)[None], np.zeros(1, np.int64))
@@ -214,7 +213,7 @@ def _scratch(folder: Path) -> Iterator[Path]:
     Raises:
         UserError: the disk is full.
     """
-    shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+    shutil.rmtree(folder, ignore_errors=True)  # left by a killed run
     with atomic.user_errors(folder):
         folder.mkdir()
         try:

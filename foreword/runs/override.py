@@ -1,4 +1,4 @@
-"""Overrides of a run that has begun: how fast it learns, never what."""
+"""Overrides of a run that has begun: settings of the optimizer and clipping."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from foreword.train import checkpoint
 def override(run: Path, assignments: Sequence[str]) -> None:
     """Override settings of a run's recipe, such as `optimizer.lr=1e-4`, before it is resumed.
 
-    The recipe is written anew, and `run.json` notes under `amended` what was set and after which
-    step. The optimizer's state stays as it is in the checkpoint.
+    The recipe is rewritten, and `run.json` records under `amended` what was set and after which
+    checkpoint. The optimizer's state stays as in the checkpoint.
 
     Args:
         run: the run folder.
-        assignments: each a setting of the optimizer but its kind, or `train.clip`.
+        assignments: `key=value`, settings of the optimizer except its kind, or `train.clip`.
 
     Raises:
-        UserError: the folder is no run, something else is to be set, or the run is at work.
+        UserError: the folder is not a run, another setting is named, or the run is in use.
     """
-    read_recipe(run)  # or it is no run
+    read_recipe(run)  # raises if it is not a run
     for assignment in assignments:
         key = assignment.partition("=")[0].strip()
         part, _, name = key.partition(".")

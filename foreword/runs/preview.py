@@ -1,4 +1,4 @@
-"""A decoded batch: what the model reads, what is masked, and what it must predict."""
+"""A decoded batch: what the model reads, what is masked, and what it predicts."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Shown:
     """One row of a batch.
 
     Attributes:
-        source: what the encoder of an encoder-decoder reads, else nothing.
-        inputs: what the model predicts from.
-        targets: what it predicts at each of these places.
+        source: the encoder's input; empty without an encoder.
+        inputs: the input of the model, or of its decoder.
+        targets: what is predicted at each position of the input.
     """
 
     source: tuple[Piece, ...]
@@ -58,7 +58,7 @@ def preview(feed: Feed, tokenizer: Tokenizer, rows: int, tokens: int) -> list[Sh
         feed: of the run.
         tokenizer: of the run.
         rows: how many to show.
-        tokens: of each at most so many places.
+        tokens: maximum positions of each.
     """
     if not rows:
         return []

@@ -45,7 +45,7 @@ def make_provenance(recipe: Recipe | None = None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class PluginNote:
-    """A plug-in that a run was made with, as `plugins.used_by` notes it."""
+    """A plug-in that a run was made with, as `plugins.used_by` returns it."""
 
     folder: str
     kinds: tuple[str, ...]
@@ -72,7 +72,7 @@ def read_state(run: Path) -> dict[str, Any]:
     """Return the contents of a run's `run.json`.
 
     Raises:
-        DamagedError: it is not there, or not as it was written.
+        DamagedError: it is missing, or not as it was written.
     """
     file = run / FILE
     state = stored.read(file)
@@ -98,9 +98,9 @@ def write_state(run: Path, state: Mapping[str, Any]) -> None:
 
 
 def write_recipe(run: Path, recipe: Recipe) -> None:
-    """Write a run's recipe after its checksum is noted in `run.json`.
+    """Write a run's recipe, after adding its checksum to `run.json`.
 
-    Those of earlier recipes stay there: a kill between the two leaves the recipe before this one.
+    Checksums of earlier recipes stay: a kill between the two writes leaves the earlier recipe.
 
     Raises:
         UserError: the folder cannot be written.
@@ -115,10 +115,10 @@ def write_recipe(run: Path, recipe: Recipe) -> None:
 
 
 def require_own_files(run: Path) -> None:
-    """Make sure that a run in training still has the files that make it a run.
+    """Check that a run in training still has its recipe and `run.json`.
 
     Raises:
-        UserError: the run was removed, or one of them.
+        UserError: one of them, or the run, was removed.
     """
     atomic.require_not_removed(run)
     for name in (FILE, RECIPE):
@@ -130,11 +130,11 @@ def require_own_files(run: Path) -> None:
 
 
 def require_as_written(run: Path) -> None:
-    """Make sure that a run has this format and that its recipe is as it was written.
+    """Check that a run has this format and that its recipe is as it was written.
 
     Raises:
         UserError: the run is of another format.
-        DamagedError: it is not, or `run.json` cannot be read.
+        DamagedError: the recipe was changed, or `run.json` cannot be read.
     """
     if not (run / FILE).exists():
         return
@@ -153,7 +153,7 @@ def require_as_written(run: Path) -> None:
 
 
 def require_plugins(run: Path) -> None:
-    """Make sure that the plug-in kinds a run was made with are there.
+    """Check that the plug-in kinds that a run uses are available.
 
     Raises:
         UserError: one is missing; the message says how to give it.
@@ -163,14 +163,14 @@ def require_plugins(run: Path) -> None:
 
 
 def command() -> str:
-    """Return the command line as it can be typed into a shell again."""
+    """Return the command line, quoted for a shell."""
     return shlex.join(["foreword", *sys.argv[1:]])
 
 
 def note_data(
     run: Path, prepared: PreparedText, model: Model, device: torch.device, precision: str
 ) -> None:
-    """Note in `run.json` the data that a run reads and the device it computes on."""
+    """Add the data that a run reads and its device to `run.json`."""
     provenance = read_state(run)
     provenance["data"] = {
         "shards": str(prepared.folder),

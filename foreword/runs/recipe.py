@@ -1,4 +1,4 @@
-"""A recipe: every part of a run, as one frozen value that loads and saves as TOML."""
+"""A recipe: every part of a run, as one frozen value that is stored as TOML."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Recipe:
 
     Attributes:
         description: one line for people.
-        family: what the literature calls models of this kind (`BERT`), the same in all its sizes.
-        paper: where they come from (`Devlin et al. 2019`).
+        family: name of the model family in the literature (`BERT`), the same for all sizes.
+        paper: its paper (`Devlin et al. 2019`).
         tokenizer: a kind in `text/tokenizers/`.
         read: how files become documents.
         prepare: how documents become token shards.
@@ -97,15 +97,15 @@ class Recipe:
         self._require_room()
 
     def max_sequence(self, length: int) -> int:
-        """Return the greatest length of a sequence of one text, in rows of `length` tokens.
+        """Return the maximum length of a sequence, with rows of `length` tokens.
 
-        Source and target of an objective can be longer together than the text they are made of.
+        Source and target of an objective can together be longer than their text.
         """
         text = length - self.packing.length + self.packing.max_text
         return max(length, self.layout.max_length(self.objective.max_lengths(length, text)))
 
     def rows_in_words(self) -> str:
-        """Return how long rows are, and what the objective and the layout make of them."""
+        """Return the length of rows in words, and what objective and layout make of it."""
         length = self.packing.length
         words, longest = f"rows of {length} tokens", self.max_sequence(length)
         if longest == length:
@@ -133,7 +133,7 @@ class Recipe:
             raise UserError(f"objective.{error}") from error
 
     def build(self, vocab: Vocab) -> Model:
-        """Build the model without initialising its weights; on the meta device it is free."""
+        """Build the model without initialising its weights."""
         try:
             backbone = self.model.build(vocab.size)
             backbone.set_spellings(vocab)
@@ -167,7 +167,7 @@ def load_recipe(name: str | Path, assignments: Sequence[str] = ()) -> Recipe:
     """Load a recipe by file or by the name of a shipped one, with `--set` assignments applied.
 
     Raises:
-        UserError: no such recipe, or a mistake in it; the key is named, and the file.
+        UserError: there is no such recipe, or it has an error; key and file are named.
     """
     file = config.find_recipe(str(name))
     return config.load(Recipe, file, config.assign({}, assignments))

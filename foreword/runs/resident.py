@@ -1,4 +1,4 @@
-"""Memory of the process, or of its GPU, as the system counts it."""
+"""The memory of the process or of its GPU, as the system counts it."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ PEAK = "5"  # what resets the peak, written to CLEAR: proc(5)
 
 
 class Peak:
-    """A block of code and its peak of memory.
+    """A context that measures the peak of memory within it.
 
-    On a GPU what the caching allocator reserves and what the context takes, other processes'
-    memory included; else the process's resident set, mapped files included as far as they were
-    read.
+    On a GPU, what the caching allocator reserves and the context takes, memory of other processes
+    included; else the process's resident set, with the pages of mapped files that were read.
 
     Attributes:
-        start: bytes as the block began, or None where this system does not tell.
-        most: the most in it.
+        start: bytes at the beginning; None if this system does not tell.
+        most: bytes at the peak.
 
     Args:
-        device: whose memory.
+        device: the device whose memory is measured.
     """
 
     def __init__(self, device: torch.device) -> None:

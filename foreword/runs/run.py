@@ -1,8 +1,8 @@
 """From a recipe and text to a trained run, in reading order.
 
 start      writes the run folder: recipe.toml and run.json
-carry_on   tokenizer -> shards -> model -> loop, or a fit at once; each stage is skipped where it is
-           done already, so a run that was killed at any moment carries on from where it stood
+carry_on   tokenizer -> shards -> model -> loop, or offline training; completed stages are skipped,
+           so a run that was killed at any moment continues from there
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class Inputs:
 
     Attributes:
         texts: files, folders, globs; or one folder that `prepare` wrote.
-        tokenizer: a folder or file, or None to train one.
-        heldout: files, folders, globs that are held out; without them a share of `texts` is.
+        tokenizer: a folder or file; None to train one.
+        heldout: files, folders, globs to hold out; default a share of `texts`.
     """
 
     texts: tuple[str, ...]
@@ -91,15 +91,14 @@ def start(
     """Write the run folder: `run.json` first, the recipe last.
 
     Args:
-        recipe: with the model of the starting_model, where there is one.
-        inputs: what the run reads.
-        run: the folder.
-        starting_model: a trained model to go on from.
-        machines: how many like this one may share the training.
+        recipe: recipe of the run, with the model settings of `starting_model` if there is one.
+        inputs: the files that the run reads.
+        run: the run folder.
+        starting_model: a trained model to continue from.
+        machines: number of machines like this one that may share the training.
 
     Raises:
-        UserError: the folder already holds something, or another process is at work there; or as
-            `require_possible`.
+        UserError: the folder is not empty or in use, or as `require_possible`.
     """
     require_free(run)
     texts, heldout = (
@@ -112,8 +111,8 @@ def start(
     provenance |= {"heldout": list(heldout)} if heldout else {}
     provenance |= starting_model.provenance if starting_model is not None else {}
     with atomic.locked(run):
-        require_free(run)  # still
-        for name in StartingModel.WRITES:  # of one that was killed as it began
+        require_free(run)  # again, under the lock
+        for name in StartingModel.WRITES:  # left by a run killed at its start
             shutil.rmtree(run / name, ignore_errors=True)
         write_state(run, provenance)
         if starting_model is not None:
@@ -124,17 +123,17 @@ def start(
 def require_possible(
     recipe: Recipe, inputs: Inputs, starting_model: StartingModel | None = None, machines: int = 1
 ) -> None:
-    """Make sure that text and model exist and fit; no text is read.
+    """Check that text and model exist and fit each other, without reading text.
 
     Args:
-        recipe: of the run.
-        inputs: what it reads.
-        starting_model: a trained model to go on from.
-        machines: how many like this one may share the training.
+        recipe: recipe of the run.
+        inputs: the files that it reads.
+        starting_model: a trained model to continue from.
+        machines: number of machines like this one that may share the training.
 
     Raises:
-        UserError: there is no such text or tokenizer, parts of the recipe do not fit, there is too
-            little memory, or a budget that a fitted model cannot keep.
+        UserError: text or tokenizer are missing, parts of the recipe do not fit, there is too
+            little memory, or a model trained offline cannot keep the budget.
     """
     require_texts(inputs.texts, inputs.heldout, recipe.read)
     if recipe.model.trains_offline:
@@ -150,12 +149,12 @@ def require_possible(
 
 
 def require_free(run: Path) -> None:
-    """Make sure that a run can begin in a folder; one that was killed as it began does not count.
+    """Check that a run can begin in a folder, which may hold the rest of one killed at its start.
 
-    What such a one may have left counts as its own only beside the `run.json` that it began with.
+    Such files are known by the `run.json` that the killed run began with.
 
     Raises:
-        UserError: it cannot.
+        UserError: the folder holds something else.
     """
     atomic.require_writable(run, is_folder=True)
     if (run / "recipe.toml").exists():
@@ -185,11 +184,11 @@ def names_in(run: Path) -> frozenset[str] | None:
 
 
 def take_back(run: Path, before: frozenset[str] | None) -> None:
-    """Remove a run that was begun, if nothing was trained and no other process works on it.
+    """Remove a begun run, unless it has trained or another process works on it.
 
     Args:
-        run: the folder.
-        before: what stood in it before, as `names_in` says, and stays.
+        run: the run folder.
+        before: names to keep, from `names_in` before the run began.
     """
     if not run.is_dir() or (run / log.FILE).exists() or checkpoint.all_in(run):
         return
@@ -213,23 +212,24 @@ def carry_on(
     samples: Samples | None = None,
     hooks: Sequence[Hook] = (),
 ) -> bool:
-    """Run what is left of a run, from nothing or from its newest checkpoint.
+    """Complete a run, from the start or from its newest checkpoint.
 
     Args:
         run: the run folder.
-        reporter: told how it goes.
-        stage: told which stage begins.
-        samples: makes samples of what the model says; None for none.
+        reporter: receives messages and records.
+        stage: called with the name of each stage.
+        samples: makes samples; None for no samples.
         hooks: called between steps, after the run's own.
 
     Returns:
-        True when the budget is spent, False when a signal asked to stop.
+        True when the budget is spent, False when a signal ended the run.
 
     Raises:
-        UserError: bad text, an impossible recipe, a full disk, another process at work on the run,
-            a run whose files are removed meanwhile; TrainingStoppedError.
+        TrainingStoppedError: weights or losses are not finite.
+        UserError: text or recipe cannot be used, the disk is full, another process works on the
+            run, or its files were removed.
     """
-    read_recipe(run)  # or it is no run
+    read_recipe(run)  # raises if it is not a run
     with (
         atomic.locked(run, own=(FILE, RECIPE)),
         of_text(run, read_state(run).get("texts", [])),
@@ -248,10 +248,10 @@ def _carry_on(
 ) -> bool:
     recipe = read_recipe(run)
     has_begun = bool(checkpoint.all_in(run))
-    if has_begun and not recipe.train.workers:  # begun before there were any: as with one
+    if has_begun and not recipe.train.workers:  # begun before this setting existed: as with one
         recipe = replace(recipe, train=replace(recipe.train, workers=1))
 
-    # Text: a tokenizer and token shards, made where they are not there yet.
+    # Text: a tokenizer and token shards, made if they do not exist.
     tokenizer, prepared = corpus(recipe, run, stage)
     if has_begun:
         _require_same_text(run, prepared)
@@ -300,7 +300,7 @@ def _hooks(
 
 
 def _resume(run: Path, loop: Loop, setup: TrainingSetup, note: Callable[[str], None]) -> None:
-    """Put weights, optimizer, memory and state back to the newest whole checkpoint."""
+    """Restore weights, optimizer, memory and state from the newest complete checkpoint."""
     damaged: list[str] = []
     folder = checkpoint.newest(run, damaged)
     for line in damaged:
@@ -314,7 +314,7 @@ def _resume(run: Path, loop: Loop, setup: TrainingSetup, note: Callable[[str], N
 
 
 def _train(run: Path, loop: Loop, setup: TrainingSetup) -> bool:
-    """Run the loop; report in one line why it ended early."""
+    """Run the loop; turn an early end into a message of one line."""
     begun = loop.proven_step
     try:
         with stops_on_signals(loop):
@@ -330,7 +330,7 @@ def _train(run: Path, loop: Loop, setup: TrainingSetup) -> bool:
 
 
 def _require_same_text(run: Path, prepared: PreparedText) -> None:
-    """Refuse to go on with a text other than the one the run began with."""
+    """Check that the text is the one that the run began with."""
     before = read_state(run).get("data")
     if before is not None and before["fingerprint"] != prepared.fingerprint:
         raise UserError(

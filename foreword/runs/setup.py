@@ -29,7 +29,7 @@ from foreword.train.workers import accumulate_on, choose_workers
 from foreword.types import Vocab
 
 DROPOUT = 0xD0  # tells the seed of dropout from the run's
-COUNTED_ROWS = 8  # rows of which FLOPs are counted on a GPU
+COUNTED_ROWS = 8  # rows whose FLOPs are counted on a GPU
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class TrainingSetup:
     """Everything that training needs, built from a recipe and shards.
 
     Attributes:
-        recipe: with every `auto` resolved.
-        tokenizer: the run's.
+        recipe: recipe of the run, with every `auto` resolved.
+        tokenizer: tokenizer of the run.
         vocab: of the tokenizer.
         model: initialised, on its device.
-        feed: of the training text.
-        heldout: of the held-out text, or None where it is shorter than a row.
-        device: where it runs.
-        dtype: what it computes in.
+        feed: batches of the training text.
+        heldout: batches of the held-out text; None if it is shorter than a row.
+        device: device of the model.
+        dtype: precision of the computation.
     """
 
     recipe: Recipe
@@ -65,14 +65,14 @@ class TrainingSetup:
 def set_up_training(
     recipe: Recipe, tokenizer: Tokenizer, prepared: PreparedText, *, or_shape: bool = False
 ) -> TrainingSetup:
-    """Build model and feeds, try the objective on one row, resolve every `auto`.
+    """Build model and feeds, make a batch of one row, and resolve every `auto`.
 
     Args:
         recipe: of the run.
         tokenizer: of the run.
         prepared: its text.
-        or_shape: of a model that this machine is too small for, give the shape alone: a few
-            layers on torch's meta device.
+        or_shape: for a model too large for this machine, build only a few layers on torch's meta
+            device.
 
     Raises:
         UserError: the text is shorter than a row, or the tokenizer lacks what the objective needs.
@@ -96,7 +96,7 @@ def set_up_training(
 
 
 def training_feed(recipe: Recipe, shards: Shards, vocab: Vocab) -> Feed:
-    """Return the batches of a recipe over the shards to train on.
+    """Return the batches of a recipe over training shards.
 
     Raises:
         UserError: the text is shorter than a row, or the tokenizer lacks a special token.
@@ -111,8 +111,8 @@ def heldout_feed(recipe: Recipe, shards: Shards, vocab: Vocab, streams: int = 0)
         recipe: packing, objective, layout and seed.
         shards: the documents.
         vocab: of the tokenizer.
-        streams: how many rows are read side by side, at most; 0 for as many as in training. There
-            are fewer if the text does not fill them.
+        streams: maximum rows read side by side, fewer if the text does not fill them; 0 for as
+            many as in training.
 
     Raises:
         UserError: as `training_feed`.
@@ -166,7 +166,7 @@ def training_loop(setup: TrainingSetup, hooks: Sequence[Hook], note: Callable[[s
 
 def step_flops(setup: TrainingSetup) -> float:
     """Return the floating-point operations of a step, counted on its first rows."""
-    # Uncompiled and in fp32 they take more memory than training does, which must not end here.
+    # Uncompiled and in fp32, a whole batch might not fit into memory.
     rows = setup.recipe.rows_per_step
     most = COUNTED_ROWS if setup.device.type == "cuda" else rows
     first = setup.feed.batches(np.arange(min(most, rows)))[0]
@@ -177,7 +177,7 @@ def step_flops(setup: TrainingSetup) -> float:
 def resolve_auto(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> Recipe:
     """Return the recipe with every `auto` resolved for this machine.
 
-    A resumed run finds them chosen, so it computes as it did before.
+    A resumed run finds them resolved, so it computes as before.
     """
     train = recipe.train
     compiles = train.compile
@@ -218,8 +218,8 @@ def _rows_that_fit(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> 
 def compile_blocks(model: Model) -> None:
     """Compile each Transformer block in place; blocks of one shape share the code.
 
-    Where positions have weights for each layer, each layer has code of its own: more than torch
-    would make of one function, and past its limit blocks run uncompiled.
+    With position weights for each layer, each layer compiles to its own code, more often than
+    torch's limit for one function; past it, blocks would run uncompiled.
     """
     from torch._dynamo import config
 
@@ -230,7 +230,7 @@ def compile_blocks(model: Model) -> None:
 
 
 def describe_run(ready: TrainingSetup) -> str:
-    """Return one line on what is about to run."""
+    """Return a line that describes the run."""
     recipe, precision = ready.recipe, ready.recipe.train.precision
     pieces = -(-recipe.rows_per_step // recipe.train.micro_batch)
     tokens = recipe.rows_per_step * recipe.packing.length

@@ -1,4 +1,4 @@
-"""The least memory of a run, by arithmetic on its settings, before anything is built."""
+"""The least memory of a run, by arithmetic on its settings before anything is built."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from foreword.train.device import choose_device
 from foreword.train.optimizers._contract import OptimizerSettings
 from foreword.types import Vocab
 
-TOKEN_BYTES = 100  # a token of the vocabulary, in the tokenizer and in what is known of it
+TOKEN_BYTES = 100  # per token of the vocabulary, in the tokenizer and in `Vocab`
 PLACE_BYTES = 32  # ids, targets, documents and positions of a row, int64 each
-MACHINES = 1_000  # like this one: what they could not train together is a slip of the pen
-MOST_BYTES = 1 << 63  # that a tensor can have
+MACHINES = 1_000  # like this one: a run too large for all of them is taken for a typing error
+MOST_BYTES = 1 << 63  # maximum size of a tensor
 CGROUP = Path("/sys/fs/cgroup/memory.max")
 
-# What to set smaller where most of the memory goes.
+# What to reduce, by where most of the memory goes.
 SMALLER = {
     "vocabulary": "a smaller tokenizer.vocab",
     "rows": "a smaller train.batch or packing.length",
@@ -40,8 +40,8 @@ class Need:
     """The least bytes of a run, by part.
 
     Attributes:
-        ahead: what makes text ready holds, on this machine whoever trains.
-        training: what training holds, on one machine or shared by several.
+        ahead: for text and tokenizer, on each machine.
+        training: for training, on one machine or shared by several.
     """
 
     ahead: Mapping[str, int]
@@ -49,7 +49,7 @@ class Need:
 
 
 def memory_of(device: torch.device) -> int:
-    """Return the bytes of memory of the device; for a CPU, those this process may use."""
+    """Return the bytes of memory of the device; for a CPU, those that this process may use."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     there_is = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -63,17 +63,17 @@ def require_memory(recipe: Recipe, vocab: Vocab | None = None, machines: int = 1
     """Refuse a run that certainly needs more memory than there is, before anything is built.
 
     Args:
-        recipe: of the run.
-        vocab: of its tokenizer, where there is one already.
-        machines: how many like this one share what training holds.
+        recipe: recipe of the run.
+        vocab: of its tokenizer, if it exists.
+        machines: number of machines like this one that share the training.
 
     Raises:
-        UserError: it is; how much it needs, how much there is, and what to set smaller.
+        UserError: it needs more; the message names both sizes and what to reduce.
     """
     there_is = memory_of(choose_device(recipe.train.device))
     ahead = _ahead(recipe, recipe.tokenizer.vocab if vocab is None else vocab.size)
     attention = {"attention": 4 * _attention_numbers(recipe.model)}
-    _hold(Need(ahead, attention), there_is, machines)  # so that what follows is soon done
+    _hold(Need(ahead, attention), there_is, machines)  # so that the count below stays fast
     try:
         numbers = sum(count_parameters(recipe, vocab).values())
     except OverflowError:
@@ -121,7 +121,7 @@ def _ahead(recipe: Recipe, vocab: int) -> dict[str, int]:
 
 
 def _training(recipe: Recipe, numbers: int) -> dict[str, int]:
-    """Return the least that training holds with this many parameters and activations of a row."""
+    """Return the least bytes of training with this many parameters and one row, by purpose."""
     weights, model = 4 * numbers, recipe.model
     if model.trains_offline:
         return {"weights": weights}
@@ -134,9 +134,9 @@ def _training(recipe: Recipe, numbers: int) -> dict[str, int]:
 
 
 def activations_at_least(model: ModelSettings, length: int) -> int:
-    """Return the bytes that backward needs for a row in bf16: what enters each layer.
+    """Return the bytes that backward needs for a row in bf16: the input of each layer.
 
-    Of a Transformer, also what enters its maps, its scores and its activation.
+    For a Transformer, also the inputs of its linear maps, scores and activation.
     """
     width = model.d_model
     if isinstance(model, StackSettings):
@@ -145,7 +145,7 @@ def activations_at_least(model: ModelSettings, length: int) -> int:
 
 
 def _attention_numbers(model: Any) -> int:
-    """Return the parameters of one layer's attention, if any; some schemes list its heads."""
+    """Return the number of parameters of one layer's attention; 0 without attention."""
     if not isinstance(model, StackSettings):
         return 0
     return 4 * model.d_model * model.heads * model.head_width
@@ -162,10 +162,10 @@ def state_per_weight(optimizer: OptimizerSettings) -> float:
 
 
 def count_parameters(recipe: Recipe, vocab: Vocab | None = None) -> dict[str, int]:
-    """Return parameters by part of the model; of many layers a few are built, without weights.
+    """Return the parameters by part of the model, of which few layers are built, without weights.
 
     Raises:
-        OverflowError: a part is larger than can be addressed.
+        OverflowError: a tensor is too large to be addressed.
         UserError: parts of the recipe do not fit.
     """
     vocab = vocab or dummy_vocab(recipe.tokenizer)

@@ -1,4 +1,4 @@
-"""A trained model: read from a run folder or one of its checkpoints, or built in memory."""
+"""A trained model, read from a run folder or a checkpoint or built in memory."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class TrainedModel:
     """A trained model with what is needed to use it.
 
     Attributes:
-        model: in evaluation mode, on `device`.
-        recipe: resolved; its `build` gives the model.
-        tokenizer: the one it was trained with.
-        device: where the model's parameters are.
-        dtype: the precision it computes in.
+        model: the model in evaluation mode, on `device`.
+        recipe: the resolved recipe, whose `build` builds the model.
+        tokenizer: the tokenizer that it was trained with.
+        device: device of the model's parameters.
+        dtype: precision of the computation.
         source: the folder its weights were read from: a run's `checkpoints/step-*`, or a Hugging
             Face folder. None if it was built in memory.
-        notes: what a user should know, such as damaged checkpoints passed over; one line each.
+        notes: messages for the user, such as skipped damaged checkpoints; one line each.
     """
 
     model: Model
@@ -109,8 +109,8 @@ def read_recipe(run: Path) -> Recipe:
     """Return the resolved recipe of a run.
 
     Raises:
-        UserError: the folder is no run, or a plug-in's kind that it uses is missing.
-        DamagedError: its recipe is not as it was written.
+        UserError: the folder is not a run, or a plug-in that it uses is missing.
+        DamagedError: its recipe was changed.
     """
     if not (run / "recipe.toml").is_file():
         what = "no such folder" if not run.exists() else "not a run folder (no recipe.toml)"
@@ -121,7 +121,7 @@ def read_recipe(run: Path) -> Recipe:
 
 
 def is_finished(run: Path) -> bool:
-    """Return whether a whole checkpoint shows the budget spent, or offline training done."""
+    """Return whether a complete checkpoint shows the budget spent, or offline training done."""
     if not checkpoint.all_in(run):
         return False
     recipe = read_recipe(run)
@@ -136,7 +136,7 @@ def is_finished(run: Path) -> bool:
 
 
 def open_run(path: str | Path, device: str = "auto", precision: str = "fp32") -> TrainedModel:
-    """Open the newest whole checkpoint of a run folder, or the checkpoint folder given.
+    """Open the newest complete checkpoint of a run folder, or a checkpoint folder.
 
     Args:
         path: a run folder, or one of its `checkpoints/step-*`.
@@ -144,7 +144,7 @@ def open_run(path: str | Path, device: str = "auto", precision: str = "fp32") ->
         precision: auto, bf16 or fp32 (default).
 
     Raises:
-        UserError: no such folder, no checkpoint, or a damaged one; no such device or precision.
+        UserError: the folder or checkpoint is missing or damaged, or device or precision unknown.
     """
     path, where = Path(path), choose_device(device)
     dtype = choose_precision(precision, where)

@@ -104,11 +104,11 @@ def test_a_generator_in_a_subfolder_is_imported_with_its_discriminator(
 
 def test_pretraining_continues_from_generator_and_discriminator(folder: Path) -> None:
     starting_model = open_starting_model(str(folder))
-    laid = starting_model.lay_under(recipe_of("objective.generator=0.5"))
+    laid = starting_model.with_recipe(recipe_of("objective.generator=0.5"))
     for name, value in laid.model.state_dict().items():
         assert torch.equal(value, starting_model.model.state_dict()[name])
     with pytest.raises(UserError, match=r"use --set objective\.generator=0\.5$"):
-        starting_model.lay_under(recipe_of())  # a quarter: not to be begun anew in silence
+        starting_model.with_recipe(recipe_of())  # a quarter: not to be begun anew in silence
 
 
 def test_a_discriminator_alone_is_imported_with_unigram_replacements(
@@ -120,13 +120,13 @@ def test_a_discriminator_alone_is_imported_with_unigram_replacements(
     importing.save(found, tmp_path / "run")
     for path, way in ((folder, "generator/, and go on"), (tmp_path / "run", "import it again")):
         with pytest.raises(UserError) as caught:
-            open_starting_model(str(path)).lay_under(recipe_of())
+            open_starting_model(str(path)).with_recipe(recipe_of())
         said = str(caught.value)
         assert f"{path} has no generator" in said
         assert f"into {folder}, as generator/" in said
         assert way in said
         assert said.endswith("or use --set objective.replacements=unigram")
-    laid = open_starting_model(str(folder)).lay_under(recipe_of("objective.replacements=unigram"))
+    laid = open_starting_model(str(folder)).with_recipe(recipe_of("objective.replacements=unigram"))
     assert set(laid.model.heads) == {"replaced"}
 
 

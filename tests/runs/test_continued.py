@@ -54,7 +54,7 @@ def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def begin(recipe: Recipe, text: Path, run: Path, source: Path, new_tokens: int = 0) -> Path:
-    starting_model = open_starting_model(str(source)).lay_under(recipe)
+    starting_model = open_starting_model(str(source)).with_recipe(recipe)
     if new_tokens:
         starting_model = continued.extend(starting_model, [str(text)], recipe.read, new_tokens)
     running.start(starting_model.recipe, running.Inputs((str(text),)), run, starting_model)
@@ -159,19 +159,19 @@ def test_new_tokens_of_a_hugging_face_folder(
 
 def test_dropout_can_be_set(trained: Path) -> None:
     starting_model = open_starting_model(str(trained))
-    laid = starting_model.lay_under(runs.build(table()), ["model.dropout=0.3", "train.batch=2"])
+    laid = starting_model.with_recipe(runs.build(table()), ["model.dropout=0.3", "train.batch=2"])
     assert laid.recipe.model.dropout == 0.3
     with pytest.raises(UserError, match=r"--set model\.layers=5: .* only dropout"):
-        starting_model.lay_under(runs.build(table()), ["model.layers=5"])
+        starting_model.with_recipe(runs.build(table()), ["model.layers=5"])
 
 
 def test_what_does_not_fit_is_said(trained: Path) -> None:
     starting_model = open_starting_model(str(trained))
     with pytest.raises(UserError, match=r"layout\.kind: the recipe's is 'encoder'"):
-        starting_model.lay_under(runs.build(table("encoder")))
+        starting_model.with_recipe(runs.build(table("encoder")))
     made = table()
     made["packing"]["bos"] = "[CLS]"
-    assert starting_model.lay_under(runs.build(made)).recipe.packing.bos == "[CLS]"
+    assert starting_model.with_recipe(runs.build(made)).recipe.packing.bos == "[CLS]"
 
 
 def test_rows_that_become_longer_than_the_positions_are_refused(
@@ -186,9 +186,9 @@ def test_rows_that_become_longer_than_the_positions_are_refused(
     made["model"]["position"]["length"] = 128
     made["packing"]["length"], made["objective"] = 48, {"kind": "deshuffle"}
     with pytest.raises(UserError, match=r"become up to 98 .* 64 places; .*packing\.length=31$"):
-        before.lay_under(runs.build(made))
+        before.with_recipe(runs.build(made))
     made["packing"]["length"] = 31
-    assert before.lay_under(runs.build(made)).recipe.max_sequence(31) == 64
+    assert before.with_recipe(runs.build(made)).recipe.max_sequence(31) == 64
 
 
 def test_heads_are_left_behind_or_lacking(text: Path, tmp_path: Path) -> None:
@@ -199,11 +199,11 @@ def test_heads_are_left_behind_or_lacking(text: Path, tmp_path: Path) -> None:
     tokenizer = both.tokenizer.train(file.read_text() for file in text.iterdir())
     one = continued.StartingModel(recipe.build(tokenizer.vocab), recipe, tokenizer, source=tmp_path)
     two = continued.StartingModel(both.build(tokenizer.vocab), both, tokenizer, source=tmp_path)
-    laid = two.lay_under(recipe)
+    laid = two.with_recipe(recipe)
     assert set(laid.model.heads) == {"token"}
     assert "heads left behind: heads.pair." in laid.notes[0]
     with pytest.raises(UserError, match=r"'sum' needs other parts of a model \(heads\.pair\."):
-        one.lay_under(both)
+        one.with_recipe(both)
 
 
 def test_from_the_command_line(trained: Path, other: Path, tmp_path: Path) -> None:
