@@ -61,7 +61,7 @@ def leave(status: int) -> NoReturn:
 
     Native code in a thread that was abandoned, such as a tokenizer's trainer, asks for the
     interpreter when it is done, and aborts a process that is taking its interpreter down. And an
-    interrupt that came out of `exec`, as in an import, makes Python end by SIGINT after all.
+    interrupt that came out of `exec`, as in an import, makes `python -m` end by SIGINT after all.
     """
     if not signals.is_ignored(signal.SIGINT):
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is done; another Ctrl-C just ends it

@@ -168,7 +168,7 @@ main.main(["show"])
 def test_an_interrupted_process_leaves_at_once_with_130() -> None:
     """Native code left in a thread aborts one that takes its interpreter down.
 
-    And Python ends by SIGINT after all when an interrupt came out of `exec`.
+    And `python -m` ends by SIGINT after all when an interrupt came out of `exec`.
     """
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "foreword: interrupted\n")
