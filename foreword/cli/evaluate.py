@@ -50,7 +50,6 @@ def evaluate(
     """
     from foreword import atomic
     from foreword.evaluate import context, heldout, sparsity
-    from foreword.runs.provenance import command
 
     if not file:
         reading.refuse("requires --data")
@@ -77,19 +76,8 @@ def evaluate(
 
     # Save the results.
     name = f"evaluate-{Path(file[0]).name if file else 'heldout'}"
-    if memory is not None:
-        name += "-memory"
-    result: dict[str, Any] = {
-        "name": name,
-        "task": "held-out loss" if memory is None else "held-out loss by memory",
-        "checkpoint": loaded.trained.folder.name,
-        "rows": [one.as_row() for one in found],
-        "command": command(),
-    }
-    components = getattr(found[0], "components", {})
-    if components:
-        result["components"] = components
-    result["notes"] = _notes(found)
+    name += "-memory" if memories is not None else ""
+    result = _result(name, loaded.trained.folder.name, found, by_memory=memories is not None)
     results = [_save(folder, result)]
     if by_order:
         changes = {"name": f"{name}-by-order", "task": "n-grams seen and never seen"}
@@ -99,15 +87,40 @@ def evaluate(
     if json:
         console.emit(results[0] | ({"by_order": results[1]["rows"]} if results[1:] else {}))
         return
+    _show(results, folder)
+
+
+def _result(
+    name: str, checkpoint: str, losses: Sequence[HeldOut | MemoryLoss], *, by_memory: bool
+) -> dict[str, Any]:
+    """Return the result that is saved."""
+    from foreword.runs.provenance import command
+
+    result: dict[str, Any] = {
+        "name": name,
+        "task": "held-out loss by memory" if by_memory else "held-out loss",
+        "checkpoint": checkpoint,
+        "rows": [one.as_row() for one in losses],
+        "command": command(),
+    }
+    components = getattr(losses[0], "components", {})
+    if components:
+        result["components"] = components
+    return result | {"notes": _notes(losses)}
+
+
+def _show(results: Sequence[dict[str, Any]], folder: Path) -> None:
+    """Print the results, and the components of the loss and notes of the first."""
     for saved in results:
         cells = [[_cell(key, value) for key, value in row.items()] for row in saved["rows"]]
         console.table("", [key.replace("_", " ") for key in saved["rows"][0]], cells)
         console.say(f"saved to {folder / 'evaluations' / saved['name']}.json")
+    components = results[0].get("components", {})
     if components:
         console.say(
             ", ".join(f"{key.replace('_', ' ')} {components[key]:.4f}" for key in components)
         )
-    for note in result["notes"]:
+    for note in results[0]["notes"]:
         console.say(note)
 
 

@@ -61,7 +61,6 @@ def translate(
     Translations, scores and plots are saved in RUN/evaluations.
     """
     from foreword import atomic
-    from foreword.data.text_files import ReadCounts, ReadSettings
     from foreword.errors import UserError
     from foreword.evaluate import translation
     from foreword.evaluate.alignment import layer_of
@@ -69,18 +68,11 @@ def translate(
 
     # Read the texts and check the options.
     beams = Beams(beam_options.beams, beam_options.length_penalty, beam_options.tokens)
+    texts, references = _read_texts(source, reference, errors)
     alignment, layer = alignment_options.alignment or [], alignment_options.layer
-    read, counts = Reading(errors=errors).on(ReadSettings()), ReadCounts()
-    texts = translation.read_lines(source, read, counts)
-    references = None
-    if reference is not None:
-        references = translation.read_lines(reference, read, counts)
-        translation.require_as_many(texts, references, [str(source), str(reference)])
     for number in alignment:
         if not 1 <= number <= len(texts) or not texts[number - 1]:
             raise UserError(f"--alignment {number}: {source} has no text in line {number}")
-    if counts.replaced_bytes:
-        console.say(f"{counts.replaced_bytes:,} bytes replaced")
     if layer is not None and not alignment:
         raise UserError("--layer: requires --alignment")
 
@@ -115,6 +107,24 @@ def translate(
     _show(result, outputs)
     for path in saved:
         console.say(f"saved to {path}")
+
+
+def _read_texts(
+    source: Path, reference: Path | None, errors: str | None
+) -> tuple[list[str], list[str] | None]:
+    """Return the lines of the source, and of the reference if there is one."""
+    from foreword.data.text_files import ReadCounts, ReadSettings
+    from foreword.evaluate import translation
+
+    read, counts = Reading(errors=errors).on(ReadSettings()), ReadCounts()
+    texts = translation.read_lines(source, read, counts)
+    references = None
+    if reference is not None:
+        references = translation.read_lines(reference, read, counts)
+        translation.require_as_many(texts, references, [str(source), str(reference)])
+    if counts.replaced_bytes:
+        console.say(f"{counts.replaced_bytes:,} bytes replaced")
+    return texts, references
 
 
 def _plain_name(file: Path) -> str:
