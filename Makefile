@@ -7,16 +7,16 @@ BIN = .venv/bin
 demo: .venv/.ready
 	$(BIN)/foreword demo --out demo
 
-test: .venv/.ready
+test: .venv/.dev
 	$(BIN)/pytest -n auto -m "not gpu"
 
-gpu: .venv/.ready
+gpu: .venv/.dev
 	$(BIN)/pytest -m gpu
 
-fuzz: .venv/.ready
+fuzz: .venv/.dev
 	$(BIN)/python benchmarks/fuzz.py --minutes 5 --seed $(or $(SEED),1)
 
-check: .venv/.ready
+check: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -25,6 +25,10 @@ check: .venv/.ready
 .venv/.ready: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Foreword needs Python 3.11, 3.12 or 3.13; none is on the PATH."; exit 2; }
 	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+.venv/.dev: .venv/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@touch $@
 

@@ -380,7 +380,7 @@ def _kind_table(value: Any) -> Any:
 
 def dumps(table: Mapping[str, Any], prefix: str = "") -> str:
     """Return a table as TOML text."""
-    lines = [f"{k} = {_toml(v)}" for k, v in table.items() if not isinstance(v, Mapping)]
+    lines = [f"{k} = {to_toml(v)}" for k, v in table.items() if not isinstance(v, Mapping)]
     text = "".join(line + "\n" for line in lines)
     for key, value in table.items():
         if isinstance(value, Mapping):
@@ -388,13 +388,14 @@ def dumps(table: Mapping[str, Any], prefix: str = "") -> str:
     return text
 
 
-def _toml(value: Any) -> str:
+def to_toml(value: Any) -> str:
+    """Return a value as TOML writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{k} = {to_toml(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
+        return "[" + ", ".join(map(to_toml, value)) + "]"
     return repr(value)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -243,13 +243,20 @@ class MaxLengths:
     joined: int
 
 
+class MaskFunction(Protocol):
+    """An attention mask, `allows(b, h, i, j)`; see `foreword.nn.masks`."""
+
+    def allows(self, b: Any, h: Any, i: Any, j: Any) -> Any:
+        """Return whether query `i` of head `h` in row `b` may attend to key `j`; broadcasts."""
+
+
 @dataclass(frozen=True)
 class Queries:
     """The query stream: positions predicted without seeing themselves (XLNet).
 
     Attributes:
         at: the predicted positions of the row, (batch, predictions) int64.
-        mask: the mask of the query stream, over (length, length); a `foreword.nn.masks.Mask`.
+        mask: the mask of the query stream, over (length, length).
     """
 
     at: Any
@@ -287,7 +294,7 @@ class Batch(HasParts):
     Attributes:
         ids: (batch, length) int64.
         positions: (batch, length) int64.
-        mask: which position may attend to which, a `foreword.nn.masks.Mask`.
+        mask: which position may attend to which.
         targets: (batch, length) int64, or (batch, predictions) with `Queries`: the states are then
             theirs, (batch, predictions, d_model). None if nothing is predicted.
         weights: 1 where the target counts; float32 of the targets' shape.

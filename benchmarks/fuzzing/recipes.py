@@ -63,7 +63,7 @@ def assigned(place: Place) -> list[Command]:
     draw = place.draw
     name = draw.choice(TINY)
     setting = _any_setting(base(name), draw)
-    value = draw.choice([str(draw.choice(WILD)), config._toml(draw.choice(WILD))])
+    value = draw.choice([str(draw.choice(WILD)), config.to_toml(draw.choice(WILD))])
     key = ".".join(setting.path)
     words = pretrain(place, name, name)
     return [Command([*words, "--set", f"{key}={value}".replace("\x00", "")]), *used(place, name)]

@@ -39,10 +39,9 @@ class Reading(Options):
     @property
     def overrides(self) -> dict[str, Any]:
         """The settings given, as a recipe has them."""
-        settings = {name: value for name, value in asdict(self).items() if value is not None}
-        if self.documents not in (None, "line"):
-            settings["blank_lines"] = False  # there are none to count
-        return settings
+        from foreword.api._arguments import given_reading
+
+        return given_reading(**asdict(self))
 
     def refuse(self, why: str) -> None:
         """Make sure that no option was given, where no text is read.
@@ -59,10 +58,9 @@ class Reading(Options):
         Raises:
             UserError: a value is not a choice.
         """
-        try:
-            return replace(settings, **self.overrides)
-        except ValueError as error:
-            raise UserError(f"--{error}") from None
+        from foreword.api._arguments import read_as
+
+        return read_as(settings, self.overrides)
 
     def of(self, prompted: PromptedModel) -> PromptedModel:
         """Return the model with a recipe that reads text as the options say.

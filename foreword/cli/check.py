@@ -18,7 +18,7 @@ from foreword.cli._run_options import RunOptions
 from foreword.ranges import Count, CountOrZero
 
 if TYPE_CHECKING:
-    from foreword.cli._run_options import RunRequest
+    from foreword.api.request import RunRequest
     from foreword.data.prepared_text import PreparedText
     from foreword.data.text_files import ReadSettings
     from foreword.runs.corpus import Stage
@@ -70,7 +70,7 @@ def check(
 
     Nothing is trained or saved. Of large texts only the first 20 MB are read.
     """
-    from foreword.cli._progress import RunDisplay
+    from foreword.display.run import RunDisplay
     from foreword.errors import UserError
 
     request = options.resolve(budget, reading)
@@ -112,7 +112,7 @@ def _check(request: RunRequest, folder: Path, stage: Stage, shown: tuple[int, in
     run = folder / "run"
     try:
         with of_text(run, texts):
-            request = request.extended()
+            request = request.extended(console.say)
             running.start(request.recipe, request.inputs, run, request.starting_model, MACHINES)
             tokenizer, prepared = corpus(request.recipe, run, stage)
             setup = set_up_training(request.recipe, tokenizer, prepared, or_shape=True)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foreword.cli import console
-from foreword.cli._bar import Advance, Bar, clock
 from foreword.cli._budget_options import BudgetOptions
 from foreword.cli._model_options import Json
 from foreword.cli._options import Options, PathText
 from foreword.cli._reading import Reading
+from foreword.display.bar import Advance, Bar, clock
 
 if TYPE_CHECKING:
     from foreword.compare.run import CellProgress, Comparison

@@ -8,39 +8,17 @@ from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from foreword import stored
-from foreword.cli._bar import Bar, fit_parts
+from foreword.display.lines import err, line_of, one_line, progress, say, side_by_side
+
+__all__ = [
+    "emit", "err", "facts", "line_of", "one_line", "out", "progress", "say", "side_by_side", "some",
+    "table",
+]  # fmt: skip
 
 out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
 LONGEST, BORDER = 24, 3  # characters of a cell kept on one line; characters of a column's border
-
-
-def say(text: str) -> None:
-    """Print a line for people on the error stream, so that the output stays clean for pipes."""
-    err.file.write(f"{text}\n")
-    err.file.flush()
-
-
-def side_by_side(before: str, after: str) -> str:
-    """Return two texts as one line, in a terminal cut to the window.
-
-    The first keeps half of the room, or what the second leaves.
-    """
-    indent, arrow = "    ", "  ->  "
-    texts = [Text(one_line(text)) for text in (before, after)]
-    if err.is_terminal:
-        room = err.width - len(indent) - len(arrow) - 1
-        texts[0].truncate(max(room // 2, room - texts[1].cell_len), overflow="ellipsis")
-        texts[1].truncate(room - texts[0].cell_len, overflow="ellipsis")
-    return indent + arrow.join(text.plain for text in texts)
-
-
-def one_line(text: str) -> str:
-    """Return a text with line breaks as ⏎, and spaces for all else that cannot be printed."""
-    return "".join(c if c.isprintable() else "⏎" if c == "\n" else " " for c in text)
 
 
 def emit(value: Any) -> None:
@@ -102,15 +80,3 @@ def some(names: Sequence[str], most: int = 12) -> str:
     """Return names in a row, at most `most` of them, with the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
-
-
-def progress() -> Bar:
-    """Return a live line on the error stream in a terminal, else a line now and then."""
-    is_live = sys.stderr.isatty() and not err.is_dumb_terminal and not err.legacy_windows
-    is_coloured = err.color_system is not None and not err.no_color
-    return Bar(say, is_live=is_live, is_coloured=is_coloured)
-
-
-def line_of(parts: Sequence[str], ranks: Sequence[int]) -> str:
-    """Return the parts as one line; in a terminal, as many as fit the window."""
-    return fit_parts(parts, ranks, err.width - 1 if err.is_terminal else 1 << 16)

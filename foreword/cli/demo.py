@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foreword.cli import console
-from foreword.cli._bar import Advance, Bar
+from foreword.display.bar import Advance, Bar
 
 SETTING_COLUMNS = ("lr", "epochs")
 

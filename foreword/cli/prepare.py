@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foreword.cli import console
-from foreword.cli._bar import Bar
-from foreword.cli._heldout import HeldOut, hold_out
+from foreword.cli._heldout import HeldOut
 from foreword.cli._options import Options, PathText, naming
 from foreword.cli._places import spare_runs
 from foreword.cli._reading import Reading
+from foreword.display.bar import Bar
 from foreword.errors import UserError
 from foreword.ranges import Count, Workers
 
@@ -66,6 +66,7 @@ def prepare(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Turn text files into token shards; shards that are still up to date are reused."""
+    from foreword.api._arguments import hold_out
     from foreword.data import write_shards as preparing
     from foreword.data.holdout import find_apart
     from foreword.data.prepared_text import require_free
@@ -76,7 +77,7 @@ def prepare(
     # Check every option before any text is read.
     read = reading.on(ReadSettings())
     settings = preparing.PrepareSettings(sentences=sentences, workers=workers)
-    settings, heldout_texts = hold_out(settings, heldout)
+    settings, heldout_texts = hold_out(settings, heldout or ())
     tokenizer_options.require_one_source()
     spare_runs(out)
     require_free(out)

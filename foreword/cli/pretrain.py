@@ -26,16 +26,11 @@ def pretrain(
     any moment; `foreword resume` continues. With --from, weights, architecture and tokenizer come
     from that model, the rest from the recipe. If --heldout names text, all of --data is trained on.
     """
-    from foreword.cli._progress import carry_on
-    from foreword.errors import UserError
+    from foreword.api.pretrain import start
+    from foreword.api.progress import LiveProgress
+    from foreword.cli._finished import finish
     from foreword.runs import run as running
 
-    before = running.names_in(out)
     running.require_free(out)
-    request = options.resolve(budget, reading).extended()
-    try:
-        running.start(request.recipe, request.inputs, out, request.starting_model)
-        return carry_on(out, as_json=json)
-    except UserError:
-        running.take_back(out, before)
-        raise
+    request = options.resolve(budget, reading)
+    return finish(out, lambda: start(request, out, LiveProgress()), as_json=json)

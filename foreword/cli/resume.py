@@ -25,9 +25,7 @@ def resume(
     A run that stopped because its loss was no longer finite may continue with a lower learning
     rate: --set changes the recipe, and run.json records it.
     """
-    from foreword.cli._progress import carry_on
-    from foreword.runs.override import override
+    from foreword.api import pretrain
+    from foreword.cli._finished import finish
 
-    if assign:
-        override(run, assign)
-    return carry_on(run, as_json=json)
+    return finish(run, lambda: pretrain.resume(run, settings=assign or ()), as_json=json)

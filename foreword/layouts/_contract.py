@@ -1,4 +1,4 @@
-"""The contract of layouts, the kinds in `layouts/`."""
+"""The interface of a layout."""
 
 from __future__ import annotations
 

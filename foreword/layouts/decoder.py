@@ -11,8 +11,8 @@ from foreword.data.rows import positions_within
 from foreword.errors import UserError
 from foreword.layouts._contract import Layout, Summary
 from foreword.layouts.encoder import document_mask
-from foreword.nn.masks import CausalMask, Mask
-from foreword.types import Array, Batch, Example, NextToken, Tokens, Vocab
+from foreword.nn.masks import CausalMask
+from foreword.types import Array, Batch, Example, MaskFunction, NextToken, Tokens, Vocab
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def join(example: Example) -> tuple[Tokens, Array, Array]:
 
 
 def next_token(
-    tokens: Tokens, weights: Array, mask: Mask, after_row: NextToken | None = None
+    tokens: Tokens, weights: Array, mask: MaskFunction, after_row: NextToken | None = None
 ) -> Batch:
     """Let each position predict the next token of its document.
 

@@ -1,4 +1,4 @@
-"""The contract of objectives, the kinds in `objectives/`."""
+"""The interface of an objective."""
 
 from __future__ import annotations
 

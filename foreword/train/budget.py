@@ -14,14 +14,14 @@ Unit = Literal["steps", "epochs", "tokens", "flops", "hours"]
 
 @dataclass
 class Progress:
-    """What a run has used so far; stored in every checkpoint.
+    """The part of a budget that a run has used; stored in every checkpoint.
 
     Attributes:
-        steps: number of steps.
-        tokens: number of tokens read.
-        flops: floating-point operations.
-        seconds: wall-clock time.
-        epochs: passes over the text, counted in rows.
+        steps: taken.
+        tokens: read.
+        flops: computed.
+        seconds: of wall-clock time.
+        epochs: how many times the text was read, by rows.
     """
 
     steps: int = 0
@@ -36,8 +36,8 @@ class Budget(Ranged):
     """An amount of one unit.
 
     Attributes:
-        unit: unit of the amount.
-        amount: where the run ends.
+        unit: of `amount`.
+        amount: when the run ends.
     """
 
     unit: Unit
@@ -45,7 +45,7 @@ class Budget(Ranged):
 
     @classmethod
     def of(cls, settings: TrainSettings) -> Budget:
-        """Return the first given of hours, flops, tokens, epochs and steps."""
+        """Return the first that is given of hours, flops, tokens, epochs, steps."""
         if settings.hours is not None:
             return cls("hours", settings.hours)
         if settings.flops is not None:
@@ -63,7 +63,7 @@ class Budget(Ranged):
         return replace(settings, **{**none, self.unit: amount})
 
     def progress(self, spent: Progress) -> float:
-        """Return the spent share of the budget, 0 to 1, which schedules follow."""
+        """Return the share that is spent, 0 to 1; schedules follow it, so they end on time."""
         used = {
             "steps": float(spent.steps),
             "epochs": spent.epochs,

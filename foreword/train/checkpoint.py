@@ -26,7 +26,7 @@ from foreword.nn.model import Model
 from foreword.train.finite import require_finite
 
 KIND, VERSION = "checkpoint", 1
-FOR_TRAINING = ("optimizer.safetensors", "memory.safetensors")  # needed only to resume training
+FOR_TRAINING = ("optimizer.safetensors", "memory.safetensors")  # needed to train on alone
 
 
 def save(
@@ -63,8 +63,8 @@ def verify(folder: Path, *, is_to_train: bool = True) -> None:
 
     Args:
         folder: of the checkpoint.
-        is_to_train: also read the files that only training needs (twice as large as the weights);
-            otherwise check only their sizes.
+        is_to_train: whether the files that only training needs (twice as large as the weights)
+            will be read too; otherwise only their sizes are checked.
 
     Raises:
         DamagedError: the checkpoint is damaged.
@@ -122,7 +122,7 @@ def load_optimizer(folder: Path, model: nn.Module, optimizer: Optimizer) -> None
     for path, value in load_file(folder / "optimizer.safetensors").items():
         name, _, key = path.rpartition("/")
         p = parameters[name]
-        # A step count stays on the device where the optimizer made it, the rest on its parameter's.
+        # A step count stays where the optimizer made it; the rest lies beside its parameter.
         optimizer.state[p][key] = value if value.ndim == 0 and not p.is_cuda else value.to(p.device)
 
 
@@ -171,8 +171,8 @@ def newest(run: Path, warn: list[str] | None = None, *, is_to_train: bool = True
         is_to_train: as in `verify`.
 
     Raises:
-        DamagedError: all are damaged.
-        UserError: there is none, or the newest is of another version.
+        DamagedError: there is none but damaged ones.
+        UserError: there is none, or the newest is of another version, which is no damage.
     """
     damaged = []
     for folder in reversed(all_in(run)):
@@ -190,9 +190,9 @@ def newest(run: Path, warn: list[str] | None = None, *, is_to_train: bool = True
 
 
 def back_to(run: Path, step: int) -> Path | None:
-    """Delete the checkpoints after a step and return the newest of the others.
+    """Delete the checkpoints after a step, and return the newest of the others.
 
-    Without others nothing is deleted, and None is returned.
+    Nothing is deleted if there is no other.
     """
     found = all_in(run)
     good = [folder for folder in found if folder.name <= name_of(step)]
@@ -205,12 +205,12 @@ def back_to(run: Path, step: int) -> Path | None:
 def prune(run: Path, keep: int, best: str | None, last: str) -> None:
     """Delete all checkpoints up to `last` except the best and the last `keep`.
 
-    Checkpoints of later steps are damaged ones that a resumed run has yet to overwrite: they do not
-    count, so that the complete ones before them are kept.
+    A checkpoint of a later step is damaged, and a resumed run has yet to write it again: it is not
+    counted, so that the complete ones before it stay.
     """
     for folder in [found for found in all_in(run) if found.name <= last][:-keep]:
         if folder.name != best:
             # Renamed first: a kill leaves no half checkpoint by its name.
             folder.replace(folder.with_name(f".{folder.name}.old"))
-    for left in (run / "checkpoints").glob(".step-*"):  # left by this call, or by an earlier kill
+    for left in (run / "checkpoints").glob(".step-*"):  # by this, or by a kill before
         shutil.rmtree(left, ignore_errors=True)

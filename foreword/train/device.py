@@ -71,10 +71,10 @@ def autocast(
 
 
 def matmul_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:
-    """Measure the FLOPs per second of a large matrix product, the machine's best."""
+    """Measure the rate of a large matrix product: the best the machine can do."""
     n = 8192 if device.type == "cuda" else 1024
     a = torch.randn(n, n, device=device).to(dtype)
-    best, count = float("inf"), 10 if device.type == "cuda" else 1  # waiting takes time too
+    best, count = float("inf"), 10 if device.type == "cuda" else 1  # waiting costs time of its own
     for _ in range(6):
         wait(device)
         start = time.perf_counter()
@@ -92,7 +92,7 @@ def wait(device: torch.device) -> None:
 
 
 def describe(device: torch.device) -> str:
-    """Return the device's name for messages."""
+    """Return the device in words."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     if device.type == "mps":

@@ -18,7 +18,7 @@ from foreword.types import Array, Batch, Example, TermCounts, Vocab
 
 # Held-out rows draw their corruption from a seed of their own, the same at every evaluation.
 HELDOUT_SEED = 0x5EED
-DEPTH = 2  # steps whose batches are made ahead
+DEPTH = 2  # steps whose batches are made before they are asked for
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Feed:
     Attributes:
         packed: the corpus as rows.
         objective: what to predict.
-        layout: arranges an example for the model.
-        vocab: of the tokenizer, with the text's counts if the objective needs them.
+        layout: how an example is arranged for the model.
+        vocab: of the tokenizer, with the text's counts if the objective asks for them.
         rows_per_step: sequences of a step.
         micro_batch: sequences computed at once.
         workers: threads that share a micro-batch.
@@ -46,12 +46,12 @@ class Feed:
     seed: int
 
     def micro_batches(self, step: int) -> list[Batch]:
-        """Return the micro-batches of a step, counted from 0."""
+        """Return the batches that step number `step` (from 0) is made of."""
         size = self.rows_per_step
         return self.batches(np.arange(step * size, (step + 1) * size))
 
     def batches(self, numbers: Array) -> list[Batch]:
-        """Return these rows as micro-batches, each split between the workers."""
+        """Return these rows as micro-batches, each in as many parts as there are workers."""
         pieces = [
             piece
             for rows in np.array_split(numbers, -(-len(numbers) // self.micro_batch))
@@ -65,7 +65,7 @@ class Feed:
         return self.layout.arrange(self._example(numbers, seed), self.vocab)
 
     def epochs(self, steps: int) -> float:
-        """Return the number of passes over the text after `steps` steps."""
+        """Return how often the text has been read after so many steps."""
         return steps * self.rows_per_step / self.packed.rows_per_epoch
 
     @property
@@ -81,7 +81,7 @@ class Feed:
         return self.objective.corrupt(rows, RowRng(seed, numbers), self.vocab)
 
     def count_tokens(self, batches: Sequence[Batch]) -> int:
-        """Return the number of tokens that the model reads in these batches."""
+        """Return the tokens that these batches make the model read."""
         return sum(map(count_tokens, batches))
 
     def ahead(self, step: int, depth: int = DEPTH) -> Generator[list[Batch]]:
@@ -101,7 +101,7 @@ class Feed:
                 while not is_over.is_set():
                     put(self.micro_batches(number))
                     number += 1
-            except BaseException as error:  # raised again where the batches are used
+            except BaseException as error:  # it is raised again where the batches are used
                 put(error)
 
         thread = threading.Thread(target=work, name="foreword-feed", daemon=True)
@@ -121,7 +121,7 @@ class Feed:
         rows = min(limit, self.packed.rows_per_epoch)
         starts = range(0, rows, self.micro_batch)
         pieces = [np.arange(start, min(start + self.micro_batch, rows)) for start in starts]
-        # A sum of means needs its counts first, and the batches are too many to keep.
+        # A sum of means wants its counts first, and the batches are too many to be kept.
         counts = count_all(self.objective, (self.batch(p, HELDOUT_SEED) for p in pieces))
         for piece in pieces:
             batch = self.batch(piece, HELDOUT_SEED)

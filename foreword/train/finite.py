@@ -1,4 +1,4 @@
-"""The check that weights are finite before they are written."""
+"""Numbers that are not finite: refused where weights are written."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from foreword.errors import NotFiniteError
 
 
 def require_finite(tensors: Mapping[str, Tensor], what: str = "weights") -> None:
-    """Check that no tensor holds nan or infinity.
+    """Make sure that tensors hold numbers alone, no infinity and no nan.
 
     They are read once, on their device: 0.06 s for 113 million numbers on one core.
 
     Args:
         tensors: by name.
-        what: what they are, for the message.
+        what: they are, for the message.
 
     Raises:
-        NotFiniteError: one does; the first is named.
+        NotFiniteError: one does not; the first such is named.
     """
     found = {n: tensor.detach() for n, tensor in tensors.items() if tensor.is_floating_point()}
-    # A finite norm proves all numbers finite; an infinite one may come from large numbers.
+    # A finite sum of squares is of finite numbers; an infinite one may be of large ones.
     if torch.nn.utils.get_total_norm(found.values()).isfinite():
         return
     for name, tensor in found.items():

@@ -1,4 +1,4 @@
-"""Hooks: what happens between steps, a number of times over the budget."""
+"""What is done between steps, every n-th part of the budget: logging, measuring, saving."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Hook(ABC):
-    """An action between steps; derive from it to add your own.
+    """Something to do while a model trains; derive from it to add your own.
 
         class Norms(Hook):
             times = 10
@@ -20,30 +20,30 @@ class Hook(ABC):
                 print(loop.state.spent.steps, sum(p.norm() for p in loop.model.parameters()))
 
     Attributes:
-        times: number of times over the budget.
+        times: how many times over the whole budget.
     """
 
     times: float = 1
 
-    def begin(self, loop: Loop) -> None:  # noqa: B027 - most need none
+    def begin(self, loop: Loop) -> None:  # noqa: B027 - most need no beginning
         """Called once, before the first step of this process."""
 
     def is_due(self, before: float, after: float, loop: Loop) -> bool:
         """Return whether to run after a step.
 
         Args:
-            before: share of the budget spent before the step.
-            after: share spent now.
-            loop: the loop that took the step.
+            before: share of the budget that was spent before the step.
+            after: share that is spent now.
+            loop: that took the step.
         """
         return passes(before, after, self.times)
 
     @abstractmethod
     def run(self, loop: Loop) -> None:
-        """Run the action; its time does not count as training speed."""
+        """Do it. Time spent here does not count as training speed."""
 
-    def end(self, loop: Loop) -> None:  # noqa: B027 - most need none
-        """Called once, after the last step, also when a signal ends the run."""
+    def end(self, loop: Loop) -> None:  # noqa: B027 - most need no end
+        """Called once, after the last step, also when a signal asked to stop."""
 
 
 def passes(before: float, after: float, times: float) -> bool:

@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: one JSON object per line, appended during a run."""
+"""`metrics.jsonl`: one JSON object a line, appended as a run goes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from foreword import atomic, config, stored
 from foreword.errors import UserError
 
 FILE = "metrics.jsonl"
-# The fields of every record; all others are components of the loss and other reported means.
+# The fields of every record; all others are components of the loss, or means beside it.
 OWN = (
     "kind",
     "fitted",
@@ -44,7 +44,7 @@ def append(run: Path, record: Mapping[str, Any]) -> None:
 
 
 def read(run: Path) -> list[dict[str, Any]]:
-    """Return the records; a half-written last line, left by a kill, is skipped.
+    """Return the records; a last line that a kill left half-written is skipped.
 
     Raises:
         UserError: another line is broken.
@@ -52,9 +52,7 @@ def read(run: Path) -> list[dict[str, Any]]:
     file = run / FILE
     if not file.is_file():
         return []
-    lines = file.read_bytes().split(
-        b"\n"
-    )  # splitlines would split at other characters that texts may hold
+    lines = file.read_bytes().split(b"\n")  # texts may hold what else ends a line
     records = []
     for number, line in enumerate(lines, start=1):
         try:
@@ -73,7 +71,7 @@ def read(run: Path) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class _Known:
-    """The fields of a record that are read again, with their types."""
+    """The fields of a record that are read again, by type."""
 
     kind: str
     step: int
@@ -91,12 +89,12 @@ def _refuse(text: str) -> None:
 
 
 def components(record: Mapping[str, Any]) -> dict[str, float]:
-    """Return the components of a record's loss and other reported means, by name."""
+    """Return the components of a record's loss and the means beside them, by name."""
     found = {name: value for name, value in record.items() if name not in OWN}
     return {name: value for name, value in found.items() if isinstance(value, int | float)}
 
 
 def rewind(run: Path, step: int) -> None:
-    """Remove the records after `step`, which a resumed run writes again."""
+    """Remove the records after `step`: a resumed run writes them again."""
     kept = [record for record in read(run) if record.get("step", 0) <= step]
     atomic.write_text(run / FILE, "".join(stored.to_json(r) + "\n" for r in kept))

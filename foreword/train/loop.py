@@ -27,25 +27,25 @@ class Batches(Protocol):
     """The batches to train on: a pure function of the step's number."""
 
     def ahead(self, step: int) -> Generator[list[Any]]:
-        """Yield the micro-batches of `step`, `step` + 1, and so on."""
+        """Yield the micro-batches of `step`, `step` + 1, ..."""
 
     def epochs(self, steps: int) -> float:
-        """Return the number of passes over the data after `steps` steps."""
+        """Return how often the data has been read after so many steps."""
 
     def count_tokens(self, batches: Sequence[Any]) -> int:
-        """Return the number of tokens that the model reads in these micro-batches."""
+        """Return the tokens that the model reads in these micro-batches."""
 
 
 @dataclass
 class TrainingState:
-    """The progress of training; stored in every checkpoint.
+    """Where training stands; stored in every checkpoint.
 
     Attributes:
-        spent: the part of the budget that is used.
-        skipped: number of steps whose loss or gradient was not finite.
-        skipped_in_row: number of such steps since the last finite one.
+        spent: of the budget.
+        skipped: steps whose loss or gradient was not finite.
+        skipped_in_row: of these, the last ones.
         best_loss: lowest held-out loss.
-        best: name of the checkpoint with that loss.
+        best: name of the checkpoint that had it.
     """
 
     spent: Progress = field(default_factory=Progress)
@@ -67,15 +67,15 @@ class TrainingState:
 
 @dataclass(frozen=True)
 class StepOptions:
-    """The settings of a step.
+    """How steps are taken.
 
     Attributes:
-        clip: maximum norm of the gradient; 0 for none.
-        dtype: precision of the computation.
-        dropout_seed: seed of the run's dropout.
-        patience: number of non-finite steps in a row that ends training.
-        flops: floating-point operations of one step; 0 if they are not counted.
-        accumulate: adds gradients over micro-batches.
+        clip: greatest norm of the gradient; 0 for none.
+        dtype: to compute in.
+        dropout_seed: of the whole run.
+        patience: this many non-finite steps in a row end the training.
+        flops: of one step, if they are counted.
+        accumulate: how gradients are added over micro-batches.
     """
 
     clip: float = 1.0
@@ -90,23 +90,22 @@ class Loop:
     """Train a model until its budget is spent, calling hooks on the way.
 
     Args:
-        model: holds the parameters to train.
-        loss_fn: returns the sum and count of a micro-batch.
-        batches: the data.
+        model: the parameters to train.
+        loss_fn: the sum and count of a micro-batch.
+        batches: to train on.
         optimizer: settings of the optimizer.
-        schedule: learning-rate schedule.
+        schedule: of the learning rate.
         budget: when to end.
-        options: settings of a step.
-        hooks: called in this order after the steps at which they are due.
-        note: called with messages for the user.
+        options: how to take a step.
+        hooks: called after the steps at which they are due, in this order.
+        note: told what a person should know.
 
     Attributes:
-        state: progress, as stored in checkpoints.
-        memory: the memory that each micro-batch left for the next step; see
-            `foreword.types.Hidden`.
+        state: where training stands.
+        memory: what each micro-batch left for the next step; see `foreword.types.Hidden`.
         last: the result of the last step.
-        lr_factor: factor of every learning rate in the last step, by the schedule.
-        step_seconds: seconds spent on steps in this process, waiting for data included.
+        lr_factor: what the schedule multiplied every learning rate with in the last step.
+        step_seconds: spent on steps so far, waiting for data included, in this process.
         proven_step: the last step whose weights gave a finite loss.
     """
 
@@ -146,11 +145,11 @@ class Loop:
         return self._stop.is_set()
 
     def stop(self) -> None:
-        """Request to end after the current step."""
+        """Ask to end after the step that is being taken."""
         self._stop.set()
 
     def elapsed(self) -> float:
-        """Return the seconds of training so far, earlier processes included."""
+        """Return the seconds since training began, earlier processes included."""
         return time.monotonic() - self._began
 
     def train(self) -> bool:
@@ -186,18 +185,17 @@ class Loop:
         start, spent = time.monotonic(), self.state.spent
         batches = next(ahead)
 
-        # Learning rate: one schedule, and a peak for each group of parameters.
+        # Each group of parameters has a peak rate of its own; the schedule is one.
         total_steps = self.budget.total_steps(spent)
         self.lr_factor = self.schedule.factor(self.progress, spent.steps, total_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = group["initial_lr"] * self.lr_factor
 
-        # Memory: rows continue from what the rows before them left.
+        # Rows go on from the memory that the rows before them left.
         if self.memory:
             pairs = zip(batches, self.memory, strict=True)
             batches = [replace(batch, memory=memory) for batch, memory in pairs]
 
-        # The step itself.
         result = self.last = train_step(
             self.model,
             self.optimizer,
@@ -211,7 +209,6 @@ class Loop:
         if result.is_finite and any(memory is not None for memory in result.memory):
             self.memory = result.memory
 
-        # What it cost.
         spent.steps += 1
         spent.tokens += self.batches.count_tokens(batches)
         spent.epochs = self.batches.epochs(spent.steps)
@@ -221,7 +218,7 @@ class Loop:
         self._check(result)
 
     def _check(self, result: StepResult) -> None:
-        """Count a skipped step; raise NotFiniteError where further steps cannot help."""
+        """Count a step that was skipped; end where going on is of no use."""
         state = self.state
         if result.is_finite:
             state.skipped_in_row = 0

@@ -1,4 +1,4 @@
-"""The settings of training: budget, batch, precision, evaluations and checkpoints."""
+"""The settings of training: budget, batch, precision, how often to measure and to save."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from foreword.ranges import (
 
 @dataclass(frozen=True)
 class TrainSettings(Ranged):
-    """The settings of the training loop.
+    """How long and how.
 
-    The budget is the first given of `hours`, `flops`, `tokens`, `epochs`, `steps`.
+    The budget is the first that is given of `hours`, `flops`, `tokens`, `epochs`, `steps`.
 
     Attributes:
         batch: sequences per step, over all micro-batches.
         batch_tokens: tokens per step instead, rounded to whole rows; 0 for `batch`.
-        micro_batch: sequences computed at once; 0 for as many as fit into memory.
-        workers: threads that share a micro-batch, each with its share of the CPU's cores; 0 for
-            the fastest number.
+        micro_batch: sequences computed at once; 0 chooses as many as the memory bears.
+        workers: threads that share what is computed at once, each with its part of the CPU's
+            cores; 0 chooses.
         steps: budget in steps.
-        epochs: budget in passes over the text.
+        epochs: budget in readings of the whole text.
         tokens: budget in tokens read.
         flops: budget in floating-point operations.
-        hours: budget in hours of wall-clock time, evaluations included.
-        clip: maximum norm of the gradient; 0 for none.
+        hours: budget in hours of wall-clock time, evaluation included.
+        clip: greatest norm of the gradient; 0 for none.
         seed: of weights, order, corruption and dropout.
-        precision: `auto` is bf16 if the hardware multiplies it faster, else fp32.
-        device: `auto` is CUDA if available, else the CPU; `mps` is untested.
+        precision: `auto` is bf16 where the hardware multiplies it faster, else fp32.
+        device: `auto` is CUDA where there is one, else the CPU; `mps` is untried.
         compile: compile the blocks with torch.compile; `auto` on CUDA.
-        evaluations: number of times that the held-out loss is measured.
-        heldout_rows: maximum rows of held-out text that are scored each time.
-        checkpoints: number of checkpoints written.
-        keep: number of the last checkpoints that are kept, besides the best.
-        patience: number of non-finite steps in a row that stops the run.
+        evaluations: how often in all the held-out loss is measured.
+        heldout_rows: at most so many rows of held-out text are scored each time.
+        checkpoints: how often in all a checkpoint is written.
+        keep: how many of the last checkpoints are kept, beside the best.
+        patience: so many non-finite steps in a row stop the run.
     """
 
     batch: Count = 32

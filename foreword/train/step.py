@@ -22,15 +22,15 @@ LossFunction = Callable[[Batch], Loss]
 
 @dataclass(frozen=True)
 class StepResult:
-    """The result of one step.
+    """What one step did.
 
     Attributes:
         loss: nats per prediction.
         weight: number of predictions.
-        grad_norm: norm of the mean gradient, before clipping.
+        grad_norm: of the mean gradient, before clipping.
         is_finite: False if the step was skipped.
         components: nats per prediction of each named term.
-        memory: the memory that each micro-batch leaves for the same streams in the next step.
+        memory: what each micro-batch leaves for the same streams of the next step.
     """
 
     loss: float
@@ -43,14 +43,14 @@ class StepResult:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """A part of a step's batch, with what its forward pass needs.
+    """A part of a step's batch, ready to be computed.
 
     Attributes:
-        batch: numpy arrays or tensors.
-        loss_fn: returns the sum and count of a batch.
-        device: device of the model.
-        dtype: precision of the forward pass.
-        seed: seed of dropout.
+        batch: numpy or torch.
+        loss_fn: the sum and count of a batch.
+        device: of the model.
+        dtype: to compute in.
+        seed: of dropout.
     """
 
     batch: Batch
@@ -60,7 +60,7 @@ class MicroBatch:
     seed: int
 
     def loss(self, *, keeps_casts: bool = True) -> Loss:
-        """Run the forward pass and return the loss.
+        """Run the forward pass.
 
         Args:
             keeps_casts: see `autocast`.
@@ -73,12 +73,12 @@ class MicroBatch:
 
 
 class Accumulate(Protocol):
-    """A function that adds the gradients of micro-batches to `parameter.grad`."""
+    """A way to add the gradients of micro-batches to `parameter.grad`."""
 
     def __call__(
         self, micro_batches: Sequence[MicroBatch], parameters: Sequence[nn.Parameter]
     ) -> Iterable[Loss]:
-        """Yield the loss of each micro-batch, in order."""
+        """Return the loss of each micro-batch, in their order."""
 
 
 def backward(
@@ -109,29 +109,31 @@ def train_step(
     added and divided once. A step whose loss or gradient is not finite changes nothing.
 
     Args:
-        model: holds the parameters to train; their gradients are cleared.
+        model: the parameters to train; their gradients are cleared.
         optimizer: over the model's parameters.
         batches: the micro-batches of this process, numpy or torch.
-        loss_fn: returns the sum and count of a micro-batch; a module, perhaps wrapped in
+        loss_fn: the sum and count of a micro-batch; a module, perhaps wrapped in
             `DistributedDataParallel`, or a function.
-        clip: maximum norm of the mean gradient; 0 for none.
-        dtype: precision of the forward pass.
-        seeds: seed of dropout for each micro-batch.
-        accumulate: adds gradients over micro-batches.
+        clip: greatest norm of the mean gradient; 0 for none.
+        dtype: to compute in.
+        seeds: of dropout, one per micro-batch.
+        accumulate: how gradients are added over micro-batches.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
     device = parameters[0].device
-    pairs = zip(batches, seeds, strict=True)
-    micro_batches = [MicroBatch(batch, loss_fn, device, dtype, seed) for batch, seed in pairs]
+    jobs = [
+        MicroBatch(batch, loss_fn, device, dtype, seed)
+        for batch, seed in zip(batches, seeds, strict=True)
+    ]
 
-    # Accumulate over micro-batches: gradients in `.grad`, sums and counts in `sums`.
+    # Accumulate: gradients in `.grad`, sums and counts in `sums`.
     optimizer.zero_grad(set_to_none=True)
     sums, memory = LossSums(device), []
-    for loss in accumulate(micro_batches, parameters):
+    for loss in accumulate(jobs, parameters):
         sums.add(loss)
         memory.append(loss.memory)
 
-    # Reduce over processes. DDP and FSDP have averaged the gradients, whose sum is wanted too.
+    # Reduce: the sums of all processes. DDP and FSDP have averaged their gradients already.
     processes = sums.reduce()
     grads = [p.grad for p in parameters if p.grad is not None]
     norm = torch.nn.utils.get_total_norm(grads) * processes
@@ -139,23 +141,25 @@ def train_step(
     # Divide once. Numbers are read together: each read makes the host wait for the device.
     total, weight, norm_of_sum, *components = sums.read(norm)
     count = max(weight, 1.0)
-    mean, grad_norm = total / count, norm_of_sum / count
+    loss_value, grad_norm = total / count, norm_of_sum / count
 
-    # Clip, check, step: gradients are scaled once, by the clipping and the division.
-    clipping = min(1.0, clip / (grad_norm + 1e-6)) if clip else 1.0
-    is_finite = math.isfinite(mean) and math.isfinite(grad_norm)
+    # Clip, and step if all is finite.
+    is_finite = math.isfinite(loss_value) and math.isfinite(grad_norm)
     if is_finite:
-        torch._foreach_mul_(grads, clipping * processes / count)
+        clipped = min(1.0, clip / (grad_norm + 1e-6)) if clip else 1.0
+        torch._foreach_mul_(grads, clipped * processes / count)
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return StepResult(mean, count, grad_norm, is_finite, sums.means(components), tuple(memory))
+    return StepResult(
+        loss_value, count, grad_norm, is_finite, sums.means(components), tuple(memory)
+    )
 
 
 class LossSums:
-    """Sums and counts of losses, kept on the device until they are read.
+    """Sums and counts of losses, on the device until they are read.
 
     Args:
-        device: device of the losses.
+        device: where the losses are.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -176,7 +180,7 @@ class LossSums:
             both[1] += count
 
     def reduce(self) -> int:
-        """Add up the sums of all processes; return the number of processes."""
+        """Add up the sums of all processes; return how many there are."""
         if not (distributed.is_available() and distributed.is_initialized()):
             return 1
         for tensor in (self._total, self._weight, *chain(*self._components.values())):
@@ -201,7 +205,7 @@ class Evaluation(NamedTuple):
     Attributes:
         total: sum in nats.
         weight: number of predictions.
-        components: nats per prediction of each named term, and other reported means.
+        components: nats per prediction of each named term, and other means that it reports.
     """
 
     total: float

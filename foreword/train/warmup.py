@@ -1,4 +1,4 @@
-"""The warm-up at the beginning of every schedule."""
+"""The warm-up that every schedule begins with."""
 
 from __future__ import annotations
 

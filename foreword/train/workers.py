@@ -1,7 +1,8 @@
-"""Worker threads: on a CPU each computes micro-batches on its own cores.
+"""Threads that share a step: on a CPU, each computes micro-batches on cores of its own.
 
-Cores that share each operation wait for one another after each, thousands of times a step, and
-small operations end before the last core has woken up. Threads that share the batch wait once.
+Cores that share each operation wait for one another at the end of it, thousands of times a step,
+and small operations are over before the last core has woken. Threads that share the batch wait
+once.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from foreword.types import Loss
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
-# The default maximum, since each worker has gradients of its own until they are added, ...
+# Unless more are requested: each has gradients of its own until they are added, ...
 MOST = 2
-# ... which costs what it saves below this many tokens per worker (measured on two cores with
-# models of 4 to 29 million parameters).
+# ... which costs as much as is saved if a worker has fewer tokens than this, measured on two
+# cores with models of 4 to 29 million parameters.
 TOKENS = 1024
 
 
 def choose_workers(requested: int, device: torch.device, rows: int, length: int) -> int:
-    """Return the number of threads that share a micro-batch; on a GPU one.
+    """Return how many threads share a micro-batch; one has all of a GPU.
 
     Args:
-        requested: the number, if there are rows for as many; 0 for the fastest.
-        device: device of the model.
-        rows: rows of the micro-batch.
+        requested: as many, if there are rows for them; 0 for what is fastest.
+        device: where they run.
+        rows: of the micro-batch.
         length: tokens of a row.
     """
     if device.type != "cpu":
@@ -45,13 +46,13 @@ def choose_workers(requested: int, device: torch.device, rows: int, length: int)
 
 
 def accumulate_on(workers: int) -> Accumulate:
-    """Return the function that adds gradients with `workers` threads; `backward` for one."""
+    """Return how `workers` threads add the gradients of micro-batches; one is plain `backward`."""
     return backward if workers == 1 else SideBySide(workers)
 
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Gradients of micro-batches, computed in threads and added in order (`Accumulate`).
+    """Gradients of micro-batches computed in threads and added in order (`Accumulate`).
 
     `backward` in two threads would add to the same `.grad` in whatever order they finish, so each
     thread asks autograd for gradients of its own. The sum is then the same each time.
@@ -101,9 +102,9 @@ def _gradients(total: Tensor, parameters: Sequence[nn.Parameter]) -> list[Tensor
 
 
 def side_by_side(work: Callable[[Item], Made], items: Sequence[Item], workers: int) -> list[Made]:
-    """Return `work` of each item, in order; at most `workers` run at a time.
+    """Return what `work` makes of each item, in order; at most `workers` of them at a time.
 
-    With one worker or one item, this thread runs it on all cores.
+    One worker, or one item, is this thread with all cores.
     """
     if min(workers, len(items)) <= 1:
         return [work(item) for item in items]
@@ -116,13 +117,13 @@ def _pool(workers: int) -> ThreadPoolExecutor:
     all_began = threading.Barrier(workers + 1)
 
     def begin() -> None:
-        torch.get_num_threads()  # a thread's first call sets its number, to everyone's
+        torch.get_num_threads()  # a thread's first question sets its number, to everyone's
         torch.set_num_threads(max(1, cores // workers))
         all_began.wait()
 
     pool = ThreadPoolExecutor(workers, "foreword-worker", initializer=begin)
     for _ in range(workers):
-        pool.submit(int)  # a thread starts when there is work and none is idle
+        pool.submit(int)  # a thread is begun when there is something to do and none is idle
     all_began.wait()
     torch.set_num_threads(cores)  # the workers changed everyone's number as well as their own
     return pool

@@ -11,9 +11,9 @@ import pytest
 from rich.cells import cell_len
 
 from foreword.cli import console
-from foreword.cli._bar import Bar
-from foreword.cli._progress import RunDisplay
 from foreword.cli._streams import guarded
+from foreword.display.bar import Bar
+from foreword.display.run import RunDisplay
 
 COLUMNS = ["cell", "recipe", *(f"number {n}" for n in range(9))]
 ROW = ["Transformer-XL", "transformer_xl_mini", *(f"{n}2,345 MB" for n in range(9))]

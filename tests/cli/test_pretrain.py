@@ -10,8 +10,10 @@ import pytest
 from foreword.cli._budget_options import BudgetOptions
 from foreword.cli.main import run
 from foreword.errors import UserError
+from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import read_recipe
 from foreword.train import checkpoint, log
+from foreword.train.settings import TrainSettings
 from tests.train import runs
 
 
@@ -133,18 +135,24 @@ def test_held_out_text_is_given(
     assert "holds out text already" in capsys.readouterr().err
 
 
+def _on(options: BudgetOptions, recipe: Recipe) -> TrainSettings:
+    budget = options.resolve()
+    assert budget is not None
+    return budget.put_on(recipe.train)
+
+
 def test_budget_options_override_the_recipe() -> None:
     made = runs.recipe(tokens=5_000, hours=1.0)
-    assert BudgetOptions().on(made) is made
-    train = BudgetOptions(steps=7).on(made).train
+    assert BudgetOptions().resolve() is None
+    train = _on(BudgetOptions(steps=7), made)
     assert (train.steps, train.tokens, train.flops, train.hours) == (7, None, None, None)
-    train = BudgetOptions(tokens=1e3).on(made).train
+    train = _on(BudgetOptions(tokens=1e3), made)
     assert (train.tokens, train.hours) == (1000, None)
-    train = BudgetOptions(epochs=2.5).on(made).train
+    train = _on(BudgetOptions(epochs=2.5), made)
     assert (train.epochs, train.tokens, train.hours) == (2.5, None, None)
     for wrong in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(UserError, match="amount: must be a number above 0"):
-            BudgetOptions(hours=wrong).on(made)
+            _on(BudgetOptions(hours=wrong), made)
 
 
 def test_a_run_that_blows_up_says_so_in_one_line(

@@ -3,36 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from foreword.cli import console
-from foreword.cli._bar import Advance, Bar, clock
+from foreword.display.bar import Advance, Bar, clock
+from foreword.display.lines import line_of, say, side_by_side
 from foreword.runs.corpus import TRAINING
 from foreword.train.log import components
-
-
-def carry_on(run: Path, *, as_json: bool) -> int:
-    """Train what is left of a run and display its progress; return the exit status."""
-    from foreword.evaluate.samples import samples
-    from foreword.runs.run import carry_on as train
-    from foreword.train import log
-
-    try:
-        with console.progress() as bar:
-            display = RunDisplay(bar)
-            is_done = train(run, display, display.stage, samples)
-    except KeyboardInterrupt:
-        console.say(f"interrupted; 'foreword resume {run}' continues")
-        return 130
-    last = {r["kind"]: r for r in log.read(run)}
-    if as_json:
-        console.emit({"run": str(run), "done": is_done, "last": last})
-    elif is_done:
-        console.say(f"done: {run}  ('foreword report {run}' shows it)")
-    else:
-        console.say(f"stopped and saved; 'foreword resume {run}' continues")
-    return 0 if is_done else 130
 
 
 class RunDisplay:
@@ -50,13 +26,13 @@ class RunDisplay:
 
     def note(self, text: str) -> None:
         """Print a line."""
-        console.say(text)
+        say(text)
 
     def record(self, record: dict[str, Any], progress: float) -> None:
         """Update the bar; print a line for some training records and for all others."""
         kind = record["kind"]
         if record.get("fitted"):
-            console.say(f"step {record['step']:>7,}  training loss {record['loss']:.4f}")
+            say(f"step {record['step']:>7,}  training loss {record['loss']:.4f}")
         elif kind == "train":
             self._train(record, progress)
         elif kind == "heldout":
@@ -67,10 +43,10 @@ class RunDisplay:
             parts += [
                 f"{n.replace('_', ' ')} {value:.4f}" for n, value in components(record).items()
             ]
-            console.say(console.line_of(parts, [1, 0, *range(2, len(parts))]))
+            say(line_of(parts, [1, 0, *range(2, len(parts))]))
         else:
             for sample in record["samples"]:
-                console.say(console.side_by_side(sample["prompt"], sample["text"]))
+                say(side_by_side(sample["prompt"], sample["text"]))
 
     def samples(self) -> list[dict[str, str]]:
         """Return none; the run adds them."""
@@ -94,4 +70,4 @@ class RunDisplay:
                 f"{progress:4.0%}": 2,
                 f"{clock(left)} left": 3,
             }
-            console.say(console.line_of(list(ranks), list(ranks.values())))
+            say(line_of(list(ranks), list(ranks.values())))

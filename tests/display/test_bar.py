@@ -9,8 +9,8 @@ import time
 import pytest
 from rich.cells import cell_len
 
-from foreword.cli import _bar
-from foreword.cli._bar import Bar, Stage, clock, fit_parts
+from foreword.display import bar as _bar
+from foreword.display.bar import Bar, Stage, clock, fit_parts
 
 
 def draw(filled: int, size: int) -> str:

@@ -1,0 +1,226 @@
+"""`foreword.pretrain` and `foreword.resume`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foreword.api import _arguments
+from foreword.api._arguments import PathName, Paths, Settings
+from foreword.api._result import Result
+from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.api.request import RunRequest, request
+from foreword.errors import UserError
+from foreword.evaluate.loaded import LoadedModel, load
+from foreword.evaluate.samples import samples
+from foreword.runs import run as running
+from foreword.runs.override import override
+from foreword.runs.recipe import Recipe
+from foreword.train import log
+from foreword.train.hooks import Hook
+
+
+@dataclass(frozen=True, repr=False)
+class PretrainingResult(Result):
+    """A run that was trained, to its end or up to an interrupt.
+
+    Attributes:
+        run: the run folder.
+        is_done: whether the budget is spent; if not, `foreword.resume(run)` continues.
+        last: the last record of each kind in the run's log, by kind: `train`, `heldout`, `samples`.
+    """
+
+    run: Path
+    is_done: bool
+    last: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def loss(self) -> float | None:
+        """The last held-out loss, nats per prediction; None if it was never measured."""
+        return self.last.get("heldout", {}).get("loss")
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """All records of the run's log, in order."""
+        return log.read(self.run)
+
+    def load(self, device: str = "auto") -> LoadedModel:
+        """Return the trained model.
+
+        Raises:
+            UserError: nothing is saved yet.
+        """
+        return load(self.run, device)
+
+    def _facts(self) -> Mapping[str, Any]:
+        train, heldout = self.last.get("train", {}), self.last.get("heldout", {})
+        return {
+            "run": self.run,
+            "done": self.is_done,
+            "steps": train.get("step"),
+            "tokens": train.get("tokens"),
+            "training loss": train.get("loss"),
+            "held-out loss": heldout.get("loss"),
+            "perplexity": heldout.get("perplexity"),
+            "bits per byte": heldout.get("bits_per_byte"),
+        }
+
+
+def pretrain(
+    recipe: str | Path | Recipe,
+    data: Paths | None = None,
+    out: PathName = "run",
+    *,
+    texts: Iterable[str] | None = None,
+    heldout: Paths | float | None = None,
+    tokenizer: PathName | None = None,
+    from_: PathName | None = None,
+    extend_vocabulary: int = 0,
+    settings: Settings = (),
+    hours: float | None = None,
+    tokens: float | None = None,
+    epochs: float | None = None,
+    steps: int | None = None,
+    flops: float | None = None,
+    field: str | None = None,
+    target: str | None = None,
+    documents: str | None = None,
+    errors: str | None = None,
+    hooks: Sequence[Hook] = (),
+    progress: bool | ProgressDisplay = True,
+) -> PretrainingResult:
+    """Pretrain a model on text.
+
+        run = foreword.pretrain("bert_mini", "books/", "runs/books", hours=1)
+        run.load().fill("The old man went to [MASK].")
+
+    A tokenizer is trained if none is given, and token shards are written if there are none. Ctrl-C
+    ends it saved; `foreword.resume` continues.
+
+    Args:
+        recipe: the name of a shipped recipe (`foreword.show("recipes")`), a `.toml` file, or a
+            recipe object.
+        data: text files, folders or globs (.txt, .md, .jsonl, .parquet, also .gz and .zst); or a
+            folder that `foreword.prepare` wrote.
+        out: the run folder to create.
+        texts: documents in place of `data`, any iterable of texts, read once; they are kept in
+            `OUT.jsonl`, from which the run can be resumed.
+        heldout: text never trained on: a share of the documents, or files, folders, globs.
+        tokenizer: its folder; default: train one on the text.
+        from_: start from the weights of a run or of a Hugging Face folder.
+        extend_vocabulary: with `from_`, the number of new tokens to learn from the text.
+        settings: of the recipe, by name: `{"model.layers": 6, "objective.rate": 0.3}`.
+        hours: budget in hours.
+        tokens: budget in tokens.
+        epochs: budget in readings of the text.
+        steps: budget in steps.
+        flops: budget in floating-point operations.
+        field: field of JSON or column of Parquet that holds the text.
+        target: for parallel text, the field of the target side.
+        documents: what is one document in plain text: file, paragraph or line.
+        errors: bytes that are not UTF-8: strict stops, replace replaces and counts.
+        hooks: called between steps; see `foreword.train.hooks.Hook`.
+        progress: whether to show the progress, or what shows it.
+
+    Raises:
+        UserError: bad text, an impossible recipe, `out` holds something; the message says what is
+            wrong, where, and how to fix it.
+        TrainingStoppedError: the loss is no longer finite.
+    """
+    run = Path(out)
+    if (data is None) == (texts is None):
+        raise UserError("give data, which takes paths, or texts, which takes the texts themselves")
+    running.require_free(run)
+    shown = progress_of(progress)
+
+    def wanted() -> RunRequest:
+        return request(
+            recipe,
+            _arguments.paths(data),
+            settings=_arguments.assignments(settings),
+            budget=_arguments.budget_of(
+                hours=hours, tokens=tokens, epochs=epochs, steps=steps, flops=flops
+            ),
+            heldout=_arguments.heldout(heldout),
+            reading=_arguments.given_reading(
+                field=field, target=target, documents=documents, errors=errors
+            ),
+            tokenizer=None if tokenizer is None else str(tokenizer),
+            from_=None if from_ is None else str(from_),
+            extend_vocabulary=extend_vocabulary,
+            note=shown.note,
+        )
+
+    file = run.with_name(f"{run.name}.jsonl")
+    if texts is not None:
+        if file.exists():
+            raise UserError(
+                f"{file}: is there already; it would hold the texts; choose another out"
+            )
+        data = _arguments.write_texts(texts, file)
+    try:
+        return start(wanted(), run, shown, hooks)
+    finally:
+        if texts is not None and not run.exists():  # it could not begin
+            file.unlink()
+
+
+def start(
+    wanted: RunRequest, run: Path, progress: ProgressDisplay, hooks: Sequence[Hook] = ()
+) -> PretrainingResult:
+    """Create a run folder and train; nothing is left of a run that could not begin.
+
+    Raises:
+        UserError: as `pretrain`.
+        TrainingStoppedError: the loss is no longer finite.
+    """
+    before = running.names_in(run)
+    running.require_free(run)
+    wanted = wanted.extended(progress.note)
+    try:
+        running.start(wanted.recipe, wanted.inputs, run, wanted.starting_model)
+        return carry_on(run, progress, hooks)
+    except UserError:
+        running.take_back(run, before)
+        raise
+
+
+def resume(
+    run: PathName,
+    *,
+    settings: Settings = (),
+    hooks: Sequence[Hook] = (),
+    progress: bool | ProgressDisplay = True,
+) -> PretrainingResult:
+    """Continue a run from its newest complete checkpoint.
+
+    With a budget in steps, epochs, tokens or FLOPs it ends as if it had never been stopped, bit for
+    bit on the CPU. With a budget in hours it uses the hours that are left.
+
+    Args:
+        run: the run folder.
+        settings: of `optimizer.*`, or `train.clip`, to change from here on.
+        hooks: called between steps.
+        progress: whether to show the progress, or what shows it.
+
+    Raises:
+        UserError: no such run, or its text has changed.
+        TrainingStoppedError: the loss is no longer finite.
+    """
+    if changed := _arguments.assignments(settings):
+        override(Path(run), changed)
+    return carry_on(Path(run), progress_of(progress), hooks)
+
+
+def carry_on(run: Path, progress: ProgressDisplay, hooks: Sequence[Hook] = ()) -> PretrainingResult:
+    """Train what is left of a run.
+
+    Raises:
+        UserError: as `resume`.
+        TrainingStoppedError: the loss is no longer finite.
+    """
+    with progress:
+        is_done = running.carry_on(run, progress, progress.stage, samples, hooks)
+    return PretrainingResult(run, is_done, {r["kind"]: r for r in log.read(run)})

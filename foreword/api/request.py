@@ -1,0 +1,109 @@
+"""A run to start: recipe, text, budget and starting weights, resolved before any text is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from foreword.api._arguments import hold_out, read_as, read_recipe
+from foreword.errors import UserError
+from foreword.interop.start_from import open_starting_model
+from foreword.runs import continued
+from foreword.runs.continued import StartingModel
+from foreword.runs.corpus import is_prepared
+from foreword.runs.recipe import Recipe
+from foreword.runs.run import Inputs
+from foreword.train.budget import Budget
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """A run to start.
+
+    Attributes:
+        recipe: the recipe; with the starting model's architecture, where there is one.
+        inputs: what the run reads.
+        starting_model: a trained model to start from.
+        new_tokens: number of tokens to extend its vocabulary by.
+    """
+
+    recipe: Recipe
+    inputs: Inputs
+    starting_model: StartingModel | None = None
+    new_tokens: int = 0
+
+    def extended(self, note: Note) -> RunRequest:
+        """Return the request with a vocabulary extended by tokens learned from its texts.
+
+        Args:
+            note: told what is done.
+
+        Raises:
+            UserError: there is too little text, or the tokenizer cannot be extended.
+        """
+        if self.starting_model is None or not self.new_tokens:
+            return self
+        note(f"learning {self.new_tokens:,} new tokens")
+        texts, read = self.inputs.texts, self.recipe.read
+        starting_model = continued.extend(self.starting_model, texts, read, self.new_tokens)
+        return replace(self, starting_model=starting_model, new_tokens=0)
+
+
+def request(
+    recipe: str | Path | Recipe,
+    data: Sequence[str],
+    *,
+    settings: Sequence[str] = (),
+    budget: Budget | None = None,
+    heldout: Sequence[str] = (),
+    reading: Mapping[str, Any] | None = None,
+    tokenizer: str | None = None,
+    from_: str | None = None,
+    extend_vocabulary: int = 0,
+    note: Note,
+) -> RunRequest:
+    """Return the run to start; no text is read yet.
+
+    Args:
+        recipe: name, file or object.
+        data: files, folders, globs; or a folder of prepared text.
+        settings: `model.layers=6`.
+        budget: in place of the recipe's.
+        heldout: a share, or files, folders, globs.
+        reading: settings of `ReadSettings` that override the recipe's.
+        tokenizer: its folder; None trains one.
+        from_: a run or a Hugging Face folder to start from.
+        extend_vocabulary: number of new tokens to learn.
+        note: told what a reader should know.
+
+    Raises:
+        UserError: the recipe has a mistake, arguments contradict each other, or `from_` names
+            nothing to start from.
+    """
+    loaded = read_recipe(recipe, settings)
+    if budget is not None:
+        loaded = replace(loaded, train=budget.put_on(loaded.train))
+    if is_prepared(data) and reading:
+        raise UserError(
+            f"--{next(iter(reading))}: {data[0]} holds prepared text, which was read already"
+        )
+    prepare, heldout_texts = hold_out(loaded.prepare, heldout)
+    loaded = replace(loaded, prepare=prepare, read=read_as(loaded.read, reading or {}))
+    inputs = Inputs(tuple(data), tokenizer, heldout_texts)
+    if from_ is not None:
+        if tokenizer is not None:
+            raise UserError(
+                "--tokenizer cannot be combined with --from: the checkpoint brings its own "
+                "tokenizer"
+            )
+        starting_model = open_starting_model(from_).with_recipe(loaded, settings)
+        for line in starting_model.notes:
+            note(line)
+        return RunRequest(starting_model.recipe, inputs, starting_model, extend_vocabulary)
+    if extend_vocabulary:
+        raise UserError("--extend-vocabulary: requires --from, the model to extend")
+    return RunRequest(loaded, inputs)

@@ -1,0 +1,34 @@
+"""The end of `pretrain` and `resume`: what is printed, and the exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foreword.cli import console
+
+if TYPE_CHECKING:
+    from foreword.api.pretrain import PretrainingResult
+
+
+def finish(run: Path, work: Callable[[], PretrainingResult], *, as_json: bool) -> int:
+    """Train, and say how it ended; return the exit status.
+
+    Args:
+        run: the run folder.
+        work: trains.
+        as_json: whether to print one JSON document.
+    """
+    try:
+        result = work()
+    except KeyboardInterrupt:
+        console.say(f"interrupted; 'foreword resume {run}' continues")
+        return 130
+    if as_json:
+        console.emit({"run": str(run), "done": result.is_done, "last": dict(result.last)})
+    elif result.is_done:
+        console.say(f"done: {run}  ('foreword report {run}' shows it)")
+    else:
+        console.say(f"stopped and saved; 'foreword resume {run}' continues")
+    return 0 if result.is_done else 130

@@ -1,0 +1,58 @@
+"""Lines for people on the error stream, and the live line below them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+from rich.console import Console
+from rich.text import Text
+
+from foreword.display.bar import Bar, fit_parts
+from foreword.display.notebook import NotebookBar, is_notebook
+
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def say(text: str) -> None:
+    """Print a line for people on the error stream, so that the output stays clean for pipes.
+
+    A terminal that was closed, or a reader that has ended, ends no work.
+    """
+    with suppress(OSError, ValueError):
+        err.file.write(f"{text}\n")
+        err.file.flush()
+
+
+def side_by_side(before: str, after: str) -> str:
+    """Return two texts as one line, in a terminal cut to the window.
+
+    The first keeps half of the room, or what the second leaves.
+    """
+    indent, arrow = "    ", "  ->  "
+    texts = [Text(one_line(text)) for text in (before, after)]
+    if err.is_terminal:
+        room = err.width - len(indent) - len(arrow) - 1
+        texts[0].truncate(max(room // 2, room - texts[1].cell_len), overflow="ellipsis")
+        texts[1].truncate(room - texts[0].cell_len, overflow="ellipsis")
+    return indent + arrow.join(text.plain for text in texts)
+
+
+def one_line(text: str) -> str:
+    """Return a text with line breaks as ⏎, and spaces for all else that cannot be printed."""
+    return "".join(c if c.isprintable() else "⏎" if c == "\n" else " " for c in text)
+
+
+def line_of(parts: Sequence[str], ranks: Sequence[int]) -> str:
+    """Return the parts as one line; in a terminal, as many as fit the window."""
+    return fit_parts(parts, ranks, err.width - 1 if err.is_terminal else 1 << 16)
+
+
+def progress() -> Bar:
+    """Return a live line in a notebook or a terminal, else a line now and then."""
+    if is_notebook():
+        return NotebookBar(say)
+    is_live = sys.stderr.isatty() and not err.is_dumb_terminal and not err.legacy_windows
+    is_coloured = err.color_system is not None and not err.no_color
+    return Bar(say, is_live=is_live, is_coloured=is_coloured)

@@ -1,0 +1,96 @@
+"""`foreword.pretrain` and `foreword.resume`, as a person calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foreword.api.pretrain import pretrain, resume
+from foreword.errors import UserError
+from foreword.runs.recipe import load_recipe
+from foreword.runs.trained_model import read_recipe
+
+TEXTS = [f"The cat number {n} sat on the mat and looked at dog number {n + 1}." for n in range(200)]
+SMALL: dict[str, Any] = {"tokenizer.vocab": 400, "packing.length": 16, "train.batch": 4}
+
+
+def test_any_iterable_of_texts_is_trained_on(tmp_path: Path) -> None:
+    def texts() -> Iterator[str]:
+        yield from TEXTS
+
+    result = pretrain(
+        "gpt2_tiny", texts=texts(), out=tmp_path / "run", steps=3, settings=SMALL, progress=False
+    )
+    assert result.is_done
+    assert result.last["train"]["step"] == 3
+    assert result.loss is not None
+    assert "done           yes" in repr(result)
+    assert "<td" in result._repr_html_()
+    assert isinstance(result.load("cpu").generate("The cat", tokens=2), str)
+    assert resume(tmp_path / "run", progress=False).is_done
+
+
+def test_a_recipe_may_be_an_object(tmp_path: Path) -> None:
+    recipe = load_recipe("gpt2_tiny", ["packing.length=16", "tokenizer.vocab=400"])
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(TEXTS), encoding="utf-8")
+    pretrain(
+        recipe, text, tmp_path / "run", documents="line", steps=1, progress=False,
+        settings={"model.layers": 1, "train.batch": 2},
+    )  # fmt: skip
+    made = read_recipe(tmp_path / "run")
+    assert made.model.layers == 1  # type: ignore[attr-defined]
+    assert made.packing.length == 16
+    assert made.read.documents == "line"
+
+
+def test_progress_is_told_to_what_is_given(tmp_path: Path) -> None:
+    class Told:
+        def __init__(self) -> None:
+            self.stages: list[str] = []
+            self.kinds: set[str] = set()
+
+        def __enter__(self) -> Told:
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            self.stages.append("end")
+
+        def note(self, text: str) -> None:
+            pass
+
+        def stage(self, name: str) -> Any:
+            self.stages.append(name)
+            return lambda *_: None
+
+        def record(self, record: dict[str, Any], progress: float) -> None:
+            self.kinds.add(record["kind"])
+
+    told = Told()
+    pretrain("gpt2_tiny", texts=TEXTS, out=tmp_path / "r", steps=2, settings=SMALL, progress=told)
+    assert told.stages[-2:] == ["training", "end"]
+    assert told.kinds >= {"train", "heldout"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "give data"),
+        ({"texts": "one text"}, "got one text"),
+        ({"texts": [1]}, r"texts\[0\]: expected a text, got int"),
+        ({"texts": []}, "there is none"),
+        ({"texts": TEXTS, "steps": 1, "hours": 1}, "give one budget, not 2"),
+        ({"texts": TEXTS, "settings": "model.layers=6"}, "expected a table"),
+        ({"texts": TEXTS, "settings": {"model.layrs": 6}}, "did you mean 'layers'"),
+        ({"data": "/nowhere"}, "/nowhere"),
+    ],
+)
+def test_a_mistake_is_one_line_and_leaves_nothing(
+    arguments: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=message):
+        pretrain("gpt2_tiny", out=tmp_path / "run", progress=False, **arguments)
+    assert not list(tmp_path.iterdir())
