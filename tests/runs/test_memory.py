@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from foreword import config
+from foreword.runs import setup
 from foreword.runs.corpus import corpus
 from foreword.runs.memory import MemoryUse, activations_of, nbytes
 from foreword.runs.setup import set_up_training
@@ -99,3 +100,17 @@ def test_the_parts_add_up() -> None:
     memory = MemoryUse(1, 2, 3, 4, 5, 6, 7, there_is=100)
     assert list(memory.parts.values()) == [1, 2, 3, 4, 5, 6, 7]
     assert memory.total == 28
+
+
+def test_the_default_micro_batch_goes_by_the_bytes_of_a_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Korthikanti et al.'s 34 for each of d_model, layer and token are bytes, in 16 bits."""
+    recipe = runs.recipe("encoder")
+    row = 2 * 34 * recipe.model.d_model * recipe.model.depth * recipe.packing.length
+    monkeypatch.setattr(setup, "memory_of", lambda _: 4 * 64 * row)
+    rows = [
+        setup._rows_that_fit(recipe, torch.device("cpu"), dtype)
+        for dtype in (torch.bfloat16, torch.float32)
+    ]
+    assert rows == [64, 32]
