@@ -52,8 +52,9 @@ class RunKey:
 
 @dataclass(frozen=True)
 class TuningKey:
-    """The key of a fine-tuning: the task and the checksums of its files; from scratch, also the
-    network and the fingerprint of its tokenizer.
+    """The key of a fine-tuning: the task and the checksums of its files.
+
+    From scratch, also the network and the fingerprint of its tokenizer.
     """
 
     task: GridTask

@@ -191,8 +191,8 @@ class Comparison:
             with self._recording_failure(piece):
                 was_done = self.seconds_taken(piece) is not None
                 if not was_done:
-                    place = (number, len(pieces))
-                    reporter = _PieceReporter(self.reporter, time_left, piece, place)
+                    of = (number, len(pieces))
+                    reporter = _PieceReporter(self.reporter, time_left, piece, of)
                     reporter.show(0.0, 0.0, "")
                     if not self._run_piece(piece, reporter):
                         return False
@@ -347,7 +347,7 @@ class _PieceReporter:
         comparison: shows the progress of the comparison.
         time_left: estimates the time left.
         piece: the piece.
-        place: its number from 0, and the number of all pieces.
+        number_and_total: number of the piece from 0, and of all pieces.
     """
 
     def __init__(
@@ -355,10 +355,10 @@ class _PieceReporter:
         comparison: ComparisonReporter,
         time_left: TimeLeft,
         piece: Work,
-        place: tuple[int, int],
+        number_and_total: tuple[int, int],
     ) -> None:
         self._comparison, self._time_left, self._piece = comparison, time_left, piece
-        self._number, self._total = place
+        self._number, self._total = number_and_total
 
     def show(self, share: float, seconds: float, note: str) -> None:
         """Show the progress when `share` of this piece is done after so many seconds."""
