@@ -293,10 +293,10 @@ def require_not_removed(path: Path) -> None:
 def _inode(path: Path) -> tuple[int, int] | None:
     """Return what tells a file or folder from a later one of its name; None if there is none."""
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return stat.st_dev, stat.st_ino
 
 
 @contextmanager

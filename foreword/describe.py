@@ -123,12 +123,12 @@ def places(roots: Mapping[str, type]) -> dict[str, list[str]]:
     Args:
         roots: the dataclasses of all settings, by the prefix of their names ("" for the recipe).
     """
-    found: dict[str, list[str]] = {}
+    paths: dict[str, list[str]] = {}
     for prefix, root in roots.items():
         for folder, path in _parts(root, prefix, ()):
-            if path not in found.setdefault(folder, []):
-                found[folder].append(path)
-    return found
+            if path not in paths.setdefault(folder, []):
+                paths[folder].append(path)
+    return paths
 
 
 def _parts(cls: Any, prefix: str, above: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -183,8 +183,8 @@ def _values(f: Field[Any], hint: Any) -> str:
 
 def _in_words(hint: Any) -> str:
     origin, args = get_origin(hint), get_args(hint)
-    if (found := range_of(hint)) is not None:
-        return _range(*found)
+    if (number_range := range_of(hint)) is not None:
+        return _range(*number_range)
     if origin in (Union, types.UnionType):
         return " or ".join(_in_words(arg) for arg in args if arg is not type(None))
     if origin is Literal:

@@ -81,9 +81,9 @@ def dense(q: Tensor, k: Tensor, v: Tensor, mask: Mask, plus: Tensor | None = Non
     return mixed.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
 
 
-def assert_same(found: list[Tensor], expected: list[Tensor]) -> None:
+def assert_same(actual: list[Tensor], expected: list[Tensor]) -> None:
     """Raise AssertionError unless the tensors are equal but for rounding."""
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(actual, expected, strict=True):
         torch.testing.assert_close(one.double(), other.double(), atol=1e-5, rtol=1e-4)
 
 
@@ -220,9 +220,9 @@ def check_bfloat16_is_close_to_float32(attention: AttentionKind) -> None:
     model, both = backbone(attention, is_rotary=False), batch(FullMask())
     expected = model(both).states
     with torch.autocast("cpu", torch.bfloat16):
-        found = model(both).states
-    assert found.dtype == torch.bfloat16
-    assert (found - expected).abs().mean() < 0.03 * expected.abs().mean()
+        actual = model(both).states
+    assert actual.dtype == torch.bfloat16
+    assert (actual - expected).abs().mean() < 0.03 * expected.abs().mean()
 
 
 @torch.no_grad()
@@ -236,13 +236,13 @@ def check_a_cache_changes_nothing(attention: AttentionKind) -> None:
         except UserError:
             assert not chooses_keys(build(attention)), "a causal row is refused"
             return
-        cache, found = None, []
+        cache, actual = None, []
         for n in range(length):
             one = Batch(row.ids[:, n : n + 1], row.positions[:, n : n + 1], CausalMask(n))
             hidden = model(one, cache)
             cache = hidden.cache
-            found.append(hidden.states)
-        torch.testing.assert_close(torch.cat(found, 1), expected, atol=1e-5, rtol=1e-5)
+            actual.append(hidden.states)
+        torch.testing.assert_close(torch.cat(actual, 1), expected, atol=1e-5, rtol=1e-5)
 
 
 ATTENTION_CHECKS: tuple[Callable[[AttentionKind], None], ...] = (

@@ -69,16 +69,16 @@ def accepted_forms(layout: Layout) -> list[str]:
         AssertionError: it accepts none, or refuses one otherwise than by a UserError that names
             the setting.
     """
-    found = []
+    accepted = []
     for form in FORMS:
         try:
             layout.arrange(example_of(form, *_documents()), vocab())
         except UserError as error:
             assert str(error).startswith("layout.kind: "), f"a refusal names no setting: {error}"
         else:
-            found.append(form)
-    assert found, "the layout accepts no form of example"
-    return found
+            accepted.append(form)
+    assert accepted, "the layout accepts no form of example"
+    return accepted
 
 
 def _documents() -> tuple[list[list[int]], list[list[int]]]:
