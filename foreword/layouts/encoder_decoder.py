@@ -55,6 +55,7 @@ class EncoderDecoder(Layout):
         is_first = np.ones(shifted.shape, dtype=bool)
         is_first[:, 1:] = target.documents[:, 1:] != target.documents[:, :-1]
         ids = np.where(is_first, vocab.id(self.start), shifted)
+        # The decoder's side, with the encoder's as its source.
         return Batch(
             ids=ids,
             positions=target.positions,

@@ -49,8 +49,8 @@ class Spelling(Ranged):
         widest = max(size for size, _ in self.filters)
         if self.length < max(3, widest):
             raise ValueError(
-                f"length: a token has at least {max(3, widest)} places (its begin, its end, the "
-                f"widest filter), got {self.length}"
+                f"length: must be at least {max(3, widest)}, for begin and end markers and the "
+                f"widest filter, got {self.length}"
             )
 
 

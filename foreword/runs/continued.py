@@ -51,6 +51,7 @@ class StartingModel(TrainedModel):
         Raises:
             UserError: the recipe's objective, layout or packing does not fit the model.
         """
+        # Layout, row length and special tokens must suit the model.
         layout, own = kinds.name_of(recipe.layout), kinds.name_of(self.recipe.layout)
         if layout != own:
             raise UserError(
@@ -61,7 +62,7 @@ class StartingModel(TrainedModel):
         if limit is not None and recipe.max_sequence(recipe.packing.length) > limit:
             fitting = (n for n in range(limit, 0, -1) if recipe.max_sequence(n) <= limit)
             raise UserError(
-                f"packing.length: {recipe.rows_in_words()}, but {self.name} has {limit} places; "
+                f"packing.length: {recipe.rows_in_words()}, but {self.name} has {limit} positions; "
                 f"use --set packing.length={next(fitting, 1)}"
             )
         for side in ("bos", "eos"):
@@ -71,9 +72,11 @@ class StartingModel(TrainedModel):
                     f"packing.{side}: the tokenizer of {self.name} has no {name}; "
                     f'use --set packing.{side}="" or another special token'
                 )
+        # The recipe's model, with the weights of this one.
         laid = replace(recipe, model=self._model(assignments), tokenizer=self.recipe.tokenizer)
         model = laid.build(self.tokenizer.vocab)
         left = _carry_over(self.model, model)
+        # Only heads may be left over; nothing may be missing.
         there, wanted = _shapes(self.model), _shapes(model)
         lacking = sorted(name for name, shape in wanted.items() if there.get(name) != shape)
         if lacking or not all(name.startswith("heads.") for name in left):

@@ -54,6 +54,7 @@ def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared
     Raises:
         UserError: the text is missing, of another tokenizer, or a single token repeated.
     """
+    # What the run reads, as its `run.json` says.
     provenance = read_state(run)
     texts, given = provenance.get("texts"), provenance.get("tokenizer")
     if not texts:
@@ -61,10 +62,12 @@ def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared
             f"{run}: was imported and has no text to go on with; "
             f"'foreword pretrain RECIPE --from {run} --data TEXT' starts a run from its weights"
         )
+    # Tokenizer: the run's, the given one, or one trained on the text.
     if is_prepared(texts):
         prepared = PreparedText.load(Path(texts[0]))
         given = given or str(prepared.tokenizer)
     tokenizer = _tokenizer(recipe, run, texts, given, stage)
+    # Shards: those of a run that has begun, newly made ones, or those that were given.
     made = run / SHARDS
     if checkpoint.all_in(run) and is_prepared([str(made)]):
         return tokenizer, PreparedText.load(made)  # the run's own; the text may have been removed

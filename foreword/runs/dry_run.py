@@ -62,8 +62,9 @@ def dummy_example(recipe: Recipe, vocab: Vocab, count: int = 1) -> Example:
     """Return the example of `count` rows of ordinary tokens, each a pair of two halves."""
     shape = (count, recipe.packing.length)
     ids = np.resize(np.flatnonzero(~vocab.is_special), shape).astype(np.int64)
-    places = np.broadcast_to(np.arange(shape[1]), shape)
-    segments, labels = (places >= shape[1] // 2).astype(np.int64), np.where(places > 0, -1, 0)
+    positions = np.broadcast_to(np.arange(shape[1]), shape)
+    segments = (positions >= shape[1] // 2).astype(np.int64)
+    labels = np.where(positions > 0, -1, 0)
     numbers = np.arange(count, dtype=np.int64)
-    rows = Rows(ids, np.zeros_like(ids), places, numbers, segments, labels)
+    rows = Rows(ids, np.zeros_like(ids), positions, numbers, segments, labels)
     return recipe.objective.corrupt(rows, RowRng(0, rows.numbers), vocab)

@@ -79,7 +79,7 @@ def estimate(ready: TrainingSetup, share: float = 1.0) -> Estimate:
     if next(model.parameters()).is_meta:
         return _by_arithmetic(ready, share)
     model.train()
-
+    # Operations and activations, on as many rows as do not take too long.
     loss_fn = ready.loss_fn
     rows = _rows_to_time(ready, loss_fn)
     batches = ready.feed.batches(np.arange(rows))
@@ -87,10 +87,12 @@ def estimate(ready: TrainingSetup, share: float = 1.0) -> Estimate:
     flops_per_step = sum(flops.count(model, batch, loss_fn) for batch in batches) * scale
     activations = activations_of(ready, rows, loss_fn)
     parameters = count_by_part(model)
+    # Time and memory, of steps as training takes them.
     if recipe.train.compile == "on":
         compile_blocks(model)
     first_loss, seconds = _time(ready, batches, loss_fn)
     memory = memory_taken(ready, rows, activations, loss_fn)
+    # The whole budget, from the cost of a step.
     tokens_per_step = sum(map(count_tokens, batches)) * scale
     epochs_per_step = share * ready.feed.epochs(1)
     steps = steps_of(

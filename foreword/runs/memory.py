@@ -80,10 +80,12 @@ def memory_taken(
         loss_fn: returns the sum and count of a batch.
     """
     recipe, train = ready.recipe, ready.recipe.train
+    # Weights and optimizer state are known before any step.
     weights = _bytes(ready.model.parameters())
     state = round(
         weights * state_per_weight(recipe.optimizer)
     )  # measured by a step, which loads all code
+    # Peaks of one or two numbers of rows, and what stands in them beside weights and state.
     most = min(train.micro_batch, max(rows, 2 * train.workers))
     counts = [most] if most == train.micro_batch else [most // 2, most]
     peaks = [_peak(ready, count, loss_fn) for count in counts]
@@ -95,6 +97,7 @@ def memory_taken(
             peak.rise - state - weights * min(train.workers, count)
             for peak, count in zip(peaks, counts, strict=True)
         ]
+    # Extrapolated to a whole micro-batch.
     each = (beside[-1] - beside[0]) / max(1, counts[-1] - counts[0])
     all_beside = round(beside[-1] + max(each, 0.0) * (train.micro_batch - most))
     activations = min(activations, max(all_beside, 0))  # they are not all there at the peak

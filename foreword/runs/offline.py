@@ -62,6 +62,7 @@ def train_offline(
         TrainingStoppedError: what was learned is not finite.
         UserError: the text, the budget or the recipe does not fit the model, or the disk is full.
     """
+    # Nothing to do, or nothing that can be done.
     if is_finished(run):
         return True
     if (run / START).exists():
@@ -73,6 +74,7 @@ def train_offline(
     for line in describe_text(prepared, tokenizer):
         reporter.note(line)
     with _scratch(run / FOLDER) as folder:
+        # Train on the whole text.
         inputs = offline_inputs(recipe, prepared.train, vocab, folder, stage("fitting"))
         _note_budget(recipe, inputs.epochs, reporter)
         write_recipe(run, recipe)
@@ -82,6 +84,7 @@ def train_offline(
             require_finite(checkpoint.weights_of(model))
         except NotFiniteError as error:
             raise stopped(run, recipe, f"fitting: {error}") from error
+        # Measure, and write the log.
         epochs, seconds = inputs.epochs, time.monotonic() - began
         spent = Progress(epochs, found.tokens, seconds=seconds, epochs=epochs)
         for note in (*found.notes, f"{_rate(spent):,.0f} tokens/s in {seconds:.1f} s"):
@@ -92,6 +95,7 @@ def train_offline(
         for record in records:
             log.append(run, record)
             reporter.record(record, 1.0)
+        # The checkpoint comes last: with it the run is complete.
         name = checkpoint.name_of(epochs)
         losses = [record["loss"] for record in records if record["kind"] == "heldout"]
         best = next(filter(math.isfinite, losses), None)  # an impossible text's is infinite

@@ -57,30 +57,30 @@ class Recipe:
     train: TrainSettings = field(default_factory=TrainSettings)
 
     def __post_init__(self) -> None:
-        self._require_places()
+        # Lengths: rows, positions of the model, positions that its attention projects.
+        self._require_positions()
         length, exact = self.packing.length, self.model.required_length
         if exact not in (None, length):
             raise UserError(
                 f"packing.length: rows of {length} tokens, but model.attention projects rows of "
                 f"exactly {exact}; set model.attention.length={length}"
             )
-
+        # Order: a memory needs consecutive rows.
         if self.model.has_memory and not self.packing.is_contiguous:
             raise UserError(
                 "packing.kind: this model looks back at the row before, so rows must follow one "
                 "another; use 'stream'"
             )
+        # Architecture: streams, sides and directions are those of the layout and the objective.
         if self.layout.is_two_streams != self.model.two_streams:
             raise UserError(
                 "layout.kind: 'two_streams' and a model with model.two_streams=true go together"
             )
-
         if self.model.reads_source != self.layout.has_source:
             raise UserError(
                 "layout.kind: 'encoder_decoder' and a model with an encoder and a decoder "
                 "(model.kind 'encoder_decoder' or 'seq2seq') go together"
             )
-
         components = (self.model, self.objective, self.layout)
         if len({part.predicts_both_directions for part in components}) > 1:
             raise UserError(
@@ -113,7 +113,7 @@ class Recipe:
         objective, layout = kinds.name_of(self.objective), kinds.name_of(self.layout)
         return f"{words} become up to {longest} with objective '{objective}' in layout '{layout}'"
 
-    def _require_places(self) -> None:
+    def _require_positions(self) -> None:
         """Raise a UserError if a sequence can be longer than the model's positions."""
         limit, longest = self.model.limit, self.max_sequence(self.packing.length)
         if limit is None or longest <= limit:
@@ -121,7 +121,7 @@ class Recipe:
         position = getattr(self.model, "position", None)
         where = "position" if position is not None and position.limit == limit else "attention"
         raise UserError(
-            f"packing.length: {self.rows_in_words()}, but model.{where} has {limit} places; "
+            f"packing.length: {self.rows_in_words()}, but model.{where} has {limit} positions; "
             f"set model.{where}.length={longest}"
         )
 

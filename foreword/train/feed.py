@@ -86,6 +86,7 @@ class Feed:
 
     def ahead(self, step: int, depth: int = DEPTH) -> Generator[list[Batch]]:
         """Yield the micro-batches of `step`, `step` + 1, ..., made ahead in a thread."""
+        # The thread fills a queue of at most `depth` steps until this generator is closed.
         ready: queue.Queue[list[Batch] | BaseException] = queue.Queue(depth)
         is_over = threading.Event()
 
@@ -104,6 +105,7 @@ class Feed:
             except BaseException as error:  # it is raised again where the batches are used
                 put(error)
 
+        # This side empties it, and raises the thread's error here.
         thread = threading.Thread(target=work, name="foreword-feed", daemon=True)
         thread.start()
         try:

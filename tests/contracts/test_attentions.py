@@ -221,7 +221,7 @@ def test_linformer_reads_one_text_a_row_from_both_sides() -> None:
     for mask in (CausalMask(), SAME, CausalMask() & SAME):
         with pytest.raises(UserError, match=r"packing\.document_mask=false"):
             backbone(make("linformer", {"length": LENGTH}))(batch(mask))
-    with pytest.raises(UserError, match=f"at most {LENGTH - 1} places, got {LENGTH} queries"):
+    with pytest.raises(UserError, match=f"at most {LENGTH - 1} positions, got {LENGTH} queries"):
         backbone(make("linformer", {"length": LENGTH - 1}))(batch(FullMask()))
 
 

@@ -185,7 +185,7 @@ def test_rows_that_become_longer_than_the_positions_are_refused(
     before = continued.StartingModel(model, recipe, tokenizer, source=tmp_path)
     made["model"]["position"]["length"] = 128
     made["packing"]["length"], made["objective"] = 48, {"kind": "deshuffle"}
-    with pytest.raises(UserError, match=r"become up to 98 .* 64 places; .*packing\.length=31$"):
+    with pytest.raises(UserError, match=r"become up to 98 .* 64 positions; .*packing\.length=31$"):
         before.with_recipe(runs.build(made))
     made["packing"]["length"] = 31
     assert before.with_recipe(runs.build(made)).recipe.max_sequence(31) == 64

@@ -91,7 +91,7 @@ class BigBird(AttentionKind):
         if queries != keys:
             raise UserError(
                 f"model.attention: 'bigbird' reads whole rows at once; after a cache or memory it "
-                f"reaches {self.least_blocks * self.block} places, got {keys}"
+                f"reaches {self.least_blocks * self.block} positions, got {keys}"
             )
         return DeferredMask(mask, bias, batch, keys, like, flex)
 

@@ -74,13 +74,13 @@ class Linformer(AttentionKind):
         _, queries, keys = shape
         if bias is not None:
             raise UserError(
-                "model.position: 'linformer' has no scores between places to add to; use "
+                "model.position: 'linformer' has no scores between positions to add to; use "
                 "'learned', 'sinusoidal' or 'rotary'"
             )
         if queries != keys or keys > self.length:
             raise UserError(
                 f"model.attention.length: 'linformer' projects whole rows of at most {self.length} "
-                f"places, got {queries} queries and {keys} keys"
+                f"positions, got {queries} queries and {keys} keys"
             )
         if isinstance(mask, FullMask):
             return ProjectedMask()
@@ -153,7 +153,7 @@ class LinformerAttention(AttentionMechanism):
         """
         if extra is not None:
             raise UserError(
-                "model.position: 'linformer' has no scores between places to add to; use "
+                "model.position: 'linformer' has no scores between positions to add to; use "
                 "'learned', 'sinusoidal' or 'rotary'"
             )
         if prepared_mask.is_padding is not None:
