@@ -32,7 +32,7 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 
 def dropout(x: Tensor, rate: float) -> Tensor:
-    """Set a fraction `rate` of x to 0 and divides the rest by 1 - rate (Srivastava et al. 2014).
+    """Set a fraction `rate` of x to 0 and divide the rest by 1 - rate (Srivastava et al. 2014).
 
     On the CPU torch draws a number per element, sequentially. Here a 64-bit number from numpy's
     fastest generator, seeded from torch's, serves four elements with 16 bits each, so the rate is

@@ -75,7 +75,7 @@ class Architecture(Ranged, ABC):
 
     @property
     def memory(self) -> int:
-        """How many positions of the row before a row attends to."""
+        """Number of positions of the row before that a row attends to."""
         return 0
 
     @property
@@ -282,7 +282,7 @@ class Backbone(nn.Module):
 
     @property
     def numbers(self) -> int:
-        """How many numbers it has learned besides its parameters: those of a count-based model."""
+        """Number of learned values besides the parameters: those of a count-based model."""
         return 0
 
     def save(self, folder: Path) -> None:

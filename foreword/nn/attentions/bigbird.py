@@ -241,7 +241,7 @@ def _sample_blocks(
 def _sample_blocks_as_in_paper(
     settings: BigBird, count: int, heads: int, random: np.random.RandomState
 ) -> Iterator[tuple[int, int, list[int]]]:
-    """Yield the same head by head, each for all blocks of the paper's longest row."""
+    """Yield head, block and its random blocks, head by head, as for the paper's longest row."""
     s, longest = settings, max(PAPER) // settings.block
     reach = min(PAPER) // s.block if min(PAPER) > 2 * s.block else longest - s.ends
     for head in range(heads):

@@ -43,7 +43,7 @@ class Linformer(AttentionKind):
 
     @property
     def limit(self) -> int | None:
-        """The rows' length."""
+        """The length of the rows."""
         return self.length
 
     @property
