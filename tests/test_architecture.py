@@ -78,7 +78,7 @@ def test_json_is_written_by_one_function() -> None:
         for path in kinds.ROOT.rglob("*.py")
         if re.search(r"\bjsons?\.dump", path.read_text(encoding="utf-8"))
     }
-    assert found == {"stored.py", "text/tokenizers/unigram.py", *others}
+    assert not found - {"stored.py", "text/tokenizers/unigram.py", *others}
 
 
 def test_first_lines_of_docstrings_are_no_bare_genitives() -> None:
