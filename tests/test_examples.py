@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import runpy
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +15,9 @@ from foreword import kinds, plugins, stored, testing
 from foreword.data.read_documents import read_documents
 from foreword.data.rng import RowRng
 from foreword.data.text_files import ReadCounts, ReadSettings
+from foreword.layouts._contract import Layout
+from foreword.layouts.encoder import Encoder
+from foreword.nn.masks import FullMask
 from foreword.objectives.masked import Masked
 from foreword.runs import run as running
 from foreword.testing import (
@@ -28,11 +29,13 @@ from foreword.testing import (
     check_position,
     check_probe,
     check_schedule,
+    check_strategy,
     check_task,
     check_tokenizer,
 )
 from foreword.tune.network import Network
-from foreword.types import Example, Rows, Vocab
+from foreword.tune.strategies.full import Full
+from foreword.types import Batch, Example, Rows, Vocab
 from tests.train import runs
 
 from .test_plugins import EXAMPLES
@@ -47,9 +50,10 @@ CHECKS: dict[str, Callable[..., None]] = {
     "text/tokenizers/utf8_bytes": check_tokenizer,
     "train/optimizers/lion": check_optimizer,
     "train/schedules/quadratic": check_schedule,
+    "tune/strategies/biases": check_strategy,
     "tune/tasks/hinge": check_task,
 }
-OTHERS = {"cli/hello", "data/readers/csv_lines", "tune/strategies/biases"}  # tested one by one
+OTHERS = {"cli/hello", "data/readers/csv_lines"}  # tested one by one
 
 
 @pytest.fixture(autouse=True)
@@ -156,10 +160,36 @@ def test_contract_checks_find_an_objective_that_shows_its_targets() -> None:
         check_objective(Leaky())
 
 
-def test_the_check_of_the_architecture_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_of_the_architecture_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = (EXAMPLES.parent / "architecture.md").read_text(encoding="utf-8")
     block = next(b for b in re.findall(r"```python\n(.*?)```", text, re.S) if "check_" in b)
     assert all(name in text for name in testing.__all__ if name.startswith("check_"))
     monkeypatch.chdir(EXAMPLES.parents[1])
-    result = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    file = tmp_path / "check.py"
+    file.write_text(block, encoding="utf-8")
+    runpy.run_path(str(file))
+
+
+@dataclass(frozen=True)
+class Mixing(Layout):
+    """A layout whose documents see each other."""
+
+    def arrange(self, example: Example, vocab: Vocab) -> Batch:
+        return replace(Encoder().arrange(example, vocab), mask=FullMask())
+
+
+@dataclass(frozen=True)
+class Idle(Full):
+    """A strategy that leaves everything as it finds it."""
+
+    def prepare(self, network: Network) -> None:
+        """Do nothing."""
+
+
+def test_broken_promises_of_layouts_and_strategies_are_found() -> None:
+    with pytest.raises(AssertionError, match="not close"):
+        check_layout(Mixing())
+    with pytest.raises(AssertionError, match="the head is not trained"):
+        check_strategy(Idle())

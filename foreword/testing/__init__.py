@@ -10,6 +10,7 @@ from foreword.testing.objectives import CASE_CHECKS, OBJECTIVE_CHECKS, check_obj
 from foreword.testing.packings import PACKING_CHECKS, check_packing
 from foreword.testing.positions import POSITION_CHECKS, check_position
 from foreword.testing.probes import PROBE_CHECKS, check_probe
+from foreword.testing.strategies import STRATEGY_CHECKS, check_strategy
 from foreword.testing.tasks import TASK_CHECKS, check_task
 from foreword.testing.tokenizers import TOKENIZER_CHECKS, TRAINING_CHECKS, check_tokenizer
 from foreword.testing.training import (
@@ -29,6 +30,7 @@ __all__ = [
     "POSITION_CHECKS",
     "PROBE_CHECKS",
     "SCHEDULE_CHECKS",
+    "STRATEGY_CHECKS",
     "TASK_CHECKS",
     "TOKENIZER_CHECKS",
     "TRAINING_CHECKS",
@@ -40,6 +42,7 @@ __all__ = [
     "check_position",
     "check_probe",
     "check_schedule",
+    "check_strategy",
     "check_task",
     "check_tokenizer",
 ]
