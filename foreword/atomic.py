@@ -11,15 +11,16 @@ import hashlib
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TextIO, overload
 
 from foreword.errors import UserError
 
 LOCK = ".lock"  # in a folder that one process at a time may write to
+PATIENCE = 3.0  # seconds that a removal under way may take
 
 # Errors of systems and file systems that cannot flush a folder's names to the disk.
 _NO_SYNC = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.EISDIR)
@@ -214,8 +215,8 @@ def locked(path: Path, *, wait: bool = False, own: Sequence[str] = ()) -> Iterat
         _make_folder(path)
         lock = (path / LOCK).open("w")
     with lock:
-        stat = os.fstat(lock.fileno())
-        with guarded(path, _Lock((stat.st_dev, stat.st_ino), tuple(own)) if own else None):
+        stat, own = os.fstat(lock.fileno()), [name for name in own if (path / name).exists()]
+        with guarded(path, _Lock((stat.st_dev, stat.st_ino), own) if own else None):
             try:
                 import fcntl
 
@@ -229,19 +230,33 @@ def locked(path: Path, *, wait: bool = False, own: Sequence[str] = ()) -> Iterat
             yield
 
 
-@dataclass(frozen=True)
 class _Lock:
-    """The lock of a folder, by its inode, and the names of files that stay beside it."""
+    """The lock of a folder, and files that stay beside it.
 
-    inode: tuple[int, int]
-    own: tuple[str, ...]
+    Args:
+        inode: the lock's inode.
+        own: the files' names.
+    """
+
+    def __init__(self, inode: tuple[int, int], own: Sequence[str]) -> None:
+        self._inode, self._own, self._patience = inode, own, PATIENCE
 
     def is_gone(self, folder: Path) -> bool:
-        """Return whether nothing that belongs to this process is left in a folder."""
-        inode = _inode(folder / LOCK)
-        if inode is not None:
-            return inode != self.inode
-        return not any((folder / name).exists() for name in self.own)
+        """Return whether nothing that belongs to this process is left in a folder.
+
+        If only some is gone, a removal that is under way gets time to end.
+        """
+        while True:
+            lock = _inode(folder / LOCK)
+            if lock not in (None, self._inode):
+                return True
+            exist = [(folder / name).exists() for name in self._own]
+            if lock is None and not any(exist):
+                return True
+            if all(exist) or self._patience <= 0:
+                return False
+            time.sleep(0.05)
+            self._patience -= 0.05
 
 
 @contextmanager

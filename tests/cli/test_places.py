@@ -6,6 +6,7 @@ import errno
 import os
 import resource
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -260,10 +261,27 @@ def test_what_a_removal_could_not_take_away_goes_too(made: Path, tmp_path: Path)
         assert not one.exists()
 
 
+def test_a_removal_under_way_may_end_before_the_rest_goes(made: Path, tmp_path: Path) -> None:
+    def remove_the_others() -> None:
+        for name in ("run.json", atomic.LOCK):
+            (one / name).unlink()
+
+    def remove() -> None:
+        (one / "recipe.toml").unlink()
+        later.start()
+
+    one = runs.begin(runs.recipe(checkpoints=12), made / "text", tmp_path / "run")
+    later = threading.Timer(0.2, remove_the_others)
+    with pytest.raises(UserError, match="run: was removed while it was written to"):
+        runs.carry_on(one, runs.Quiet(4, remove))
+    assert not one.exists()
+
+
 @pytest.mark.parametrize("name", ["recipe.toml", "run.json"])
 def test_a_run_that_loses_a_file_of_its_own_ends_at_the_next_save(
-    name: str, made: Path, tmp_path: Path
+    name: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(atomic, "PATIENCE", 0.0)
     one = runs.begin(runs.recipe(checkpoints=12), made / "text", tmp_path / "run")
     with pytest.raises(UserError, match=f"{name}: was removed while the run trained"):
         runs.carry_on(one, runs.Quiet(4, lambda: (one / name).rename(tmp_path / "kept")))
@@ -280,6 +298,7 @@ def test_a_run_that_loses_its_recipe_at_the_end_is_not_done_and_keeps_its_weight
         for name in ("recipe.toml", log.FILE):
             (tmp_path / "out" / name).unlink()
 
+    monkeypatch.setattr(atomic, "PATIENCE", 0.0)
     monkeypatch.setattr(hooks.SaveCheckpoints, "end", lose)
     words = [*words_of("pretrain", here, tmp_path / "out"), "--set", "tokenizer.kind=word"]
     line = fails(words, capsys)
