@@ -143,7 +143,7 @@ def require_writable(path: Path, *, is_folder: bool) -> None:
         above = next(one for one in path.absolute().parents if one.exists())
         if not above.is_dir():
             raise UserError(f"{path}: {above} is a file; choose another --out")
-        trial = path / ".test" if path.is_dir() else path.with_name(f".{path.name}.test")
+        trial = path / ".foreword.test" if path.is_dir() else path.with_name(f".{path.name}.test")
         _make_and_remove(trial.absolute())
 
 
@@ -169,8 +169,20 @@ def _require_no_device(path: Path) -> None:
 
 
 def _resolve_link(path: Path) -> Path:
-    """Return the target of a link, so that the target is replaced and the link stays."""
-    return path.resolve() if path.is_symlink() else path
+    """Return the target of a link, so that the target is replaced and the link stays.
+
+    Raises:
+        UserError: it leads to itself.
+    """
+    if not path.is_symlink():
+        return path
+    try:
+        target = path.resolve()
+    except RuntimeError:  # before Python 3.13
+        target = path
+    if target.is_symlink():
+        raise UserError(f"{path}: is a link that leads to itself; choose another --out")
+    return target
 
 
 def _make_folder(path: Path) -> None:

@@ -46,7 +46,9 @@ def find_files(
         before = len(text_files)
         files, is_named = _expand(source)
         for file in files:
-            if isinstance(known.get(_suffix(file)), Parallel):
+            if not file.exists():
+                counts.skip("broken link")
+            elif isinstance(known.get(_suffix(file)), Parallel):
                 text_files.update(find_sides(file, settings))
             elif _suffix(file) in known:
                 if file in text_files:
@@ -60,7 +62,8 @@ def find_files(
             else:
                 counts.skip(_suffix(file) or file.name)
         # An input without text is a mistake.
-        if len(text_files) == before and not any(_suffix(file) in known for file in files):
+        is_text = (_suffix(file) in known and file.exists() for file in files)
+        if len(text_files) == before and not any(is_text):
             if (Path(source) / "prepared.json").is_file():
                 raise UserError(
                     f"{source}: holds token shards, not text; 'foreword pretrain' accepts such a "
@@ -139,7 +142,8 @@ def _expand(source: str | Path) -> tuple[list[Path], bool]:
     """Return the files of one input, and whether it names them one by one."""
     path = Path(source).expanduser()
     if path.is_dir():
-        return [file for file in sorted(path.rglob("*")) if file.is_file()], False
+        found = sorted(path.rglob("*"))
+        return [file for file in found if file.is_file() or not file.exists()], False
     if path.exists():
         return [path], True
     if path.is_symlink():

@@ -119,6 +119,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(
     monkeypatch.setattr(GradientReach, "measure", pytest.fail)
     (tmp_path / "file").write_text("mine")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
     before = sorted(tmp_path.rglob("*"))
     for name in ("file/y", "file/deep/y"):
         line = fails(words_of(verb, here, tmp_path / name), capsys)
@@ -127,6 +128,8 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(
     wrong, kind = ("folder", "folder") if verb in FILES else ("file", "file")
     line = fails(words_of(verb, here, tmp_path / wrong), capsys)
     assert line == f"foreword: {tmp_path / wrong}: is a {kind}; choose another --out"
+    line = fails(words_of(verb, here, tmp_path / "loop"), capsys)
+    assert line.endswith("loop: is a link that leads to itself; choose another --out")
     for place in ("/proc/x", "/sys/x/y", str(tmp_path / "folder" / ("x" * 251))):
         assert "cannot be written: " in fails(words_of(verb, here, Path(place)), capsys)
     assert sorted(tmp_path.rglob("*")) == before

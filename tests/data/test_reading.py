@@ -190,11 +190,12 @@ def test_find_files_expands_folders_and_patterns(tmp_path: Path) -> None:
     for name in ("b.txt", "deep/er/a.jsonl.zst", "deep/c.TXT", "deep/x.pdf", "deep/README"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
+    (tmp_path / "deep" / "gone.txt").symlink_to("nowhere.txt")
     counts = ReadCounts()
     found = find_files([tmp_path / "deep", str(tmp_path / "*.txt"), tmp_path / "b.txt"], counts)
     names = [str(path.relative_to(tmp_path)) for path in found]
     assert names == ["b.txt", "deep/c.TXT", "deep/er/a.jsonl.zst"]
-    assert counts.skipped == {".pdf": 1, "README": 1, "named twice": 1}
+    assert counts.skipped == {".pdf": 1, "README": 1, "broken link": 1, "named twice": 1}
 
 
 def test_find_files_refuses_inputs_without_text(tmp_path: Path) -> None:
