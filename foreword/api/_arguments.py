@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from foreword import atomic, config, stored
 from foreword.data.text_files import ReadSettings
@@ -69,6 +69,15 @@ def given_reading(**settings: str | None) -> dict[str, Any]:
     if given.get("documents", "line") != "line":
         given["blank_lines"] = False  # there are none to count
     return given
+
+
+def refuse(given: Mapping[str, Any], why: str) -> NoReturn:
+    """Refuse settings of reading where no text is read.
+
+    Raises:
+        UserError: always; it names the first.
+    """
+    raise UserError(f"--{next(iter(given))}: {why}")
 
 
 def read_as(settings: ReadSettings, given: Mapping[str, Any]) -> ReadSettings:

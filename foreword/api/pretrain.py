@@ -133,7 +133,7 @@ def pretrain(
     if (data is None) == (texts is None):
         raise UserError("give data, which takes paths, or texts, which takes the texts themselves")
     running.require_free(run)
-    shown = progress_of(progress)
+    shown = progress_of(progress, announces=True)
 
     def wanted() -> RunRequest:
         return request(
@@ -211,7 +211,7 @@ def resume(
     """
     if changed := _arguments.assignments(settings):
         override(Path(run), changed)
-    return carry_on(Path(run), progress_of(progress), hooks)
+    return carry_on(Path(run), progress_of(progress, announces=True), hooks)
 
 
 def carry_on(run: Path, progress: ProgressDisplay, hooks: Sequence[Hook] = ()) -> PretrainingResult:

@@ -16,7 +16,7 @@ class ProgressDisplay(Protocol):
     Write one to show progress elsewhere: `foreword.pretrain(..., progress=mine)`.
     """
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> ProgressDisplay:
         """Begin to show."""
 
     def __exit__(
@@ -58,9 +58,14 @@ class Quiet:
 
 
 class LiveProgress:
-    """A live line, and lines of what is worth reading (`ProgressDisplay`)."""
+    """A live line, and lines of what is worth reading (`ProgressDisplay`).
 
-    def __init__(self) -> None:
+    Args:
+        announces: whether each stage is a line where there is no live one.
+    """
+
+    def __init__(self, *, announces: bool = True) -> None:
+        self._announces = announces
         self._bar = lines.progress()
         self._display = RunDisplay(self._bar)
 
@@ -82,15 +87,20 @@ class LiveProgress:
 
     def stage(self, name: str) -> Callable[..., None]:
         """Show a stage."""
-        return self._display.stage(name)
+        return self._display.stage(name) if self._announces else self._bar.stage(name)
 
     def record(self, record: dict[str, Any], progress: float) -> None:
         """Show a record."""
         self._display.record(record, progress)
 
 
-def progress_of(shown: bool | ProgressDisplay) -> ProgressDisplay:
-    """Return what shows the progress: True for the usual, False for none."""
+def progress_of(shown: bool | ProgressDisplay, *, announces: bool = False) -> ProgressDisplay:
+    """Return what shows the progress: True for the usual, False for none.
+
+    Args:
+        shown: what the caller of a function gave.
+        announces: as in `LiveProgress`.
+    """
     if isinstance(shown, bool):
-        return LiveProgress() if shown else Quiet()
+        return LiveProgress(announces=announces) if shown else Quiet()
     return shown

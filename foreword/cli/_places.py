@@ -8,7 +8,6 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from foreword import atomic
-from foreword.errors import UserError
 
 _command: ContextVar[ExitStack] = ContextVar("command")
 
@@ -32,16 +31,3 @@ def guard_run(run: Path) -> None:
     """
     if (stack := _command.get(None)) is not None:
         stack.enter_context(atomic.guarded(run))
-
-
-def spare_runs(folder: Path) -> None:
-    """Make sure that a folder can be written, and is not a run, a tuned model or a part of one.
-
-    Raises:
-        UserError: it cannot, or it is.
-    """
-    atomic.require_writable(folder, is_folder=True)
-    for path in (folder.absolute(), folder.absolute().parent):
-        is_trained = any((path / name).is_file() for name in ("run.json", "labels.json"))
-        if is_trained and (path / "recipe.toml").is_file():
-            raise UserError(f"{folder}: belongs to the model in {path}; choose another --out")

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foreword.cli._options import Options
-from foreword.errors import UserError
 from foreword.ranges import Count, LearningRate, Temperature
 
 if TYPE_CHECKING:
-    from foreword.tune.examples import LabelledTexts
-    from foreword.tune.fine_tuner import TuneSettings
-    from foreword.tune.table import Columns
-    from foreword.tune.tasks._contract import Labelled, Task
+    pass
 
 
 @dataclass(frozen=True)
@@ -46,61 +41,6 @@ class LabelledTextOptions(Options):
     columns: Annotated[
         str, typer.Option(help="Names of all columns, a,b,c, if the files have no header.")
     ] = ""
-
-    def read(self) -> tuple[Sequence[Labelled], Sequence[Labelled], int]:
-        """Return the training examples, the dev examples, and how many rows were skipped.
-
-        Raises:
-            UserError: a file cannot be read, or the prefixes do not match the files.
-        """
-        from foreword.tune.examples import LabelledTexts
-        from foreword.tune.task_mixture import mix_tasks
-
-        train, train_skipped = self._tasks(self.train)
-        dev, dev_skipped = self._tasks(self.dev)
-        dev_examples = LabelledTexts.of(example for examples in dev for example in examples)
-        return mix_tasks(train, self.temperature), dev_examples, train_skipped + dev_skipped
-
-    def _tasks(self, files: Sequence[Path]) -> tuple[list[LabelledTexts], int]:
-        """Return the examples of each file with its task prefix, and how many rows were skipped."""
-        from foreword.tune.examples import LabelledTexts
-        from foreword.tune.table import labelled, read_table
-        from foreword.tune.task_mixture import with_prefix
-
-        prefixes, selected = self.prefix or [], self._selected_columns()
-        names = [column.strip() for column in self.columns.split(",")] if self.columns else []
-        by_number = selected.are_numbers and not names
-        if len(prefixes) not in (0, len(files)):
-            raise UserError(
-                "--prefix: requires one for each --train and each --dev, in their order; got "
-                f"{len(prefixes)} for {len(files)} files"
-            )
-        tasks, skipped = [], 0
-        for n, file in enumerate(files):
-            examples, skipped_here = labelled(read_table(file, names, by_number), selected)
-            skipped += skipped_here
-            if prefixes:
-                examples = LabelledTexts.of(with_prefix(e, prefixes[n]) for e in examples)
-            tasks.append(examples)
-        return tasks, skipped
-
-    def _selected_columns(self) -> Columns:
-        from foreword.tune.table import Columns
-
-        return Columns(self.text, self.label, self.pair)
-
-    def as_table(self) -> dict[str, Any]:
-        """Return the options as the evaluation's settings record them."""
-        table: dict[str, Any] = {
-            "train": _one_or_all(self.train),
-            "dev": _one_or_all(self.dev),
-            "text": self.text,
-            "pair": self.pair,
-            "label": self.label,
-        }
-        if self.prefix:
-            table |= {"prefix": self.prefix, "temperature": self.temperature}
-        return table
 
 
 @dataclass(frozen=True)
@@ -139,37 +79,8 @@ class FineTuningOptions(Options):
     ] = None
     precision: Annotated[str, typer.Option(help="Training precision: auto, bf16 or fp32.")] = "auto"
 
-    def resolve(self) -> tuple[Task, list[TuneSettings]]:
-        """Return the task, and the settings of each variant to fine-tune.
-
-        Raises:
-            UserError: options contradict each other, or a setting is unknown.
-        """
-        from foreword import config, kinds
-        from foreword.tune.run import TuneSettings, variants
-
-        if self.compare and (self.from_scratch or self.strategy != "full"):
-            raise UserError(
-                "--compare cannot be combined with --strategy or --from-scratch: it runs them all"
-            )
-        table = config.assign({"task": {"kind": self.task}, "tune": {}}, self.assign or ())
-        if unknown := sorted(table.keys() - {"task", "tune"}):
-            raise UserError(f"--set {unknown[0]}: expected task.NAME=value or tune.NAME=value")
-        task: Task = config.build_kind(kinds.Part("tune/tasks"), table["task"], "task")
-        options = {
-            "strategy": {"kind": self.strategy} | ({} if self.lr is None else {"lr": self.lr}),
-            "from_scratch": self.from_scratch,
-            "seeds": self.seeds,
-            "epochs": self.epochs,
-            "batch": self.batch,
-            "max_length": self.max_length,
-            "precision": self.precision,
-            **table["tune"],
-        }
-        given = {name: value for name, value in options.items() if value is not None}
-        settings = config.build(TuneSettings, given, "tune")
-        return task, variants(settings) if self.compare else [settings]
-
-
-def _one_or_all(files: Sequence[Path]) -> str | list[str]:
-    return str(files[0]) if len(files) == 1 else [str(file) for file in files]
+    def arguments(self) -> dict[str, Any]:
+        """Return the options as `foreword.tune` takes them."""
+        arguments = asdict(self)
+        settings = arguments.pop("assign") or ()
+        return arguments | {"settings": settings}

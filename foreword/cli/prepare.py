@@ -11,15 +11,12 @@ import typer
 from foreword.cli import console
 from foreword.cli._heldout import HeldOut
 from foreword.cli._options import Options, PathText, naming
-from foreword.cli._places import spare_runs
 from foreword.cli._reading import Reading
-from foreword.display.bar import Bar
 from foreword.errors import UserError
 from foreword.ranges import Count, Workers
 
 if TYPE_CHECKING:
     from foreword.data.prepared_text import PreparedText
-    from foreword.data.text_files import ReadSettings
     from foreword.text.tokenizer import Tokenizer
 
 
@@ -66,72 +63,26 @@ def prepare(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Turn text files into token shards; shards that are still up to date are reused."""
-    from foreword.api._arguments import hold_out
-    from foreword.data import write_shards as preparing
-    from foreword.data.holdout import find_apart
-    from foreword.data.prepared_text import require_free
-    from foreword.data.read_documents import find_files
-    from foreword.data.text_files import ReadSettings
-    from foreword.text.tokenizer import Tokenizer
+    from foreword.api.prepare import prepare as work
 
-    # Check every option before any text is read.
-    read = reading.on(ReadSettings())
-    settings = preparing.PrepareSettings(sentences=sentences, workers=workers)
-    settings, heldout_texts = hold_out(settings, heldout or ())
     tokenizer_options.require_one_source()
-    spare_runs(out)
-    require_free(out)
-    find_apart(heldout_texts, find_files(texts, None, read), None, read)
-
-    # Load or train the tokenizer, and write the shards.
-    with console.progress() as bar:
-        if tokenizer_options.tokenizer is not None:
-            tokenizer = Tokenizer.load(tokenizer_options.tokenizer)
-        else:
-            with naming(kind="--kind", vocab="--vocab"):
-                tokenizer = _train(bar, texts, read, out, tokenizer_options.as_table())
-        advance = bar.stage("cutting text into tokens")
-
-        def show(done: int, total: int) -> None:
-            advance(done, total, f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
-
-        prepared = preparing.prepare(texts, tokenizer, out, settings, read, show, heldout_texts)
+    with naming(kind="--kind", vocab="--vocab"):
+        result = work(
+            texts,
+            out,
+            tokenizer=tokenizer_options.tokenizer,
+            kind=tokenizer_options.kind,
+            vocab=tokenizer_options.vocab,
+            heldout=heldout,
+            sentences=sentences,
+            workers=workers,
+            **asdict(reading),
+        )
+    prepared, tokenizer = result.prepared, result.tokenizer
     if as_json:
         console.emit({"folder": str(out), "reused": prepared.reused, **prepared.manifest})
     else:
         _show(prepared, tokenizer)
-
-
-def _train(
-    bar: Bar, texts: list[str], read: ReadSettings, out: Path, table: dict[str, Any]
-) -> Tokenizer:
-    """Return the tokenizer in `out` if it matches texts and settings, else train one."""
-    from foreword import config, kinds
-    from foreword.data.learning import train_tokenizer
-    from foreword.data.read_documents import find_files
-
-    kind = table["kind"]
-    trainer = config.build_kind(kinds.Part("text/tokenizers", kind), table, "tokenizer")
-    files = find_files(texts, None, read)
-    existing = _existing_tokenizer(out, files, read)
-    if existing is not None and existing.kind == {"kind": kind, **asdict(trainer)}:
-        return existing
-    return train_tokenizer(trainer, files, read, bar.stage)
-
-
-def _existing_tokenizer(out: Path, files: list[Path], read: ReadSettings) -> Tokenizer | None:
-    """Return the tokenizer in `out` if the shards there were made from the same texts."""
-    from foreword.data.fingerprint import fingerprint_text
-    from foreword.data.prepared_text import PreparedText
-    from foreword.text.tokenizer import Tokenizer
-
-    try:
-        prepared = PreparedText.load(out, verify=False)
-    except UserError:  # nothing there, or nothing whole
-        return None
-    if prepared.manifest["text"] != fingerprint_text(files, read):
-        return None
-    return Tokenizer.load(prepared.tokenizer)
 
 
 def _show(prepared: PreparedText, tokenizer: Tokenizer) -> None:

@@ -12,7 +12,6 @@ import typer
 from foreword.cli import console
 from foreword.cli._model_options import Json
 from foreword.cli._options import PathText, flat, naming
-from foreword.cli._places import spare_runs
 from foreword.cli._reading import Reading
 from foreword.errors import UserError
 from foreword.ranges import Count, CountOrZero
@@ -50,6 +49,7 @@ def train(
     from foreword.data.learning import train_tokenizer
     from foreword.data.prepared_text import MANIFEST, data_warnings
     from foreword.data.text_files import ReadCounts, ReadSettings
+    from foreword.runs.run import spare_runs
 
     spare_runs(out)
     if (out.absolute().parent / MANIFEST).is_file():

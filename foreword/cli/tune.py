@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +12,6 @@ import typer
 from foreword.cli import console
 from foreword.cli._model_options import Device, Json, Run
 from foreword.cli._tune_options import FineTuningOptions, LabelledTextOptions
-from foreword.errors import UserError
 
 if TYPE_CHECKING:
     from foreword.tune.result import TuneResult
@@ -36,56 +35,26 @@ def tune(
     Trains on --train and scores the last epoch on --dev, once per seed; nothing is chosen by the
     score. The scores go to RUN/evaluations, the first seed's model to --out.
     """
-    from foreword.cli._places import guard_run
-    from foreword.runs.provenance import command
-    from foreword.runs.trained_model import open_run
-    from foreword.tune import result as results
-    from foreword.tune.input_template import missing_special_tokens
-    from foreword.tune.run import tune as fine_tune
+    from foreword.api.tune import tune as work
 
-    # Check every option and read the text before the model is trained.
-    task, variants = fine_tuning.resolve()
-    if "/" in name:
-        raise UserError(f"--name {name}: must be a name, not a path; --out takes a path")
-    train, dev, skipped = labelled_text.read()
-
-    # Open the model, and make sure before the work that no result will be overwritten.
-    trained = open_run(run, device)
-    guard_run(trained.run)
-    name = name or _name_of(labelled_text.train[0])
-    evaluation = trained.run / "evaluations" / f"tune-{fine_tuning.task}-{name}.json"
-    out = out or trained.run / "tuned" / name
-    results.require_free(evaluation, out)
-    for note in trained.notes:
-        console.say(note)
-    if added := missing_special_tokens(trained.recipe, trained.vocab):
-        console.say(f"special tokens added for the input template: {', '.join(added)}")
-
-    with console.progress() as bar:
-        result = fine_tune(trained, task, train, dev, variants, bar.stage("tuning"))
-
-    # Record where the examples came from, and write the model and its scores.
-    result = replace(
-        result,
-        examples=result.examples | {"skipped": skipped},
-        settings=result.settings | {"data": labelled_text.as_table()},
+    result = work(
+        run,
+        **asdict(labelled_text),
+        **fine_tuning.arguments(),
+        name=name,
+        out=out,
+        device=device,
     )
-    results.save_network(result, out)
-    document = results.save_evaluation(result, evaluation, name, command())
     if json:
-        console.emit(document | {"evaluation": str(evaluation), "out": str(out)})
+        saved = {"evaluation": str(result.evaluation), "out": str(result.out)}
+        console.emit(dict(result.document) | saved)
     else:
-        _show(result, document["title"])
-        console.say(f"scores: {evaluation}\ntuned model: {out}")
-
-
-def _name_of(train: Path) -> str:
-    """Return folder and file, `CoLA-small`; for a file named `train`, the folder alone."""
-    folder, file = train.resolve().parent.name, train.name.partition(".")[0]
-    return "-".join(part for part in (folder, file) if part and part != "train") or "data"
+        _show(result.result, result.title)
+        console.say(f"scores: {result.evaluation}\ntuned model: {result.out}")
 
 
 def _show(result: TuneResult, title: str) -> None:
+    from foreword.api.tune import score_text
     from foreword.tune.result import is_score
 
     # The table: one row per variant, one column per metric.
@@ -95,7 +64,7 @@ def _show(result: TuneResult, title: str) -> None:
     for row in rows:
         is_run = "lr" in row
         name = f"{row['start']}, {row['strategy']}" if is_run else row["strategy"]
-        scores = [_with_deviation(row[m], row[f"{m}_std"]) for m in metrics]
+        scores = [score_text(row[m], row[f"{m}_std"]) for m in metrics]
         cells.append([name, *scores, f"{row['lr']:.2g}" if is_run else ""])
     console.table(title, ["", *metrics, "lr"], cells)
 
@@ -124,10 +93,6 @@ def _layers(row: Mapping[str, Any]) -> str:
         return ""
     shares = ", ".join(f"{share:.3f}" for share in learned.values())
     return f"layer weights, embeddings first: {shares}; gamma {gamma:.3f}"
-
-
-def _with_deviation(mean: float, deviation: float | None) -> str:
-    return f"{mean:.3f}" if deviation is None else f"{mean:.3f} ± {deviation:.3f}"
 
 
 def _count(number: int, noun: str) -> str:

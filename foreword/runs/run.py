@@ -169,6 +169,19 @@ def require_free(run: Path) -> None:
         raise UserError(f"{run}: is not empty; choose another --out")
 
 
+def spare_runs(folder: Path) -> None:
+    """Make sure that a folder can be written, and is not a run, a tuned model or a part of one.
+
+    Raises:
+        UserError: it cannot, or it is.
+    """
+    atomic.require_writable(folder, is_folder=True)
+    for path in (folder.absolute(), folder.absolute().parent):
+        is_trained = any((path / name).is_file() for name in ("run.json", "labels.json"))
+        if is_trained and (path / "recipe.toml").is_file():
+            raise UserError(f"{folder}: belongs to the model in {path}; choose another --out")
+
+
 def _has_begun(run: Path) -> bool:
     """Return whether there is a `run.json` that `start` wrote."""
     try:

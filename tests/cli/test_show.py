@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from foreword import config, describe, kinds
+from foreword.api._recipe_pages import grouped
 from foreword.cli.main import run
-from foreword.cli.show import _grouped
 from foreword.runs.recipe import Recipe
 from foreword.tune.fine_tuner import TuneSettings
 
@@ -28,13 +28,13 @@ from foreword.tune.fine_tuner import TuneSettings
     ],
 )
 def test_names_are_folded_where_they_part(names: str, said: str) -> None:
-    assert _grouped(names.split()) == said
+    assert grouped(names.split()) == said
 
 
 def test_unfolded_they_are_the_names() -> None:
     names = config.recipe_names()
     found = []
-    for word in _grouped(names).split("; "):
+    for word in grouped(names).split("; "):
         first, brace, rest = word.partition("{")
         found += [first + end for end in re.split(", ", rest.rstrip("}"))] if brace else [first]
     assert sorted(found) == sorted(names)

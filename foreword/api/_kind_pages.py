@@ -9,8 +9,9 @@ from functools import cache
 from typing import Any
 
 from foreword import config, describe, kinds, stored
-from foreword.cli import console
+from foreword.api._page import Page
 from foreword.describe import KindDescription, Setting
+from foreword.display.tables import out, some, table
 
 # How the kinds are used that no setting takes.
 USED_BY = {
@@ -23,33 +24,36 @@ USED_BY = {
 }
 
 
-def overview(lists: Sequence[str], *, as_json: bool) -> None:
-    """Show what there is to show."""
+def overview(lists: Sequence[str]) -> Page:
+    """Return the page of what there is to show."""
     folders = {folder: kinds.names(folder) for folder in kinds.folders()}
-    if as_json:
-        console.emit({"lists": lists, "sections": list(sections()), "folders": folders})
-        return
-    _definitions(
-        {
-            "lists": ", ".join(lists),
-            "a recipe": "bert_mini, gpt2_mini, ... or a file; 'foreword show recipes' lists them",
-            "a section": ", ".join(sections()),
-        }
-    )
-    console.out.print("\n  or a folder of kinds, or one of its kinds:\n", markup=False)
-    _definitions({folder.rpartition("/")[2]: console.some(folders[folder]) for folder in folders})
+    names = list(sections())
+
+    def draw() -> None:
+        _definitions(
+            {
+                "lists": ", ".join(lists),
+                "a recipe": "bert_mini, gpt2_mini, ... or a file; 'show recipes' lists them",
+                "a section": ", ".join(names),
+            }
+        )
+        out.print("\n  or a folder of kinds, or one of its kinds:\n", markup=False)
+        _definitions({folder.rpartition("/")[2]: some(folders[folder]) for folder in folders})
+
+    return Page({"lists": list(lists), "sections": names, "folders": folders}, draw)
 
 
-def all_kinds(*, as_json: bool) -> None:
-    """Show every kind by folder."""
+def all_kinds() -> Page:
+    """Return the page of every kind, by folder."""
     descriptions = {folder: _lines(folder) for folder in kinds.folders()}
-    if as_json:
-        console.emit(descriptions)
-        return
-    for folder, lines in descriptions.items():
-        console.out.print(folder, style="bold", markup=False)
-        _definitions(lines)
-        console.out.print()
+
+    def draw() -> None:
+        for folder, lines in descriptions.items():
+            out.print(folder, style="bold", markup=False)
+            _definitions(lines)
+            out.print()
+
+    return Page(descriptions, draw)
 
 
 def folders_named(word: str) -> list[str]:
@@ -69,67 +73,71 @@ def kinds_named(word: str) -> list[tuple[str, str]]:
     return [(one, name) for one in kinds.folders() for name in kinds.called(one, word)]
 
 
-def folder_page(folder: str, *, as_json: bool) -> None:
-    """Show the kinds of a folder and how one is chosen."""
+def folder_page(folder: str) -> Page:
+    """Return the page of a folder's kinds and how one is chosen."""
     where = [path for path in describe.places(_roots()).get(folder, []) if path]
-    if as_json:
-        console.emit({"folder": folder, "places": where, "kinds": _lines(folder)})
-        return
-    _definitions(_lines(folder))
-    console.out.print()
-    chosen = _chosen_by(folder, "NAME", where)
-    _definitions({"chosen by": chosen, "one of them": "foreword show NAME"})
+    lines = _lines(folder)
+
+    def draw() -> None:
+        _definitions(lines)
+        out.print()
+        chosen = _chosen_by(folder, "NAME", where)
+        _definitions({"chosen by": chosen, "one of them": "foreword show NAME"})
+
+    return Page({"folder": folder, "places": where, "kinds": lines}, draw)
 
 
-def kind_pages(found: Sequence[tuple[str, str]], *, as_json: bool) -> None:
-    """Show kinds with their settings, where they may be used, and the recipes that have them."""
-    pages = [describe.kind(folder, name, _roots()) for folder, name in found]
-    if as_json:
-        console.emit(
-            [{**asdict(page), "recipes": _recipes(page.folder, page.name)} for page in pages]
-        )
-        return
-    for number, page in enumerate(pages):
-        if number:
-            console.out.print("\n")
-        _kind_page(page)
+def kind_pages(found: Sequence[tuple[str, str]]) -> Page:
+    """Return the page of kinds: their settings, where they may be used, recipes that have them."""
+    described = [describe.kind(folder, name, _roots()) for folder, name in found]
+    recipes = [_recipes(one.folder, one.name) for one in described]
+
+    def draw() -> None:
+        for number, one in enumerate(described):
+            if number:
+                out.print("\n")
+            _draw_kind(one, recipes[number])
+
+    pairs = zip(described, recipes, strict=True)
+    return Page([{**asdict(one), "recipes": names} for one, names in pairs], draw)
 
 
-def _kind_page(page: KindDescription) -> None:
+def _draw_kind(page: KindDescription, recipes: Sequence[str]) -> None:
     others = f"  (also called {', '.join(page.other_names)})" if page.other_names else ""
-    console.out.print(f"{page.folder}/{page.name}{others}", style="bold", markup=False)
-    console.out.print()
-    console.out.print(textwrap.indent(page.text, "  "), markup=False)
+    out.print(f"{page.folder}/{page.name}{others}", style="bold", markup=False)
+    out.print()
+    out.print(textwrap.indent(page.text, "  "), markup=False)
     if page.settings:
-        console.out.print()
-        settings_table(page.settings)
-    console.out.print()
+        out.print()
+        _draw_settings(page.settings)
+    out.print()
     settable = next((one for one in page.settings if one.default is not None), None)
     lines = {"chosen by": _chosen_by(page.folder, page.name, page.places)}
     if page.places and settable is not None:
         lines["set by"] = f"--set {page.places[0]}.{settable.name}={_shown(settable.default)}"
-    if recipes := _recipes(page.folder, page.name):
-        lines["recipes"] = console.some(recipes)
+    if recipes:
+        lines["recipes"] = some(recipes)
     _definitions(lines)
 
 
-def section_page(name: str, cls: type, *, as_json: bool) -> None:
-    """Show the settings of a section of the recipe, such as `train`."""
+def section_page(name: str, cls: type) -> Page:
+    """Return the page of a section of the recipe, such as `train`."""
     own = describe.settings(cls)
-    if as_json:
-        console.emit({"section": name, "settings": [asdict(one) for one in own]})
-        return
-    settings_table(own)
-    _definitions({"set by": f"--set {name}.NAME=VALUE, or [{name}] in a recipe"})
+
+    def draw() -> None:
+        _draw_settings(own)
+        _definitions({"set by": f"--set {name}.NAME=VALUE, or [{name}] in a recipe"})
+
+    return Page({"section": name, "settings": [asdict(one) for one in own]}, draw)
 
 
-def settings_table(own: Sequence[Setting]) -> None:
+def _draw_settings(own: Sequence[Setting]) -> None:
     """Print settings with their defaults, possible values and meaning."""
     rows = [
         [one.name, "required" if one.is_required else _shown(one.default), one.values, one.meaning]
         for one in own
     ]
-    console.table("", ["setting", "default", "values", "meaning"], rows)
+    table("", ["setting", "default", "values", "meaning"], rows)
 
 
 def _shown(value: Any) -> str:
@@ -153,10 +161,10 @@ def _definitions(lines: dict[str, str]) -> None:
     """Print names with their texts beside them, wrapped to the window."""
     indent = max(map(len, lines), default=0) + 4
     for name, line in lines.items():
-        wrapped = textwrap.wrap(line, max(console.out.width - indent - 1, 24)) or [""]
-        console.out.print(f"  {name:<{indent - 2}}{wrapped[0]}", markup=False)
+        wrapped = textwrap.wrap(line, max(out.width - indent - 1, 24)) or [""]
+        out.print(f"  {name:<{indent - 2}}{wrapped[0]}", markup=False)
         for more in wrapped[1:]:
-            console.out.print(" " * indent + more, markup=False)
+            out.print(" " * indent + more, markup=False)
 
 
 @cache

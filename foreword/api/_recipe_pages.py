@@ -1,0 +1,166 @@
+"""Pages of `foreword show` about recipes, families and grids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from itertools import takewhile
+from typing import Any
+
+from foreword import config, describe, kinds
+from foreword.api._page import Page
+from foreword.display.tables import out
+from foreword.runs.dry_run import dummy_vocab
+from foreword.runs.recipe import Recipe, load_recipe
+from foreword.runs.sizes import MACHINES, count_parameters, require_memory
+
+
+def family_recipes(word: str) -> list[str]:
+    """Return the recipes of the family that a word names, `gpt2` or `GPT-2`."""
+    tables = {name: config.read(config.find_recipe(name)) for name in config.recipe_names()}
+    return [name for name, t in tables.items() if _letters(t.get("family", "")) == _letters(word)]
+
+
+def recipes_page(names: Sequence[str] = ()) -> Page:
+    """Return the page of all shipped recipes, or of some."""
+    recipes = [_summary(name) for name in names or config.recipe_names()]
+    columns = ("recipe", "parameters", "layers", "d_model", "description")
+    rows = [[recipe[column] for column in columns] for recipe in recipes]
+    shown = [["–" if cell is None else cell for cell in row] for row in rows]
+    return Page.of_table(recipes, columns, shown)
+
+
+def families_page() -> Page:
+    """Return the page of the facts of all recipes, by family."""
+    # Collect the values of each fact over the recipes of a family.
+    families: dict[str, dict[str, dict[str, None]]] = {}
+    for name in config.recipe_names():
+        recipe = load_recipe(name)
+        position = getattr(recipe.model, "position", None)
+        facts = {
+            "architecture": _architecture(recipe),
+            "objective": _objective(recipe.objective),
+            "positions": "none" if position is None else kinds.name_of(position),
+            "paper": recipe.paper,
+            "recipes": name,
+        }
+        seen = families.setdefault(recipe.family, {key: {} for key in facts})
+        for key, value in facts.items():
+            seen[key] |= dict.fromkeys(value.split("; "))
+
+    # Add the kind that converts its weights, and print.
+    hf_kinds = _hugging_face_kinds()
+    summaries: list[dict[str, Any]] = [
+        {
+            "family": name,
+            **{key: list(values) for key, values in facts.items()},
+            "hugging_face": hf_kinds.get(_letters(name)),
+        }
+        for name, facts in sorted(families.items(), key=lambda pair: pair[0].lower())
+    ]
+    keys = ("architecture", "objective", "positions", "paper")
+    rows = [
+        [
+            one["family"],
+            *("; ".join(one[key]) for key in keys),
+            grouped(one["recipes"]),
+            one["hugging_face"] or "–",
+        ]
+        for one in summaries
+    ]
+    return Page.of_table(summaries, ["family", *keys, "recipes", "import, export"], rows)
+
+
+def grouped(names: Sequence[str]) -> str:
+    """Return `t5_base`, `t5_small` as `t5_{base, small}`, the common prefix first."""
+    groups: dict[str, list[list[str]]] = {}
+    for name in names:
+        words = name.split("_")
+        groups.setdefault(words[0], []).append(words)
+    patterns = []
+    for group in groups.values():
+        side_by_side = zip(*group, strict=False)
+        common = [same[0] for same in takewhile(lambda words: len({*words}) == 1, side_by_side)]
+        first = "_".join(common)
+        rests = ["_".join(words[len(common) :]) for words in group if words != common]
+        patterns += [first] * (common in group)
+        patterns += [f"{first}_{rests[0]}"] if len(rests) == 1 else []
+        patterns += [f"{first}_{{{', '.join(rests)}}}"] if len(rests) > 1 else []
+    return "; ".join(patterns)
+
+
+def _architecture(recipe: Recipe) -> str:
+    """Return the kinds of model, layout, and attention if it is not dense."""
+    attention = getattr(recipe.model, "attention", None)
+    parts = [recipe.model, recipe.layout, *([attention] if attention is not None else [])]
+    return ", ".join(name for part in parts if (name := kinds.name_of(part)) != "dense")
+
+
+def _objective(objective: Any) -> str:
+    """Return its kind, with the kinds it consists of: `sum (masked, next_sentence)`."""
+    values = [getattr(objective, f.name) for f in fields(objective) if "part" in f.metadata]
+    parts = [kinds.name_of(part) for value in values if isinstance(value, tuple) for part in value]
+    components = f" ({', '.join(dict.fromkeys(parts))})" if parts else ""
+    return f"{kinds.name_of(objective)}{components}"
+
+
+def _hugging_face_kinds() -> dict[str, str]:
+    """Return the kinds of `interop/hf` by name, and by the families that begin their docstrings."""
+    folder = "interop/hf"
+    by_name: dict[str, str] = {}
+    for name in kinds.names(folder):
+        families = describe.first_line(folder, name).partition(" (")[0].split(" and ")
+        by_name |= {_letters(word): name for word in (name, *families)}
+    return by_name
+
+
+def _letters(name: str) -> str:
+    """Return letters and digits in lower case: `GPT-2` as `gpt2`."""
+    return "".join(filter(str.isalnum, name.lower()))
+
+
+def grids_page() -> Page:
+    """Return the page of the shipped grids."""
+    tables = {name: config.read(config.find_grid(name)) for name in config.grid_names()}
+    grids = [
+        {
+            "grid": name,
+            "cells": [cell.get("label", cell["recipe"]) for cell in table["cells"]],
+            "tasks": [task["name"] for task in table.get("tasks", [])],
+            "description": table.get("description", ""),
+        }
+        for name, table in tables.items()
+    ]
+    rows = [[", ".join(v) if isinstance(v, list) else v for v in one.values()] for one in grids]
+    return Page.of_table(grids, ["grid", "cells", "tasks", "description"], rows)
+
+
+def _summary(name: str, assignments: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the facts of a recipe; of its model a few layers are built, without weights."""
+    recipe = load_recipe(name, assignments)
+    anywhere = replace(recipe, train=replace(recipe.train, device="auto"))
+    require_memory(anywhere, machines=MACHINES)  # or building a part of it could take for ever
+    vocab = dummy_vocab(recipe.tokenizer)
+    parameters = sum(count_parameters(recipe, vocab).values())
+    return {
+        "recipe": name,
+        "parameters": None if recipe.model.is_count_based else parameters,  # depends on the text
+        "layers": getattr(recipe.model, "layers", None),
+        "d_model": getattr(recipe.model, "d_model", None),
+        "vocab": vocab.size,
+        "description": recipe.description,
+    }
+
+
+def recipe_page(name: str, assignments: Sequence[str]) -> Page:
+    """Return the page of one recipe with all its settings."""
+    recipe = load_recipe(name, assignments)
+    facts = _summary(name, assignments)
+
+    def draw() -> None:
+        if facts["parameters"] is not None:
+            count, vocab = facts["parameters"], facts["vocab"]
+            out.print(f"{count:,} parameters with a vocabulary of {vocab:,}", style="dim")
+        out.print(recipe.dumps(), markup=False, end="")
+
+    return Page({**facts, "settings": config.to_table(recipe)}, draw)

@@ -1,0 +1,135 @@
+"""`foreword.compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foreword import atomic
+from foreword.api import _arguments
+from foreword.api._arguments import PathName, Paths
+from foreword.api._result import Result
+from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.compare import tables
+from foreword.compare.grid import load_grid
+from foreword.compare.plot import write_plot
+from foreword.compare.results import Results, gather
+from foreword.compare.run import CellProgress, Comparison
+from foreword.runs.corpus import is_prepared
+
+
+@dataclass(frozen=True, repr=False)
+class ComparisonResult(Result):
+    """The results of a comparison, as far as it is done.
+
+    Attributes:
+        out: its folder, with `table.md`, `results.csv`, `results.json` and `plot.png`.
+        is_done: whether all is done; if not, the same call continues.
+        results: all numbers.
+    """
+
+    out: Path
+    is_done: bool
+    results: Results
+
+    @property
+    def failures(self) -> list[str]:
+        """What failed, a line each."""
+        return [f"{f.work}: {f.error}" for f in self.results.comparison.failures]
+
+    def _facts(self) -> Mapping[str, Any]:
+        return {"folder": self.out, "done": self.is_done, "failed": self.failures or None}
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        first = tables.tables(self.results)[:1]
+        return [dict(zip(t.columns, row, strict=True)) for t in first for row in t.rows]
+
+
+def compare(
+    grid: str | Path,
+    data: Paths | None = None,
+    out: PathName = "comparison",
+    *,
+    heldout: Paths | None = None,
+    tasks: PathName | None = None,
+    hours: float | None = None,
+    tokens: float | None = None,
+    epochs: float | None = None,
+    steps: int | None = None,
+    flops: float | None = None,
+    field: str | None = None,
+    target: str | None = None,
+    documents: str | None = None,
+    errors: str | None = None,
+    progress: bool | ProgressDisplay = True,
+) -> ComparisonResult:
+    """Train each cell of a grid at one budget, fine-tune it, and tabulate the results.
+
+        foreword.compare("ladder", "books/", "runs/ladder", hours=0.1)
+
+    Interrupt it at any moment; the same call continues. A cell that fails is reported, and the
+    others go on.
+
+    Args:
+        grid: its name (`foreword.show("grids")`) or a `.toml` file.
+        data: text in place of the grid's own; or a folder of prepared text.
+        out: the folder to create, or to continue.
+        heldout: held-out text in place of the grid's own.
+        tasks: folder of the tasks' files; default: beside the grid.
+        hours: budget of each cell in hours.
+        tokens: in tokens.
+        epochs: in readings of the text.
+        steps: in steps.
+        flops: in floating-point operations.
+        field: field of JSON or column of Parquet that holds the text.
+        target: for parallel text, the field of the target side.
+        documents: what is one document in plain text: file, paragraph or line.
+        errors: bytes that are not UTF-8: strict stops, replace replaces and counts.
+        progress: whether to show the progress, or what shows it.
+
+    Raises:
+        UserError: a mistake in the grid, or the folder holds something else.
+    """
+    given = _arguments.given_reading(field=field, target=target, documents=documents, errors=errors)
+    loaded = load_grid(
+        str(grid),
+        list(_arguments.paths(data)),
+        None if tasks is None else Path(tasks),
+        _arguments.budget_of(hours=hours, tokens=tokens, epochs=epochs, steps=steps, flops=flops),
+        list(_arguments.paths(heldout)),
+        given,
+    )
+    if is_prepared(loaded.data) and given:
+        _arguments.refuse(given, f"{loaded.data[0]} holds prepared text, which was read already")
+    folder = Path(out)
+    with progress_of(progress) as shown:
+        comparison = Comparison(loaded, folder, _Reporter(shown))
+        comparison.prepare()
+        with atomic.guarded(folder):
+            is_done = comparison.run(lambda: tables.write(gather(comparison)))
+            results = gather(comparison)
+            tables.write(results)
+            write_plot(results)
+    return ComparisonResult(folder, is_done, results)
+
+
+class _Reporter:
+    """Shows a comparison: each piece of work as a stage."""
+
+    def __init__(self, shown: ProgressDisplay) -> None:
+        self._shown, self._work = shown, ""
+        self._advance: Callable[..., None] = lambda *_: None
+
+    def note(self, text: str) -> None:
+        self._shown.note(text)
+
+    def stage(self, name: str) -> Callable[[float, float], None]:
+        return self._shown.stage(name)
+
+    def show_progress(self, progress: CellProgress) -> None:
+        work = f"{progress.number}/{progress.total}  {progress.work}"
+        if work != self._work:
+            self._work, self._advance = work, self._shown.stage(work)
+        self._advance(progress.share, 1.0, progress.note)

@@ -1,0 +1,184 @@
+"""`foreword.evaluate`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from foreword import atomic, stored
+from foreword.api import _arguments
+from foreword.api._arguments import PathName, Paths
+from foreword.api._result import Result
+from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.data.prepared_text import PreparedText
+from foreword.data.shards import Shards
+from foreword.evaluate import context, heldout, sparsity
+from foreword.evaluate.context import MemoryLoss
+from foreword.evaluate.heldout import HeldOut
+from foreword.evaluate.loaded import load
+from foreword.evaluate.prompting import PromptedModel
+from foreword.formatting import unknown_share_note
+from foreword.runs.provenance import command
+
+
+@dataclass(frozen=True, repr=False)
+class EvaluationResult(Result):
+    """The loss of a run on text it has not seen, next to count-based baselines.
+
+    Attributes:
+        file: where it is saved.
+        document: what was saved: `rows`, `components`, `notes`, ...
+        by_order: for count-based models, the n-grams seen and never seen, saved beside it.
+    """
+
+    file: Path
+    document: Mapping[str, Any]
+    by_order: Mapping[str, Any] | None = None
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The model's row first, then the baselines'."""
+        rows: list[dict[str, Any]] = self.document["rows"]
+        return rows
+
+    @property
+    def loss(self) -> float | None:
+        """The model's loss in nats per prediction; None if it is infinite."""
+        loss: float | None = self.rows[0]["loss"]
+        return loss
+
+    def _facts(self) -> Mapping[str, Any]:
+        return {"saved to": self.file, **self.document.get("components", {})}
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        return self.rows
+
+
+def evaluate(
+    run: PathName,
+    data: Paths | None = None,
+    *,
+    rows: int | None = None,
+    streams: int = 0,
+    memory: Sequence[int] | None = None,
+    field: str | None = None,
+    target: str | None = None,
+    documents: str | None = None,
+    errors: str | None = None,
+    device: str = "auto",
+    progress: bool | ProgressDisplay = True,
+) -> EvaluationResult:
+    """Measure the held-out loss of a run, next to count-based baselines.
+
+        foreword.evaluate("runs/books").loss
+
+    The result is saved in `RUN/evaluations`, and the report shows it.
+
+    Args:
+        run: a run folder, or one of its checkpoints.
+        data: text files, folders, globs; default: the run's held-out text.
+        rows: maximum number of rows; default: all.
+        streams: for models with a memory: 1 reads the text as one stream.
+        memory: for causal models, the loss by these numbers of earlier tokens seen.
+        field: field of JSON or column of Parquet that holds the text.
+        target: for parallel text, the field of the target side.
+        documents: what is one document in plain text: file, paragraph or line.
+        errors: bytes that are not UTF-8: strict stops, replace replaces and counts.
+        device: auto, cpu, cuda or mps.
+        progress: whether to show the progress, or what shows it.
+
+    Raises:
+        UserError: no such run, or the text cannot be read or is shorter than a row.
+    """
+    files = _arguments.paths(data)
+    given = _arguments.given_reading(field=field, target=target, documents=documents, errors=errors)
+    if given and not files:
+        _arguments.refuse(given, "requires --data")
+
+    # Open the model and the text.
+    shown = progress_of(progress)
+    loaded = load(Path(run), device)
+    for note in loaded.trained.notes:
+        shown.note(note)
+    recipe = loaded.trained.recipe
+    recipe = replace(recipe, read=_arguments.read_as(recipe.read, given))
+    prompted = replace(loaded.trained, recipe=recipe)
+    folder, most = loaded.trained.run, rows or heldout.ALL
+    atomic.require_writable(folder / "evaluations", is_folder=True)
+
+    # Measure the loss, and see what a count-based model knows of each order.
+    by_order: list[dict[str, Any]] = []
+    with atomic.guarded(folder), shown, _opened(prompted, folder, files, shown) as (text, shards):
+        losses: Sequence[HeldOut | MemoryLoss]
+        if memory is not None:
+            shown.stage("measuring the loss")
+            losses = context.by_memory(prompted, shards[0], list(memory), shards[1], most)
+        elif text is None:
+            losses = heldout.on_shards(prompted, shards, most, streams, shown.stage)
+        else:
+            losses = heldout.on_prepared(prompted, text, most, streams, shown.stage)
+        if prompted.is_count_based and memory is None:
+            shown.stage("counting n-grams")
+            by_order = [one.as_row() for one in sparsity.by_order(prompted, shards[0])]
+
+        # Save the results.
+        name = f"evaluate-{Path(files[0]).name if files else 'heldout'}"
+        name += "" if memory is None else "-memory"
+        document = _document(name, loaded.trained.folder.name, losses, by_memory=memory is not None)
+        file = _save(folder, document)
+        orders = None
+        if by_order:
+            changes = {"name": f"{name}-by-order", "task": "n-grams seen and never seen"}
+            orders = {**document, **changes, "rows": by_order, "notes": []}
+            _save(folder, orders)
+    return EvaluationResult(file, document, orders)
+
+
+def _document(
+    name: str, checkpoint: str, losses: Sequence[HeldOut | MemoryLoss], *, by_memory: bool
+) -> dict[str, Any]:
+    """Return the result that is saved."""
+    document: dict[str, Any] = {
+        "name": name,
+        "task": "held-out loss by memory" if by_memory else "held-out loss",
+        "checkpoint": checkpoint,
+        "rows": [one.as_row() for one in losses],
+        "command": command(),
+    }
+    components = getattr(losses[0], "components", {})
+    if components:
+        document["components"] = components
+    return document | {"notes": _notes(losses)}
+
+
+def _notes(losses: Sequence[HeldOut | MemoryLoss]) -> list[str]:
+    """Return remarks on the figures, a line each."""
+    notes = []
+    if losses[0].unknown:
+        notes.append(unknown_share_note(losses[0].unknown))
+    if any(one.as_row()["loss"] is None for one in losses):
+        notes.append("the model gives some of the text probability 0: its loss is infinite")
+    return notes
+
+
+def _save(run: Path, document: Mapping[str, Any]) -> Path:
+    """Write a result into the run's `evaluations`; return the file."""
+    path = run / "evaluations" / f"{document['name']}.json"
+    atomic.write_text(path, stored.to_json(document, indent=1) + "\n")
+    return path
+
+
+@contextmanager
+def _opened(
+    prompted: PromptedModel, run: Path, files: Sequence[str], shown: ProgressDisplay
+) -> Iterator[tuple[PreparedText | None, tuple[Shards, float]]]:
+    """Yield the run's text if no other is named, and the shards with their bytes per token."""
+    if files:
+        with heldout.shards_of_texts(prompted, files, shown.note, shown.stage) as shards:
+            yield None, shards
+    else:
+        text = heldout.shards_of(prompted, run)
+        yield text, (text.heldout, text.bytes_per_token(ends=prompted.recipe.ends_texts))

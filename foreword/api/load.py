@@ -1,0 +1,36 @@
+"""`foreword.load`: any trained model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foreword.evaluate import loaded
+
+if TYPE_CHECKING:
+    from foreword.api._arguments import PathName
+    from foreword.evaluate.loaded import LoadedModel
+    from foreword.tune.predict import TunedModel
+
+
+def load(path: PathName, device: str = "auto", precision: str = "fp32") -> LoadedModel | TunedModel:
+    """Open a trained model: a run or one of its checkpoints, or a folder that `tune` wrote.
+
+        foreword.load("runs/books").fill("The old man went to [MASK].").blanks[0]
+        foreword.load("runs/gpt").generate("In the beginning", temperature=0.8, tokens=40)
+        foreword.load("runs/books/tuned/reviews").predict(["a fine book"])
+
+    Args:
+        path: the folder.
+        device: auto, cpu, cuda or mps.
+        precision: fp32, bf16 or auto.
+
+    Raises:
+        UserError: no such folder, no whole checkpoint, or no such device.
+    """
+    folder = Path(path)
+    if (folder / "labels.json").is_file() and not (folder / "run.json").is_file():
+        from foreword.tune.predict import load_tuned
+
+        return load_tuned(folder, device, precision)
+    return loaded.load(folder, device, precision)

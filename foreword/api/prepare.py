@@ -1,0 +1,156 @@
+"""`foreword.prepare`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from foreword import config, kinds
+from foreword.api import _arguments
+from foreword.api._arguments import PathName, Paths, Settings
+from foreword.api._result import Result
+from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.data import write_shards
+from foreword.data.fingerprint import fingerprint_text
+from foreword.data.holdout import find_apart
+from foreword.data.learning import train_tokenizer
+from foreword.data.prepared_text import PreparedText, require_free
+from foreword.data.read_documents import find_files
+from foreword.data.text_files import ReadSettings
+from foreword.data.write_shards import PrepareSettings
+from foreword.errors import UserError
+from foreword.runs.run import spare_runs
+from foreword.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, repr=False)
+class PreparationResult(Result):
+    """Token shards, ready to train on.
+
+    Attributes:
+        prepared: the shards and their manifest.
+        tokenizer: the tokenizer.
+    """
+
+    prepared: PreparedText
+    tokenizer: Tokenizer
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the shards, to pass as `data`."""
+        return self.prepared.folder
+
+    def _facts(self) -> Mapping[str, Any]:
+        return {
+            "folder": self.folder,
+            "reused": self.prepared.reused,
+            "vocabulary": self.tokenizer.vocab.size,
+        }
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        columns = ("documents", "sequences", "tokens", "bytes", "unknown")
+        return [
+            {"": name, **{column: getattr(counts, column) for column in columns}}
+            for name, counts in self.prepared.counts.items()
+        ]
+
+
+def prepare(
+    data: Paths,
+    out: PathName,
+    *,
+    tokenizer: PathName | None = None,
+    kind: str | None = None,
+    vocab: int | None = None,
+    settings: Settings = (),
+    heldout: Paths | float | None = None,
+    sentences: bool = True,
+    workers: int = 0,
+    field: str | None = None,
+    target: str | None = None,
+    documents: str | None = None,
+    errors: str | None = None,
+    progress: bool | ProgressDisplay = True,
+) -> PreparationResult:
+    """Turn text files into token shards, once for many runs; up-to-date shards are reused.
+
+        shards = foreword.prepare("books/", "shards", kind="bpe", vocab=16_000)
+        foreword.pretrain("gpt2_mini", shards.folder, "runs/gpt")
+
+    Args:
+        data: text files, folders, globs.
+        out: folder for the shards.
+        tokenizer: its folder; default: train one on the text.
+        kind: the tokenizer to train; default: wordpiece.
+        vocab: its vocabulary size.
+        settings: other settings of the tokenizer, by name.
+        heldout: text never trained on: a share of the documents, or files, folders, globs.
+        sentences: whether to split documents into sentences.
+        workers: number of processes; 0 for one per core.
+        field: field of JSON or column of Parquet that holds the text.
+        target: for parallel text, the field of the target side.
+        documents: what is one document in plain text: file, paragraph or line.
+        errors: bytes that are not UTF-8: strict stops, replace replaces and counts.
+        progress: whether to show the progress, or what shows it.
+
+    Raises:
+        UserError: the text cannot be read, `out` holds something else, or an impossible setting.
+    """
+    # Check every argument before any text is read.
+    folder, texts = Path(out), list(_arguments.paths(data))
+    given = _arguments.given_reading(field=field, target=target, documents=documents, errors=errors)
+    read = _arguments.read_as(ReadSettings(), given)
+    how = PrepareSettings(sentences=sentences, workers=workers)
+    how, heldout_texts = _arguments.hold_out(how, _arguments.heldout(heldout))
+    if tokenizer is not None and (kind is not None or vocab is not None or settings):
+        raise UserError("--tokenizer cannot be combined with --kind or --vocab, to train one")
+    spare_runs(folder)
+    require_free(folder)
+    find_apart(heldout_texts, find_files(texts, None, read), None, read)
+
+    # Load or train the tokenizer, and write the shards.
+    shown = progress_of(progress)
+    with shown:
+        if tokenizer is not None:
+            made = Tokenizer.load(Path(tokenizer))
+        else:
+            table = {"kind": kind or "wordpiece"} | ({} if vocab is None else {"vocab": vocab})
+            table = config.assign(table, _arguments.assignments(settings))
+            made = _tokenizer(shown, texts, read, folder, table)
+        advance = shown.stage("cutting text into tokens")
+
+        def show(done: int, total: int) -> None:
+            advance(done, total, f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB")
+
+        prepared = write_shards.prepare(texts, made, folder, how, read, show, heldout_texts)
+    return PreparationResult(prepared, made)
+
+
+def _tokenizer(
+    shown: ProgressDisplay,
+    texts: Sequence[str],
+    read: ReadSettings,
+    out: Path,
+    table: Mapping[str, Any],
+) -> Tokenizer:
+    """Return the tokenizer in `out` if it matches texts and settings, else train one."""
+    kind = table["kind"]
+    trainer = config.build_kind(kinds.Part("text/tokenizers", kind), table, "tokenizer")
+    files = find_files(texts, None, read)
+    existing = _existing_tokenizer(out, files, read)
+    if existing is not None and existing.kind == {"kind": kind, **asdict(trainer)}:
+        return existing
+    return train_tokenizer(trainer, files, read, shown.stage)
+
+
+def _existing_tokenizer(out: Path, files: Sequence[Path], read: ReadSettings) -> Tokenizer | None:
+    """Return the tokenizer in `out` if the shards there were made from the same texts."""
+    try:
+        prepared = PreparedText.load(out, verify=False)
+    except UserError:  # nothing there, or nothing whole
+        return None
+    if prepared.manifest["text"] != fingerprint_text(list(files), read):
+        return None
+    return Tokenizer.load(prepared.tokenizer)

@@ -1,0 +1,76 @@
+"""`foreword.show`."""
+
+from __future__ import annotations
+
+from foreword import config, kinds
+from foreword.api import _arguments, _kind_pages
+from foreword.api._arguments import Settings
+from foreword.api._page import Page
+from foreword.api._recipe_pages import (
+    families_page,
+    family_recipes,
+    grids_page,
+    recipe_page,
+    recipes_page,
+)
+from foreword.errors import UserError, nearest
+
+
+def show(what: str | None = None, settings: Settings = ()) -> Page:
+    """Return a page about recipes, families, grids, kinds or settings; a console shows it.
+
+        foreword.show("masked")
+
+    Args:
+        what: kinds, families, recipes, grids; a folder of kinds (objectives, positions); a kind
+            (masked, rotary); a section (train, read); a family (BERT); the name or file of a
+            recipe. Default: what there is to show.
+        settings: of a recipe.
+
+    Raises:
+        UserError: nothing is called so; the nearest name is suggested.
+    """
+    lists = {
+        "families": families_page,
+        "recipes": recipes_page,
+        "kinds": _kind_pages.all_kinds,
+        "grids": grids_page,
+    }
+    assignments = _arguments.assignments(settings)
+    if what is None:
+        return _kind_pages.overview(list(lists))
+    if what.endswith(".toml") or what in config.recipe_names():
+        return recipe_page(what, assignments)
+    if assignments:
+        raise UserError(f"--set changes a recipe, and '{what}' is not one")
+    if what in lists:
+        return lists[what]()
+    if what in (sections := _kind_pages.sections()):
+        return _kind_pages.section_page(what, sections[what])
+    if folders := _kind_pages.folders_named(what):
+        return _kind_pages.folder_page(folders[0])
+    return _called(what)
+
+
+def _called(what: str) -> Page:
+    """Return the page of the kinds of a name, or of a family's recipes.
+
+    Importers are named for their families, which come first.
+
+    Raises:
+        UserError: there are neither.
+    """
+    found = _kind_pages.kinds_named(what)
+    is_importer = all(folder == "interop/hf" for folder, _ in found)
+    family = family_recipes(what) if is_importer else []
+    if family:
+        return recipes_page(family)
+    if not found:
+        named = [name for folder in kinds.folders() for name in kinds.names(folder)]
+        folders = [folder.rpartition("/")[2] for folder in kinds.folders()]
+        words = [*folders, *_kind_pages.sections(), *named, *config.recipe_names()]
+        hint = nearest(what, words)
+        if "did you mean" not in hint:
+            hint = "; 'foreword show' lists what there is"
+        raise UserError(f"nothing is called '{what}'{hint}")
+    return _kind_pages.kind_pages(found)

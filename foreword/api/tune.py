@@ -1,0 +1,302 @@
+"""`foreword.tune`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foreword import atomic, config, kinds
+from foreword.api import _arguments
+from foreword.api._arguments import PathName, Paths, Settings
+from foreword.api._result import Result
+from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.errors import UserError
+from foreword.runs.provenance import command
+from foreword.runs.trained_model import open_run
+from foreword.tune import result as results
+from foreword.tune.examples import LabelledTexts
+from foreword.tune.input_template import missing_special_tokens
+from foreword.tune.result import TuneResult
+from foreword.tune.run import TuneSettings, variants
+from foreword.tune.run import tune as fine_tune
+from foreword.tune.table import Columns, labelled, read_table
+from foreword.tune.task_mixture import mix_tasks, with_prefix
+from foreword.tune.tasks._contract import Labelled
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+    from foreword.evaluate.loaded import LoadedModel
+    from foreword.tune.predict import TunedModel
+    from foreword.tune.tasks._contract import Task
+
+Examples = Paths | Sequence[tuple[str, ...]]
+
+
+@dataclass(frozen=True, repr=False)
+class TuningResult(Result):
+    """Scores of fine-tuning, and where the tuned model is.
+
+    Attributes:
+        out: folder of the tuned model.
+        evaluation: file of the scores.
+        title: of the scores.
+        rows: one per variant: mean and standard deviation over seeds, and the majority class's.
+        result: all that fine-tuning returned.
+        document: the scores as the file has them.
+    """
+
+    out: Path
+    evaluation: Path
+    title: str
+    rows: list[dict[str, Any]]
+    result: TuneResult
+    document: Mapping[str, Any]
+
+    def load(self, device: str = "auto") -> TunedModel | LoadedModel:
+        """Return the tuned model, as `foreword.load` does.
+
+        Raises:
+            UserError: it is no longer there.
+        """
+        from foreword.api.load import load
+
+        return load(self.out, device)
+
+    def _facts(self) -> Mapping[str, Any]:
+        return {"tuned model": self.out, "scores": self.evaluation, "task": self.title}
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        metrics = [key for key in self.rows[0] if results.is_score(key) and key[-4:] != "_std"]
+        rows = []
+        for row in self.rows:
+            name = f"{row['start']}, {row['strategy']}" if "lr" in row else row["strategy"]
+            scores = {m: score_text(row[m], row[f"{m}_std"]) for m in metrics}
+            rows.append({"": name, **scores, "lr": row.get("lr", "")})
+        return rows
+
+
+def tune(
+    run: PathName,
+    train: Examples,
+    dev: Examples,
+    *,
+    text: str = "text",
+    pair: str = "",
+    label: str = "label",
+    columns: str = "",
+    prefix: str | Sequence[str] | None = None,
+    temperature: float = 1.0,
+    task: str = "classify",
+    strategy: str = "full",
+    from_scratch: bool = False,
+    compare: bool = False,
+    seeds: int = 3,
+    epochs: int = 3,
+    batch: int = 16,
+    lr: float | None = None,
+    settings: Settings = (),
+    max_length: int | None = None,
+    precision: str = "auto",
+    name: str = "",
+    out: PathName | None = None,
+    device: str = "auto",
+    progress: bool | ProgressDisplay = True,
+) -> TuningResult:
+    """Fine-tune a pretrained model on labelled text.
+
+        tuned = foreword.tune("runs/books", "train.tsv", "dev.tsv")
+        tuned.load().predict(["a new text"])
+
+    It trains on `train` and scores the last epoch on `dev`, once per seed; nothing is chosen by the
+    score.
+
+    Args:
+        run: a run folder, or one of its checkpoints.
+        train: labelled text: .tsv, .csv, .jsonl, .parquet, one file per task; or examples,
+            `(text, label)` or `(text, label, second text)`.
+        dev: labelled text to score on, in the same forms.
+        text: column of the text; a number from 0 if the files have no header.
+        pair: column of a second text.
+        label: column of the label.
+        columns: names of all columns, `a,b,c`, if the files have no header.
+        prefix: task prefix for the texts of each file, in their order.
+        temperature: of the mixture of several files: above 1, more equal shares of an epoch.
+        task: classify, regress or text_to_text.
+        strategy: full, or frozen to train the head alone.
+        from_scratch: train the same network from random weights.
+        compare: compare pretrained, pretrained frozen and from scratch.
+        seeds: number of seeds; scores are their mean and deviation.
+        epochs: number of epochs.
+        batch: examples per step.
+        lr: peak learning rate; default: by the model's width.
+        settings: of the task and of fine-tuning: `{"task.pooling": "mean"}`.
+        max_length: maximum tokens of an example; default: the row length of pretraining.
+        precision: auto, bf16 or fp32.
+        name: of the results; default: folder and file of `train`.
+        out: folder for the tuned model; default: RUN/tuned/NAME.
+        device: auto, cpu, cuda or mps.
+        progress: whether to show the progress, or what shows it.
+
+    Raises:
+        UserError: the examples do not fit the task or each other, something is in the way, or the
+            model has no gradients.
+        TrainingStoppedError: the loss is no longer finite.
+    """
+    # Check every argument and read the text before the model is trained.
+    options = {
+        "from_scratch": from_scratch,
+        "seeds": seeds,
+        "epochs": epochs,
+        "batch": batch,
+        "max_length": max_length,
+        "precision": precision,
+    }
+    made, several = _variants(
+        task, strategy, lr, options, _arguments.assignments(settings), compare=compare
+    )
+    if "/" in name:
+        raise UserError(f"--name {name}: must be a name, not a path; --out takes a path")
+    reading = _Reading(
+        Columns(text, label, pair),
+        [column.strip() for column in columns.split(",")] if columns else [],
+        [prefix] if isinstance(prefix, str) else list(prefix or ()),
+    )
+    training, skipped = reading.examples(train)
+    scored, skipped_dev = reading.examples(dev)
+    dev_examples = LabelledTexts.of(example for examples in scored for example in examples)
+
+    # Open the model, and make sure before the work that no result will be overwritten.
+    trained = open_run(Path(run), device)
+    name = name or _name_of(train)
+    evaluation = trained.run / "evaluations" / f"tune-{task}-{name}.json"
+    folder = Path(out) if out is not None else trained.run / "tuned" / name
+    results.require_free(evaluation, folder)
+    shown = progress_of(progress)
+    for note in trained.notes:
+        shown.note(note)
+    if added := missing_special_tokens(trained.recipe, trained.vocab):
+        shown.note(f"special tokens added for the input template: {', '.join(added)}")
+    with atomic.guarded(trained.run), shown:
+        result = fine_tune(
+            trained, made, mix_tasks(training, temperature), dev_examples, several,
+            shown.stage("tuning"),
+        )  # fmt: skip
+
+    # Record where the examples came from, and write the model and its scores.
+    source: dict[str, Any] = {"train": _source(train), "dev": _source(dev)}
+    source |= {"text": text, "pair": pair, "label": label}
+    source |= {"prefix": reading.prefixes, "temperature": temperature} if reading.prefixes else {}
+    result = replace(
+        result,
+        examples=result.examples | {"skipped": skipped + skipped_dev},
+        settings=result.settings | {"data": source},
+    )
+    with atomic.guarded(trained.run):
+        results.save_network(result, folder)
+        document = results.save_evaluation(result, evaluation, name, command())
+    return TuningResult(folder, evaluation, document["title"], result.rows, result, document)
+
+
+def _variants(
+    task: str,
+    strategy: str,
+    lr: float | None,
+    options: Mapping[str, Any],
+    assignments: Sequence[str],
+    *,
+    compare: bool,
+) -> tuple[Task, list[TuneSettings]]:
+    """Return the task, and the settings of each variant to fine-tune.
+
+    Raises:
+        UserError: arguments contradict each other, or a setting is unknown.
+    """
+    if compare and (options["from_scratch"] or strategy != "full"):
+        raise UserError(
+            "--compare cannot be combined with --strategy or --from-scratch: it runs them all"
+        )
+    table = config.assign({"task": {"kind": task}, "tune": {}}, assignments)
+    if unknown := sorted(table.keys() - {"task", "tune"}):
+        raise UserError(f"--set {unknown[0]}: expected task.NAME=value or tune.NAME=value")
+    made: Task = config.build_kind(kinds.Part("tune/tasks"), table["task"], "task")
+    all_options = {
+        "strategy": {"kind": strategy} | ({} if lr is None else {"lr": lr}),
+        **options,
+        **table["tune"],
+    }
+    given = {name: value for name, value in all_options.items() if value is not None}
+    settings = config.build(TuneSettings, given, "tune")
+    return made, variants(settings) if compare else [settings]
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How files become examples.
+
+    Attributes:
+        columns: which columns hold what.
+        names: of all columns, if the files have no header.
+        prefixes: task prefix of each file; or none.
+    """
+
+    columns: Columns
+    names: Sequence[str]
+    prefixes: Sequence[str]
+
+    def examples(self, given: Examples) -> tuple[list[Sequence[Labelled]], int]:
+        """Return the examples of each file, and how many rows were skipped.
+
+        Raises:
+            UserError: a file cannot be read, or the prefixes do not match the files.
+        """
+        if _are_examples(given):
+            return [list(itertools.starmap(Labelled, given))], 0
+        files = _arguments.paths(given)
+        by_number = self.columns.are_numbers and not self.names
+        if len(self.prefixes) not in (0, len(files)):
+            raise UserError(
+                "--prefix: requires one for each --train and each --dev, in their order; got "
+                f"{len(self.prefixes)} for {len(files)} files"
+            )
+        tasks: list[Sequence[Labelled]] = []
+        skipped = 0
+        for n, file in enumerate(files):
+            examples, skipped_here = labelled(read_table(file, self.names, by_number), self.columns)
+            skipped += skipped_here
+            if self.prefixes:
+                prefix = self.prefixes[n]
+                examples = LabelledTexts.of(with_prefix(e, prefix) for e in examples)
+            tasks.append(examples)
+        return tasks, skipped
+
+
+def _are_examples(given: Examples) -> TypeIs[Sequence[tuple[str, ...]]]:
+    """Return whether examples are given, not paths."""
+    return isinstance(given, Sequence) and bool(given) and isinstance(given[0], tuple)
+
+
+def _source(given: Examples) -> str | list[str]:
+    """Return where examples came from, as the evaluation's settings record it."""
+    if _are_examples(given):
+        return f"{len(given)} examples given in Python"
+    files = list(_arguments.paths(given))
+    return files[0] if len(files) == 1 else files
+
+
+def _name_of(train: Examples) -> str:
+    """Return folder and file, `CoLA-small`; for a file named `train`, the folder alone."""
+    source = _source(train)
+    if isinstance(source, str) and source.endswith("given in Python"):
+        return "data"
+    path = Path(source if isinstance(source, str) else source[0]).resolve()
+    folder, file = path.parent.name, path.name.partition(".")[0]
+    return "-".join(part for part in (folder, file) if part and part != "train") or "data"
+
+
+def score_text(mean: float, deviation: float | None) -> str:
+    """Return a score with its standard deviation over seeds."""
+    return f"{mean:.3f}" if deviation is None else f"{mean:.3f} ± {deviation:.3f}"

@@ -1,0 +1,68 @@
+"""Tables and facts on the standard output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+out = Console(highlight=False, soft_wrap=True)
+LONGEST, BORDER = 24, 3  # characters of a cell kept on one line; characters of a column's border
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print a table, with numbers aligned to the right.
+
+    A table too wide for the window continues below, with its first column repeated.
+    """
+    texts = [[_cell(value) for value in row] for row in rows]
+    widths = [max(map(_least_width, of)) + BORDER for of in zip(columns, *texts, strict=True)]
+    for which in _column_groups(widths, out.width - 1):
+        grid = Table(title=title or None, title_justify="left", header_style="bold")
+        for n in which:
+            is_number = bool(rows) and all(isinstance(row[n], int | float) for row in rows)
+            justify: Literal["right", "left"] = "right" if is_number else "left"
+            is_whole = n == 0 and all(len(row[n]) <= LONGEST for row in texts)
+            grid.add_column(columns[n], justify=justify, overflow="fold", no_wrap=is_whole)
+        for row in texts:
+            grid.add_row(*(row[n] for n in which))
+        out.print(grid, soft_wrap=False)  # cells too wide for the window are wrapped
+        title = ""
+
+
+def _least_width(text: str) -> int:
+    """Return the width a cell needs: all of a short text, the longest word of a wrapped one."""
+    words = text.split() if len(text) > LONGEST else [text]
+    return min(LONGEST, max(map(len, words)))
+
+
+def _column_groups(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Return the columns of each part of a table: the first, and as many others as fit."""
+    groups: list[list[int]] = [[0]]
+    for n in range(1, len(widths)):
+        has_others = len(groups[-1]) > 1
+        if has_others and sum(widths[m] for m in [*groups[-1], n]) > room:
+            groups.append([0])
+        groups[-1].append(n)
+    return groups
+
+
+def facts(pairs: Mapping[str, Any]) -> None:
+    """Print names and values, one pair per line."""
+    width = max(map(len, pairs), default=0)
+    for name, value in pairs.items():
+        out.print(f"{name:<{width}}  {_cell(value)}", markup=False)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+
+
+def some(names: Sequence[str], most: int = 12) -> str:
+    """Return names in a row, at most `most` of them, with the number of the others."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,0 +1,112 @@
+"""The other functions of the Python interface, as a person calls them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foreword.api.compare import compare
+from foreword.api.evaluate import evaluate
+from foreword.api.load import load
+from foreword.api.prepare import prepare
+from foreword.api.pretrain import pretrain
+from foreword.api.show import show
+from foreword.api.tune import tune
+from foreword.errors import UserError
+from foreword.evaluate.loaded import LoadedModel
+from foreword.tune.predict import TunedModel
+
+TEXTS = [f"The cat number {n} sat on the mat and looked at dog number {n + 1}." for n in range(300)]
+SMALL: dict[str, Any] = {
+    "packing.length": 16, "train.batch": 4, "model.layers": 1, "model.d_model": 16,
+    "model.heads": 1, "model.d_ff": 16,
+}  # fmt: skip
+EXAMPLES = [(f"a {word} film", label) for word, label in (("good", "1"), ("bad", "0"))] * 6
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shards")
+    text = folder / "text.txt"
+    text.write_text("\n".join(TEXTS), encoding="utf-8")
+    made = prepare(
+        text, folder / "made", kind="bpe", vocab=420, documents="line", heldout=0.2, progress=False
+    )
+    assert "vocabulary  420" in repr(made)
+    assert "heldout" in made._repr_html_()
+    return made.folder
+
+
+@pytest.fixture(scope="module")
+def run(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run") / "run"
+    pretrain("gpt2_tiny", shards, folder, steps=2, settings=SMALL, progress=False)
+    return folder
+
+
+def test_prepared_text_is_reused(shards: Path) -> None:
+    again = prepare(
+        shards.parent / "text.txt", shards, kind="bpe", vocab=420, documents="line", heldout=0.2,
+        progress=False,
+    )  # fmt: skip
+    assert again.prepared.reused
+
+
+def test_a_run_is_evaluated(run: Path) -> None:
+    result = evaluate(run, progress=False)
+    assert result.loss is not None
+    assert result.file.is_file()
+    assert [row["what"] for row in result.rows][1:] == ["bigram counts", "unigram counts"]
+    assert "unigram counts" in repr(result)
+
+
+def test_examples_given_in_python_are_tuned_on(run: Path) -> None:
+    result = tune(run, EXAMPLES, EXAMPLES[:4], seeds=1, epochs=1, progress=False)
+    assert result.out == run / "tuned" / "data"
+    assert 0 <= result.rows[0]["accuracy"] <= 1
+    assert result.document["settings"]["data"]["train"] == "12 examples given in Python"
+    assert "accuracy" in repr(result)
+    tuned = result.load("cpu")
+    assert isinstance(tuned, TunedModel)
+    assert tuned.predict(["a good film"])[0][0] in ("0", "1")
+    assert isinstance(load(run, "cpu"), LoadedModel)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"task": "clasify"}, "did you mean 'classify'"),
+        ({"compare": True, "from_scratch": True}, "--compare cannot be combined"),
+        ({"settings": {"epochs": 3}}, "expected task.NAME=value or tune.NAME=value"),
+        ({"name": "a/b"}, "must be a name, not a path"),
+    ],
+)
+def test_a_mistake_in_tuning_is_one_line(
+    arguments: dict[str, Any], message: str, run: Path
+) -> None:
+    with pytest.raises(UserError, match=message):
+        tune(run, EXAMPLES, EXAMPLES, progress=False, **arguments)
+
+
+def test_a_grid_is_compared(shards: Path, tmp_path: Path) -> None:
+    grid = tmp_path / "grid.toml"
+    grid.write_text(
+        '[set]\npacking = { kind = "documents", length = 16 }\ntrain = { batch = 4 }\n'
+        '[[cells]]\nrecipe = "gpt2_tiny"\nlabel = "one"\n',
+        encoding="utf-8",
+    )
+    result = compare(grid, shards, tmp_path / "out", steps=2, progress=False)
+    assert result.is_done
+    assert not result.failures
+    assert "one" in repr(result)
+    assert (tmp_path / "out" / "table.md").is_file()
+
+
+def test_pages_show_themselves() -> None:
+    page = show("masked")
+    assert page.data[0]["name"] == "masked"
+    assert "rate" in repr(page)
+    assert page._repr_html_().startswith("<pre>")
+    assert "layers = 3" in repr(show("bert_tiny", {"model.layers": 3}))
