@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from foreword import manifest
 from foreword.data.holdout import find_apart
 from foreword.data.learning import train_tokenizer
 from foreword.data.prepared_text import HELDOUT, TRAIN, PreparedText, data_warnings
@@ -96,7 +97,10 @@ def _tokenizer(
 ) -> Tokenizer:
     folder = run / "tokenizer"
     if (folder / "tokenizer.json").is_file():
-        return Tokenizer.load(folder)
+        tokenizer = Tokenizer.load(folder)
+        if not (folder / manifest.FILE).is_file():  # a kill came just before it
+            tokenizer.save(folder)
+        return tokenizer
     if given is not None:
         tokenizer = Tokenizer.load(given)
     else:

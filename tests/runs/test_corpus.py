@@ -21,3 +21,16 @@ def test_one_token_over_and_over_is_refused(tmp_path: Path, recipe: str) -> None
     second = runs.begin(made, first / "shards", tmp_path / "other")  # shards made before
     with pytest.raises(UserError, match="one token over and over"):
         corpus(made, second, runs.stage)
+
+
+def test_a_tokenizer_killed_before_its_manifest_gets_one(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("some words and some other words\n\n" * 200)
+    made = load_recipe("lstm_tiny", ["tokenizer={kind='word', vocab=200, min_count=1}"])
+    run = runs.begin(made, text, tmp_path / "run")
+    corpus(made, run, runs.stage)
+    before = {path.name: path.read_bytes() for path in (run / "tokenizer").iterdir()}
+    manifest = run / "tokenizer" / "manifest.json"
+    manifest.rename(manifest.with_name(".manifest.json.part"))
+    corpus(made, run, runs.stage)
+    assert {path.name: path.read_bytes() for path in (run / "tokenizer").iterdir()} == before
