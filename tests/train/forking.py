@@ -72,6 +72,7 @@ def serve() -> None:
     """Answers until the input ends."""
     import torch
 
+    from foreword.cli._streams import guarded
     from foreword.cli.main import run
 
     torch.set_num_threads(1)
@@ -87,9 +88,10 @@ def serve() -> None:
                 os.dup2(said.fileno(), 2)
             if order["largest_file"]:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (order["largest_file"],) * 2)
-            status = run(order["words"])
-            sys.stdout.flush()
-            sys.stderr.flush()
+            with guarded():
+                status = run(order["words"])
+                sys.stdout.flush()
+                sys.stderr.flush()
             os._exit(status)
         answers.write(f"{child}\n")
         answers.flush()
