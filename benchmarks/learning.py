@@ -85,7 +85,7 @@ def main() -> None:
         runs[name] = records(run)
 
     from foreword.data.prepared_text import PreparedText
-    from foreword.evaluate.entropy import baselines
+    from foreword.evaluation.entropy import baselines
     from foreword.text.tokenizer import Tokenizer
 
     # The entropies of the held-out tokens under counts, then plot and table.

@@ -35,9 +35,9 @@ from foreword.cli._process import settle
 from foreword.data.packing.parallel import ENDS
 from foreword.data.prepared_text import PreparedText
 from foreword.data.shards import Shards
-from foreword.evaluate import decoding
-from foreword.evaluate.loaded import load
-from foreword.evaluate.sampling import Sampling
+from foreword.evaluation import decoding
+from foreword.evaluation.loaded import load
+from foreword.evaluation.sampling import Sampling
 from foreword.models.elmo import ELMo
 from foreword.models.seq2seq import Seq2Seq
 from foreword.nn.recurrent import RecurrentSettings

@@ -29,7 +29,7 @@ import torch
 from foreword.data.read_documents import read_documents
 from foreword.data.shards import Shards
 from foreword.data.write_shards import PrepareSettings, prepare
-from foreword.evaluate.prompting import PromptedModel
+from foreword.evaluation.prompting import PromptedModel
 from foreword.models.word_vectors import WordVectorsBackbone
 from foreword.nn.model import Model
 from foreword.nn.offline_training import OfflineInputs

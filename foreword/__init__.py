@@ -1,32 +1,60 @@
-"""Foreword pretrains language models of every classic family on your own text."""
+"""Foreword pretrains language models of every classic family on your own text.
 
-# Nothing is imported here: under `python -m foreword`, the current folder is searched first until
-# `foreword.__main__` takes it off the path.
+    import foreword
+
+    foreword.show("recipes")                                  # what can be trained
+    run = foreword.pretrain("bert_mini", "books/", "runs/books", hours=1)
+    run.load().fill("The old man went to [MASK].").blanks[0]  # candidates, likeliest first
+    foreword.evaluate("runs/books").loss                      # nats, on text it has not seen
+
+    tuned = foreword.tune("runs/books", "train.tsv", "dev.tsv")
+    foreword.load(tuned.out).predict(["a new text"])
+
+The functions are the verbs of the command line, with the same names, arguments and errors:
+
+    show        recipes, families and kinds, with the meaning of each setting
+    prepare     text to token shards, once for many runs
+    pretrain    a model from a recipe and text; resume continues a run
+    tune        fine-tune a pretrained model on labelled text
+    evaluate    the loss on held-out text, next to counting
+    compare     several recipes at one budget
+    load        a trained model: fill, generate, score, encode, predict
+
+A mistake raises `foreword.UserError`, whose message says what is wrong, where, and how to fix it.
+Results show themselves in a console and in a notebook.
+"""
+
+# Nothing is imported here: under `python -m foreword` it would be looked for in the current folder
+# first, which `foreword.__main__` has yet to take off the path.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import os
-
-    from foreword.evaluate.loaded import LoadedModel
+    from foreword.api.compare import compare
+    from foreword.api.evaluate import evaluate
+    from foreword.api.load import load
+    from foreword.api.prepare import prepare
+    from foreword.api.pretrain import pretrain, resume
+    from foreword.api.show import show
+    from foreword.api.tune import tune
+    from foreword.errors import TrainingStoppedError, UserError
 
 __version__ = "0.1.0"
+__all__ = [
+    "TrainingStoppedError", "UserError", "compare", "evaluate", "load", "prepare", "pretrain",
+    "resume", "show", "tune",
+]  # fmt: skip
 
 
-def load(
-    path: "str | os.PathLike[str]", device: str = "auto", precision: str = "fp32"
-) -> "LoadedModel":
-    """Open a trained model: `foreword.load("runs/x").fill("The [MASK] sat.")`.
-
-    Args:
-        path: a run folder, or one of its `checkpoints/step-*`.
-        device: auto, cpu, cuda or mps.
-        precision: fp32, bf16 or auto.
-
-    Raises:
-        UserError: no such folder, no whole checkpoint, or no such device.
-    """
-    # Imported when called: `import foreword` stays light, and lower layers may import it.
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used, so that `import foreword` stays light."""
+    if name not in __all__:
+        raise AttributeError(f"module 'foreword' has no attribute '{name}'")
     import importlib
 
-    loading = importlib.import_module("foreword.evaluate.loaded")
-    loaded: LoadedModel = loading.load(path, device, precision)
-    return loaded
+    file = "errors" if name.endswith("Error") else f"api.{'pretrain' if name == 'resume' else name}"
+    value = getattr(importlib.import_module(f"foreword.{file}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -33,8 +33,8 @@ from foreword.testing import (
     check_task,
     check_tokenizer,
 )
-from foreword.tune.network import Network
-from foreword.tune.strategies.full import Full
+from foreword.tuning.network import Network
+from foreword.tuning.strategies.full import Full
 from foreword.types import Batch, Example, Rows, Vocab
 from tests.train import runs
 
@@ -50,8 +50,8 @@ CHECKS: dict[str, Callable[..., None]] = {
     "text/tokenizers/utf8_bytes": check_tokenizer,
     "train/optimizers/lion": check_optimizer,
     "train/schedules/quadratic": check_schedule,
-    "tune/strategies/biases": check_strategy,
-    "tune/tasks/hinge": check_task,
+    "tuning/strategies/biases": check_strategy,
+    "tuning/tasks/hinge": check_task,
 }
 OTHERS = {"cli/hello", "data/readers/csv_lines"}  # tested one by one
 
@@ -114,7 +114,7 @@ def test_a_csv_file_is_read_by_the_example_reader(tmp_path: Path) -> None:
 
 def test_biases_trains_the_head_and_the_biases_of_the_backbone() -> None:
     network = Network(nn.Sequential(nn.Linear(2, 3)), nn.Linear(3, 1))  # type: ignore[arg-type]
-    kinds.load("tune/strategies", "biases")().prepare(network)
+    kinds.load("tuning/strategies", "biases")().prepare(network)
     trained = {name for name, p in network.named_parameters() if p.requires_grad}
     assert trained == {"backbone.0.bias", "head.weight", "head.bias"}
 

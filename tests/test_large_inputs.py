@@ -14,7 +14,7 @@ import pytest
 from foreword.cli.main import run
 from tests.runs.test_memory import command
 from tests.train import runs
-from tests.tune.runs import make_run
+from tests.tuning.runs import make_run
 
 MEGABYTE = 10**6
 

@@ -19,8 +19,8 @@ USED_BY = {
     "interop/hf": "foreword import FOLDER --format hf; foreword export RUN --format hf",
     "interop/formats": "foreword export RUN --format {name}; some for import too",
     "data/readers": "chosen by the ending of a file's name",
-    "tune/tasks": "foreword tune RUN --task {name}",
-    "tune/strategies": "foreword tune RUN --strategy {name}",
+    "tuning/tasks": "foreword tune RUN --task {name}",
+    "tuning/strategies": "foreword tune RUN --strategy {name}",
 }
 
 
@@ -170,7 +170,7 @@ def _definitions(lines: dict[str, str]) -> None:
 @cache
 def _roots() -> dict[str, type]:
     from foreword.runs.recipe import Recipe
-    from foreword.tune.fine_tuner import TuneSettings
+    from foreword.tuning.fine_tuner import TuneSettings
 
     return {"": Recipe, "tune": TuneSettings}
 

@@ -12,11 +12,11 @@ from foreword.api import _arguments
 from foreword.api._arguments import PathName, Paths
 from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
-from foreword.compare import tables
-from foreword.compare.grid import load_grid
-from foreword.compare.plot import write_plot
-from foreword.compare.results import Results, gather
-from foreword.compare.run import CellProgress, Comparison
+from foreword.comparison import tables
+from foreword.comparison.grid import load_grid
+from foreword.comparison.plot import write_plot
+from foreword.comparison.results import Results, gather
+from foreword.comparison.run import CellProgress, Comparison
 from foreword.runs.corpus import is_prepared
 
 

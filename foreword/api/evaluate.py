@@ -15,11 +15,11 @@ from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.data.prepared_text import PreparedText
 from foreword.data.shards import Shards
-from foreword.evaluate import context, heldout, sparsity
-from foreword.evaluate.context import MemoryLoss
-from foreword.evaluate.heldout import HeldOut
-from foreword.evaluate.loaded import load
-from foreword.evaluate.prompting import PromptedModel
+from foreword.evaluation import context, heldout, sparsity
+from foreword.evaluation.context import MemoryLoss
+from foreword.evaluation.heldout import HeldOut
+from foreword.evaluation.loaded import load
+from foreword.evaluation.prompting import PromptedModel
 from foreword.formatting import unknown_share_note
 from foreword.runs.provenance import command
 

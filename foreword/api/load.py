@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foreword.evaluate import loaded
+from foreword.evaluation import loaded
 
 if TYPE_CHECKING:
     from foreword.api._arguments import PathName
-    from foreword.evaluate.loaded import LoadedModel
-    from foreword.tune.predict import TunedModel
+    from foreword.evaluation.loaded import LoadedModel
+    from foreword.tuning.predict import TunedModel
 
 
 def load(path: PathName, device: str = "auto", precision: str = "fp32") -> LoadedModel | TunedModel:
@@ -30,7 +30,7 @@ def load(path: PathName, device: str = "auto", precision: str = "fp32") -> Loade
     """
     folder = Path(path)
     if (folder / "labels.json").is_file() and not (folder / "run.json").is_file():
-        from foreword.tune.predict import load_tuned
+        from foreword.tuning.predict import load_tuned
 
         return load_tuned(folder, device, precision)
     return loaded.load(folder, device, precision)

@@ -13,8 +13,8 @@ from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.api.request import RunRequest, request
 from foreword.errors import UserError
-from foreword.evaluate.loaded import LoadedModel, load
-from foreword.evaluate.samples import samples
+from foreword.evaluation.loaded import LoadedModel, load
+from foreword.evaluation.samples import samples
 from foreword.runs import run as running
 from foreword.runs.override import override
 from foreword.runs.recipe import Recipe

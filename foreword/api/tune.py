@@ -16,22 +16,22 @@ from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.errors import UserError
 from foreword.runs.provenance import command
 from foreword.runs.trained_model import open_run
-from foreword.tune import result as results
-from foreword.tune.examples import LabelledTexts
-from foreword.tune.input_template import missing_special_tokens
-from foreword.tune.result import TuneResult
-from foreword.tune.run import TuneSettings, variants
-from foreword.tune.run import tune as fine_tune
-from foreword.tune.table import Columns, labelled, read_table
-from foreword.tune.task_mixture import mix_tasks, with_prefix
-from foreword.tune.tasks._contract import Labelled
+from foreword.tuning import result as results
+from foreword.tuning import run as tuning
+from foreword.tuning.examples import LabelledTexts
+from foreword.tuning.input_template import missing_special_tokens
+from foreword.tuning.result import TuneResult
+from foreword.tuning.run import TuneSettings, variants
+from foreword.tuning.table import Columns, labelled, read_table
+from foreword.tuning.task_mixture import mix_tasks, with_prefix
+from foreword.tuning.tasks._contract import Labelled
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
-    from foreword.evaluate.loaded import LoadedModel
-    from foreword.tune.predict import TunedModel
-    from foreword.tune.tasks._contract import Task
+    from foreword.evaluation.loaded import LoadedModel
+    from foreword.tuning.predict import TunedModel
+    from foreword.tuning.tasks._contract import Task
 
 Examples = Paths | Sequence[tuple[str, ...]]
 
@@ -180,22 +180,24 @@ def tune(
         shown.note(note)
     if added := missing_special_tokens(trained.recipe, trained.vocab):
         shown.note(f"special tokens added for the input template: {', '.join(added)}")
-    with atomic.guarded(trained.run), shown:
-        result = fine_tune(
-            trained, made, mix_tasks(training, temperature), dev_examples, several,
-            shown.stage("tuning"),
-        )  # fmt: skip
-
-    # Record where the examples came from, and write the model and its scores.
-    source: dict[str, Any] = {"train": _source(train), "dev": _source(dev)}
-    source |= {"text": text, "pair": pair, "label": label}
-    source |= {"prefix": reading.prefixes, "temperature": temperature} if reading.prefixes else {}
-    result = replace(
-        result,
-        examples=result.examples | {"skipped": skipped + skipped_dev},
-        settings=result.settings | {"data": source},
-    )
     with atomic.guarded(trained.run):
+        with shown:
+            result = tuning.tune(
+                trained, made, mix_tasks(training, temperature), dev_examples, several,
+                shown.stage("tuning"),
+            )  # fmt: skip
+
+        # Record where the examples came from, and write the model and its scores.
+        source: dict[str, Any] = {"train": _source(train), "dev": _source(dev)}
+        source |= {"text": text, "pair": pair, "label": label}
+        source |= (
+            {"prefix": reading.prefixes, "temperature": temperature} if reading.prefixes else {}
+        )
+        result = replace(
+            result,
+            examples=result.examples | {"skipped": skipped + skipped_dev},
+            settings=result.settings | {"data": source},
+        )
         results.save_network(result, folder)
         document = results.save_evaluation(result, evaluation, name, command())
     return TuningResult(folder, evaluation, document["title"], result.rows, result, document)
@@ -222,7 +224,7 @@ def _variants(
     table = config.assign({"task": {"kind": task}, "tune": {}}, assignments)
     if unknown := sorted(table.keys() - {"task", "tune"}):
         raise UserError(f"--set {unknown[0]}: expected task.NAME=value or tune.NAME=value")
-    made: Task = config.build_kind(kinds.Part("tune/tasks"), table["task"], "task")
+    made: Task = config.build_kind(kinds.Part("tuning/tasks"), table["task"], "task")
     all_options = {
         "strategy": {"kind": strategy} | ({} if lr is None else {"lr": lr}),
         **options,

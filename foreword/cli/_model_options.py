@@ -11,7 +11,7 @@ from foreword.cli import console
 from foreword.cli._places import guard_run
 
 if TYPE_CHECKING:
-    from foreword.evaluate.loaded import LoadedModel
+    from foreword.evaluation.loaded import LoadedModel
 
 Run = Annotated[Path, typer.Argument(help="A run folder, or one of its checkpoints/step-*.")]
 Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")]
@@ -24,7 +24,7 @@ def open_model(run: Path, device: str) -> LoadedModel:
     Raises:
         UserError: there is no such run or device.
     """
-    from foreword.evaluate.loaded import load
+    from foreword.evaluation.loaded import load
 
     loaded = load(run, device)
     guard_run(loaded.trained.run)

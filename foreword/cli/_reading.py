@@ -12,7 +12,7 @@ from foreword.errors import UserError
 
 if TYPE_CHECKING:
     from foreword.data.text_files import ReadSettings
-    from foreword.evaluate.prompting import PromptedModel
+    from foreword.evaluation.prompting import PromptedModel
 
 Errors = Annotated[
     str | None,

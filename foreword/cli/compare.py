@@ -17,7 +17,7 @@ from foreword.cli._reading import Reading
 from foreword.display.bar import Advance, Bar, clock
 
 if TYPE_CHECKING:
-    from foreword.compare.run import CellProgress, Comparison
+    from foreword.comparison.run import CellProgress, Comparison
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ def compare(
     earlier work is not done again. A cell that fails is reported, and the others go on.
     """
     from foreword.cli._places import guard_run
-    from foreword.compare.grid import load_grid
-    from foreword.compare.run import Comparison
+    from foreword.comparison.grid import load_grid
+    from foreword.comparison.run import Comparison
     from foreword.runs.corpus import is_prepared
 
     loaded = load_grid(
@@ -116,17 +116,17 @@ class _ComparisonDisplay:
 
 
 def _write(comparison: Comparison) -> None:
-    from foreword.compare.results import gather
-    from foreword.compare.tables import write
+    from foreword.comparison.results import gather
+    from foreword.comparison.tables import write
 
     write(gather(comparison))
 
 
 def _show(comparison: Comparison, *, as_json: bool) -> int:
     """Write and print all results; return the exit status, 0 if no cell failed."""
-    from foreword.compare import tables
-    from foreword.compare.plot import write_plot
-    from foreword.compare.results import gather
+    from foreword.comparison import tables
+    from foreword.comparison.plot import write_plot
+    from foreword.comparison.results import gather
 
     results = gather(comparison)
     tables.write(results)
@@ -146,7 +146,7 @@ def _show(comparison: Comparison, *, as_json: bool) -> int:
 
 
 def _forecast(comparison: Comparison, *, as_json: bool) -> int:
-    from foreword.compare.forecast import forecast
+    from foreword.comparison.forecast import forecast
     from foreword.formatting import duration, power, quantity
 
     forecasts = []

@@ -18,7 +18,7 @@ SETTING_COLUMNS = ("lr", "epochs")
 
 if TYPE_CHECKING:
     from foreword.demo.corpus import CorpusCounts
-    from foreword.evaluate.filling import FilledText
+    from foreword.evaluation.filling import FilledText
 
 
 def demo(

@@ -20,8 +20,8 @@ from foreword.ranges import (
 )
 
 if TYPE_CHECKING:
-    from foreword.evaluate.beam import Beams
-    from foreword.evaluate.sampling import Sampling
+    from foreword.evaluation.beam import Beams
+    from foreword.evaluation.sampling import Sampling
 
 STOP_REASONS = {
     "end": "the model ended it",
@@ -55,13 +55,13 @@ class DecodingOptions(Options):
 
     def beam_search(self) -> Beams:
         """Return the settings of beam search."""
-        from foreword.evaluate.beam import Beams
+        from foreword.evaluation.beam import Beams
 
         return Beams(self.beams, self.length_penalty, self.tokens)
 
     def sampling(self) -> Sampling:
         """Return the settings of sampling."""
-        from foreword.evaluate.sampling import Sampling
+        from foreword.evaluation.sampling import Sampling
 
         return Sampling(self.tokens, self.temperature, self.top_k, self.top_p, self.seed)
 
@@ -75,7 +75,7 @@ def generate(
     json: Json = False,
 ) -> None:
     """Continue a text, or answer a source."""
-    from foreword.evaluate import beam, decoding
+    from foreword.evaluation import beam, decoding
 
     trained = open_model(run, device).trained
     if decoding_options.beams:

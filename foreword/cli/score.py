@@ -16,9 +16,9 @@ from foreword.ranges import Count
 
 if TYPE_CHECKING:
     from foreword.data.text_files import ReadCounts
-    from foreword.evaluate.perplexity import ScoreTotals
-    from foreword.evaluate.prompting import PromptedModel
-    from foreword.evaluate.scoring import TextScore
+    from foreword.evaluation.perplexity import ScoreTotals
+    from foreword.evaluation.prompting import PromptedModel
+    from foreword.evaluation.scoring import TextScore
 
 MAX_TOKENS_SHOWN = 60  # --json lists all
 
@@ -42,7 +42,7 @@ def score(
     """Score a text token by token, or a file: log-probability, perplexity, bits per byte."""
     from foreword.data.prepared_text import data_warnings
     from foreword.errors import UserError
-    from foreword.evaluate import scoring
+    from foreword.evaluation import scoring
 
     if text is None and file is None:
         raise UserError('give a text to score, or --file FILE: foreword score RUN "A text."')
@@ -84,8 +84,8 @@ def _score_file(
     from foreword.data.read_documents import find_files, read_documents
     from foreword.data.text_files import ReadCounts
     from foreword.errors import UserError
-    from foreword.evaluate.perplexity import ScoreTotals
-    from foreword.evaluate.scoring import measure_of, score_texts
+    from foreword.evaluation.perplexity import ScoreTotals
+    from foreword.evaluation.scoring import measure_of, score_texts
 
     counts = ReadCounts()
     total = sum(path.stat().st_size for path in find_files([file], None, prompted.recipe.read))

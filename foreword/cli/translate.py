@@ -15,7 +15,7 @@ from foreword.cli._reading import Errors, Reading
 from foreword.ranges import Count, CountOrZero, LengthPenalty
 
 if TYPE_CHECKING:
-    from foreword.evaluate.loaded import LoadedModel
+    from foreword.evaluation.loaded import LoadedModel
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ def translate(
     """
     from foreword import atomic
     from foreword.errors import UserError
-    from foreword.evaluate import translation
-    from foreword.evaluate.alignment import layer_of
-    from foreword.evaluate.beam import Beams
+    from foreword.evaluation import translation
+    from foreword.evaluation.alignment import layer_of
+    from foreword.evaluation.beam import Beams
 
     # Read the texts and check the options.
     beams = Beams(beam_options.beams, beam_options.length_penalty, beam_options.tokens)
@@ -114,7 +114,7 @@ def _read_texts(
 ) -> tuple[list[str], list[str] | None]:
     """Return the lines of the source, and of the reference if there is one."""
     from foreword.data.text_files import ReadCounts, ReadSettings
-    from foreword.evaluate import translation
+    from foreword.evaluation import translation
 
     read, counts = Reading(errors=errors).on(ReadSettings()), ReadCounts()
     texts = translation.read_lines(source, read, counts)
@@ -163,7 +163,7 @@ def _plot_alignment(
 ) -> Path:
     """Plot the attention to the source while one line was written."""
     from foreword import atomic
-    from foreword.evaluate.alignment import align
+    from foreword.evaluation.alignment import align
     from foreword.report.alignment import plot_alignment
 
     path = stem.with_name(f"{stem.name}-line-{number}.png")

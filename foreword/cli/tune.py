@@ -14,7 +14,7 @@ from foreword.cli._model_options import Device, Json, Run
 from foreword.cli._tune_options import FineTuningOptions, LabelledTextOptions
 
 if TYPE_CHECKING:
-    from foreword.tune.result import TuneResult
+    from foreword.tuning.result import TuneResult
 
 
 def tune(
@@ -55,7 +55,7 @@ def tune(
 
 def _show(result: TuneResult, title: str) -> None:
     from foreword.api.tune import score_text
-    from foreword.tune.result import is_score
+    from foreword.tuning.result import is_score
 
     # The table: one row per variant, one column per metric.
     rows = result.rows

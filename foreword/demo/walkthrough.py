@@ -21,10 +21,10 @@ from foreword.demo import corpus, installed
 from foreword.demo.bag import bag_of_words
 from foreword.demo.corpus import CorpusCounts, Limits
 from foreword.errors import UserError
-from foreword.evaluate import heldout
-from foreword.evaluate.filling import FilledText
-from foreword.evaluate.loaded import load
-from foreword.evaluate.samples import samples
+from foreword.evaluation import heldout
+from foreword.evaluation.filling import FilledText
+from foreword.evaluation.loaded import load
+from foreword.evaluation.samples import samples
 from foreword.report.page import write_page
 from foreword.runs import run as running
 from foreword.runs.corpus import Stage, unwatched
@@ -33,12 +33,12 @@ from foreword.runs.provenance import read_state
 from foreword.runs.recipe import load_recipe
 from foreword.runs.trained_model import is_finished, open_run
 from foreword.train import log
-from foreword.tune.result import save_evaluation, save_network
-from foreword.tune.run import TuneSettings, tune
-from foreword.tune.strategies.frozen import Frozen
-from foreword.tune.strategies.full import Full
-from foreword.tune.tasks._contract import Labelled
-from foreword.tune.tasks.classify import Classify
+from foreword.tuning.result import save_evaluation, save_network
+from foreword.tuning.run import TuneSettings, tune
+from foreword.tuning.strategies.frozen import Frozen
+from foreword.tuning.strategies.full import Full
+from foreword.tuning.tasks._contract import Labelled
+from foreword.tuning.tasks.classify import Classify
 
 DEMO_FILE = "demo.json"
 RECIPE = "demo_encoder"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from foreword.data.shards import Shards
-from foreword.evaluate import heldout
-from foreword.evaluate.prompting import PromptedModel
+from foreword.evaluation import heldout
+from foreword.evaluation.prompting import PromptedModel
 
 Row = Mapping[str, Any]  # flat: texts, numbers and None
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from foreword.errors import UserError, nearest
-from foreword.evaluate.states import WordInText
+from foreword.evaluation.states import WordInText
 
 DATA = Path(__file__).parent / "data"
 MARKED = re.compile(r"\[([^\[\]]+)\]")

@@ -13,7 +13,7 @@ import torch
 from annotated_types import Interval
 
 from foreword.errors import UserError
-from foreword.evaluate.prompting import PromptedModel
+from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import Finding, ProbedModel, Row
 from foreword.probes._marks import MAX_RUNS, line_style, title
 from foreword.probes._reach import GradientNorms, gradient_norms, states_of_layer

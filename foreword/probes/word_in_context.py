@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from foreword.errors import UserError
-from foreword.evaluate.prompting import PromptedModel
-from foreword.evaluate.states import WordStates, vectors
+from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.states import WordStates, vectors
 from foreword.probes._contract import Finding, ProbedModel, Row
 from foreword.probes._marks import MAX_RUNS, run_style, title
 from foreword.probes._words import AmbiguousWord, read_words

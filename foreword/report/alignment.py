@@ -7,7 +7,7 @@ import io
 import matplotlib
 from matplotlib.figure import Figure
 
-from foreword.evaluate.alignment import Alignment
+from foreword.evaluation.alignment import Alignment
 
 CELL = 0.32  # inches
 STYLE = {"font.size": 9.5, "font.family": "sans-serif", "text.parse_math": False}

@@ -13,7 +13,7 @@ import torch
 from matplotlib.figure import Figure
 
 from foreword import config, stored
-from foreword.evaluate.prompting import PromptedModel
+from foreword.evaluation.prompting import PromptedModel
 from foreword.probes._contract import Finding, Probe, ProbedModel
 from foreword.testing.models import tiny_model
 from foreword.testing.tokenizers import SENTENCES

@@ -10,8 +10,8 @@ from torch import nn
 
 from foreword.testing.models import tiny_model
 from foreword.testing.tokenizers import SENTENCES
-from foreword.tune.network import Network
-from foreword.tune.strategies._contract import Strategy
+from foreword.tuning.network import Network
+from foreword.tuning.strategies._contract import Strategy
 
 
 def check_strategy(strategy: Strategy) -> None:

@@ -14,11 +14,11 @@ import torch
 from foreword import config, kinds
 from foreword.errors import UserError
 from foreword.testing.models import tiny_model
-from foreword.tune.fine_tuner import TuneSettings
-from foreword.tune.result import RUN_COLUMNS
-from foreword.tune.run import tune
-from foreword.tune.strategies.full import Full
-from foreword.tune.tasks._contract import Labelled, Task
+from foreword.tuning.fine_tuner import TuneSettings
+from foreword.tuning.result import RUN_COLUMNS
+from foreword.tuning.run import tune
+from foreword.tuning.strategies.full import Full
+from foreword.tuning.tasks._contract import Labelled, Task
 
 GOOD = ("lovely", "fine", "warm", "bright")
 BAD = ("awful", "cold", "dull", "grim")

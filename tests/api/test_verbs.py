@@ -15,8 +15,8 @@ from foreword.api.pretrain import pretrain
 from foreword.api.show import show
 from foreword.api.tune import tune
 from foreword.errors import UserError
-from foreword.evaluate.loaded import LoadedModel
-from foreword.tune.predict import TunedModel
+from foreword.evaluation.loaded import LoadedModel
+from foreword.tuning.predict import TunedModel
 
 TEXTS = [f"The cat number {n} sat on the mat and looked at dog number {n + 1}." for n in range(300)]
 SMALL: dict[str, Any] = {

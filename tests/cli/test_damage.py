@@ -11,10 +11,10 @@ import pytest
 from foreword.cli.main import run
 from foreword.errors import UserError
 from foreword.train import checkpoint
-from foreword.tune.predict import load_tuned
+from foreword.tuning.predict import load_tuned
 from tests import damage
 from tests.train import runs
-from tests.tune.runs import reviews
+from tests.tuning.runs import reviews
 
 Read = Callable[[Path], Any]  # what a command makes of a folder; a line of `UserError` if it cannot
 

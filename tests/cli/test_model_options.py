@@ -161,7 +161,7 @@ def test_show(capsys: pytest.CaptureFixture[str]) -> None:
     found = told(capsys, "show", "kinds")
     assert found["nn/positions"]["none"].startswith("No positions")
     assert all(line for lines in found.values() for line in lines.values())
-    assert {"objectives", "models", "nn/attentions", "tune/tasks"} <= set(found)
+    assert {"objectives", "models", "nn/attentions", "tuning/tasks"} <= set(found)
     assert not {"cli", "train", "nn", "demo"} & set(found)
     sizes = {recipe["recipe"]: recipe["parameters"] for recipe in told(capsys, "show", "recipes")}
     assert set(sizes) == set(config.recipe_names())

@@ -14,7 +14,7 @@ import pytest
 import foreword
 from foreword.cli.main import run as command
 from foreword.errors import UserError
-from foreword.evaluate.scorer import NgramScorer, ScoringItem, scorer_of
+from foreword.evaluation.scorer import NgramScorer, ScoringItem, scorer_of
 from foreword.models.ngram import table_of
 
 TEXT = """\

@@ -19,17 +19,17 @@ from foreword import atomic
 from foreword.cli.main import run
 from foreword.data import write_shards as preparing
 from foreword.errors import UserError
-from foreword.evaluate import heldout
+from foreword.evaluation import heldout
 from foreword.probes.gradient_reach import GradientReach
 from foreword.runs import hooks
 from foreword.runs.recipe import load_recipe
 from foreword.train import checkpoint, log
 from foreword.train.loop import Loop
-from foreword.tune import result as tuning
-from foreword.tune import run as tune
+from foreword.tuning import result as tuning
+from foreword.tuning import run as tune
 from tests.damage import copied
 from tests.train import runs
-from tests.tune.runs import reviews
+from tests.tuning.runs import reviews
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 # As safetensors says it.

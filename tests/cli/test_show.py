@@ -13,7 +13,7 @@ from foreword import config, describe, kinds
 from foreword.api._recipe_pages import grouped
 from foreword.cli.main import run
 from foreword.runs.recipe import Recipe
-from foreword.tune.fine_tuner import TuneSettings
+from foreword.tuning.fine_tuner import TuneSettings
 
 
 @pytest.mark.parametrize(

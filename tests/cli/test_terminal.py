@@ -12,9 +12,9 @@ import pytest
 from foreword.cli.main import run
 from tests.cli.terminal import Terminal
 from tests.cli.test_translation import RECIPE, SENTENCES, write
-from tests.compare import grids
+from tests.comparison import grids
 from tests.train import runs
-from tests.tune.runs import reviews
+from tests.tuning.runs import reviews
 
 ENDLESS = "100000"  # steps
 COLOUR = re.compile(r"\x1b\[(\d+;)*(3|4|9|10)\d[\d;]*m")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from foreword.cli.main import run as command
-from foreword.evaluate import alignment, translation
+from foreword.evaluation import alignment, translation
 from foreword.train import log
 
 WORDS = {"a": "ein", "dog": "Hund", "cat": "Kater", "man": "Mann", "runs": "rennt", "sees": "sieht"}
@@ -239,7 +239,7 @@ def test_sides_that_differ_are_refused_in_one_line(
 
 
 def test_an_alignment_by_words() -> None:
-    from foreword.evaluate.alignment import _sum_columns
+    from foreword.evaluation.alignment import _sum_columns
 
     weights = np.array([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]])
     by_word = _sum_columns(weights, np.array([0, 0, 1]))

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from foreword.cli.main import run
-from foreword.tune.predict import load_tuned
-from tests.tune.runs import make_run, reviews
+from foreword.tuning.predict import load_tuned
+from tests.tuning.runs import make_run, reviews
 
 
 def write(path: Path, count: int, seed: int) -> Path:

@@ -14,7 +14,7 @@ from foreword.nn.positions._contract import PositionKind
 from foreword.objectives._contract import Objective
 from foreword.text.tokenizers._contract import TokenizerKind
 from foreword.train.optimizers._contract import OptimizerSettings
-from foreword.tune.tasks._contract import Task
+from foreword.tuning.tasks._contract import Task
 
 CONTRACTS = {
     "data/packing": Packing,
@@ -26,7 +26,7 @@ CONTRACTS = {
     "objectives": Objective,
     "text/tokenizers": TokenizerKind,
     "train/optimizers": OptimizerSettings,
-    "tune/tasks": Task,
+    "tuning/tasks": Task,
 }
 CASES = [(folder, name) for folder in CONTRACTS for name in kinds.names(folder)]
 

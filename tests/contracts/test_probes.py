@@ -14,7 +14,7 @@ from torch import nn
 
 from foreword import config, kinds
 from foreword.errors import UserError
-from foreword.evaluate.prompting import PromptedModel
+from foreword.evaluation.prompting import PromptedModel
 from foreword.kinds import Part
 from foreword.models.ngram import NGram
 from foreword.nn.model import Model

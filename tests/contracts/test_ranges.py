@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from foreword import config, kinds
-from foreword.compare.grid import Cell, Grid, GridTask
+from foreword.comparison.grid import Cell, Grid, GridTask
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
-from foreword.evaluate.beam import Beams
-from foreword.evaluate.sampling import Sampling
+from foreword.evaluation.beam import Beams
+from foreword.evaluation.sampling import Sampling
 from foreword.nn.init import initialise
 from foreword.nn.model import Model
 from foreword.objectives.masked import Masked
@@ -25,7 +25,7 @@ from foreword.ranges import LARGEST, check, hints_of, range_of
 from foreword.runs.recipe import Recipe
 from foreword.train.budget import Budget
 from foreword.train.step import train_step
-from foreword.tune.fine_tuner import TuneSettings
+from foreword.tuning.fine_tuner import TuneSettings
 
 from .cases import SEED, TRAINED, Case, rows, vocab
 

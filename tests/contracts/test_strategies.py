@@ -1,4 +1,4 @@
-"""What is true of every strategy of fine-tuning: a kind in `tune/strategies/`."""
+"""What is true of every strategy of fine-tuning: a kind in `tuning/strategies/`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 
 from foreword import kinds
 from foreword.testing.strategies import STRATEGY_CHECKS
-from foreword.tune.strategies._contract import Strategy
+from foreword.tuning.strategies._contract import Strategy
 
 
-@pytest.mark.parametrize("kind", kinds.names("tune/strategies"))
+@pytest.mark.parametrize("kind", kinds.names("tuning/strategies"))
 @pytest.mark.parametrize("check", STRATEGY_CHECKS, ids=lambda check: check.__name__)
 def test_contract(check: Callable[[Strategy], None], kind: str) -> None:
-    check(kinds.load("tune/strategies", kind)())
+    check(kinds.load("tuning/strategies", kind)())

@@ -1,4 +1,4 @@
-"""What is true of every task of fine-tuning: a kind in `tune/tasks/`."""
+"""What is true of every task of fine-tuning: a kind in `tuning/tasks/`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 
 from foreword import kinds
 from foreword.testing.tasks import TASK_CHECKS, reviews
-from foreword.tune.tasks._contract import Labelled, Task
+from foreword.tuning.tasks._contract import Labelled, Task
 
 
-@pytest.mark.parametrize("kind", kinds.names("tune/tasks"))
+@pytest.mark.parametrize("kind", kinds.names("tuning/tasks"))
 @pytest.mark.parametrize("check", TASK_CHECKS, ids=lambda check: check.__name__)
 def test_contract(check: Callable[[Task, Sequence[Labelled]], None], kind: str) -> None:
-    check(kinds.load("tune/tasks", kind)(), reviews(34, 1))
+    check(kinds.load("tuning/tasks", kind)(), reviews(34, 1))

@@ -27,7 +27,7 @@ from foreword.runs.trained_model import open_run
 from foreword.text.tokenizers.wordpiece import WordPiece
 from foreword.train import checkpoint
 from foreword.types import Batch
-from tests.evaluate.conftest import TEXTS, write_run
+from tests.evaluation.conftest import TEXTS, write_run
 
 from . import theirs
 

@@ -12,7 +12,7 @@ import torch
 import foreword
 from foreword import kinds
 from foreword.cli.main import run as command
-from foreword.evaluate.sampling import Sampling
+from foreword.evaluation.sampling import Sampling
 from foreword.interop import exporting as exporting
 from foreword.runs.recipe import load_recipe
 from foreword.runs.trained_model import open_run
@@ -20,7 +20,7 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers.bpe import BPE
 from foreword.text.tokenizers.unigram import Unigram
 from foreword.text.tokenizers.wordpiece import WordPiece
-from tests.evaluate.conftest import TEXTS, write_run
+from tests.evaluation.conftest import TEXTS, write_run
 
 transformers = pytest.importorskip("transformers")
 

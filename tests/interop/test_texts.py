@@ -19,7 +19,7 @@ from foreword.text.tokenizers.char import Char
 from foreword.text.tokenizers.unigram import Unigram
 from foreword.text.tokenizers.word import Word
 from foreword.text.tokenizers.wordpiece import WordPiece
-from tests.evaluate.conftest import TEXTS, write_run
+from tests.evaluation.conftest import TEXTS, write_run
 
 from . import theirs
 

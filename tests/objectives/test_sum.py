@@ -14,7 +14,7 @@ import torch
 
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
-from foreword.evaluate.loaded import load
+from foreword.evaluation.loaded import load
 from foreword.objectives.causal import Causal
 from foreword.objectives.masked import Masked
 from foreword.objectives.next_sentence import NextSentence

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from foreword import config
-from foreword.evaluate import beam
-from foreword.evaluate.beam import Beams
-from foreword.evaluate.decoding import Start
-from foreword.evaluate.prompting import PromptedModel
+from foreword.evaluation import beam
+from foreword.evaluation.beam import Beams
+from foreword.evaluation.decoding import Start
+from foreword.evaluation.prompting import PromptedModel
 from foreword.runs.recipe import Recipe
 from foreword.types import Vocab
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from foreword.errors import UserError
-from foreword.evaluate.prompting import PromptedModel
+from foreword.evaluation.prompting import PromptedModel
 from foreword.models.fixed_window import FixedWindow
 from foreword.models.lstm import LSTM
 from foreword.models.rnn import RNN

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from scipy.stats import mannwhitneyu
 
 from foreword.errors import UserError
-from foreword.evaluate.loaded import load
-from foreword.evaluate.prompting import PromptedModel
-from foreword.evaluate.states import WordInText, vectors
+from foreword.evaluation.loaded import load
+from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.states import WordInText, vectors
 from foreword.probes._contract import ProbedModel
 from foreword.probes._words import read_words, shipped_lists
 from foreword.probes.word_in_context import RUN_OFFSET, CosinePair, WordInContext, _figures, _plot

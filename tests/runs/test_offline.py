@@ -13,7 +13,7 @@ import pytest
 
 from foreword import config
 from foreword.errors import UserError
-from foreword.evaluate.samples import samples
+from foreword.evaluation.samples import samples
 from foreword.models.ngram import table_of
 from foreword.ngrams import texts as reading
 from foreword.ngrams.texts import NgramTexts, measure

@@ -16,12 +16,12 @@ from foreword.runs.corpus import corpus
 from foreword.runs.setup import TrainingSetup, compile_blocks, set_up_training
 from foreword.runs.trained_model import open_run
 from foreword.train.step import train_step
-from foreword.tune.fine_tuner import TuneSettings
-from foreword.tune.run import tune
-from foreword.tune.strategies.full import Full
-from foreword.tune.tasks.classify import Classify
+from foreword.tuning.fine_tuner import TuneSettings
+from foreword.tuning.run import tune
+from foreword.tuning.strategies.full import Full
+from foreword.tuning.tasks.classify import Classify
 from tests.train import runs
-from tests.tune.runs import make_run, reviews
+from tests.tuning.runs import make_run, reviews
 
 pytestmark = [
     pytest.mark.gpu,

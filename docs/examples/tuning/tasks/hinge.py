@@ -1,0 +1,77 @@
+"""Two classes told apart by a margin, as an example of a task in a plug-in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor, nn
+
+from foreword.errors import UserError
+from foreword.ranges import Positive, ShareBelowOne
+from foreword.text.tokenizer import Tokenizer
+from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.pooled import encode_pooled, linear_head
+from foreword.tuning.tasks._contract import EncodedExample, Labelled, Task
+from foreword.types import Array, Loss
+
+
+@dataclass(frozen=True)
+class Hinge(Task):
+    """A linear layer with one output, trained by the hinge loss: a support vector machine.
+
+    Attributes:
+        margin: an example costs nothing if its output is beyond this, on its side of 0.
+        dropout: share of the pooled state dropped in training.
+
+    Reference: Tang 2013, "Deep Learning using Linear Support Vector Machines", section 2.1.
+    """
+
+    margin: Positive = 1.0
+    dropout: ShareBelowOne = 0.1
+
+    def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
+        """Return the two labels, sorted.
+
+        Raises:
+            UserError: there are not two.
+        """
+        found = tuple(sorted({example.label for example in train}))
+        if len(found) != 2:
+            raise UserError(f"task 'hinge' needs two labels, and the examples have {len(found)}")
+        return found
+
+    def encode(
+        self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
+    ) -> Sequence[EncodedExample]:
+        """Return each text or pair in the model's template, with one output."""
+        return encode_pooled(examples, tokenizer, template, None)
+
+    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
+        """Return the side of each example, (examples,) float32: -1 or 1.
+
+        Raises:
+            UserError: a label is not one of the two.
+        """
+        for example in examples:
+            if example.label not in labels:
+                raise UserError(f"{example.source}: label '{example.label}' is not in training")
+        return np.array([2.0 * labels.index(e.label) - 1 for e in examples], dtype=np.float32)
+
+    def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
+        """Return the linear layer, (outputs, d_model) -> (outputs, 1)."""
+        return linear_head(d_model, 1, self.dropout)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
+        """Return the sum of what is missing to the margin, and the number of examples."""
+        total = (self.margin - outputs[:, 0] * targets).relu().sum()
+        return Loss(total, total.new_tensor(float(len(targets))))
+
+    def scores(self, outputs: Array, targets: Array) -> dict[str, float]:
+        """Return the share of examples on the right side; outputs are (examples, 1)."""
+        return {"accuracy": float(((outputs[:, 0] > 0) == (targets > 0)).mean())}
+
+    def baseline(self, targets: Array, labels: tuple[str, ...]) -> tuple[str, Array]:
+        """Return the side of the majority, (1,)."""
+        return "majority class", np.array([np.sign(targets.sum() + 0.5)])

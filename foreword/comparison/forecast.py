@@ -1,0 +1,103 @@
+"""The forecast of a comparison's time and memory, measured on a few steps of each cell."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+
+from foreword.comparison.grid import Cell
+from foreword.comparison.run import Comparison
+from foreword.data.prepared_text import HELDOUT, TRAIN, PreparedText
+from foreword.errors import UserError
+from foreword.runs.estimate import estimate
+from foreword.runs.setup import set_up_training
+from foreword.train.budget import Budget
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The time and memory that a cell will take.
+
+    Attributes:
+        cell: name of the cell.
+        recipe: the recipe as the grid names it.
+        parameters: number of the model's parameters.
+        flops_per_token: FLOPs of training per token.
+        tokens: tokens that the budget allows.
+        epochs: passes over the text in these tokens.
+        bytes: peak memory of training.
+        pretraining_seconds: for each seed, without evaluations.
+        tuning_seconds: for all fine-tunings of the cell; roughly, at pretraining's time per token.
+        error: why the cell cannot be run, or "".
+        note: why there is no forecast, or "".
+    """
+
+    cell: str
+    recipe: str
+    parameters: int = 0
+    flops_per_token: float = 0.0
+    tokens: float = 0.0
+    epochs: float = 0.0
+    bytes: int = 0
+    pretraining_seconds: float = 0.0
+    tuning_seconds: float = 0.0
+    error: str = ""
+    note: str = ""
+
+
+def forecast(comparison: Comparison, cell: Cell) -> Forecast:
+    """Forecast a cell, whose data is prepared, from a few training steps.
+
+    A cell with offline training is not run: its forecast has tokens, epochs and a note.
+    """
+    recipe = comparison.recipes[cell.name, 1]
+    prepared = comparison.corpora.shards_for(recipe)
+    gc.collect()
+    # Measure a few steps; a mistake that shows only now is the forecast.
+    try:
+        if recipe.model.trains_offline:
+            return _offline_forecast(comparison, cell)
+        tokenizer = comparison.corpora.tokenizer_for(recipe)
+        measured = estimate(set_up_training(recipe, tokenizer, prepared, or_shape=True))
+    except UserError as error:
+        return Forecast(cell.name, cell.recipe, error=str(error))
+    # Extrapolate them to the budget.
+    seconds_per_token = measured.seconds_per_step / measured.tokens_per_step
+    return Forecast(
+        cell=cell.name,
+        recipe=cell.recipe,
+        parameters=sum(measured.parameters.values()),
+        flops_per_token=measured.flops_per_step / measured.tokens_per_step,
+        tokens=measured.steps * measured.tokens_per_step,
+        epochs=measured.epochs,
+        bytes=measured.memory.total,
+        pretraining_seconds=measured.steps * measured.seconds_per_step,
+        tuning_seconds=_tuning_tokens(comparison, prepared) * seconds_per_token,
+    )
+
+
+def _offline_forecast(comparison: Comparison, cell: Cell) -> Forecast:
+    """Return the tokens and epochs of a cell with offline training; its time is not forecast.
+
+    Raises:
+        UserError: the model does not support the unit of the budget.
+    """
+    recipe = comparison.recipes[cell.name, 1]
+    budget = Budget.of(recipe.train)
+    epochs = recipe.model.offline_epochs(budget.unit, budget.amount)
+    tokens = epochs * comparison.corpora.shards_for(recipe).counts[TRAIN].tokens
+    note = "offline, no forecast"
+    return Forecast(cell.name, cell.recipe, tokens=tokens, epochs=epochs, note=note)
+
+
+def _tuning_tokens(comparison: Comparison, prepared: PreparedText) -> float:
+    """Return the tokens that a cell's fine-tunings read, at the pretraining text's tokens/byte."""
+    counts = [prepared.counts[name] for name in (TRAIN, HELDOUT)]
+    per_byte = sum(c.tokens for c in counts) / max(1, sum(c.bytes for c in counts))
+    total = 0.0
+    for task in comparison.grid.tasks:
+        examples = comparison.examples[task.name].train
+        size = sum(len(f"{e.text}{e.pair or ''}".encode()) for e in examples)
+        starts = comparison.grid.seeds + task.scratch
+        total += size * per_byte * task.tune.epochs * task.tune.seeds * starts
+    return total

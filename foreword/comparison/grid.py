@@ -1,0 +1,240 @@
+"""A grid: recipes to train at one budget, and tasks to fine-tune them on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from foreword import atomic, config
+from foreword.errors import UserError
+from foreword.kinds import part
+from foreword.ranges import Count, CountOrZero, Ranged
+from foreword.runs.recipe import Recipe
+from foreword.train.budget import Budget
+from foreword.tuning.examples import LabelledTexts
+from foreword.tuning.fine_tuner import TuneSettings
+from foreword.tuning.table import Columns, labelled, read_table
+from foreword.tuning.tasks._contract import Labelled, Task
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A recipe to compare, with settings that override its own.
+
+    Attributes:
+        recipe: name of a shipped recipe, or of a file beside the grid.
+        label: name in tables and plots; default: the recipe's name.
+        set: settings that override the recipe's, a table like a recipe.
+    """
+
+    recipe: str
+    label: str = ""
+    set: Any = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _require_table(self.set)
+
+    @property
+    def name(self) -> str:
+        """The label, or the recipe's name."""
+        return self.label or Path(self.recipe).stem
+
+
+@dataclass(frozen=True)
+class GridTask(Ranged):
+    """A task on which every cell is fine-tuned, next to the same network from scratch.
+
+    Attributes:
+        name: name in tables and plots.
+        train: file of labelled training examples.
+        dev: file or files to score on.
+        task: a kind in `tuning/tasks/`.
+        text: column of the text.
+        label: column of the label.
+        pair: column of the second text of a pair.
+        columns: names of all columns, for files without a header.
+        rows: number of training examples, the first of the file; 0 for all.
+        metric: metric in tables and plots; default: the first of the task.
+        scratch: whether the same network is also fine-tuned from random weights.
+        tune: settings of fine-tuning.
+    """
+
+    name: str
+    train: str
+    dev: str | tuple[str, ...]
+    task: Task = part("tuning/tasks", "classify")
+    text: str = "text"
+    label: str = "label"
+    pair: str = ""
+    columns: tuple[str, ...] = ()
+    rows: CountOrZero = 0
+    metric: str = ""
+    scratch: bool = True
+    tune: TuneSettings = field(default_factory=TuneSettings)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.tune.from_scratch:
+            raise ValueError("tune.from_scratch: set 'scratch' of the task instead")
+
+
+@dataclass(frozen=True)
+class Grid(Ranged):
+    """The recipes, budget and tasks of a comparison.
+
+    Attributes:
+        cells: the recipes to train.
+        description: one line for people.
+        data: files, folders, patterns, relative to the grid; or one folder of token shards.
+        heldout: files, folders, patterns to hold out; then all of `data` is trained on.
+        budget: budget of each cell, which replaces that of its recipe.
+        seeds: number of pretraining seeds: 1, 2, ...
+        set: settings that override those of all recipes; a cell's `set` overrides these.
+        tasks: the tasks to fine-tune on.
+    """
+
+    cells: tuple[Cell, ...]
+    description: str = ""
+    data: tuple[str, ...] = ()
+    heldout: tuple[str, ...] = ()
+    budget: Budget | None = None
+    seeds: Count = 1
+    set: Any = field(default_factory=dict)
+    tasks: tuple[GridTask, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require_table(self.set)
+        if not self.cells:
+            raise ValueError("cells: give at least one, [[cells]] with a recipe")
+        for key, names in (
+            ("cells", [cell.name for cell in self.cells]),
+            ("tasks", [task.name for task in self.tasks]),
+        ):
+            repeated = [name for name, count in Counter(names).items() if count > 1]
+            if repeated:
+                setting = "label" if key == "cells" else "name"
+                raise ValueError(f"{key}: two are called '{repeated[0]}'; give each a {setting}")
+
+    def recipe(self, cell: Cell, seed: int) -> Recipe:
+        """Return the recipe of a cell with the grid's settings, the cell's, the seed and budget.
+
+        Raises:
+            UserError: the recipe does not exist or has a mistake; the cell is named.
+        """
+        try:
+            recipe = config.load(Recipe, config.find_recipe(cell.recipe), self.set, cell.set)
+        except UserError as error:
+            raise UserError(f"cell '{cell.name}': {error}") from error
+        train = replace(recipe.train, seed=seed)
+        if self.budget is not None:
+            train = self.budget.put_on(train)
+        return replace(recipe, train=train)
+
+
+@dataclass(frozen=True)
+class TaskExamples:
+    """The labelled examples of a task.
+
+    Attributes:
+        train: training examples.
+        dev: examples to score on.
+        skipped: number of rows in the files without text or label.
+        checksums: checksums of the files, in order.
+    """
+
+    train: Sequence[Labelled]
+    dev: Sequence[Labelled]
+    skipped: int
+    checksums: tuple[str, ...]
+
+
+def load_grid(
+    name: str,
+    data: Sequence[str] = (),
+    tasks: Path | None = None,
+    budget: Budget | None = None,
+    heldout: Sequence[str] = (),
+    read: Mapping[str, Any] | None = None,
+) -> Grid:
+    """Load a shipped grid or a file, with the options of the command line on top.
+
+    Paths relative to the grid become absolute.
+
+    Args:
+        name: name of a shipped grid, or path of a file.
+        data: replaces the grid's own.
+        tasks: folder of the tasks' files; default: the folder of the grid.
+        budget: replaces the grid's own.
+        heldout: replaces the grid's own; if only `data` is given, there is none.
+        read: settings of reading text, which override the grid's for all cells.
+
+    Raises:
+        UserError: the grid does not exist or has a mistake; the key is named.
+    """
+    path = config.find_grid(name)
+    folder = path.resolve().parent
+    grid = config.load(Grid, path)
+    grid = replace(
+        grid,
+        cells=tuple(replace(cell, recipe=_recipe_path(folder, cell.recipe)) for cell in grid.cells),
+        tasks=tuple(_with_full_paths(task, (tasks or folder).resolve()) for task in grid.tasks),
+        data=tuple(data) or tuple(str(folder / text) for text in grid.data),
+        heldout=tuple(heldout)
+        or (() if data else tuple(str(folder / text) for text in grid.heldout)),
+        budget=budget or grid.budget,
+        set=config.merge(grid.set, {"read": dict(read)}) if read else grid.set,
+    )
+    if grid.budget is None:
+        raise UserError(
+            f"{path}: budget: required, one for all cells: --flops, --tokens, --epochs, --steps "
+            "or --hours, or budget = { unit = ..., amount = ... } in the grid"
+        )
+    if not grid.data:
+        raise UserError(f"{path}: data: required: name the text with --data, or in the grid")
+    return grid
+
+
+def read_examples(task: GridTask) -> TaskExamples:
+    """Read the examples of a task.
+
+    Raises:
+        UserError: a file or a column is missing; the task is named.
+    """
+    columns = Columns(task.text, task.label, task.pair)
+    files = [Path(task.train), *map(Path, _as_tuple(task.dev))]
+    try:
+        (train, skipped), *devs = (
+            labelled(read_table(file, task.columns), columns) for file in files
+        )
+    except UserError as error:
+        raise UserError(f"task '{task.name}': {error}") from error
+    return TaskExamples(
+        train[: task.rows or None],
+        LabelledTexts.of(example for dev, _ in devs for example in dev),
+        skipped + sum(count for _, count in devs),
+        tuple(map(atomic.checksum, files)),
+    )
+
+
+def _recipe_path(folder: Path, recipe: str) -> str:
+    """Return the path of a recipe file beside the grid, or the name of a shipped recipe."""
+    is_file = recipe.endswith(".toml") and (folder / recipe).is_file()
+    return str(folder / recipe) if is_file else recipe
+
+
+def _with_full_paths(task: GridTask, folder: Path) -> GridTask:
+    dev = tuple(str(folder / name) for name in _as_tuple(task.dev))
+    return replace(task, train=str(folder / task.train), dev=dev)
+
+
+def _as_tuple(names: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else names
+
+
+def _require_table(value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"set: expected a table such as {{ model.layers = 6 }}, got {value!r}")

@@ -1,0 +1,96 @@
+"""The plot of a comparison: held-out loss by budget spent, and scores with intervals."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from matplotlib import colormaps
+from matplotlib.figure import Figure
+
+from foreword import atomic
+from foreword.comparison.results import Results
+
+BAR_WIDTH = 0.38  # of two bars side by side
+MOST_INSIDE = 6  # curves; with more, the legend would hide some and moves outside
+LOG_SCALE_RATIO = 100  # largest / smallest amount spent, above which the axis is logarithmic
+
+
+def write_plot(results: Results) -> None:
+    """Write plot.png, unless no run is finished.
+
+    Raises:
+        UserError: the disk is full or the folder cannot be written.
+    """
+    tasks = [task for task in results.comparison.grid.tasks if results.metric(task)]
+    if not results.runs:
+        return
+    count = 1 + len(tasks)
+    figure = Figure(figsize=(6.5 + 3.6 * len(tasks), 4.6), layout="constrained")
+    axes = figure.subplots(1, count, width_ratios=[6.5, *[3.6] * len(tasks)], squeeze=False)[0]
+    _plot_losses(axes[0], results)
+    for axis, task in zip(axes[1:], tasks, strict=True):
+        _plot_scores(axis, results, task)
+    path = results.comparison.out / "plot.png"
+    with atomic.writing(path, "wb") as file:
+        figure.savefig(file, format="png", dpi=150, metadata={"Software": None})
+
+
+def _plot_losses(axis: Any, results: Results) -> None:
+    """Plot one curve per run, in one colour per cell."""
+    for number, cell in enumerate(results.comparison.grid.cells):
+        label = cell.name
+        for run in results.runs:
+            if run.cell == cell.name and run.curve:
+                spent, losses = zip(*run.curve, strict=True)
+                axis.plot(spent, losses, "o-", color=_colour(number), label=label, markersize=3)
+                label = "_"  # not in the legend
+                if len(run.curve) == 1:  # offline training has one point: show it as a level
+                    axis.axhline(losses[0], color=_colour(number), linestyle=":", linewidth=1)
+    is_one = results.is_one_objective
+    axis.set(
+        xlabel=results.axis.label,
+        ylabel=f"held-out loss, nats per {'token' if is_one else 'prediction'}",
+        title="Pretraining" if is_one else "Pretraining; each its own objective",
+    )
+    amounts = [spent for run in results.runs for spent, _ in run.curve if spent > 0]
+    if amounts and max(amounts) > LOG_SCALE_RATIO * min(amounts):
+        axis.set_xscale("log")
+    axis.grid(alpha=0.3)
+    if len(results.comparison.grid.cells) > MOST_INSIDE:
+        axis.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize="small")
+    else:
+        axis.legend(frameon=False)
+
+
+def _plot_scores(axis: Any, results: Results, task: Any) -> None:
+    """Plot two bars per cell, pretrained and from scratch, and the chance baseline as a line."""
+    cells = results.comparison.grid.cells
+    starts = ("pretrained", "from scratch") if task.scratch else ("pretrained",)
+    for index, start in enumerate(starts):
+        offset = (index - (len(starts) - 1) / 2) * BAR_WIDTH
+        for number, cell in enumerate(cells):
+            interval = results.task_interval(cell.name, task, start)
+            if interval is None:
+                continue
+            axis.barh(
+                number + offset,
+                interval.mean,
+                BAR_WIDTH,
+                xerr=None if math.isnan(interval.half_width) else interval.half_width,
+                color=_colour(number),
+                alpha=0.35 if index else 0.9,
+                ecolor="black",
+                capsize=2,
+            )
+    for score in results.scores:
+        if score.task == task.name and not score.cell:  # a chance baseline
+            axis.axvline(score.scores[results.metric(task)], color="gray", linestyle="--")
+    axis.set_yticks(range(len(cells)), [cell.name for cell in cells])
+    axis.invert_yaxis()
+    legend = "\npale: from scratch" if task.scratch else ""
+    axis.set(xlabel=results.metric(task), title=f"{task.name}{legend}")
+
+
+def _colour(number: int) -> Any:
+    return colormaps["tab20"]((2 * number + number // 10) % 20)  # the ten saturated ones first

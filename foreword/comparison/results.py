@@ -1,0 +1,282 @@
+"""The results of a comparison, read from its folder: runs, scores, failures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from foreword import config
+from foreword.comparison.grid import Cell, GridTask
+from foreword.comparison.interval import Interval, interval
+from foreword.comparison.run import Comparison, Work
+from foreword.runs.provenance import read_state
+from foreword.train import checkpoint, log
+from foreword.tuning.result import is_score
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The x axis of the curves: the budget, which all cells have in common.
+
+    Attributes:
+        label: label of the axis.
+        key: key in the records of a run.
+        unit: amount of `key` that is 1 on the axis.
+    """
+
+    label: str
+    key: str
+    unit: float = 1.0
+
+
+AXES = {
+    "flops": Axis("FLOPs", "flops"),
+    "tokens": Axis("tokens", "tokens"),
+    "epochs": Axis("tokens", "tokens"),
+    "steps": Axis("steps", "step"),
+    "hours": Axis("minutes", "seconds", 60.0),
+}
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The result of a finished pretraining.
+
+    Attributes:
+        cell: name of the cell.
+        seed: seed of pretraining.
+        run: the run folder.
+        parameters: number of the model's parameters, heads included.
+        bytes: size of the checkpoint on disk, without what only training needs.
+        steps: steps taken.
+        tokens: tokens read.
+        flops: FLOPs computed.
+        seconds: training time, evaluation included.
+        tokens_per_second: median of those logged.
+        heldout_loss: nats per prediction of the cell's own objective, at the end.
+        perplexity: per token, if the model predicts all of the text; else None.
+        bits_per_byte: if the model predicts all of the text; else None.
+        curve: (amount spent, held-out loss) at each evaluation; see `Axis`.
+        samples: samples at the end, `{"prompt": ..., "text": ...}` each.
+    """
+
+    cell: str
+    seed: int
+    run: str
+    parameters: int
+    bytes: int
+    steps: int
+    tokens: int
+    flops: float
+    seconds: float
+    tokens_per_second: float | None
+    heldout_loss: float | None
+    perplexity: float | None
+    bits_per_byte: float | None
+    curve: tuple[tuple[float, float], ...]
+    samples: tuple[dict[str, str], ...]
+
+
+NUMBERS = (
+    "parameters",
+    "bytes",
+    "tokens",
+    "flops",
+    "seconds",
+    "tokens_per_second",
+    "heldout_loss",
+    "perplexity",
+    "bits_per_byte",
+)
+
+
+@dataclass(frozen=True)
+class TuningScore:
+    """The scores of one fine-tuning on the dev examples.
+
+    Attributes:
+        cell: name of the cell; "" for the chance baseline.
+        seed: seed of pretraining; 0 from scratch.
+        task: name of the task.
+        start: pretrained, from scratch, or the name of the chance baseline.
+        tuning_seed: seed of fine-tuning.
+        scores: score by metric.
+    """
+
+    cell: str
+    seed: int
+    task: str
+    start: str
+    tuning_seed: int
+    scores: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of a comparison.
+
+    Attributes:
+        comparison: the comparison.
+        runs: results of the finished pretrainings.
+        scores: scores of the finished fine-tunings, one per seed, and of the chance baselines.
+        dev: number of dev examples by name of the task.
+    """
+
+    comparison: Comparison
+    runs: Sequence[RunResult]
+    scores: Sequence[TuningScore]
+    dev: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def axis(self) -> Axis:
+        """The x axis of the curves."""
+        assert self.comparison.grid.budget is not None
+        return AXES[self.comparison.grid.budget.unit]
+
+    @property
+    def is_one_objective(self) -> bool:
+        """Whether all runs predict all of the text, so that their losses are comparable."""
+        return all(run.bits_per_byte is not None for run in self.runs)
+
+    def cell_interval(self, cell: Cell, key: str) -> Interval | None:
+        """Return the interval of a number of a cell's runs, over the seeds that have it."""
+        values = [getattr(run, key) for run in self.runs if run.cell == cell.name]
+        known = [value for value in values if value is not None]
+        return interval(known) if known else None
+
+    def metric(self, task: GridTask) -> str:
+        """Return the metric shown for a task: its own or the first known; "" if none is."""
+        scores = [score.scores for score in self.scores if score.task == task.name]
+        return task.metric or (next(iter(scores[0]), "") if scores else "")
+
+    def task_interval(self, cell: str, task: GridTask, start: str) -> Interval | None:
+        """Return the interval of a cell's scores on a task; None if there are none.
+
+        With several seeds of pretraining it is over these, each the mean of its fine-tunings; with
+        one it is over seeds of fine-tuning.
+        """
+        metric = self.metric(task)
+        by_seed: dict[int, list[float]] = {}
+        for score in self.scores:
+            if (score.cell, score.task, score.start) == (cell, task.name, start):
+                by_seed.setdefault(score.seed, []).append(score.scores.get(metric, math.nan))
+        if not by_seed:
+            return None
+        if len(by_seed) == 1:
+            return interval(next(iter(by_seed.values())))
+        return interval([sum(values) / len(values) for values in by_seed.values()])
+
+    def as_document(self) -> dict[str, Any]:
+        """Return all numbers as JSON values."""
+        failures = [
+            {"work": str(failure.work), "error": failure.error, "is_fault": failure.is_fault}
+            for failure in self.comparison.failures
+        ]
+        return {
+            "grid": config.to_table(self.comparison.grid),
+            "axis": self.axis.label,
+            "is_one_objective": self.is_one_objective,
+            "dev": dict(self.dev),
+            "metrics": {task.name: self.metric(task) for task in self.comparison.grid.tasks},
+            "cells": [self._cell(cell) for cell in self.comparison.grid.cells],
+            "runs": [asdict(run) for run in self.runs],
+            "scores": [asdict(score) for score in self.scores],
+            "failures": failures,
+        }
+
+    def _cell(self, cell: Cell) -> dict[str, Any]:
+        numbers = {key: _interval_table(self.cell_interval(cell, key)) for key in NUMBERS}
+        tasks = {
+            task.name: {
+                start: _interval_table(self.task_interval(cell.name, task, start))
+                for start in ("pretrained", "from scratch")
+            }
+            for task in self.comparison.grid.tasks
+        }
+        return {"cell": cell.name, "recipe": cell.recipe, **numbers, "tasks": tasks}
+
+
+def gather(comparison: Comparison) -> Results:
+    """Read the results of a comparison as far as it is done."""
+    runs, scores = [], []
+    dev: dict[str, int] = {}
+    assert comparison.grid.budget is not None
+    for piece in comparison.work():
+        if piece.task is None:
+            run = comparison.run_folder(piece.cell, piece.seed)
+            if run is not None and comparison.seconds_taken(piece) is not None:
+                runs.append(_run_result(piece, run, AXES[comparison.grid.budget.unit]))
+            continue
+        tuning = comparison.saved_tuning(piece)
+        if tuning is None:
+            continue
+        scores += _tuning_scores(piece, piece.task, tuning["epochs"])
+        if piece.task.name not in dev:
+            dev[piece.task.name] = tuning["examples"]["dev"]
+            scores += [  # the chance baseline, alike in all fine-tunings of a task
+                TuningScore("", 0, piece.task.name, row["strategy"], 0, _metrics(row))
+                for row in tuning["rows"]
+                if row["start"] == "no model"
+            ]
+    return Results(comparison, runs, scores, dev)
+
+
+def _run_result(piece: Work, run: Path, axis: Axis) -> RunResult:
+    """Read the result of a finished run from its newest checkpoint and its log."""
+    folder = checkpoint.newest(run, [])
+    spent = checkpoint.read_state(folder)["spent"]
+    records: dict[str, list[dict[str, Any]]] = {"train": [], "heldout": [], "samples": []}
+    for record in log.read(run):
+        records.setdefault(record["kind"], []).append(record)
+    rates = [record["tokens_per_second"] for record in records["train"]]
+    heldout = records["heldout"]
+    last = heldout[-1] if heldout else dict.fromkeys(("loss", "perplexity", "bits_per_byte"))
+    predicts_all = last["bits_per_byte"] is not None
+    files = [file for file in folder.iterdir() if file.name not in checkpoint.FOR_TRAINING]
+    return RunResult(
+        cell=piece.cell.name,
+        seed=piece.seed,
+        run=str(run),
+        parameters=read_state(run)["parameters"],
+        bytes=sum(file.stat().st_size for file in files),
+        steps=spent["steps"],
+        tokens=spent["tokens"],
+        flops=spent["flops"],
+        seconds=spent["seconds"],
+        tokens_per_second=median(rates) if rates else None,
+        heldout_loss=last["loss"],
+        perplexity=last["perplexity"] if predicts_all else None,
+        bits_per_byte=last["bits_per_byte"],
+        curve=tuple((r[axis.key] / axis.unit, r["loss"]) for r in heldout if r["loss"] is not None),
+        samples=tuple(records["samples"][-1]["samples"]) if records["samples"] else (),
+    )
+
+
+def _tuning_scores(
+    piece: Work, task: GridTask, epochs: Sequence[dict[str, Any]]
+) -> list[TuningScore]:
+    """Return the scores of each seed's last epoch."""
+    last = max(row["epoch"] for row in epochs)
+    seed = 0 if piece.is_scratch else piece.seed
+    return [
+        TuningScore(piece.cell.name, seed, task.name, row["start"], row["seed"], _metrics(row))
+        for row in epochs
+        if row["epoch"] == last
+    ]
+
+
+def _metrics(row: dict[str, Any]) -> dict[str, float]:
+    """Return the scores of a row, without standard deviations."""
+    return {key: v for key, v in row.items() if is_score(key) and not key.endswith("_std")}
+
+
+def _interval_table(of: Interval | None) -> dict[str, float | int | None] | None:
+    """Return an interval as JSON values, which have no nan."""
+    if of is None:
+        return None
+    half = None if math.isnan(of.half_width) else of.half_width
+    return {"mean": of.mean, "half": half, "count": of.count}

@@ -1,0 +1,99 @@
+"""A cache of results by the settings and data that they are made of.
+
+So nothing is done twice, and nothing stale is used. Beside each result is a JSON file with its key,
+`{"asked": {...}}`. Keys are compared as values, not as text, so that a setting added later, with
+its default, changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from foreword import config, stored
+from foreword.comparison.grid import GridTask
+from foreword.data.text_files import ReadSettings
+from foreword.data.write_shards import PrepareSettings
+from foreword.errors import UserError
+from foreword.kinds import part
+from foreword.runs.recipe import Recipe
+from foreword.text.tokenizers._contract import TokenizerKind
+
+
+@dataclass(frozen=True)
+class TokenizerKey:
+    """The key of a tokenizer: its settings, how files are read, and their fingerprint."""
+
+    read: ReadSettings
+    text: str
+    tokenizer: TokenizerKind = part("text/tokenizers", "wordpiece")
+
+
+@dataclass(frozen=True)
+class ShardsKey:
+    """The key of token shards: settings, and fingerprints of text, tokenizer and held-out text."""
+
+    prepare: PrepareSettings
+    text: str
+    tokenizer: str
+    heldout: str = ""
+
+
+@dataclass(frozen=True)
+class RunKey:
+    """The key of a run: its recipe and the fingerprint of its shards."""
+
+    recipe: Recipe
+    data: str
+
+
+@dataclass(frozen=True)
+class TuningKey:
+    """The key of a fine-tuning: the task and the checksums of its files.
+
+    From scratch, also the network and the fingerprint of its tokenizer.
+    """
+
+    task: GridTask
+    files: tuple[str, ...]
+    recipe: Recipe | None = None
+    tokenizer: str = ""
+
+
+def without_labels(recipe: Recipe) -> Recipe:
+    """Return the recipe without description, family and paper."""
+    return replace(recipe, description="", family="", paper="")
+
+
+def settings_of_task(task: GridTask) -> GridTask:
+    """Return the task without its name, its metric and the paths of its files."""
+    return replace(task, name="", metric="", train="", dev="", scratch=True)
+
+
+def find(files: Iterable[Path], key: Any) -> Path | None:
+    """Return the first of the JSON files with this key; None if there is none."""
+    for file in sorted(files):
+        try:
+            if config.build(type(key), stored.read(file)["asked"]) == key:
+                return file
+        except (KeyError, AttributeError, UserError):
+            continue  # another kind of key, a damaged file, or settings of another version
+    return None
+
+
+def store(folder: Path, name: str, key: Any, content: dict[str, Any] | None = None) -> Path:
+    """Write a key, with the result's content if any, to a new JSON file named after `name`.
+
+    The caller must hold the folder's lock (`atomic.locked`): two processes could choose one name.
+    """
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "unnamed"
+    for number in range(1, 1_000_000):
+        file = folder / (f"{slug}.json" if number == 1 else f"{slug}-{number}.json")
+        if not file.exists() and not file.with_suffix("").exists():
+            break
+    document = {**(content or {}), "asked": config.to_table(key)}
+    stored.write(file, document)
+    return file

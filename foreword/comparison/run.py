@@ -1,0 +1,381 @@
+"""A comparison from a grid to its results, in reading order.
+
+    out/  grid.toml   the grid of the last call
+          data/       tokenizers and token shards, shared by the cells
+          runs/       a run folder per cell and seed, its fine-tunings in `evaluations/`
+          scratch/    fine-tunings of the same networks from random weights
+          table.md results.csv results.json plot.png
+
+What was done before in the same folder is found and kept. So a comparison that was killed
+continues, and of a changed grid only what differs is run.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from foreword import atomic, config, kinds, stored
+from foreword.comparison import results_cache
+from foreword.comparison.corpora import Corpora
+from foreword.comparison.grid import Cell, Grid, GridTask, read_examples
+from foreword.comparison.time_left import TimeLeft
+from foreword.errors import UserError
+from foreword.evaluation.samples import samples
+from foreword.runs import run as running
+from foreword.runs.provenance import make_provenance
+from foreword.runs.sizes import MACHINES, require_memory
+from foreword.runs.trained_model import is_finished, open_run
+from foreword.train import checkpoint
+from foreword.tuning.result import to_document
+from foreword.tuning.run import tune
+
+GRID_FILE = "grid.toml"
+
+
+@dataclass(frozen=True)
+class Work:
+    """A piece of the comparison: a pretraining, or a fine-tuning of its model.
+
+    Attributes:
+        cell: the cell of the grid.
+        seed: seed of pretraining.
+        task: the task to fine-tune on; None for the pretraining.
+        is_scratch: whether the network is fine-tuned from random weights.
+    """
+
+    cell: Cell
+    seed: int
+    task: GridTask | None = None
+    is_scratch: bool = False
+
+    def __str__(self) -> str:
+        stage = "pretraining" if self.task is None else self.task.name
+        return f"{self.cell.name}, seed {self.seed}: {stage}{' from scratch' * self.is_scratch}"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A piece of work that failed.
+
+    Attributes:
+        work: the piece.
+        error: the reason, in one line.
+        is_fault: whether it is a fault of Foreword, not a mistake or a lack of memory.
+    """
+
+    work: Work
+    error: str
+    is_fault: bool
+
+
+@dataclass(frozen=True)
+class CellProgress:
+    """The progress of a comparison.
+
+    Attributes:
+        work: the current piece.
+        number: number of the piece, from 1.
+        total: number of pieces in all.
+        share: share of the piece that is done.
+        seconds_left: time left of all pieces whose time is known.
+        is_all: whether these are all pieces left.
+        note: latest result, such as the loss.
+    """
+
+    work: Work
+    number: int
+    total: int
+    share: float
+    seconds_left: float
+    is_all: bool
+    note: str
+
+
+class ComparisonReporter(Protocol):
+    """A display of a comparison's progress."""
+
+    def note(self, text: str) -> None:
+        """Show a line."""
+
+    def stage(self, name: str) -> Callable[[float, float], None]:
+        """Show a stage before the work; the returned function takes (done, total)."""
+
+    def show_progress(self, progress: CellProgress) -> None:
+        """Show how far the comparison is."""
+
+
+class Comparison:
+    """A grid in its folder.
+
+    All recipes and all files of tasks are read first, so mistakes show before the work.
+
+    Args:
+        grid: what to compare.
+        out: the folder; created if it does not exist.
+        reporter: shows the progress.
+
+    Raises:
+        UserError: a mistake in the grid, or the folder holds something else.
+    """
+
+    def __init__(self, grid: Grid, out: Path, reporter: ComparisonReporter) -> None:
+        self.grid, self.out, self.reporter = grid, out, reporter
+        atomic.require_writable(out, is_folder=True)
+        if out.exists() and not (out / GRID_FILE).is_file() and _holds_other_files(out):
+            raise UserError(f"{out}: holds something else than a comparison; choose another --out")
+        seeds = range(1, grid.seeds + 1)
+        self.recipes = {(c.name, seed): grid.recipe(c, seed) for c in grid.cells for seed in seeds}
+        for cell in grid.cells:
+            with _naming_cell(cell.name):
+                require_memory(self.recipes[cell.name, 1], machines=MACHINES)
+        self.examples = {task.name: read_examples(task) for task in grid.tasks}
+        read = [recipe.read for recipe in self.recipes.values()]
+        self.corpora = Corpora(grid.data, out / "data", reporter.stage, grid.heldout, read)
+        self.failures: list[Failure] = []
+
+    def work(self) -> list[Work]:
+        """Return all pieces in order; a cell is fine-tuned as soon as it is pretrained."""
+        pieces = []
+        for seed in range(1, self.grid.seeds + 1):
+            for cell in self.grid.cells:
+                pieces.append(Work(cell, seed))
+                for task in self.grid.tasks:
+                    pieces.append(Work(cell, seed, task))
+                    if task.scratch and seed == 1:
+                        pieces.append(Work(cell, seed, task, is_scratch=True))
+        return pieces
+
+    def prepare(self) -> None:
+        """Make the tokenizers and token shards that do not exist yet.
+
+        Raises:
+            UserError: a cell, which is named, cannot use the text; or another process is at work in
+                the folder.
+        """
+        with self._locked():
+            for cell in self.grid.cells:
+                with _naming_cell(cell.name):
+                    self.corpora.shards_for(self.recipes[cell.name, 1])
+
+    def run(self, after_piece: Callable[[], None] = lambda: None) -> bool:
+        """Run the pieces that are not done; one that fails is recorded, and the others go on.
+
+        Args:
+            after_piece: called after each piece that was run.
+
+        Returns:
+            False if a signal stopped it.
+
+        Raises:
+            UserError: another process is at work in the folder.
+        """
+        with self._locked():
+            return self._run(after_piece)
+
+    def _run(self, after_piece: Callable[[], None]) -> bool:
+        pieces, was_done = self.work(), False
+        groups = [(piece.task and piece.task.name, piece.is_scratch) for piece in pieces]
+        time_left = TimeLeft(groups)
+        for number, piece in enumerate(pieces):
+            if any(f.work == Work(piece.cell, piece.seed) for f in self.failures):
+                continue  # its pretraining failed: there is nothing to fine-tune
+            with self._recording_failure(piece):
+                was_done = self.seconds_taken(piece) is not None
+                if not was_done:
+                    of = (number, len(pieces))
+                    reporter = _PieceReporter(self.reporter, time_left, piece, of)
+                    reporter.show(0.0, 0.0, "")
+                    if not self._run_piece(piece, reporter):
+                        return False
+                time_left.add(number, self.seconds_taken(piece) or 0.0)
+            if not was_done:
+                after_piece()
+                if piece.task is None:
+                    _free_memory()
+        return True
+
+    def run_folder(self, cell: Cell, seed: int) -> Path | None:
+        """Return the run folder of a cell; None if it has not been begun."""
+        file = results_cache.find((self.out / "runs").glob("*.json"), self._run_key(cell, seed))
+        return None if file is None else file.with_suffix("")
+
+    def saved_tuning(self, piece: Work) -> dict[str, Any] | None:
+        """Return the saved result of a fine-tuning; None if it is not done."""
+        folder = self._tuning_folder(piece)
+        file = folder and results_cache.find(folder.glob("*.json"), self._tuning_key(piece))
+        return stored.read(file) if file else None
+
+    def seconds_taken(self, piece: Work) -> float | None:
+        """Return how long a piece took; None if it is not done."""
+        if piece.task is not None:
+            tuning = self.saved_tuning(piece)
+            return None if tuning is None else float(tuning["seconds"])
+        run = self.run_folder(piece.cell, piece.seed)
+        if run is None or not (run / "recipe.toml").is_file() or not is_finished(run):
+            return None
+        spent = checkpoint.read_state(checkpoint.newest(run, []))["spent"]
+        return float(spent["seconds"])
+
+    def _run_piece(self, piece: Work, reporter: _PieceReporter) -> bool:
+        """Run a piece; False if a signal stopped it."""
+        if piece.task is None:
+            return self._pretrain(piece, reporter)
+        self._tune(piece, piece.task, reporter)
+        return True
+
+    def _pretrain(self, piece: Work, reporter: _PieceReporter) -> bool:
+        recipe = self.recipes[piece.cell.name, piece.seed]
+        run = self.run_folder(piece.cell, piece.seed)
+        if run is None:
+            name, key = f"{piece.cell.name}-{piece.seed}", self._run_key(piece.cell, piece.seed)
+            run = results_cache.store(self.out / "runs", name, key).with_suffix("")
+        if not (run / "recipe.toml").is_file():
+            shards = str(self.corpora.shards_for(recipe).folder)
+            running.start(recipe, running.Inputs((shards,)), run)
+        return running.carry_on(run, reporter, self.reporter.stage, samples)
+
+    def _tune(self, piece: Work, task: GridTask, reporter: _PieceReporter) -> None:
+        run, folder = self.run_folder(piece.cell, piece.seed), self._tuning_folder(piece)
+        assert run is not None and folder is not None
+        examples = self.examples[task.name]
+        # Fine-tune.
+        began = time.monotonic()
+        result = tune(
+            open_run(run, self.recipes[piece.cell.name, piece.seed].train.device),
+            task.task,
+            examples.train,
+            examples.dev,
+            replace(task.tune, from_scratch=piece.is_scratch),
+            lambda done, total, note: reporter.show(done / total, time.monotonic() - began, note),
+        )
+        # Save the result with its key and its time.
+        result = replace(result, examples=result.examples | {"skipped": examples.skipped})
+        document = to_document(result, task.name, make_provenance()["command"])
+        name = f"tune-{kinds.name_of(task.task)}-{task.name}"
+        results_cache.store(
+            folder,
+            f"{piece.cell.name}-{name}" if piece.is_scratch else name,
+            self._tuning_key(piece),
+            document | {"seconds": round(time.monotonic() - began, 3)},
+        )
+
+    def _run_key(self, cell: Cell, seed: int) -> results_cache.RunKey:
+        recipe = self.recipes[cell.name, seed]
+        return results_cache.RunKey(
+            results_cache.without_labels(recipe), self.corpora.shards_for(recipe).fingerprint
+        )
+
+    def _tuning_key(self, piece: Work) -> results_cache.TuningKey:
+        assert piece.task is not None
+        task, files = (
+            results_cache.settings_of_task(piece.task),
+            self.examples[piece.task.name].checksums,
+        )
+        if not piece.is_scratch:
+            return results_cache.TuningKey(task, files)
+        recipe = self.recipes[piece.cell.name, piece.seed]
+        fields = {
+            name: getattr(recipe, name) for name in ("model", "objective", "layout", "packing")
+        }
+        tokenizer = self.corpora.shards_for(recipe).manifest["tokenizer"]["fingerprint"]
+        return results_cache.TuningKey(task, files, type(recipe)(**fields), tokenizer)
+
+    def _tuning_folder(self, piece: Work) -> Path | None:
+        """Return the folder of a piece's fine-tunings; None if its run has not been begun."""
+        if piece.is_scratch:
+            return self.out / "scratch"
+        run = self.run_folder(piece.cell, piece.seed)
+        return run and run / "evaluations"
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep other processes out of the folder, and write the grid into it."""
+        with atomic.locked(self.out, own=(GRID_FILE,)):
+            atomic.write_text(self.out / GRID_FILE, config.dumps(config.to_table(self.grid)))
+            yield
+
+    @contextmanager
+    def _recording_failure(self, piece: Work) -> Iterator[None]:
+        """Record an error of a piece instead of raising it."""
+        try:
+            yield
+        except Exception as error:
+            line = " ".join(str(error).split()) or type(error).__name__
+            is_memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
+            is_fault = not (isinstance(error, UserError) or is_memory)
+            text = f"{type(error).__name__}: {line}" if is_fault else line
+            self.failures.append(Failure(piece, text, is_fault))
+            self.reporter.note(f"{piece}: failed: {text}")
+
+
+@contextmanager
+def _naming_cell(name: str) -> Iterator[None]:
+    """Name the cell in an error."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"cell '{name}': {error}") from error
+
+
+def _holds_other_files(folder: Path) -> bool:
+    """Return whether a folder holds more than the first files of a comparison."""
+    return any(path.name not in (atomic.LOCK, f".{GRID_FILE}.part") for path in folder.iterdir())
+
+
+def _free_memory() -> None:
+    """Free the memory that the last model took."""
+    gc.collect()
+    if "torch._dynamo" in sys.modules:  # or all models would share one small cache
+        torch.compiler.reset()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+class _PieceReporter:
+    """The progress reporter of one piece, which shows that of the whole comparison.
+
+    Args:
+        comparison: shows the progress of the comparison.
+        time_left: estimates the time left.
+        piece: the piece.
+        number_and_total: number of the piece from 0, and of all pieces.
+    """
+
+    def __init__(
+        self,
+        comparison: ComparisonReporter,
+        time_left: TimeLeft,
+        piece: Work,
+        number_and_total: tuple[int, int],
+    ) -> None:
+        self._comparison, self._time_left, self._piece = comparison, time_left, piece
+        self._number, self._total = number_and_total
+
+    def show(self, share: float, seconds: float, note: str) -> None:
+        """Show the progress when `share` of this piece is done after so many seconds."""
+        left, is_all = self._time_left.estimate(self._number, share, seconds)
+        number = self._number + 1
+        self._comparison.show_progress(
+            CellProgress(self._piece, number, self._total, share, left, is_all, note)
+        )
+
+    def note(self, text: str) -> None:
+        self._comparison.note(f"{self._piece}: {text}")
+
+    def record(self, record: dict[str, Any], progress: float) -> None:
+        if record["kind"] == "train":
+            self.show(progress, record["seconds"], f"loss {record['loss']:.3f}")
+        elif record["kind"] == "heldout":
+            self.note(f"step {record['step']:,}: held-out loss {record['loss']:.4f}")
+
+    def samples(self) -> list[dict[str, str]]:
+        return []

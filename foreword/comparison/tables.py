@@ -1,0 +1,244 @@
+"""Results as tables: Markdown for people, CSV and JSON for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+from foreword import atomic, stored
+from foreword.comparison.grid import Cell, GridTask
+from foreword.comparison.interval import LEVEL, half_width_of_share
+from foreword.comparison.results import NUMBERS, Results
+from foreword.formatting import duration, power, quantity
+
+MISSING = "–"
+BLANK = re.compile(r"«|\[MASK\]|<extra_id_\d+>")  # a blank, or a filled one
+CONTEXT_WORDS = 4  # words shown on either side of a blank
+
+
+@dataclass(frozen=True)
+class MarkdownTable:
+    """A table for people.
+
+    Attributes:
+        title: heading above the table.
+        columns: names of the columns.
+        rows: the cells of each row, one per column.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def markdown(self) -> str:
+        """Return the table as Markdown."""
+        lines = [self.columns, ("---",) * len(self.columns), *self.rows]
+        body = "\n".join(f"| {' | '.join(map(_escaped, line))} |" for line in lines)
+        return f"## {self.title}\n\n{body}\n"
+
+
+def tables(results: Results) -> list[MarkdownTable]:
+    """Return the tables of pretraining, fine-tuning and samples; empty ones are left out."""
+    all_tables = [_pretraining(results), _fine_tuning(results), _samples(results)]
+    return [table for table in all_tables if table.rows]
+
+
+def notes(results: Results) -> list[str]:
+    """Return the notes on the tables: how to read them, what failed and what is not done."""
+    grid = results.comparison.grid
+    assert grid.budget is not None
+    percent = f"{LEVEL:.0%}"
+    # What the losses are, and whether they compare.
+    lines = [f"Each cell: {grid.budget.describe()}."]
+    if results.is_one_objective:
+        lines.append("Held-out losses are nats per token, and all cells predict all of the text.")
+    else:
+        lines.append(
+            "Held-out losses are nats per prediction of each cell's own objective and are not "
+            "comparable between objectives. Bits per byte are; they are given where all of the "
+            "text is predicted."
+        )
+    # What the intervals are over, and what they leave out.
+    if grid.seeds > 1:
+        lines.append(
+            f"± is half the {percent} interval (Student's t) over {grid.seeds} seeds of "
+            "pretraining, each the mean of its fine-tunings; from scratch, over seeds of "
+            "fine-tuning."
+        )
+    elif grid.tasks:
+        lines.append(
+            f"± is half the {percent} interval (Student's t) over seeds of fine-tuning. Each cell "
+            "was pretrained once, so it leaves out the variation between seeds of pretraining."
+        )
+    sizes = [_describe_dev_size(task, results) for task in grid.tasks if task.name in results.dev]
+    if sizes:
+        lines.append(f"± also leaves out the variation between dev examples: {'; '.join(sizes)}.")
+    limits = [f"{task.name}: the first {task.rows:,} rows" for task in grid.tasks if task.rows]
+    if limits:
+        lines.append(f"Training examples used: {'; '.join(limits)}.")
+    # What is missing.
+    lines += [f"Failed: {f.work}: {f.error}" for f in results.comparison.failures]
+    missing = len(results.comparison.work()) - _count_done(results)
+    if missing:
+        lines.append(f"{missing} of {len(results.comparison.work())} pieces are not done.")
+    return lines
+
+
+def _describe_dev_size(task: GridTask, results: Results) -> str:
+    """Return the number of a task's dev examples, and for accuracy the interval they imply."""
+    count = results.dev[task.name]
+    text = f"{task.name} has {count:,}"
+    if results.metric(task) != "accuracy":
+        return text
+    return f"{text}, so up to ± {half_width_of_share(count):.3f} ({LEVEL:.0%}, binomial)"
+
+
+def as_document(results: Results) -> dict[str, Any]:
+    """Return the content of `results.json`: all numbers, tables and notes."""
+    as_dicts = [asdict(table) for table in tables(results)]
+    return {**results.as_document(), "tables": as_dicts, "notes": notes(results)}
+
+
+def write(results: Results) -> None:
+    """Write table.md, results.csv and results.json.
+
+    Raises:
+        UserError: the disk is full or the folder cannot be written.
+    """
+    out, grid = results.comparison.out, results.comparison.grid
+    parts = [f"# {grid.description or 'Comparison'}\n"]
+    parts += [table.markdown() for table in tables(results)]
+    parts.append("".join(f"- {note}\n" for note in notes(results)))
+    atomic.write_text(out / "table.md", "\n".join(parts))
+    stored.write(out / "results.json", as_document(results))
+    atomic.write_text(out / "results.csv", _csv(results))
+
+
+def _pretraining(results: Results) -> MarkdownTable:
+    columns = (
+        "cell",
+        "recipe",
+        "parameters",
+        "on disk",
+        "tokens",
+        "FLOPs",
+        "time",
+        "tokens/s",
+        "held-out loss",
+        "perplexity",
+        "bits per byte",
+    )
+    rows = []
+    for cell in results.comparison.grid.cells:
+        mean = {key: results.cell_interval(cell, key) for key in NUMBERS}
+        if mean["parameters"] is None:
+            continue
+        number = {key: value.mean if value else float("nan") for key, value in mean.items()}
+        rows.append(
+            (
+                cell.name,
+                _recipe_name(cell),
+                quantity(number["parameters"]),
+                f"{number['bytes'] / 1e6:,.1f} MB",
+                quantity(number["tokens"]),
+                power(number["flops"]),
+                duration(number["seconds"]),
+                quantity(number["tokens_per_second"]),
+                str(mean["heldout_loss"] or MISSING),
+                str(mean["perplexity"] or MISSING),
+                str(mean["bits_per_byte"] or MISSING),
+            )
+        )
+    return MarkdownTable("Pretraining", columns, tuple(rows))
+
+
+def _fine_tuning(results: Results) -> MarkdownTable:
+    """Return the table of scores: a row per cell and per chance baseline, a column per start."""
+    grid = results.comparison.grid
+    # The columns: each task's score, and from scratch where it is tuned so.
+    columns = ["cell"]
+    for task in grid.tasks:
+        columns.append(f"{task.name}, {results.metric(task)}".rstrip(", "))
+        columns += ["from scratch"] * task.scratch
+    # A row per cell that has scores.
+    rows = []
+    for cell in grid.cells:
+        row = []
+        for task in grid.tasks:
+            row.append(results.task_interval(cell.name, task, "pretrained"))
+            if task.scratch:
+                row.append(results.task_interval(cell.name, task, "from scratch"))
+        if any(row):
+            rows.append((cell.name, *(str(value or MISSING) for value in row)))
+    # A row per chance baseline.
+    baselines = [score for score in results.scores if not score.cell]
+    for name in dict.fromkeys(score.start for score in baselines):
+        baseline_row = [name]
+        for task in grid.tasks:
+            value = results.task_interval("", task, name)
+            baseline_row += [str(value or MISSING), *[""] * task.scratch]
+        rows.append(tuple(baseline_row))
+    return MarkdownTable("Fine-tuning", tuple(columns), tuple(rows))
+
+
+def _samples(results: Results) -> MarkdownTable:
+    """Return the table of all samples of each cell's first seed."""
+    rows = [
+        (run.cell, _shorten(sample.get("prompt")), _shorten(sample.get("text")))
+        for run in results.runs
+        if run.seed == 1
+        for sample in run.samples
+    ]
+    return MarkdownTable("What they say", ("cell", "from", "text"), tuple(rows))
+
+
+def _csv(results: Results) -> str:
+    """Return all numbers in long form, a line per number."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(("cell", "seed", "task", "start", "tuning_seed", "metric", "value"))
+    for run in results.runs:
+        for key in NUMBERS:
+            value = getattr(run, key)
+            if value is not None:
+                lines.writerow((run.cell, run.seed, "pretraining", "", "", key, value))
+    for score in results.scores:
+        seeds = score.seed or "", score.tuning_seed or ""
+        for metric, value in score.scores.items():
+            labels = (score.cell, seeds[0], score.task, score.start, seeds[1])
+            lines.writerow((*labels, metric, value))
+    return text.getvalue()
+
+
+def _count_done(results: Results) -> int:
+    tunings = {(s.cell, s.seed, s.task, s.start) for s in results.scores if s.cell}
+    return len(results.runs) + len(tunings)
+
+
+def _recipe_name(cell: Cell) -> str:
+    return cell.recipe.rsplit("/", 1)[-1].removesuffix(".toml")
+
+
+def _shorten(text: str | None, limit: int = 160) -> str:
+    """Return a text on one line; a long one cut to the context of its blanks or its beginning."""
+    text = " ".join((text or "").split())
+    if len(text) <= limit:
+        return text
+    words = text.split()
+    blanks = [n for n, word in enumerate(words) if BLANK.search(word)]
+    if not blanks:
+        return text[:limit].rsplit(" ", 1)[0] + " …"
+    shown = sorted({n for at in blanks for n in range(at - CONTEXT_WORDS, at + CONTEXT_WORDS + 1)})
+    shown = [n for n in shown if 0 <= n < len(words)]
+    parts = ["… " * (shown[0] > 0) + words[shown[0]]]
+    parts += ["… " * (b > a + 1) + words[b] for a, b in pairwise(shown)]
+    return " ".join(parts) + " …" * (shown[-1] < len(words) - 1)
+
+
+def _escaped(cell: str) -> str:
+    """Escape what Markdown would read as a column or, like `<unk>`, as a tag."""
+    return cell.replace("|", "\\|").replace("<", "&lt;")

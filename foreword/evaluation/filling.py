@@ -1,0 +1,157 @@
+"""Filling the blanks of a text with a model's predictions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from foreword.errors import UserError
+from foreword.evaluation.beam import Beams, search
+from foreword.evaluation.decoding import Start, stops_of
+from foreword.evaluation.memory_check import require_memory_to_search
+from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.scorer import side_by_side
+from foreword.types import Array
+
+LONGEST = 20  # the most tokens in one blank, for models that decide how many
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A filling of a blank: its tokens, its text and its probability."""
+
+    ids: tuple[int, ...]
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class FilledText:
+    """A text with its blanks filled.
+
+    Attributes:
+        text: the text with the likeliest candidate in each blank, as `«word»`.
+        blanks: the candidates of each blank, likeliest first.
+    """
+
+    text: str
+    blanks: tuple[tuple[Candidate, ...], ...]
+
+
+def fill(prompted: PromptedModel, text: str, top: int = 5) -> FilledText:
+    """Fill each blank of `text`: [MASK], or a sentinel as in T5 (`<extra_id_0>`).
+
+    A model that predicts in place gives the `top` likeliest tokens of each blank, for all blanks at
+    once. A model whose sources have sentinels generates fillings of any number of tokens, the
+    likeliest ones by beam search: blank by blank, after the best fillings of earlier blanks.
+
+    Raises:
+        UserError: the model does not fill blanks, or the text is too long or has no blank or too
+            many.
+    """
+    ids = prompted.tokenizer.encode(text, special=True)
+    return insert_candidates(prompted, ids, candidates(prompted, ids, top))
+
+
+def candidates(prompted: PromptedModel, ids: Array, top: int) -> tuple[tuple[Candidate, ...], ...]:
+    """Return the candidates for each blank in `ids` (length,), likeliest first.
+
+    Raises:
+        UserError: as `fill` does.
+    """
+    prompted.require_token_head()
+    if not prompted.fills_in_place and not prompted.uses_sentinels:
+        ability = "continues texts" if prompted.continues else "answers a source"
+        raise UserError(
+            f"{prompted.name}: this {prompted.family} does not fill blanks; it {ability}: "
+            "use 'foreword generate'"
+        )
+    if top < 1:
+        raise UserError(f"top: must be at least 1, got {top}")
+    where = blanks_in(prompted, ids)
+    if not len(where):
+        tokenizer = prompted.tokenizer
+        name = tokenizer.name_of("[MASK]") or tokenizer.token(int(prompted.vocab.sentinels[0]))
+        raise UserError(f"the text has no {name}; put one where a word is missing")
+    if prompted.fills_in_place:
+        return _in_place(prompted, ids, where, top)
+    return _by_sentinels(prompted, ids, where, top)
+
+
+def blanks_in(prompted: PromptedModel, ids: Array) -> Array:
+    """Return the positions of blanks, (blanks,) int64: masks, and sentinels except a mode's."""
+    names = [prompted.vocab.special.get("[MASK]", -1), *prompted.vocab.sentinels]
+    mode = prompted.modes(ids)
+    return mode + np.flatnonzero(np.isin(ids[mode:], names))
+
+
+def _in_place(
+    prompted: PromptedModel, ids: Array, where: Array, top: int
+) -> tuple[tuple[Candidate, ...], ...]:
+    masked = ids.copy()
+    masked[where] = prompted.vocab.id("[MASK]")
+    tokens = side_by_side([prompted.with_bos_and_eos(masked)])
+    weights = np.zeros(tokens.ids.shape, dtype=np.float32)
+    weights[0, where + len(prompted.bos)] = 1.0
+    batch = prompted.recipe.layout.arrange(
+        prompted.in_place_example(tokens, tokens, weights), prompted.vocab
+    )
+    states = prompted.run_backbone(batch).states[0, np.flatnonzero(batch.weights)]
+    p = prompted.logits(states).softmax(-1)  # (blanks, vocab)
+    best = p.topk(min(top, p.shape[1]), dim=-1)
+    return tuple(
+        tuple(
+            Candidate((i,), _readable(prompted, (i,)), value)
+            for i, value in zip(row_ids, row_values, strict=True)
+        )
+        for row_ids, row_values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    )
+
+
+def _by_sentinels(
+    prompted: PromptedModel, ids: Array, where: Array, top: int
+) -> tuple[tuple[Candidate, ...], ...]:
+    sentinels = prompted.vocab.sentinels
+    if len(where) > len(sentinels):
+        raise UserError(f"the text has {len(where)} blanks; at most {len(sentinels)} can be filled")
+    source = ids.copy()
+    source[where] = sentinels[: len(where)]
+    source = prompted.source_of(source)
+    # A filling ends with a sentinel, which is the next blank's, or with the end of the text.
+    stops = np.concatenate([stops_of(prompted), sentinels])
+    # Twice as many as requested, since some differ only in their stop token.
+    require_memory_to_search(prompted, 2 * top, LONGEST, "--top")
+    beams = Beams(2 * top, length_penalty=0.0, tokens=LONGEST)
+    target, blanks = ids[:0], []
+    for sentinel in sentinels[: len(where)]:
+        start = Start(source, np.append(target, sentinel))
+        fillings: dict[tuple[int, ...], float] = {}
+        for text in search(prompted, [start], beams, stops, min_tokens=1)[0]:
+            filling = tuple(text.ids.tolist())
+            fillings[filling] = fillings.get(filling, 0.0) + float(np.exp(text.log_probs.sum()))
+        best = sorted(fillings, key=lambda filling: -fillings[filling])[:top]
+        blanks.append(tuple(Candidate(f, _readable(prompted, f), fillings[f]) for f in best))
+        target = np.concatenate([start.target, best[0]])
+    return tuple(blanks)
+
+
+def _readable(prompted: PromptedModel, ids: tuple[int, ...]) -> str:
+    """Return a filling as text, or the names of its tokens if it has none ([UNK])."""
+    text = prompted.tokenizer.decode(ids).strip()
+    return text or " ".join(prompted.tokenizer.token(i) for i in ids)
+
+
+def insert_candidates(
+    prompted: PromptedModel, ids: Array, blanks: tuple[tuple[Candidate, ...], ...]
+) -> FilledText:
+    """Return the text of `ids` with the first candidate in each blank, as `«word»`."""
+    parts = np.split(ids, blanks_in(prompted, ids))
+    decode = prompted.tokenizer.decode
+    text = decode(parts[0], skip_special=False)
+    for part, blank in zip(parts[1:], blanks, strict=True):
+        # A part decoded with the blank before it keeps the space between them.
+        name, rest = decode(part[:1], skip_special=False), decode(part, skip_special=False)
+        gap = "" if not text or text[-1] in " \n\t(\"'" else " "
+        text += f"{gap}«{blank[0].text}»{rest.removeprefix(name)}"
+    return FilledText(text, blanks)

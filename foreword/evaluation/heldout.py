@@ -1,0 +1,262 @@
+"""The loss of a model's objective on held-out text, and of count-based baselines."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from foreword.data.prepared_text import PreparedText, data_warnings
+from foreword.data.shards import Shards
+from foreword.data.write_shards import PrepareSettings, prepare
+from foreword.errors import UserError
+from foreword.evaluation import entropy
+from foreword.evaluation.prompting import PromptedModel
+from foreword.runs.corpus import Stage, unwatched
+from foreword.runs.measure import measure, perplexity_of
+from foreword.runs.provenance import read_state
+from foreword.text.special import UNK
+from foreword.types import Vocab
+
+ALL = 1 << 62  # rows
+_CHUNK = 1 << 24  # tokens searched at once
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """A loss on held-out text.
+
+    Attributes:
+        what: the model or the baseline.
+        loss: nats per prediction.
+        predictions: the number of predictions; a masked language model predicts some of the tokens.
+        bits_per_byte: bits per byte of text if every token is predicted, else None.
+        has_perplexity: whether the exponential of the loss is a perplexity; it is not for a sum of
+            losses, or for scores that are not probabilities.
+        components: the loss of each term of a sum, and other means.
+        unknown: share of the text's tokens that are [UNK]; these have a low loss, so the more there
+            are, the less comparable the loss is.
+    """
+
+    what: str
+    loss: float
+    predictions: int
+    bits_per_byte: float | None
+    has_perplexity: bool = True
+    components: Mapping[str, float] = field(default_factory=dict)
+    unknown: float = 0.0
+
+    @property
+    def perplexity(self) -> float | None:
+        """exp of the loss, None without a meaning, infinite for an impossible text."""
+        return perplexity_of(self.loss) if self.has_perplexity else None
+
+    def as_row(self) -> dict[str, float | int | str | None]:
+        """Return a row of a table or of JSON."""
+        return {
+            "what": self.what,
+            "loss": _finite(self.loss),
+            "perplexity": _finite(self.perplexity),
+            "bits_per_byte": _finite(self.bits_per_byte),
+            "predictions": self.predictions,
+        }
+
+
+def run_shards(run: Path, option: str = "--file") -> PreparedText:
+    """Return the token shards that a run was trained on.
+
+    Args:
+        run: the run's folder.
+        option: the command-line option that names a text instead.
+
+    Raises:
+        UserError: they are missing.
+    """
+    texts = read_state(run).get("texts") or []
+    is_given = len(texts) == 1 and (Path(texts[0]) / "prepared.json").is_file()
+    folder = Path(texts[0]) if is_given else run / "shards"
+    if not (folder / "prepared.json").is_file():
+        raise UserError(
+            f"{folder}: the run's token shards are not there; name a text with {option}"
+        )
+    return PreparedText.load(folder)
+
+
+def shards_of(prompted: PromptedModel, run: Path, option: str = "--file") -> PreparedText:
+    """Return the token shards of a run, checked against the model's tokenizer.
+
+    Raises:
+        UserError: they are missing, or were made with another tokenizer.
+    """
+    prepared = run_shards(run, option)
+    if prepared.manifest["tokenizer"]["fingerprint"] != prompted.tokenizer.fingerprint:
+        raise UserError(f"{prepared.folder}: these shards were made with another tokenizer")
+    return prepared
+
+
+def on_run(
+    prompted: PromptedModel, run: Path, rows: int = ALL, streams: int = 0, stage: Stage = unwatched
+) -> list[HeldOut]:
+    """Return the loss on a run's held-out text, and those of count-based baselines.
+
+    The rows and their masks are those of the held-out loss during training.
+
+    Args:
+        prompted: the run's model.
+        run: the run's folder.
+        rows: the maximum number of rows to read.
+        streams: the number of parallel streams that a model with a memory reads the text in; 1
+            reads it as one stream, 0 as many as evaluation during training.
+        stage: receives the name of each stage, and its progress.
+
+    Raises:
+        UserError: the shards are missing, or too little text is held out.
+    """
+    return on_prepared(prompted, shards_of(prompted, run), rows, streams, stage)
+
+
+def on_prepared(
+    prompted: PromptedModel,
+    prepared: PreparedText,
+    rows: int = ALL,
+    streams: int = 0,
+    stage: Stage = unwatched,
+) -> list[HeldOut]:
+    """Return what `on_run` does, of the run's token shards.
+
+    Raises:
+        UserError: they hold out too little.
+    """
+    per_token = prepared.bytes_per_token(ends=prompted.recipe.ends_texts)
+    losses = on_shards(prompted, (prepared.heldout, per_token), rows, streams, stage)
+    if prepared.heldout.tokens_total and prepared.train.tokens_total:
+        stage("counting words to compare with")
+        counts = entropy.baselines(prepared.train, prepared.heldout, prompted.vocab.size)
+        baselines = [("unigram counts", counts.unigram)]
+        # Bigrams are not comparable with a model that does not predict every token.
+        if losses[0].bits_per_byte is not None:
+            baselines.insert(0, ("bigram counts", counts.bigram))
+        for what, nats in baselines:
+            bits = entropy.bits_per_byte(nats, prepared.bytes_per_token())
+            losses.append(HeldOut(what, nats, counts.tokens, bits))
+    return losses
+
+
+def on_texts(
+    prompted: PromptedModel,
+    texts: Sequence[str],
+    rows: int = ALL,
+    streams: int = 0,
+    note: Callable[[str], None] | None = None,
+    stage: Stage = unwatched,
+) -> list[HeldOut]:
+    """Return the loss on other text.
+
+    Args:
+        prompted: the model.
+        texts: files, folders or globs.
+        rows: the maximum number of rows to read.
+        streams: as in `on_run`.
+        note: receives the data warnings.
+        stage: receives the name of each stage, and its progress.
+
+    Raises:
+        UserError: the text cannot be read, or is shorter than a row.
+    """
+    with shards_of_texts(prompted, texts, note, stage) as shards:
+        return on_shards(prompted, shards, rows, streams, stage)
+
+
+def on_shards(
+    prompted: PromptedModel,
+    shards: tuple[Shards, float],
+    rows: int = ALL,
+    streams: int = 0,
+    stage: Stage = unwatched,
+) -> list[HeldOut]:
+    """Return what `on_texts` does, of what `shards_of_texts` yields.
+
+    Raises:
+        UserError: the text is shorter than a row.
+    """
+    watch = stage("measuring the loss")
+    return [_measure(prompted, *shards, rows, streams, watch)]
+
+
+@contextmanager
+def shards_of_texts(
+    prompted: PromptedModel,
+    texts: Sequence[str],
+    note: Callable[[str], None] | None = None,
+    stage: Stage = unwatched,
+) -> Iterator[tuple[Shards, float]]:
+    """Prepare texts as temporary shards; yield them and their bytes per predicted token.
+
+    Args:
+        prompted: the model.
+        texts: files, folders or globs.
+        note: receives the data warnings.
+        stage: receives the name of each stage, and its progress.
+
+    Raises:
+        UserError: they cannot be read.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        settings = PrepareSettings(heldout=0.0)
+        read = prompted.recipe.read
+        progress = stage("cutting text into tokens")
+        prepared = prepare(texts, prompted.tokenizer, Path(folder), settings, read, progress)
+        warnings = data_warnings(
+            prepared.manifest["read"]["counts"], prepared.counts["train"].unknown
+        )
+        if note is not None and warnings:
+            note("; ".join(f"{count:,} {what}" for what, count in warnings.items()))
+        yield prepared.train, prepared.bytes_per_token("train", ends=prompted.recipe.ends_texts)
+
+
+def _measure(
+    prompted: PromptedModel,
+    shards: Shards,
+    bytes_per_token: float,
+    rows: int,
+    streams: int,
+    watch: Callable[[float, float], None],
+) -> HeldOut:
+    # The loss as training measures it.
+    recipe, vocab, dtype = prompted.recipe, prompted.vocab, prompted.dtype
+    measured = measure(
+        recipe, prompted.model, shards, vocab, rows=rows, streams=streams, dtype=dtype, watch=watch
+    )
+    if measured is None:
+        raise UserError(
+            f"{shards.tokens_total} tokens of held-out text do not fill one row of "
+            f"{recipe.packing.length}; name a "
+            "longer text with --file"
+            if shards.tokens_total
+            else "there is no held-out text; name a text with --file"
+        )
+    return HeldOut(
+        prompted.family,
+        measured.loss,
+        measured.predictions,
+        measured.bits_per_byte(bytes_per_token),
+        measured.has_perplexity,
+        measured.components,
+        unknown_in(shards, vocab),
+    )
+
+
+def unknown_in(shards: Shards, vocab: Vocab) -> float:
+    """Return the share of a text's tokens that are [UNK]."""
+    unknown = vocab.special.get(UNK, -1)
+    starts = range(0, shards.tokens_total, _CHUNK)
+    count = sum(int((shards.tokens[at : at + _CHUNK] == unknown).sum()) for at in starts)
+    return count / max(1, shards.tokens_total)
+
+
+def _finite(value: float | None) -> float | None:
+    """Return the value if JSON can hold it, else None."""
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,60 @@
+"""Checks before decoding that the generated texts fit into memory."""
+
+from __future__ import annotations
+
+from foreword.errors import UserError
+from foreword.evaluation.prompting import PromptedModel
+from foreword.formatting import byte_size
+from foreword.runs.sizes import memory_of
+
+TEXT_BYTES = 500  # of a generated text: its start, ids and log-probabilities
+STEP_BYTES = 1_000  # of a decoding step, for any number of texts
+SCORE_BYTES = 32  # of a candidate token of a beam: its logit, and scores computed from it
+
+
+def require_memory_to_sample(prompted: PromptedModel, texts: int, tokens: int) -> None:
+    """Check that `texts` texts of `tokens` tokens fit into memory.
+
+    Raises:
+        UserError: they do not.
+    """
+    if prompted.limit is not None:
+        tokens = min(tokens, prompted.limit)
+    needed = texts * TEXT_BYTES
+    _require(needed, prompted, f"{texts:,} texts", "--samples")
+    needed += tokens * (STEP_BYTES + _cache_bytes(prompted))
+    _require(needed, prompted, f"texts of {tokens:,} tokens", "--tokens")
+
+
+def require_memory_to_search(prompted: PromptedModel, beams: int, tokens: int, option: str) -> None:
+    """Check that `beams` beams fit into memory.
+
+    Args:
+        prompted: the model.
+        beams: the number of beams.
+        tokens: the most tokens of each.
+        option: the command-line option that sets this number.
+
+    Raises:
+        UserError: they do not.
+    """
+    if prompted.limit is not None:
+        tokens = min(tokens, prompted.limit)
+    needed = beams * prompted.vocab.size * SCORE_BYTES
+    _require(needed, prompted, f"{beams:,} beams", option)
+    needed += beams * tokens * (16 + _cache_bytes(prompted))
+    _require(needed, prompted, f"{beams:,} beams of {tokens:,} tokens", "--tokens")
+
+
+def _cache_bytes(prompted: PromptedModel) -> int:
+    """Return the bytes of the float32 key-value cache per token."""
+    return 4 * prompted.recipe.model.cache_width
+
+
+def _require(needed: int, prompted: PromptedModel, what: str, option: str) -> None:
+    available = memory_of(prompted.device)
+    if needed > available:
+        raise UserError(
+            f"{option}: {what} need at least {byte_size(needed)} of memory, and "
+            f"{byte_size(available)} is available; ask for fewer"
+        )

@@ -1,0 +1,175 @@
+"""Language models as scorers of text: each gives tokens log-probabilities by one interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from foreword.evaluation.prompting import PromptedModel
+from foreword.models.ngram import table_of
+from foreword.ngrams.table import NgramTable
+from foreword.types import Array, Batch, Example, Tokens
+
+TOKENS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 16}  # in a batch
+LOGITS_AT_ONCE = 1 << 24  # positions times vocabulary
+CHUNK = 1024  # items sorted into batches at once
+
+
+@dataclass(frozen=True)
+class ScoringItem:
+    """A piece of text and which of its tokens are scored.
+
+    Attributes:
+        target: the tokens; (length,) int64.
+        is_scored: (length,) bool.
+        source: what the model reads: for a model that predicts in place, the target with masked
+            tokens; for one with a source, the source; (source length,) int64; else None.
+    """
+
+    target: Array
+    is_scored: Array
+    source: Array | None = None
+
+
+class Scorer(Protocol):
+    """A language model of any kind, n-gram or neural, that gives tokens log-probabilities."""
+
+    def log_probs(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
+        """Yield the log-probability of every scored token, in nats.
+
+        The result of an item does not depend on the others.
+
+        Returns:
+            (scored,) float64 for each item.
+        """
+
+
+def scorer_of(prompted: PromptedModel) -> Scorer:
+    """Return the scorer of a trained model."""
+    if prompted.is_count_based:
+        return NgramScorer(table_of(prompted.model))
+    return NeuralScorer(prompted)
+
+
+@dataclass(frozen=True)
+class NgramScorer:
+    """An n-gram table as a `Scorer`, which scores many items in one look-up.
+
+    Attributes:
+        table: the table; items have no source.
+    """
+
+    table: NgramTable
+
+    def log_probs(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
+        """See `Scorer`."""
+        for chunk in _chunks(items):
+            # Concatenate the items; `is_first` marks where each begins.
+            stream = np.concatenate([item.target for item in chunk])
+            is_scored = np.concatenate([item.is_scored for item in chunk])
+            lengths = np.array([len(item.target) for item in chunk])
+            ends = np.cumsum(lengths)
+            is_first = np.zeros(len(stream), dtype=bool)
+            is_first[(ends - lengths)[lengths > 0]] = True
+            nats = self.table.log_probs_of(stream, is_first=is_first)[is_scored]
+            yield from np.split(nats, np.cumsum(is_scored)[ends[:-1] - 1])
+
+
+@dataclass(frozen=True)
+class NeuralScorer:
+    """A neural model as a `Scorer`, which computes items of similar length in one batch.
+
+    Attributes:
+        prompted: the model: causal, masked, or with a source.
+    """
+
+    prompted: PromptedModel
+
+    def log_probs(self, items: Iterable[ScoringItem]) -> Iterator[Array]:
+        """See `Scorer`."""
+        at_once = TOKENS_AT_ONCE.get(self.prompted.device.type, TOKENS_AT_ONCE["cpu"])
+        for chunk in _chunks(items):
+            scored: dict[int, Array] = {}
+            for members in _batches(chunk, at_once):
+                group = [chunk[n] for n in members]
+                counts = np.cumsum([int(item.is_scored.sum()) for item in group])[:-1]
+                scored.update(zip(members, np.split(self._score(group), counts), strict=True))
+            yield from (scored[n] for n in range(len(chunk)))
+
+    def _score(self, items: Sequence[ScoringItem]) -> Array:
+        """Return the log-probabilities of the scored tokens, item after item."""
+        prompted = self.prompted
+        target = side_by_side([item.target for item in items])
+        weights = side_by_side([item.is_scored for item in items]).ids.astype(np.float32)
+        sources = [item.source for item in items if item.source is not None]
+        source = side_by_side(sources) if sources else None
+        if prompted.fills_in_place:
+            assert source is not None
+            example = prompted.in_place_example(source, target, weights)
+        else:
+            example = Example(source, target, weights)
+        batch = prompted.recipe.layout.arrange(example, prompted.vocab)
+        scored = token_log_probs(prompted, batch)
+        assert len(scored) == int(weights.sum()), "a token to be scored is not predicted"
+        return scored
+
+
+def _chunks(items: Iterable[ScoringItem]) -> Iterator[list[ScoringItem]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, CHUNK)):
+        yield chunk
+
+
+def _batches(items: Sequence[ScoringItem], tokens: int) -> Iterator[list[int]]:
+    """Yield the items of each batch, by index: sources of one length, targets of similar length."""
+
+    def key(n: int) -> tuple[int, int]:
+        source = items[n].source
+        return (0 if source is None else len(source), len(items[n].target))
+
+    members: list[int] = []
+    for n in sorted(range(len(items)), key=key):
+        is_full = (len(members) + 1) * sum(key(n)) > tokens
+        if members and (is_full or key(n)[0] != key(members[0])[0]):
+            yield members
+            members = []
+        members.append(n)
+    if members:
+        yield members
+
+
+def side_by_side(rows: Sequence[Array]) -> Tokens:
+    """Return texts as rows of a batch, the shorter ones padded on the right."""
+    width = max(map(len, rows))
+    ids = np.zeros((len(rows), width), dtype=np.int64)
+    documents = np.full_like(ids, -1)
+    for n, row in enumerate(rows):
+        ids[n, : len(row)] = row
+        documents[n, : len(row)] = 0
+    positions = np.broadcast_to(np.arange(width), ids.shape).copy()
+    return Tokens(ids, documents, positions)
+
+
+def token_log_probs(prompted: PromptedModel, batch: Batch) -> Array:
+    """Return the log-probability of each target with weight, in nats, in the order of the batch.
+
+    Returns:
+        (predictions,) float64.
+    """
+    batch = batch.to(prompted.device)
+    states = prompted.run_backbone(batch).states.flatten(0, 1)
+    where = batch.weights.flatten().nonzero()[:, 0]
+    targets = batch.targets.flatten()[where]
+    rows = max(1, LOGITS_AT_ONCE // prompted.vocab.size)
+    parts = []
+    for start in range(0, len(where), rows):
+        part = slice(start, start + rows)
+        log_probs = prompted.logits(states[where[part]]).log_softmax(-1)
+        parts.append(log_probs.gather(1, targets[part, None])[:, 0])
+    scored: Array = torch.cat(parts).cpu().double().numpy() if parts else np.empty(0)
+    return scored

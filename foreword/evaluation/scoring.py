@@ -1,0 +1,221 @@
+"""Log-probabilities of texts under a model, by token and in sum."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from foreword.errors import UserError
+from foreword.evaluation.perplexity import ScoreTotals, ScoringWindow, scoring_windows
+from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.scorer import ScoringItem, scorer_of
+from foreword.types import Array
+
+LIKELIHOOD, PSEUDO = "log-likelihood", "pseudo-log-likelihood"
+
+
+@dataclass(frozen=True)
+class TextScore:
+    """The scores of a text.
+
+    Attributes:
+        tokens: the scored tokens as text; (tokens,).
+        log_probs: the log-probability of each, in nats; (tokens,) float64.
+        totals: their sums.
+    """
+
+    tokens: tuple[str, ...]
+    log_probs: Array
+    totals: ScoreTotals
+
+
+@dataclass(frozen=True)
+class ScoringPlan:
+    """How a text is scored: its ids, and the items to score.
+
+    Attributes:
+        ids: the ids of the text with special tokens around it, (length,) int64.
+        head: the number of ids at the beginning that are not scored.
+        tail: the number of ids at the end that are not scored.
+        unscored: the number of these that belong to the text.
+        bytes: the size of the scored text in UTF-8.
+        items: the items, in the order of `ids`.
+        count: the number of items.
+        ends: the number of scored tokens that end the text and are not part of it.
+    """
+
+    ids: Array
+    head: int
+    tail: int
+    unscored: int
+    bytes: int
+    items: Iterable[ScoringItem]
+    count: int
+    ends: int = 0
+
+    @property
+    def scored(self) -> Array:
+        """The ids that are scored."""
+        return self.ids[self.head : len(self.ids) - self.tail]
+
+
+def score(
+    prompted: PromptedModel, text: str, source: str | None = None, stride: int | None = None
+) -> TextScore:
+    """Return the log-probability of each token of `text`.
+
+    - A causal model scores each token given those before it, and the token that ends a document if
+      training has one. The first token is not scored if no token precedes a document in training.
+    - A masked model gives the pseudo-log-likelihood (Salazar et al. 2020): it scores each token,
+      the only one masked, given all others.
+    - A model with a source scores each token of `text` as the answer to `source`, and the token
+      that ends it.
+
+    Texts longer than a row (and its memory) are read in windows; see `scoring_windows`.
+
+    Args:
+        prompted: the model.
+        text: the text to score.
+        source: the source that it answers.
+        stride: the distance between windows, in tokens; default half a window.
+
+    Raises:
+        UserError: the text has nothing to score or is too long, or a source is missing or not
+            accepted.
+    """
+    plan = _plan(prompted, text, source, stride)
+    log_probs = np.concatenate([np.empty(0), *scorer_of(prompted).log_probs(plan.items)])
+    if not len(log_probs):
+        raise UserError("the text has no token that can be scored; give a longer one")
+    tokens = tuple(prompted.tokenizer.token(int(i)) for i in plan.scored)
+    return TextScore(tokens, log_probs, _totals(prompted, plan, float(-log_probs.sum())))
+
+
+def score_texts(
+    prompted: PromptedModel, texts: Iterable[str], stride: int | None = None
+) -> Iterator[ScoreTotals]:
+    """Yield the sums of each text, computed for many texts at once.
+
+    A model of parallel text scores the second line of each text as the answer to the first.
+
+    Raises:
+        UserError: as `score` does.
+    """
+    plans: deque[ScoringPlan] = deque()  # of texts whose sums are not complete
+    has_source_line = prompted.answers and bool(prompted.recipe.read.target)
+
+    def items() -> Iterator[ScoringItem]:
+        for text in texts:
+            source, text = text.split("\n") if has_source_line else (None, text)
+            plan = _plan(prompted, text, source, stride)
+            plans.append(plan)
+            yield from plan.items
+
+    remaining, nats = 0, 0.0  # items and sum of the first of these
+    for log_probs in scorer_of(prompted).log_probs(items()):
+        while not remaining:  # texts without items have empty sums
+            remaining = plans[0].count
+            if not remaining:
+                yield _totals(prompted, plans.popleft(), 0.0)
+        nats -= float(log_probs.sum())
+        remaining -= 1
+        if not remaining:
+            yield _totals(prompted, plans.popleft(), nats)
+            nats = 0.0
+    yield from (_totals(prompted, plan, 0.0) for plan in plans)
+
+
+def measure_of(prompted: PromptedModel) -> str:
+    """Return the name of what the model's scores sum to."""
+    return PSEUDO if prompted.fills_in_place else LIKELIHOOD
+
+
+def _totals(prompted: PromptedModel, plan: ScoringPlan, nats: float) -> ScoreTotals:
+    unknown = prompted.vocab.special.get("[UNK]", -1)
+    return ScoreTotals(
+        measure=measure_of(prompted),
+        nats=nats,
+        tokens=len(plan.scored),
+        bytes=plan.bytes,
+        documents=1,
+        unscored=plan.unscored,
+        unknown=int((plan.scored == unknown).sum()),
+        ends=plan.ends,
+    )
+
+
+def _plan(
+    prompted: PromptedModel, text: str, source: str | None, stride: int | None
+) -> ScoringPlan:
+    prompted.require_token_head()
+    ids = prompted.tokenizer.encode(text)
+    if prompted.answers:
+        return _plan_answer(prompted, text, ids, source)
+    if source is not None:
+        raise UserError(f"{prompted.name}: this {prompted.family} reads no source; leave it out")
+    stride = max(1, prompted.reach // 2) if stride is None else stride
+    if prompted.fills_in_place:
+        return _plan_masked(prompted, text, ids, stride)
+    return _plan_causal(prompted, text, ids, stride)
+
+
+def _plan_causal(prompted: PromptedModel, text: str, ids: Array, stride: int) -> ScoringPlan:
+    whole = np.concatenate([prompted.opening, ids, prompted.eos])
+    head = min(1, len(whole))
+    unscored = min(len(ids), head - len(prompted.opening)) if len(whole) else 0
+    # Count the bytes of scored tokens alone, else bits per byte would be too low.
+    unscored_text = prompted.tokenizer.decode(ids[:unscored]).strip() if unscored else ""
+    windows = scoring_windows(len(whole), prompted.reach, stride, both_sides=False)
+    windows = [window for window in windows if window.stop > max(window.first, head)]
+
+    def items() -> Iterator[ScoringItem]:
+        for window in windows:
+            ids = whole[window.start : window.start + prompted.reach]
+            yield ScoringItem(ids, _is_scored(window, len(ids), head))
+
+    size = len(text.encode()) - len(unscored_text.encode())
+    ends = min(len(prompted.eos), len(whole) - head)
+    return ScoringPlan(whole, head, 0, unscored, size, items(), len(windows), ends)
+
+
+def _is_scored(window: ScoringWindow, length: int, head: int) -> Array:
+    """Return which tokens of a window are scored, (length,) bool."""
+    scored = np.zeros(length, dtype=bool)
+    scored[max(window.first, head) - window.start : window.stop - window.start] = True
+    return scored
+
+
+def _plan_masked(prompted: PromptedModel, text: str, ids: Array, stride: int) -> ScoringPlan:
+    head, tail = len(prompted.bos), len(prompted.eos)
+    whole = np.concatenate([prompted.bos, ids, prompted.eos])
+    width, mask = prompted.reach, prompted.vocab.id("[MASK]")
+    windows = scoring_windows(len(whole), width, stride, both_sides=True)
+
+    def items() -> Iterator[ScoringItem]:
+        for window in windows:
+            ids = whole[window.start : window.start + width]
+            for position in range(max(window.first, head), min(window.stop, len(whole) - tail)):
+                is_masked = np.arange(len(ids)) == position - window.start
+                yield ScoringItem(ids, is_masked, np.where(is_masked, mask, ids))
+
+    return ScoringPlan(whole, head, tail, 0, len(text.encode()), items(), len(ids))
+
+
+def _plan_answer(prompted: PromptedModel, text: str, ids: Array, source: str | None) -> ScoringPlan:
+    if source is None:
+        raise UserError(
+            f"{prompted.name}: this {prompted.family} scores a text as the answer to a source; "
+            "give one with --source"
+        )
+    source_ids = prompted.source_of(prompted.tokenizer.encode(source, special=True))
+    # The answer to a source with sentinels repeats them.
+    answer = prompted.tokenizer.encode(text, special=True) if prompted.uses_sentinels else ids
+    whole = np.concatenate([answer, prompted.end])
+    prompted.check_length(len(source_ids))
+    prompted.check_length(len(whole))
+    item = ScoringItem(whole, np.ones(len(whole), dtype=bool), source_ids)
+    items = [item] if len(whole) else []
+    return ScoringPlan(whole, 0, 0, 0, len(text.encode()), items, len(items), len(prompted.end))

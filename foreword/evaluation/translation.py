@@ -1,0 +1,119 @@
+"""Translation of files, sentence by sentence, and its quality against references."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from foreword.data.text_files import ReadCounts, ReadSettings, TextFile
+from foreword.errors import UserError
+from foreword.evaluation import beam
+from foreword.evaluation.beam import Beams
+from foreword.evaluation.prompting import PromptedModel
+
+AT_ONCE = 128  # sentences between two reports of progress
+
+
+@dataclass(frozen=True)
+class TranslationQuality:
+    """The similarity of translations to references.
+
+    Attributes:
+        bleu: 0 to 100: the precision of n-grams up to 4, with a penalty for short translations
+            (Papineni et al. 2002).
+        chrf: 0 to 100: the F-score of character n-grams (Popovic 2015).
+        length_ratio: words of the translations per word of the references.
+        signatures: of both scores, which name their settings such as the tokenizer (Post 2018).
+    """
+
+    bleu: float
+    chrf: float
+    length_ratio: float
+    signatures: tuple[str, str]
+
+
+def read_lines(
+    file: str | Path, read: ReadSettings | None = None, counts: ReadCounts | None = None
+) -> list[str]:
+    """Return the lines of a file, compressed or not, without surrounding white space.
+
+    Empty lines are included.
+
+    Args:
+        file: the file.
+        read: the settings of reading, such as for bytes that are not UTF-8.
+        counts: receives the counts of such bytes.
+
+    Raises:
+        UserError: it cannot be read, or is empty.
+    """
+    path = Path(file)
+    source = TextFile(path, read or ReadSettings(), ReadCounts() if counts is None else counts)
+    try:
+        lines = [
+            source.decode(line, f"{path}:{number}", start).strip()
+            for number, start, line in source.lines()
+        ]
+    except OSError as error:
+        reason = error.strerror or f"not readable ({error})"
+        raise UserError(f"{path}: {reason}") from None
+    if not any(lines):
+        raise UserError(f"{path}: there is no text in it")
+    return lines
+
+
+def require_as_many(sources: Sequence[str], references: Sequence[str], names: list[str]) -> None:
+    """Check that there are as many sources as references.
+
+    Raises:
+        UserError: there are not.
+    """
+    if len(sources) != len(references):
+        last = min(len(sources), len(references)) + 1
+        longer, shorter = names if len(sources) > len(references) else names[::-1]
+        raise UserError(
+            f"{longer}:{last}: there is no line {last:,} in {shorter}; both must have equally many "
+            "lines: find the missing line"
+        )
+
+
+def translate(prompted: PromptedModel, texts: Sequence[str], beams: Beams) -> Iterator[str]:
+    """Yield the likeliest translation of each text; an empty text has an empty one.
+
+    Raises:
+        UserError: the model reads no source, or a text is too long for it.
+    """
+    if not prompted.answers:
+        raise UserError(
+            f"{prompted.name}: this {prompted.family} does not translate; train one with "
+            "'foreword pretrain seq2seq_mini --data NAME.en'"
+        )
+    for at in range(0, len(texts), AT_ONCE):
+        chunk = texts[at : at + AT_ONCE]
+        nonempty = [n for n, text in enumerate(chunk) if text]
+        generations = beam.generate(prompted, [chunk[n] for n in nonempty], beams)
+        translations = {
+            n: _one_line(generation.text)
+            for n, generation in zip(nonempty, generations, strict=True)
+        }
+        yield from (translations.get(n, "") for n in range(len(chunk)))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def compare(translations: Sequence[str], references: Sequence[str]) -> TranslationQuality:
+    """Return corpus-level BLEU and chrF of sacrebleu, case-sensitive, with its tokenizer `13a`.
+
+    Reference: Post 2018.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
+    bleu, chrf = BLEU(), CHRF()
+    bleu_score = bleu.corpus_score(list(translations), [list(references)])
+    chrf_score = chrf.corpus_score(list(translations), [list(references)])
+    signatures = (str(bleu.get_signature()), str(chrf.get_signature()))
+    return TranslationQuality(bleu_score.score, chrf_score.score, bleu_score.ratio, signatures)

@@ -1,0 +1,148 @@
+"""Examples whose answer is a text: source and target, arranged by the layout of pretraining."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from foreword.data.rows import positions_within
+from foreword.errors import UserError
+from foreword.evaluation.prompting import PromptedModel
+from foreword.layouts._contract import Layout
+from foreword.nn.heads import TokenHead
+from foreword.tuning.examples import EncodedTexts, Ragged
+from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.rows import TOKENS_AT_ONCE, WIDTH, PooledBatch, first_fit
+from foreword.tuning.tasks._contract import EncodedExample
+from foreword.types import Array, Example, MaxLengths, Tokens, Vocab
+
+CUDA_WIDTH = 64  # on CUDA widths are multiples of this, since kernels are compiled per shape
+
+
+class AnswerHead(nn.Module):
+    """The output layer of pretraining: all logits in training, the likeliest token in evaluation.
+
+    The logits of a whole vocabulary at every position of every example would not fit in memory.
+    """
+
+    def __init__(self, token_head: TokenHead) -> None:
+        super().__init__()
+        self.token_head = token_head
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Return logits (positions, vocab), or in evaluation ids (positions, 1) as float32.
+
+        Args:
+            states: (positions, d_model).
+        """
+        logits: Tensor = self.token_head(states)
+        return logits if self.training else logits.argmax(-1, keepdim=True).float()
+
+
+@dataclass(frozen=True)
+class AnswerExamples:
+    """Encoded examples, each a source and the target that answers it.
+
+    Attributes:
+        encoded: the sources, with the special tokens of pretraining.
+        targets: the answers with their end tokens, a sequence of (tokens,) int64.
+        template: the input template; sources are cut to its length, or shorter if the model's
+            positions must hold the answer too.
+        layout: the layout of pretraining.
+        vocab: the tokenizer's vocabulary.
+        auxiliary: 0: there is no loss beside the task's. See `PooledExamples`.
+    """
+
+    encoded: Sequence[EncodedExample]
+    targets: Any
+    template: InputTemplate
+    layout: Layout
+    vocab: Vocab
+    auxiliary: float = 0.0
+
+    @classmethod
+    def of(
+        cls, prompted: PromptedModel, encoded: Sequence[EncodedExample], template: InputTemplate
+    ) -> AnswerExamples:
+        """Put sources and answers into the form that the objective of pretraining gave its own.
+
+        Raises:
+            UserError: the model was not pretrained to answer a source, or an answer is too long.
+        """
+        if not prompted.answers:
+            raise UserError(
+                f"{prompted.name}: this {prompted.family} was not trained to answer a source; "
+                "use --task classify"
+            )
+        special_tokens = len(prompted.source_of(np.zeros(0, np.int64)))
+
+        def target_of(example: EncodedExample) -> Array:
+            assert example.answer is not None
+            return np.concatenate([example.answer, prompted.end]).astype(np.int64)
+
+        def source_of(example: EncodedExample) -> EncodedExample:
+            size = len(target_of(example))
+            room = _room(prompted, template.length, size) - special_tokens
+            if room < 1:
+                raise UserError(
+                    f"an answer of {size} tokens leaves no room for its source in the "
+                    f"{prompted.limit} positions of {prompted.name}; use shorter labels"
+                )
+            ids = prompted.source_of(example.ids[:room])
+            return replace(example, ids=ids, was_cut=len(example.ids) > room)
+
+        sources = EncodedTexts.of(map(source_of, encoded))
+        targets = Ragged.of(map(target_of, encoded))
+        template = replace(template, fresh=())
+        return cls(sources, targets, template, prompted.recipe.layout, prompted.vocab)
+
+    def __len__(self) -> int:
+        return len(self.encoded)
+
+    def batches(self, numbers: Array, device: str) -> Iterator[PooledBatch]:
+        """Yield the examples `numbers`, packed into rows, at most TOKENS_AT_ONCE tokens a batch."""
+        lengths = [len(self.encoded[n].ids) + len(self.targets[n]) for n in numbers]
+        width = max(*lengths, min(WIDTH, self.template.length))
+        rows = [[int(numbers[k]) for k in row] for row in first_fit(lengths, width)]
+        at_once = max(1, TOKENS_AT_ONCE.get(device, 1 << 14) // width)
+        for start in range(0, len(rows), at_once):
+            yield self._pack(rows[start : start + at_once], CUDA_WIDTH if device == "cuda" else 1)
+
+    def _pack(self, rows: list[list[int]], multiple: int) -> PooledBatch:
+        source = _tokens([[self.encoded[n].ids for n in row] for row in rows], multiple)
+        target = _tokens([[self.targets[n] for n in row] for row in rows], multiple)
+        weights = (target.documents >= 0).astype(np.float32)
+        batch = self.layout.arrange(Example(source, target, weights), self.vocab)
+        # The layout keeps the order of documents, and that of the target's tokens.
+        batch_rows, columns = np.nonzero(np.asarray(batch.weights))
+        numbers = np.concatenate([[n] * len(self.targets[n]) for row in rows for n in row])
+        targets = np.asarray(batch.targets)[batch_rows, columns]
+        return PooledBatch(batch, batch_rows, columns, numbers.astype(np.int64), targets)
+
+
+def _room(prompted: PromptedModel, length: int, target: int) -> int:
+    """Return the most tokens, up to `length`, of a source with a target of `target` tokens."""
+    layout, limit = prompted.recipe.layout, prompted.limit
+
+    def fits(source: int) -> bool:
+        return (
+            limit is None or layout.max_length(MaxLengths(source, target, source + target)) <= limit
+        )
+
+    return next((source for source in range(length, 0, -1) if fits(source)), 0)
+
+
+def _tokens(rows: list[list[Array]], multiple: int) -> Tokens:
+    """Return rows of several texts each, end to end, right-padded to a multiple of `multiple`."""
+    width = max(sum(map(len, row)) for row in rows)
+    shape = (len(rows), -(-width // multiple) * multiple)
+    ids, documents = np.zeros(shape, np.int64), np.full(shape, -1, np.int64)
+    for r, row in enumerate(rows):
+        joined: Any = np.concatenate(row)
+        ids[r, : len(joined)] = joined
+        documents[r, : len(joined)] = np.repeat(np.arange(len(row)), [len(text) for text in row])
+    return Tokens(ids, documents, positions_within(documents))

@@ -1,0 +1,199 @@
+"""Many examples in little memory: columns of Arrow and numpy, made into objects on demand.
+
+Half a million sentences of a table are 50 MB of text. As Python objects, each with its own arrays,
+they would take 2 GB.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, overload
+
+import numpy as np
+import pyarrow as pa
+
+from foreword.errors import UserError
+from foreword.tuning.tasks._contract import EncodedExample, Labelled
+from foreword.types import Array
+
+AT_ONCE = 1024  # examples that are objects at the same time
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class LabelledTexts(Sequence[Labelled]):
+    """Labelled examples, with one Arrow column for each field of `Labelled`."""
+
+    columns: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, examples: Iterable[Labelled]) -> LabelledTexts:
+        """Return the examples in columns.
+
+        Raises:
+            UserError: one holds half a character, a lone surrogate.
+        """
+        if isinstance(examples, cls):
+            return examples
+        pieces: list[list[Any]] = [[] for _ in Labelled._fields]
+        for some in batched(examples):
+            for column, values in zip(pieces, zip(*some, strict=True), strict=True):
+                column.append(_strings(values, some))
+        return cls(tuple(pa.chunked_array(column, pa.large_string()) for column in pieces))
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    @overload
+    def __getitem__(self, which: int) -> Labelled: ...
+    @overload
+    def __getitem__(self, which: slice) -> LabelledTexts: ...
+    def __getitem__(self, which: int | slice) -> Labelled | LabelledTexts:
+        """Return an example; for a slice, a sequence of this class."""
+        if isinstance(which, slice):
+            start, stop, step = which.indices(len(self))
+            if step != 1:
+                return LabelledTexts.of(self[n] for n in range(start, stop, step))
+            many = max(stop - start, 0)
+            return LabelledTexts(tuple(column.slice(start, many) for column in self.columns))
+        index = range(len(self))[which]
+        return Labelled(*(column[index].as_py() for column in self.columns))
+
+    def __iter__(self) -> Iterator[Labelled]:
+        for start in range(0, len(self), AT_ONCE):
+            some = (column.slice(start, AT_ONCE).to_pylist() for column in self.columns)
+            yield from map(Labelled._make, zip(*some, strict=True))
+
+
+class Ragged(Sequence[Array]):
+    """Arrays of non-negative integers, end to end in the smallest dtype that holds them."""
+
+    def __init__(self, flat: Array, ends: Array) -> None:
+        self.flat, self.ends = flat, ends
+
+    @classmethod
+    def of(cls, arrays: Iterable[Array]) -> Ragged:
+        """Return the arrays end to end."""
+        pieces: list[Array] = [np.zeros(0, np.uint8)]
+        lengths: list[Array] = [np.zeros(1, np.int64)]
+        for some in batched(arrays):
+            joined = np.concatenate(some)
+            pieces.append(joined.astype(np.min_scalar_type(joined.max(initial=0))))
+            lengths.append(np.asarray([len(array) for array in some]))
+        return cls(np.concatenate(pieces), np.cumsum(np.concatenate(lengths)))
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    @overload
+    def __getitem__(self, which: int) -> Array: ...
+    @overload
+    def __getitem__(self, which: slice) -> list[Array]: ...
+    def __getitem__(self, which: int | slice) -> Array | list[Array]:
+        """Return an array, int64; for a slice, a list of them."""
+        if isinstance(which, slice):
+            return [self[n] for n in range(len(self))[which]]
+        index = range(len(self))[which]
+        return self.flat[self.ends[index] : self.ends[index + 1]].astype(np.int64)
+
+
+@dataclass(frozen=True)
+class EncodedTexts(Sequence[EncodedExample]):
+    """Encoded examples in columns; all or none are pooled, and all or none have an answer.
+
+    Attributes:
+        ids: see `EncodedExample`, for each example.
+        segments: for each example.
+        pooled_positions: for each example.
+        was_cut: (examples,) bool.
+        is_pooled: for all examples.
+        answers: for each example, or None.
+    """
+
+    ids: Ragged
+    segments: Ragged
+    pooled_positions: Ragged
+    was_cut: Array
+    is_pooled: bool
+    answers: Ragged | None
+
+    @classmethod
+    def of(cls, examples: Iterable[EncodedExample]) -> EncodedTexts:
+        """Return the examples in columns."""
+        # Columns of a part at a time, so that few examples are objects at once.
+        parts: list[EncodedTexts] = []
+        for some in batched(examples):
+            has_answers = some[0].answer is not None
+            parts.append(
+                cls(
+                    Ragged.of(e.ids for e in some),
+                    Ragged.of(e.segments for e in some),
+                    Ragged.of(e.pooled_positions for e in some),
+                    np.asarray([e.was_cut for e in some], bool),
+                    some[0].is_pooled,
+                    Ragged.of(e.answer for e in some if e.answer is not None)
+                    if has_answers
+                    else None,
+                )
+            )
+
+        # The parts, end to end.
+        answers = None
+        if parts and parts[0].answers is not None:
+            answers = _joined([part.answers for part in parts if part.answers is not None])
+        return cls(
+            _joined([part.ids for part in parts]),
+            _joined([part.segments for part in parts]),
+            _joined([part.pooled_positions for part in parts]),
+            np.concatenate([np.zeros(0, bool), *(part.was_cut for part in parts)]),
+            bool(parts) and parts[0].is_pooled,
+            answers,
+        )
+
+    def __len__(self) -> int:
+        return len(self.was_cut)
+
+    @overload
+    def __getitem__(self, which: int) -> EncodedExample: ...
+    @overload
+    def __getitem__(self, which: slice) -> list[EncodedExample]: ...
+    def __getitem__(self, which: int | slice) -> EncodedExample | list[EncodedExample]:
+        """Return an example; for a slice, a list of them."""
+        if isinstance(which, slice):
+            return [self[n] for n in range(len(self))[which]]
+        index = range(len(self))[which]
+        return EncodedExample(
+            self.ids[index],
+            self.segments[index],
+            self.pooled_positions[index],
+            bool(self.was_cut[index]),
+            self.is_pooled,
+            None if self.answers is None else self.answers[index],
+        )
+
+
+def _joined(parts: Sequence[Ragged]) -> Ragged:
+    """Return all arrays of several sequences, one after another."""
+    lengths = [np.zeros(1, np.int64), *(np.diff(part.ends) for part in parts)]
+    flat = np.concatenate([np.zeros(0, np.uint8), *(part.flat for part in parts)])
+    return Ragged(flat, np.cumsum(np.concatenate(lengths)))
+
+
+def batched(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Yield the items in order, at most AT_ONCE at a time."""
+    items = iter(items)
+    while some := list(itertools.islice(items, AT_ONCE)):
+        yield some
+
+
+def _strings(values: Sequence[str | None], examples: Sequence[Labelled]) -> Any:
+    try:
+        return pa.array(values, pa.large_string())
+    except UnicodeEncodeError as error:
+        where = next(e.source for e, v in zip(examples, values, strict=True) if v == error.object)
+        raise UserError(
+            f"{where}: half a character (a lone surrogate); save the text again as UTF-8"
+        ) from None

@@ -1,0 +1,164 @@
+"""Cached features: a frozen backbone reads each example once for all epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sized
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foreword.nn.model import ModelSettings
+from foreword.runs.sizes import memory_of
+from foreword.train.device import autocast
+from foreword.tuning.answers import AnswerExamples
+from foreword.tuning.network import Network
+from foreword.tuning.rows import PooledBatch, PooledExamples
+from foreword.tuning.tasks._contract import Task
+from foreword.types import Array, to_tensors
+
+CHUNK = 256  # examples packed together when no head learns from them
+MEMORY_DIVISOR = 8  # cached features may use this fraction, 1/8, of the machine's memory
+
+
+@dataclass(frozen=True)
+class FeatureBatch:
+    """The features of some examples.
+
+    Attributes:
+        features: (layers, outputs, width) float32.
+        numbers: the example that each output belongs to, (outputs,) int64.
+        targets: the target of each output, (outputs,).
+    """
+
+    features: Tensor
+    numbers: Any
+    targets: Any
+
+    def to(self, device: Any) -> FeatureBatch:
+        """Return the batch as tensors on `device`."""
+        return to_tensors(self, device)
+
+
+@dataclass(frozen=True)
+class Features:
+    """The features of all examples, in their order.
+
+    Attributes:
+        features: (layers, outputs, width) float32, in the machine's memory.
+        targets: the target of each output, (outputs,).
+        begins: where the outputs of each example begin, and where the last ones end,
+            (examples + 1,) int64.
+        backbone_batches: the outputs of each batch that the backbone read, as indices into
+            `features`.
+    """
+
+    features: Tensor
+    targets: Array
+    begins: Array
+    backbone_batches: tuple[Array, ...]
+
+    @classmethod
+    def compute(
+        cls,
+        network: Network,
+        examples: PooledExamples | AnswerExamples,
+        device: torch.device,
+        dtype: torch.dtype,
+        done: Callable[[], None],
+    ) -> Features:
+        """Compute the features of each example, in evaluation mode and without gradients.
+
+        Args:
+            network: the network, whose backbone computes them.
+            examples: the examples.
+            device: the network's device.
+            dtype: the dtype to compute in.
+            done: called after each of `count_chunks(examples)` chunks.
+        """
+        network.eval()
+        features_by_batch, numbers, targets = [], [], []
+        with torch.inference_mode():
+            for chunk in chunks_of(examples):
+                for batch in examples.batches(chunk, device.type):
+                    with autocast(device, dtype):
+                        features_by_batch.append(features_of(network, batch.to(device)).cpu())
+                    numbers.append(batch.numbers)
+                    targets.append(batch.targets)
+                done()
+        # Batches are packed in another order than that of the examples: restore it.
+        joined = np.concatenate(numbers)
+        order = np.argsort(joined, kind="stable")
+        counts = np.bincount(joined, minlength=len(examples))
+        features = torch.cat(features_by_batch, dim=1)[:, torch.from_numpy(order)]
+        begins = np.concatenate([[0], counts.cumsum()])
+        edges = np.cumsum([len(each) for each in numbers])[:-1]
+        together = tuple(np.split(np.argsort(order), edges))
+        return cls(features, np.concatenate(targets)[order], begins, together)
+
+    def __len__(self) -> int:
+        return len(self.begins) - 1
+
+    def batches(self, numbers: Array, device: str) -> Iterator[FeatureBatch]:
+        """Yield the features of the examples `numbers`, as one batch."""
+        begins, ends = self.begins[numbers], self.begins[numbers + 1]
+        of = np.repeat(numbers, ends - begins)
+        pieces = [np.arange(begin, end) for begin, end in zip(begins, ends, strict=True)]
+        at = np.concatenate(pieces)
+        yield FeatureBatch(self.features[:, torch.from_numpy(at)], of, self.targets[at])
+
+    def in_backbone_batches(self) -> Iterator[FeatureBatch]:
+        """Yield all features, in the batches in which the backbone computed them.
+
+        A head rounds a product of many rows differently from one of few, so only these batches
+        give bit for bit what backbone and head would give together.
+        """
+        of = np.repeat(np.arange(len(self)), np.diff(self.begins))
+        for at in self.backbone_batches:
+            yield FeatureBatch(self.features[:, torch.from_numpy(at)], of[at], self.targets[at])
+
+
+def features_of(network: Network, batch: PooledBatch) -> Tensor:
+    """Return the features of a batch on the network's device."""
+    hidden = network.run_backbone(batch.batch)
+    return network.features(hidden, batch.rows, batch.columns, batch.lengths)
+
+
+def chunks_of(examples: Sized) -> Iterator[Array]:
+    """Yield the numbers of all examples, a chunk at a time."""
+    for start in range(0, len(examples), CHUNK):
+        yield np.arange(start, min(start + CHUNK, len(examples)))
+
+
+def batches_of(
+    examples: PooledExamples | AnswerExamples | Features, device: str
+) -> Iterator[PooledBatch | FeatureBatch]:
+    """Yield every example once, in the batches used for scoring."""
+    if isinstance(examples, Features):
+        yield from examples.in_backbone_batches()
+        return
+    for chunk in chunks_of(examples):
+        yield from examples.batches(chunk, device)
+
+
+def count_chunks(*parts: Sized) -> int:
+    """Return the number of chunks of all parts."""
+    return sum(-(-len(part) // CHUNK) for part in parts)
+
+
+def fits_in_memory(
+    settings: ModelSettings, task: Task, *parts: PooledExamples | AnswerExamples
+) -> bool:
+    """Return whether the features of all examples fit in memory, for a backbone of `settings`."""
+    layers = settings.layers + 1 if task.mix_layers else 1
+    outputs = sum(
+        1
+        if example.is_pooled
+        else len(example.pooled_positions if example.answer is None else target)
+        for part in parts
+        for example, target in zip(part.encoded, part.targets, strict=True)
+    )
+    size = 4 * layers * outputs * settings.state_width
+    return size <= memory_of(torch.device("cpu")) // MEMORY_DIVISOR

@@ -1,0 +1,379 @@
+"""Fine-tuning with one seed: a new head, epochs, and scores after each epoch."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from foreword import kinds
+from foreword.data.rng import permute
+from foreword.errors import NotFiniteError, TrainingStoppedError
+from foreword.kinds import part
+from foreword.nn.init import initialise
+from foreword.ranges import Count, NonNegative, Ranged
+from foreword.runs.trained_model import TrainedModel
+from foreword.train.budget import Budget
+from foreword.train.device import autocast, choose_precision
+from foreword.train.feed import count_tokens
+from foreword.train.finite import require_finite
+from foreword.train.hooks import Hook
+from foreword.train.loop import Loop, StepOptions
+from foreword.train.optimizers._contract import OptimizerSettings
+from foreword.train.schedules._contract import Schedule
+from foreword.train.warmup import Warmup
+from foreword.tuning.answers import AnswerExamples, AnswerHead
+from foreword.tuning.features import FeatureBatch, Features, batches_of, features_of
+from foreword.tuning.network import Network, scalar_mix
+from foreword.tuning.result import Row
+from foreword.tuning.rows import PooledBatch, PooledExamples
+from foreword.tuning.strategies._contract import Strategy
+from foreword.tuning.tasks._contract import Task
+from foreword.types import Array, Loss
+
+SCORING_DTYPE = (
+    torch.float32
+)  # of dev examples, whatever the training's: tuned models predict in it
+PATIENCE = 5  # this many non-finite steps in a row stop the training
+
+
+@dataclass(frozen=True)
+class TuneSettings(Ranged):
+    """The settings of fine-tuning.
+
+    Attributes:
+        strategy: a kind in `tuning/strategies/`.
+        from_scratch: start the same network from random weights, to see what pretraining was worth.
+        seeds: number of runs, with seeds 1, 2, ... of the head, the order of examples, dropout and
+            random weights.
+        epochs: times that each training example is seen.
+        batch: examples per step.
+        max_length: the most tokens of an example; the length of pretraining's rows by default.
+        optimizer: a kind in `train/optimizers/`; its learning rate is the strategy's.
+        schedule: a kind in `train/schedules/`, over all epochs.
+        clip: greatest norm of the gradient; 0 for none.
+        precision: of training: auto, bf16 or fp32; `auto` is bf16 where the hardware multiplies it
+            faster. Dev examples are scored in fp32, in which the tuned model predicts.
+    """
+
+    strategy: Strategy = part("tuning/strategies", "full")
+    from_scratch: bool = False
+    seeds: Count = 3
+    epochs: Count = 3
+    batch: Count = 16
+    max_length: Count | None = None
+    optimizer: OptimizerSettings = part("train/optimizers", "adamw", beta2=0.999)
+    schedule: Schedule = part("train/schedules", "linear", warmup=Warmup(share=0.1))
+    clip: NonNegative = 1.0
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
+
+
+@dataclass(frozen=True)
+class TuneData:
+    """The encoded examples and their labels, the same for every seed and settings."""
+
+    train: PooledExamples | AnswerExamples
+    dev: PooledExamples | AnswerExamples
+    labels: tuple[str, ...]
+
+
+class CachedFeatures(NamedTuple):
+    """The features of the examples from a backbone that is not trained."""
+
+    train: Features
+    dev: Features
+
+
+class FineTuner:
+    """A network and what trains it, from one seed.
+
+    Args:
+        trained: the pretrained model, which is copied.
+        task: the task.
+        data: the examples.
+        settings: the settings.
+        seed: of the head, the order of examples, dropout, and random weights from scratch.
+    """
+
+    def __init__(
+        self, trained: TrainedModel, task: Task, data: TuneData, settings: TuneSettings, seed: int
+    ) -> None:
+        self.task, self.data, self.settings, self.seed = task, data, settings, seed
+        self.start = "from scratch" if settings.from_scratch else "pretrained"
+        self.strategy = kinds.name_of(settings.strategy)
+        self.device = trained.device
+        self.dtype = choose_precision(settings.precision, trained.device)
+        random_seed = seed if settings.from_scratch else None
+        self.network = build_network(trained, task, data.labels, random_seed)
+        initialise_head(self.network, seed)
+        settings.strategy.prepare(self.network)
+        self.train: PooledExamples | AnswerExamples | Features = data.train
+        self.dev: PooledExamples | AnswerExamples | Features = data.dev
+        if settings.strategy.trains_backbone:
+            initialise_new_tokens(self.network, data.train.template.fresh, seed)
+        if not (settings.strategy.trains_backbone and data.train.auxiliary):
+            self.network.token_head = None
+        self.network.to(self.device)
+        self.lr = settings.strategy.peak_lr(self.network.backbone.settings)
+
+    def cache_features(
+        self, cached: CachedFeatures | None, step_done: Callable[[str], None]
+    ) -> CachedFeatures:
+        """Train the head on cached features, since the backbone is not trained.
+
+        Args:
+            cached: those of another tuner with the same backbone; None to compute them.
+            step_done: called after each chunk that is computed.
+
+        Returns:
+            The features, for other tuners with the same backbone.
+        """
+        if cached is None:
+            done = partial(step_done, f"{self.name}: computing features")
+            compute = partial(Features.compute, self.network, device=self.device, done=done)
+            cached = CachedFeatures(
+                compute(self.data.train, dtype=self.dtype),
+                compute(self.data.dev, dtype=SCORING_DTYPE),
+            )
+        self.train, self.dev = cached
+        return cached
+
+    def run(self, step_done: Callable[[str], None]) -> list[Row]:
+        """Train to the end; return a row of scores on the dev examples for each epoch.
+
+        Raises:
+            TrainingStoppedError: several steps in a row were not finite, or the weights are not.
+        """
+        settings, steps = (
+            self.settings,
+            self.settings.epochs * count_steps(self.data, self.settings),
+        )
+        scores = ScoreEachEpoch(self, partial(step_done, f"{self.name}, seed {self.seed}"))
+        loop = Loop(
+            self.network,
+            self._loss,
+            ExampleBatches(self.train, settings, self.seed, self.device.type),
+            replace(settings.optimizer, lr=self.lr),
+            settings.schedule,
+            Budget("steps", steps),
+            StepOptions(
+                clip=settings.clip, dtype=self.dtype, dropout_seed=self.seed, patience=PATIENCE
+            ),
+            [scores],
+        )
+        try:
+            loop.train()
+        except NotFiniteError as error:
+            raise TrainingStoppedError(
+                f"fine-tuning, seed {self.seed}: {error}; a lower --lr than {self.lr:g} may help"
+            ) from error
+        return scores.curve
+
+    @property
+    def name(self) -> str:
+        """The start and the strategy, for display."""
+        return f"{self.start}, {self.strategy}"
+
+    def _loss(self, batch: Any) -> Loss:
+        network = self.network
+        if isinstance(batch, FeatureBatch):
+            return self.task.loss(network.outputs(batch.features), batch.targets)
+        hidden = network.run_backbone(batch.batch)
+        features = network.features(hidden, batch.rows, batch.columns, batch.lengths)
+        outputs = network.outputs(features)
+        loss = self.task.loss(outputs, batch.targets)
+        if network.token_head is None:
+            return loss
+        return Loss(loss.total + network.token_head.loss(hidden, batch.batch).total, loss.weight)
+
+    def finish(self) -> Network:
+        """Return the network on the CPU, without the head that only training needed."""
+        self.network.token_head = None
+        return self.network.cpu()
+
+    def score(self, epoch: int, train_loss: float, skipped: int) -> Row:
+        """Return the scores on the dev examples, as a row of results."""
+        outputs = predict(self.network, self.dev, self.device, SCORING_DTYPE)
+        return {
+            "start": self.start,
+            "strategy": self.strategy,
+            "seed": self.seed,
+            "epoch": epoch,
+            "lr": self.lr,
+            "train_loss": train_loss,
+            "skipped_steps": skipped,
+            **self.task.scores(outputs, self.data.dev.targets),
+            **(self.network.scalar_mix.learned() if self.network.scalar_mix is not None else {}),
+        }
+
+
+@dataclass(frozen=True)
+class ExampleBatches:
+    """The batches of fine-tuning, in a new order each epoch (implements `Batches`).
+
+    Attributes:
+        examples: the training examples.
+        settings: epochs and batch size.
+        seed: of the order.
+        device: type of the network's device.
+    """
+
+    examples: PooledExamples | AnswerExamples | Features
+    settings: TuneSettings
+    seed: int
+    device: str
+
+    def ahead(self, step: int) -> Generator[list[Any]]:
+        """Yield the micro-batches of `step`, `step` + 1, ..."""
+        for epoch in itertools.count(step // self._steps):
+            order = shuffled_batches(len(self.examples), self.settings.batch, self.seed, epoch)
+            for numbers in order[step % self._steps if epoch == step // self._steps else 0 :]:
+                yield list(self.examples.batches(numbers, self.device))
+
+    def epochs(self, steps: int) -> float:
+        """Return how often each example has been seen after `steps` steps."""
+        return steps / self._steps
+
+    def count_tokens(self, batches: Sequence[Any]) -> int:
+        """Return the tokens that the network reads; cached features count none."""
+        return sum(count_tokens(b.batch) for b in batches if not isinstance(b, FeatureBatch))
+
+    @property
+    def _steps(self) -> int:
+        return -(-len(self.examples) // self.settings.batch)
+
+
+class ScoreEachEpoch(Hook):
+    """A hook that scores the dev examples after each epoch and reports each step.
+
+    Args:
+        tuner: the tuner whose network trains.
+        step_done: called after each step.
+    """
+
+    def __init__(self, tuner: FineTuner, step_done: Callable[[], None]) -> None:
+        self.times = tuner.settings.epochs
+        self.curve: list[Row] = []
+        self._tuner, self._step_done = tuner, step_done
+        self._losses: list[float] = []
+
+    def begin(self, loop: Loop) -> None:
+        """Put into training mode what the strategy trains."""
+        self._tuner.settings.strategy.train(self._tuner.network)
+
+    def is_due(self, before: float, after: float, loop: Loop) -> bool:
+        """Note the loss of the step; return whether an epoch ended."""
+        assert loop.last is not None
+        if loop.last.is_finite:
+            self._losses.append(loop.last.loss)
+        self._step_done()
+        return super().is_due(before, after, loop)
+
+    def run(self, loop: Loop) -> None:
+        """Score the epoch.
+
+        Raises:
+            NotFiniteError: a weight is not finite.
+        """
+        require_finite(dict(self._tuner.network.named_parameters()))
+        mean = float(np.mean(self._losses)) if self._losses else math.nan
+        self.curve.append(self._tuner.score(len(self.curve) + 1, mean, loop.state.skipped))
+        self._losses.clear()
+        self.begin(loop)
+
+
+def count_steps(data: TuneData, settings: TuneSettings) -> int:
+    """Return the steps per epoch."""
+    return -(-len(data.train) // settings.batch)
+
+
+def build_network(
+    trained: TrainedModel, task: Task, labels: tuple[str, ...], random_seed: int | None
+) -> Network:
+    """Return a copy of the pretrained backbone, or a randomly initialised one, with a new head.
+
+    Args:
+        trained: the pretrained model.
+        task: builds the head.
+        labels: the labels that the head tells apart.
+        random_seed: of random weights; None to copy the pretrained ones.
+    """
+    if random_seed is None:
+        model = copy.deepcopy(trained.model)
+    else:
+        model = trained.recipe.build(trained.vocab)
+        initialise(model, random_seed)
+    token_head = model.token_head if trained.recipe.objective.predicts_tokens else None
+    settings = model.backbone.settings
+    head = task.head(settings.state_width, labels)
+    if head is None:
+        return Network(model.backbone, AnswerHead(model.token_head))
+    return Network(model.backbone, head, token_head, scalar_mix(task, settings))
+
+
+def initialise_head(network: Network, seed: int) -> None:
+    """Initialise linear maps from a normal of `init_std`, biases with 0.
+
+    An `AnswerHead` keeps its pretrained weights.
+    """
+    if isinstance(network.head, AnswerHead):
+        return
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for module in network.head.modules():
+            if isinstance(module, nn.Linear):
+                normal = torch.randn(module.weight.shape, generator=random)
+                module.weight.copy_(normal * network.backbone.settings.init_std)
+                module.bias.zero_()
+
+
+def initialise_new_tokens(network: Network, ids: Sequence[int], seed: int) -> None:
+    """Initialise the embeddings of tokens that pretraining never used, normal with `init_std`."""
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for number in ids:
+            weight = network.backbone.embedding.token.weight
+            normal = torch.randn(weight.shape[1], generator=random)
+            weight[number] = normal * network.backbone.settings.init_std
+
+
+def shuffled_batches(count: int, batch: int, seed: int, epoch: int) -> list[Array]:
+    """Return the shuffled examples of an epoch, in batches whose sizes differ by at most 1."""
+    order = permute(np.arange(count), count, (seed << 20) + epoch)
+    return np.array_split(order, -(-count // batch))
+
+
+def outputs_of(network: Network, batch: PooledBatch | FeatureBatch) -> Tensor:
+    """Return the head's outputs, (outputs, labels) float32."""
+    if isinstance(batch, FeatureBatch):
+        return network.outputs(batch.features)
+    return network.outputs(features_of(network, batch))
+
+
+def predict(
+    network: Network,
+    examples: PooledExamples | AnswerExamples | Features,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> Array:
+    """Return the outputs of every example in order, (outputs, labels) float32.
+
+    The network is left in evaluation mode.
+    """
+    network.eval()
+    outputs, numbers = [], []
+    with torch.inference_mode():
+        for batch in batches_of(examples, device.type):
+            with autocast(device, dtype):
+                outputs.append(outputs_of(network, batch.to(device)).cpu().numpy())
+            numbers.append(batch.numbers)
+    order = np.argsort(np.concatenate(numbers), kind="stable")
+    return np.asarray(np.concatenate(outputs)[order])

@@ -1,0 +1,178 @@
+"""The result of fine-tuning: rows of scores, and a network that can be saved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from foreword import atomic, manifest, plugins, stored
+from foreword.errors import UserError
+from foreword.evaluation.prompting import PromptedModel
+from foreword.nn.model import Model
+from foreword.objectives._source_target import SourceTarget
+from foreword.objectives.mixture import Mixture
+from foreword.objectives.prefix import Prefix
+from foreword.runs.provenance import write_recipe, write_state
+from foreword.runs.recipe import Recipe
+from foreword.text.tokenizer import Tokenizer
+from foreword.train import checkpoint
+from foreword.train.checkpoint import weights_of
+from foreword.train.finite import require_finite
+from foreword.tuning.answers import AnswerHead
+from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.network import Network
+from foreword.tuning.tasks._contract import Task
+
+KIND, VERSION = "tuned", 1  # of the folder of a network with a task's head
+
+Row = dict[str, Any]
+
+# Columns of a row that describe the run, not its scores.
+RUN_COLUMNS = ("start", "strategy", "seed", "epoch", "lr", "train_loss", "skipped_steps")
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """The result of fine-tuning.
+
+    Attributes:
+        task: the task.
+        labels: the labels, in the order of the head's outputs.
+        template: the input template.
+        recipe: the recipe of pretraining.
+        tokenizer: the tokenizer of pretraining, with the special tokens that the template adds.
+        network: the network of the first variant's first seed, on the CPU.
+        rows: one per variant, with mean and standard deviation over seeds of the last epoch's
+            scores on the dev examples, and one for the baseline.
+        epochs: one per variant, seed and epoch.
+        settings: the settings of the task and of the first variant, as a table.
+        examples: numbers of examples: train, dev, cut, skipped.
+    """
+
+    task: Task
+    labels: tuple[str, ...]
+    template: InputTemplate
+    recipe: Recipe
+    tokenizer: Tokenizer
+    network: Network
+    rows: list[Row]
+    epochs: list[Row]
+    settings: dict[str, Any]
+    examples: dict[str, int]
+
+
+def is_score(name: str) -> bool:
+    """Return whether a column of a row is a score; `layer_...` are learned weights, not scores."""
+    return name not in (*RUN_COLUMNS, "seeds", "epochs") and not name.startswith("layer_")
+
+
+def summarise(finals: Sequence[Row]) -> Row:
+    """Return the means of the last epochs of all seeds, with sample standard deviations `_std`.
+
+    With one seed the deviation is None.
+    """
+    first = finals[0]
+    row: Row = {"start": first["start"], "strategy": first["strategy"]}
+    if "seed" in first:
+        row |= {"seeds": len(finals), "epochs": first["epoch"], "lr": first["lr"]}
+        row["skipped_steps"] = sum(final["skipped_steps"] for final in finals)
+    for name in first:
+        if name not in RUN_COLUMNS:
+            values = [final[name] for final in finals]
+            row[name] = float(np.mean(values))
+            row[f"{name}_std"] = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return row
+
+
+def require_free(evaluation: Path, out: Path) -> None:
+    """Check before the work that its results can be written and overwrite nothing.
+
+    Raises:
+        UserError: the evaluation exists, the folder is not empty, or one cannot be written.
+    """
+    atomic.require_writable(out, is_folder=True)
+    atomic.require_writable(evaluation, is_folder=False)
+    if evaluation.exists():
+        raise UserError(f"{evaluation}: exists already; choose another --name")
+    if out.is_dir() and any(out.iterdir()):
+        raise UserError(f"{out}: is not empty; choose another --out or --name")
+
+
+def save_evaluation(result: TuneResult, path: Path, name: str, command: str) -> dict[str, Any]:
+    """Write the scores as JSON, and return them."""
+    document = to_document(result, name, command)
+    stored.write(path, document)
+    return document
+
+
+def to_document(result: TuneResult, name: str, command: str) -> dict[str, Any]:
+    """Return the scores as a file in `evaluations/` holds them."""
+    task = str(result.settings["task"]["kind"])
+    return {
+        "name": name,
+        "title": f"Fine-tuning: {task}, {name}",
+        "task": task,
+        "rows": result.rows,
+        "command": command,
+        "settings": result.settings,
+        "examples": result.examples,
+        "labels": result.labels,
+        "epochs": result.epochs,
+    }
+
+
+def save_network(result: TuneResult, folder: Path) -> None:
+    """Save what `foreword.tuning.predict.load_tuned` needs.
+
+    A network that answers in text is saved as a run, which every command can open.
+
+    Raises:
+        NotFiniteError: its weights hold nan or infinity.
+        UserError: the folder cannot be written.
+    """
+    weights = weights_of(result.network)
+    require_finite(weights)
+    about = {
+        "task": result.settings["task"],
+        "labels": result.labels,
+        "template": asdict(result.template),
+        "plugins": plugins.used_by(result.task, result.recipe),
+    }
+    with atomic.folder(folder) as part:
+        (part / "labels.json").write_text(stored.dumps(about), encoding="utf-8")
+        if isinstance(result.network.head, AnswerHead):
+            _save_run(result, part)
+        else:
+            save_file(weights, part / "weights.safetensors")
+            (part / "recipe.toml").write_text(result.recipe.dumps(), encoding="utf-8")
+        result.tokenizer.save(part / "tokenizer")
+        if not isinstance(result.network.head, AnswerHead):
+            manifest.write(part, KIND, VERSION)
+
+
+def _save_run(result: TuneResult, folder: Path) -> None:
+    """Save the weights as a checkpoint of the recipe's model, with the state of a run."""
+    assert isinstance(result.network.head, AnswerHead)
+    heads = nn.ModuleDict({"token": result.network.head.token_head})
+    model = Model(result.network.backbone, heads)
+    checkpoint.save(folder / "checkpoints" / checkpoint.name_of(0), model, None, {"step": 0})
+    write_state(folder, {"texts": [], "plugins": plugins.used_by(result.recipe)})
+    write_recipe(folder, replace(result.recipe, objective=_tuned_objective(result, model)))
+
+
+def _tuned_objective(result: TuneResult, model: Model) -> SourceTarget:
+    """Return the objective whose sources look like fine-tuning's: plain text, in the same mode."""
+    prompted = PromptedModel(model, result.recipe, result.tokenizer, torch.device("cpu"))
+    plain = [form for form in prompted.forms if not form.has_sentinels]
+    mode = [*plain, *prompted.forms][0].mode
+    names = {int(n): f"<extra_id_{k}>" for k, n in enumerate(prompted.vocab.sentinels)}
+    names |= {number: name for name, number in prompted.vocab.special.items()}
+    objective = Prefix(end="".join(names[int(n)] for n in prompted.end))
+    return Mixture((objective,), (), (names[mode[0]],)) if mode else objective

@@ -1,0 +1,207 @@
+"""Fine-tuning in reading order: encode once, train each variant with each seed, summarise."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from foreword import kinds
+from foreword.config import to_table
+from foreword.errors import UserError
+from foreword.evaluation.prompting import PromptedModel
+from foreword.runs.continued import with_special
+from foreword.runs.trained_model import TrainedModel
+from foreword.tuning.answers import AnswerExamples
+from foreword.tuning.examples import LabelledTexts
+from foreword.tuning.features import count_chunks, fits_in_memory
+from foreword.tuning.fine_tuner import (
+    CachedFeatures,
+    FineTuner,
+    TuneData,
+    TuneSettings,
+    count_steps,
+)
+from foreword.tuning.input_template import InputTemplate, missing_special_tokens, template_of
+from foreword.tuning.network import Network
+from foreword.tuning.result import Row, TuneResult, summarise
+from foreword.tuning.rows import PooledExamples
+from foreword.tuning.tasks._contract import Labelled, Task
+
+__all__ = ["TuneSettings", "tune", "variants"]
+
+ReportProgress = Callable[[int, int, str], None]  # steps done, steps in all, what is running
+
+
+def tune(
+    trained: TrainedModel,
+    task: Task,
+    train: Sequence[Labelled | tuple[str, ...]],
+    dev: Sequence[Labelled | tuple[str, ...]],
+    settings: TuneSettings | Sequence[TuneSettings] | None = None,
+    report: ReportProgress | None = None,
+) -> TuneResult:
+    """Fine-tune a pretrained model, once per seed, and score it on `dev` after each epoch.
+
+    Nothing is chosen by the scores on `dev`. `trained` and torch's random state stay unchanged.
+
+    Args:
+        trained: the pretrained model.
+        task: the task.
+        train: examples, `(text, label)` or `(text, label, pair)`.
+        dev: examples to score.
+        settings: one variant, or several to compare; `variants` returns the usual ones.
+        report: called after each step with the progress.
+
+    Returns:
+        A row for each variant, and one for the task's baseline, which reads no text.
+
+    Raises:
+        UserError: the examples do not fit the task or each other, or the model has no gradients.
+        TrainingStoppedError: the loss is no longer finite.
+    """
+    trained.require_gradients()
+    variants = (
+        [settings] if isinstance(settings, TuneSettings) else list(settings or [TuneSettings()])
+    )
+    # Encode the examples once, for all variants and seeds.
+    trained = with_special(trained, missing_special_tokens(trained.recipe, trained.vocab))
+    template = template_of(trained.recipe, trained.vocab, variants[0].max_length)
+    data = _encode(trained, task, train, dev, template)
+    # Count all steps beforehand, those that compute cached features too.
+    caches = fits_in_memory(trained.recipe.model, task, data.train, data.dev)
+    total = sum(variant.seeds * variant.epochs * count_steps(data, variant) for variant in variants)
+    total += (_feature_passes(variants) if caches else 0) * count_chunks(data.train, data.dev)
+    done = 0
+
+    def step_done(note: str) -> None:
+        nonlocal done
+        done += 1
+        if report is not None:
+            report(done, total, note)
+
+    rows, epochs, network = _train(trained, task, data, variants, caches, step_done)
+    cut = sum(example.was_cut for part in (data.train, data.dev) for example in part.encoded)
+    return TuneResult(
+        task=task,
+        labels=data.labels,
+        template=template,
+        recipe=trained.recipe,
+        tokenizer=trained.tokenizer,
+        network=network,
+        rows=[*rows, _baseline_row(task, data)],
+        epochs=epochs,
+        settings={"task": {"kind": kinds.name_of(task), **to_table(task)}, **to_table(variants[0])},
+        examples={"train": len(data.train), "dev": len(data.dev), "cut": cut, "skipped": 0},
+    )
+
+
+def _train(
+    trained: TrainedModel,
+    task: Task,
+    data: TuneData,
+    variants: Sequence[TuneSettings],
+    caches: bool,
+    step_done: Callable[[str], None],
+) -> tuple[list[Row], list[Row], Network]:
+    """Train each variant with each of its seeds.
+
+    Returns:
+        A row per variant, a row per epoch, and the network of the first variant's first seed.
+    """
+    device = trained.device
+    rows, epochs, network = [], [], None
+    cached: dict[str, CachedFeatures] = {}  # of the pretrained backbone, by precision
+    for variant in variants:
+        finals = []
+        for seed in range(1, variant.seeds + 1):
+            with torch.random.fork_rng([device] if device.type == "cuda" else []):
+                tuner = FineTuner(trained, task, data, variant, seed)
+                if caches and not variant.strategy.trains_backbone:
+                    # A random backbone differs by seed, so its features serve this seed alone.
+                    known = None if variant.from_scratch else cached.get(variant.precision)
+                    features = tuner.cache_features(known, step_done)
+                    if not variant.from_scratch:
+                        cached[variant.precision] = features
+                curve = tuner.run(step_done)
+            network = network or tuner.finish()
+            epochs += curve
+            finals.append(curve[-1])
+        rows.append(summarise(finals))
+    assert network is not None
+    return rows, epochs, network
+
+
+def variants(settings: TuneSettings) -> list[TuneSettings]:
+    """Return the usual comparison: pretrained in full, pretrained and frozen, from scratch."""
+    frozen = kinds.load("tuning/strategies", "frozen")()
+    return [
+        replace(settings, from_scratch=False),
+        replace(settings, from_scratch=False, strategy=frozen),
+        replace(settings, from_scratch=True),
+    ]
+
+
+def _feature_passes(variants: Sequence[TuneSettings]) -> int:
+    """Return how often the features of all examples are computed.
+
+    Once per precision by the pretrained backbone, and once per seed by random ones.
+    """
+    frozen = [variant for variant in variants if not variant.strategy.trains_backbone]
+    pretrained = {variant.precision for variant in frozen if not variant.from_scratch}
+    return len(pretrained) + sum(variant.seeds for variant in frozen if variant.from_scratch)
+
+
+def _encode(
+    trained: TrainedModel,
+    task: Task,
+    train: Sequence[Any],
+    dev: Sequence[Any],
+    template: InputTemplate,
+) -> TuneData:
+    # Check labels before texts, since that is cheap.
+    train, dev = _with_sources(train, "training"), _with_sources(dev, "dev")
+    if not dev:
+        raise UserError("there is no dev example to score")
+    if task.mix_layers and template.start is not None:
+        raise UserError(
+            "task.mix_layers: is for models of one stack; an encoder-decoder's head reads the "
+            "decoder's first token"
+        )
+    labels = task.labels(train)
+    train_targets, dev_targets = task.targets(train, labels), task.targets(dev, labels)
+    encoded_train, encoded_dev = (
+        task.encode(part, trained.tokenizer, template) for part in (train, dev)
+    )
+    if encoded_train[0].answer is not None:
+        prompted = PromptedModel.of(trained)
+        return TuneData(
+            AnswerExamples.of(prompted, encoded_train, template),
+            AnswerExamples.of(prompted, encoded_dev, template),
+            labels,
+        )
+    auxiliary = task.auxiliary if template.is_causal else 0.0
+    return TuneData(
+        PooledExamples(encoded_train, train_targets, template, auxiliary),
+        PooledExamples(encoded_dev, dev_targets, template),
+        labels,
+    )
+
+
+def _with_sources(examples: Sequence[Any], name: str) -> LabelledTexts:
+    """Return the examples, each with a source to name in messages."""
+    return LabelledTexts.of(
+        e if e.source else e._replace(source=f"{name} example {n}")
+        for n, e in enumerate(itertools.starmap(Labelled, examples), 1)
+    )
+
+
+def _baseline_row(task: Task, data: TuneData) -> dict[str, Any]:
+    name, outputs = task.baseline(data.train.targets, data.labels)
+    repeated = np.repeat(outputs[None, :], len(data.dev), axis=0)
+    start = {"start": "no model", "strategy": name}
+    return summarise([start | task.scores(repeated, data.dev.targets)])

@@ -1,0 +1,51 @@
+"""Train the head alone: a linear probe of what pretraining learned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from foreword.errors import UserError
+from foreword.nn.model import ModelSettings
+from foreword.ranges import LearningRate, Ranged
+from foreword.tuning.network import Network
+
+
+@dataclass(frozen=True)
+class Frozen(Ranged):
+    """A frozen backbone, unchanged bit for bit, without gradients and without dropout.
+
+    Attributes:
+        lr: peak learning rate of the head.
+
+    Also called: feature extraction, linear probe.
+    Reference: Peters et al. 2019, "To tune or not to tune?", section 2.
+    """
+
+    trains_backbone: ClassVar[bool] = False
+
+    lr: LearningRate = 1e-3
+
+    def peak_lr(self, settings: ModelSettings) -> float:
+        """Return the head's learning rate, whatever the backbone."""
+        return self.lr
+
+    def prepare(self, network: Network) -> None:
+        """Let the head be trained, not the backbone.
+
+        Raises:
+            UserError: they share parameters: the head is an output layer tied to the embedding.
+        """
+        backbone = {id(p) for p in network.backbone.parameters()}
+        if any(id(p) in backbone for p in network.head.parameters()):
+            raise UserError(
+                "--strategy frozen: this task's head is the output layer, which this model shares "
+                "with its embedding; use full"
+            )
+        network.backbone.requires_grad_(False)
+        network.head.requires_grad_(True)
+
+    def train(self, network: Network) -> None:
+        """Put the head into training mode, the backbone into evaluation mode."""
+        network.eval()
+        network.head.train()

@@ -1,0 +1,130 @@
+"""One label per text, or per pair of texts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from foreword.errors import UserError
+from foreword.ranges import NonNegative, ShareBelowOne
+from foreword.text.tokenizer import Tokenizer
+from foreword.tuning.input_template import InputTemplate, Pooling
+from foreword.tuning.pooled import encode_pooled, linear_head
+from foreword.tuning.tasks._contract import EncodedExample, Labelled, Task
+from foreword.types import Array, Loss
+
+
+@dataclass(frozen=True)
+class Classify(Task):
+    """Classification: dropout and a linear layer on the pooled state of the text.
+
+    By default that is the mean of the text's states in an encoder, or the state of [CLS] if
+    pretraining trained it (next sentence, sentence order); the state of the extract token in a
+    decoder, of the start token in an encoder-decoder's decoder; see
+    `foreword.tuning.input_template`.
+
+    Attributes:
+        dropout: share of that state dropped in training.
+        pooling: the `first` token's state ([CLS]), the `mean` of the text's, or the `last` one's;
+            the family's by default.
+        auxiliary: weight of a decoder's language-model loss on the same texts, a mean over each
+            text's tokens, beside the task's; 0 for none. GPT-1 has 0.5, which helps on large data
+            sets only and not on average (table 5 there).
+        mix_layers: read a scalar mix of all layers, with learned weights (ELMo), instead of the
+            last layer. With strategy `frozen` the layers are features.
+
+    Also called: classification.
+    Reference: Devlin et al. 2019, section 4.1; Radford et al. 2018, sections 3.2 and 3.3; Peters
+    et al. 2018, section 3.2.
+    Differs from the paper: without BERT's pooler, a dense layer that its next-sentence prediction
+    trained; models without that objective have none. A pair is read in one order, where GPT-1
+    reads those without an order (similarity) in both and adds the states.
+    """
+
+    dropout: ShareBelowOne = 0.1
+    pooling: Pooling | None = None
+    auxiliary: NonNegative = 0.0
+    mix_layers: bool = False
+
+    def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
+        """Return the labels of the training examples, sorted.
+
+        Raises:
+            UserError: there are fewer than two.
+        """
+        labels = tuple(sorted({example.label for example in train}))
+        if len(labels) < 2:
+            what = f"all {len(train):,} are '{labels[0]}'" if labels else "there are none"
+            raise UserError(f"the training examples need at least two labels; {what}")
+        return labels
+
+    def encode(
+        self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
+    ) -> Sequence[EncodedExample]:
+        """Return each text or pair in the template, one output each.
+
+        Raises:
+            UserError: some examples are pairs and some are not, or the model has no such state.
+        """
+        return encode_pooled(examples, tokenizer, template, self.pooling)
+
+    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
+        """Return the index of each example's label, (examples,) int64.
+
+        Raises:
+            UserError: a label is not in `labels`.
+        """
+        number = {label: n for n, label in enumerate(labels)}
+        unseen = Counter(example.label for example in examples if example.label not in number)
+        if unseen:
+            first = next(example for example in examples if example.label in unseen)
+            names = ", ".join(f"'{label}' ({count:,})" for label, count in sorted(unseen.items()))
+            raise UserError(
+                f"{first.source}: labels that no training example has: {_short(names)}; "
+                f"training has: {_short(', '.join(labels))}"
+            )
+        return np.asarray([number[example.label] for example in examples], dtype=np.int64)
+
+    def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
+        """Return dropout and a linear layer, (outputs, d_model) -> (outputs, labels)."""
+        return linear_head(d_model, len(labels), self.dropout)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
+        """Return the cross-entropy, in nats."""
+        total = F.cross_entropy(outputs, targets, reduction="sum")
+        return Loss(total, total.new_tensor(float(len(targets))))
+
+    def scores(self, outputs: Array, targets: Array) -> dict[str, float]:
+        """Return accuracy, macro-averaged F1 and Matthews correlation.
+
+        Args:
+            outputs: (examples, labels).
+            targets: (examples,) int64.
+        """
+        chosen = outputs.argmax(axis=1)
+        return {
+            "accuracy": float(accuracy_score(targets, chosen)),
+            "f1": float(f1_score(targets, chosen, average="macro", zero_division=0)),
+            "matthews": _matthews(targets, chosen),
+        }
+
+    def baseline(self, targets: Array, labels: tuple[str, ...]) -> tuple[str, Array]:
+        """Return the share of each label, (labels,): the most frequent one wins."""
+        return "majority class", np.bincount(targets, minlength=len(labels)) / len(targets)
+
+
+def _matthews(targets: Array, chosen: Array) -> float:
+    """Return the Matthews correlation, 0 if all targets and outputs are one label."""
+    if (targets == targets[0]).all() and (chosen == targets[0]).all():
+        return 0.0  # as scikit-learn returns, with a warning
+    return float(matthews_corrcoef(targets, chosen))
+
+
+def _short(text: str, limit: int = 200) -> str:
+    return text if len(text) <= limit else text[:limit].rsplit(",", 1)[0] + ", ..."

@@ -1,0 +1,133 @@
+"""One number per text, or per pair of texts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import pearsonr, spearmanr
+from torch import Tensor, nn
+
+from foreword.errors import UserError
+from foreword.ranges import NonNegative, ShareBelowOne
+from foreword.text.tokenizer import Tokenizer
+from foreword.tuning.input_template import InputTemplate, Pooling
+from foreword.tuning.pooled import encode_pooled, linear_head
+from foreword.tuning.tasks._contract import EncodedExample, Labelled, Task
+from foreword.types import Array, Loss
+
+# The most that a number may be, either way: its gradient's square is still finite in float32.
+LARGEST = 1e7
+
+
+@dataclass(frozen=True)
+class Regress(Task):
+    """Regression: dropout and a linear layer with one output on the pooled state of the text.
+
+    The layer's -1 and 1 are the least and the greatest number of the training examples, so that
+    any scale is learned alike; outputs may lie beyond.
+
+    Attributes:
+        dropout: share of that state dropped in training.
+        pooling: which state, as in `classify`; the family's by default.
+        auxiliary: as in `classify`.
+        mix_layers: as in `classify`.
+
+    Also called: regression.
+    Reference: Devlin et al. 2019, section 4.1, for STS-B (Cer et al. 2017).
+    """
+
+    dropout: ShareBelowOne = 0.1
+    pooling: Pooling | None = None
+    auxiliary: NonNegative = 0.0
+    mix_layers: bool = False
+
+    def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
+        """Return the least and the greatest number of the training examples.
+
+        Raises:
+            UserError: a label is not a number, or too large, or all are equal.
+        """
+        numbers = [_number(example) for example in train]
+        if not numbers or np.float32(min(numbers)) == np.float32(max(numbers)):
+            what = f"all {len(train):,} are {numbers[0]:g}" if numbers else "there are none"
+            raise UserError(f"the training examples need at least two numbers; {what}")
+        return repr(min(numbers)), repr(max(numbers))
+
+    def encode(
+        self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
+    ) -> Sequence[EncodedExample]:
+        """Return each text or pair in the template, one output each.
+
+        Raises:
+            UserError: some examples are pairs and some are not, or the model has no such state.
+        """
+        return encode_pooled(examples, tokenizer, template, self.pooling)
+
+    def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
+        """Return the number of each example, (examples,) float32.
+
+        Raises:
+            UserError: a label is not a number, or too large.
+        """
+        return np.asarray([_number(example) for example in examples], dtype=np.float32)
+
+    def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
+        """Return dropout, a linear layer and the scale, (outputs, d_model) -> (outputs, 1)."""
+        low, high = map(float, labels)
+        return nn.Sequential(linear_head(d_model, 1, self.dropout), Scale(low, high))
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
+        """Return the squared error."""
+        total = (outputs[:, 0] - targets).square().sum()
+        return Loss(total, total.new_tensor(float(len(targets))))
+
+    def scores(self, outputs: Array, targets: Array) -> dict[str, float]:
+        """Return Pearson's and Spearman's correlation, 0 if all outputs or all targets are equal.
+
+        Args:
+            outputs: (examples, 1).
+            targets: (examples,) float32.
+        """
+        predicted = outputs[:, 0].astype(np.float64)
+        if len(predicted) < 2 or np.ptp(predicted) == 0 or np.ptp(targets) == 0:
+            return {"pearson": 0.0, "spearman": 0.0}
+        return {
+            "pearson": float(pearsonr(predicted, targets).statistic),
+            "spearman": float(spearmanr(predicted, targets).statistic),
+        }
+
+    def baseline(self, targets: Array, labels: tuple[str, ...]) -> tuple[str, Array]:
+        """Return the mean, (1,)."""
+        return "mean", np.asarray([targets.mean()])
+
+
+class Scale(nn.Module):
+    """A linear map that takes -1 to `low` and 1 to `high`."""
+
+    def __init__(self, low: float, high: float) -> None:
+        super().__init__()
+        self.middle, self.reach = (low + high) / 2, (high - low) / 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `x`, of any shape, on the new scale."""
+        return self.middle + self.reach * x
+
+
+def _number(example: Labelled) -> float:
+    try:
+        number = float(example.label)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(
+            f"{example.source}: '{example.label}' is not a number; use --task classify for words"
+        )
+    if abs(number) > LARGEST:
+        raise UserError(
+            f"{example.source}: {example.label} is too large to learn; scale the labels, at most "
+            f"{LARGEST:,.0f} either way"
+        )
+    return number

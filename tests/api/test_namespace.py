@@ -1,0 +1,41 @@
+"""What `import foreword` offers."""
+
+from __future__ import annotations
+
+import inspect
+import pydoc
+import subprocess
+import sys
+
+import pytest
+
+import foreword
+
+
+def test_it_holds_the_verbs_and_nothing_else() -> None:
+    assert sorted(dir(foreword)) == sorted([*foreword.__all__, "__version__"])
+    with pytest.raises(AttributeError):
+        foreword.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize("name", foreword.__all__)
+def test_every_name_is_documented(name: str) -> None:
+    value = getattr(foreword, name)
+    assert inspect.getdoc(value)
+    if inspect.isfunction(value):
+        assert value.__name__ == name
+        described = inspect.getdoc(value) or ""
+        missing = [p for p in inspect.signature(value).parameters if f"{p}: " not in described]
+        assert not missing
+
+
+def test_its_help_is_a_page_that_names_every_function() -> None:
+    page = pydoc.render_doc(foreword)
+    assert "runs/books" in page
+    for name in foreword.__all__:
+        assert name in page
+
+
+def test_importing_it_loads_no_torch() -> None:
+    code = "import sys, foreword; foreword.UserError; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-P", "-c", code], check=False).returncode == 0

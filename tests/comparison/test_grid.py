@@ -1,0 +1,131 @@
+"""Loading grids; a mistake is refused in one line that names the key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foreword import config
+from foreword.cli.main import run
+from foreword.comparison.grid import load_grid, read_examples
+from foreword.errors import UserError
+from foreword.train.budget import Budget
+from tests.comparison import grids
+from tests.comparison.grids import CAUSAL, MASKED, TASK
+
+
+def test_a_cell_is_its_recipe_with_settings_seed_and_budget(folder: Path) -> None:
+    more = {"set": {"model": {"layers": 3}, "train": {"tokens": 5}}}
+    grid = load_grid(grids.write_grid(folder, **more), budget=Budget("flops", 1e9))
+    masked, causal = grid.cells
+    assert [cell.name for cell in grid.cells] == ["masked", "decoder"]
+    assert grid.recipe(masked, 7).model.layers == 3
+    assert grid.recipe(causal, 7).model.layers == 1  # the cell's own come last
+    train = grid.recipe(masked, 7).train
+    assert (train.seed, train.flops, train.tokens, train.hours) == (7, 1e9, None, None)
+
+
+def test_examples_are_the_first_rows_and_all_dev_files(folder: Path) -> None:
+    (task,) = load_grid(grids.write_grid(folder)).tasks
+    examples = read_examples(task)
+    assert len(examples.train) == 16
+    assert len(examples.dev) == 12
+    assert {example.label for example in examples.dev} == {"good", "bad"}
+    assert len(examples.checksums) == 3
+
+
+def test_the_command_line_overrides_the_grid(folder: Path, tmp_path: Path) -> None:
+    path = grids.write_grid(folder)
+    grid = load_grid(path, ["elsewhere"], tmp_path, Budget("hours", 2))
+    assert grid.data == ("elsewhere",)
+    assert grid.budget == Budget("hours", 2)
+    assert grid.tasks[0].train == str(tmp_path / "train.tsv")
+    assert load_grid(path).data == (str(folder / "text"),)
+
+
+def test_other_data_drops_the_held_out_text_of_the_grid(folder: Path) -> None:
+    path = grids.write_grid(folder, heldout=["apart.txt"])
+    assert load_grid(path).heldout == (str(folder / "apart.txt"),)
+    assert load_grid(path, ["elsewhere"]).heldout == ()
+    assert load_grid(path, ["elsewhere"], heldout=["far.txt"]).heldout == ("far.txt",)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"cell": []}, "grid.toml: cell: Grid has no such setting; did you mean 'cells'?"),
+        ({"cells": []}, "cells: give at least one"),
+        ({"cells": [{"recipe": "bert_tinny"}]}, "cell 'bert_tinny': no recipe 'bert_tinny'"),
+        ({"cells": [{"recipes": "bert_tiny"}]}, "cells[0].recipes: Cell has no such setting"),
+        (
+            {"cells": [MASKED, {**CAUSAL, "set": {"model": {"layer": 1}}}]},
+            "cell 'decoder': model.layer: Transformer has no such setting; did you mean 'layers'?",
+        ),
+        ({"cells": [MASKED, MASKED]}, "cells: two are called 'masked'; give each a label"),
+        ({"cells": [{**MASKED, "set": "x"}]}, "cells[0].set: expected a table"),
+        ({"seeds": 0}, "seeds: must be a whole number from 1"),
+        ({"budget": {"unit": "flop", "amount": 1}}, "budget.unit: 'flop' is not a choice"),
+        ({"budget": {"unit": "flops", "amount": -1}}, "budget.amount: must be a number above 0"),
+        ({"budget": None}, "budget: required, one for all cells: --flops"),
+        ({"data": None}, "data: required: name the text with --data"),
+        ({"data": ["nowhere"]}, "nowhere: there is no such file"),
+        ({"tasks": [{**TASK, "train": "no.tsv"}]}, "task 'Reviews':"),
+        ({"tasks": [{**TASK, "label": "lable"}]}, "task 'Reviews':"),
+        ({"tasks": [{**TASK, "task": "clasify"}]}, "tasks[0].task.kind: no kind 'clasify'"),
+        ({"tasks": [{**TASK, "rows": -1}]}, "tasks[0].rows: must be a whole number from 0"),
+        (
+            {"tasks": [{**TASK, "tune": {"epochs": 0}}]},
+            "tasks[0].tune.epochs: must be a whole number from 1",
+        ),
+        (
+            {"tasks": [{**TASK, "tune": {"from_scratch": True}}]},
+            "tasks[0].tune.from_scratch: set 'scratch' of the task instead",
+        ),
+        ({"tasks": [TASK, TASK]}, "tasks: two are called 'Reviews'; give each a name"),
+        (
+            {"set": {"tokenizer": {"kind": "bpe", "vocab": 9000}}},
+            "cell 'masked': tokenizer.vocab: 9,000 asked",
+        ),
+    ],
+)
+def test_a_mistake_in_a_grid_is_refused_in_one_line(
+    folder: Path,
+    tmp_path: Path,
+    more: dict[str, Any],
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "out"
+    assert run(["compare", grids.write_grid(folder, **more), "--out", str(out)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    line = said.err.splitlines()[-1]
+    assert line.startswith("foreword: ")
+    assert says in line
+    assert not (out / "runs").exists()
+
+
+def test_an_unknown_grid_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(UserError, match=r"no grid 'objectivs'.*did you mean 'objectives'"):
+        load_grid("objectivs")
+
+
+def test_read_settings_override_those_of_all_cells() -> None:
+    said = {"documents": "file", "errors": "replace", "blank_lines": False}
+    for cell in (grid := load_grid("ladder", ["text"], read=said, budget=Budget("steps", 1))).cells:
+        read = grid.recipe(cell, 1).read
+        assert (read.documents, read.errors, read.blank_lines) == ("file", "replace", False)
+
+
+@pytest.mark.parametrize("name", config.grid_names())
+def test_shipped_grids_name_recipes_that_build(name: str) -> None:
+    grid = load_grid(name, ["text"], Path("tasks"), Budget("steps", 1))
+    recipes = [grid.recipe(cell, 1) for cell in grid.cells]
+    assert all(recipe.train.steps == 1 for recipe in recipes)
+    assert grid.description
+    if name == "objectives":  # of one size, on the same tokens
+        assert len({str(recipe.tokenizer) for recipe in recipes}) == 1
+        assert len({recipe.packing.length for recipe in recipes}) == 1
+        assert len({(recipe.model.d_model, recipe.model.layers) for recipe in recipes}) == 1

@@ -1,0 +1,209 @@
+"""Means, intervals, tables and plots of a comparison."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from foreword.cli.main import run
+from foreword.comparison.grid import load_grid
+from foreword.comparison.interval import half_width_of_share, interval
+from foreword.comparison.results import gather
+from foreword.comparison.run import Comparison
+from foreword.comparison.tables import MarkdownTable, notes, tables
+from foreword.comparison.time_left import TimeLeft
+from tests.comparison import grids
+
+VALUES = [0.61, 0.58, 0.66, 0.6]
+
+
+def test_the_interval_equals_scipys() -> None:
+    found = interval(VALUES)
+    low, high = stats.t.interval(0.95, 3, np.mean(VALUES), stats.sem(VALUES))
+    assert found.mean - found.half_width == pytest.approx(low)
+    assert found.mean + found.half_width == pytest.approx(high)
+    assert str(found) == "0.613 ± 0.054"
+
+
+def test_one_value_has_no_interval() -> None:
+    assert math.isnan(interval([0.5]).half_width)
+    assert str(interval([0.5])) == "0.500"
+
+
+def test_the_interval_covers_the_mean_at_its_level() -> None:
+    samples = np.random.default_rng(1).normal(3.0, 2.0, (2000, 3))
+    held = [abs(found.mean - 3.0) <= found.half_width for found in map(interval, samples)]
+    assert np.mean(held) == pytest.approx(0.95, abs=0.015)
+
+
+def test_the_interval_of_an_accuracy_covers_it_at_its_level() -> None:
+    assert half_width_of_share(277) == pytest.approx(0.059, abs=5e-4)  # RTE
+    right = np.random.default_rng(1).binomial(277, 0.5, 20_000) / 277
+    assert np.mean(abs(right - 0.5) <= half_width_of_share(277)) == pytest.approx(0.95, abs=0.01)
+
+
+def test_time_left_is_estimated_from_similar_pieces() -> None:
+    clock = TimeLeft(["train", "tune", "train", "tune"])
+    assert clock.estimate(0, 0.0, 0.0) == (0.0, False)
+    assert clock.estimate(0, 0.25, 10.0) == (30.0 + 40.0, False)
+    clock.add(0, 40.0)
+    clock.add(1, 5.0)
+    assert clock.estimate(2, 0.0, 0.0) == (45.0, True)
+    assert clock.estimate(2, 0.5, 30.0) == (35.0, True)
+
+
+def test_scores_are_those_of_the_last_epoch(folder: Path, out: Path) -> None:
+    comparison = grids.compare(folder, out)
+    results = gather(comparison)
+    (task,) = comparison.grid.tasks
+    file = out / "runs" / "masked-1" / "evaluations" / "tune-classify-reviews.json"
+    document = json.loads(file.read_text(encoding="utf-8"))
+    found = results.task_interval("masked", task, "pretrained")
+    assert found is not None
+    assert found.mean == pytest.approx(document["rows"][0]["matthews"])
+    error = document["rows"][0]["matthews_std"] / math.sqrt(2)
+    assert found.half_width == pytest.approx(error * stats.t.ppf(0.975, 1))
+    chance_loss = results.task_interval("", task, "majority class")
+    assert chance_loss is not None
+    assert chance_loss.mean == pytest.approx(0.0)
+
+
+def test_with_several_pretraining_seeds_the_interval_is_over_them(folder: Path, out: Path) -> None:
+    comparison = grids.compare(folder, out, seeds=2)
+    results = gather(comparison)
+    (task,) = comparison.grid.tasks
+    means = [
+        np.mean(
+            [s.scores["matthews"] for s in results.scores if s.seed == n and s.cell == "decoder"]
+        )
+        for n in (1, 2)
+    ]
+    found = results.task_interval("decoder", task, "pretrained")
+    assert found is not None
+    assert found.count == 2
+    assert found.mean == pytest.approx(np.mean(means))
+    losses = [run.heldout_loss for run in results.runs if run.cell == "decoder"]
+    assert len(set(losses)) == 2
+    assert any("over 2 seeds of pretraining" in note for note in notes(results))
+
+
+def test_results_are_written_as_json_csv_markdown_and_plot(
+    folder: Path, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["compare", grids.write_grid(folder), "--out", str(out)]
+    assert run([*words, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    kept = json.loads((out / "results.json").read_text(encoding="utf-8"))
+    assert kept.pop("checksum")
+    assert document == kept
+    assert [cell["cell"] for cell in document["cells"]] == ["masked", "decoder"]
+    assert document["metrics"] == {"Reviews": "matthews"}
+    assert document["failures"] == []
+    facts = document["runs"][0]
+    assert facts["steps"] == 3
+    assert facts["tokens"] == 3 * 4 * 16
+    assert facts["parameters"] * 4 <= facts["bytes"] < facts["parameters"] * 4 + 10_000
+    assert [point[0] for point in facts["curve"]] == sorted(point[0] for point in facts["curve"])
+    assert facts["samples"]
+    with (out / "results.csv").open(encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    scores = [line for line in lines if line["task"] == "Reviews" and line["cell"]]
+    assert len(scores) == 2 * 2 * 2 * 3  # cells, starts, seeds, metrics
+    assert (out / "plot.png").read_bytes().startswith(b"\x89PNG")
+    text = (out / "table.md").read_text(encoding="utf-8")
+    assert "| cell | Reviews, matthews | from scratch |" in text
+    assert "not comparable between objectives" in text
+    assert "the first 16 rows" in text
+    assert "±" in text
+    assert run(words) == 0
+    assert "Fine-tuning" in capsys.readouterr().out
+
+
+def test_without_tasks_there_is_no_fine_tuning_table(folder: Path, out: Path) -> None:
+    results = gather(grids.compare(folder, out, tasks=[]))
+    assert [table.title for table in tables(results)] == ["Pretraining", "What they say"]
+    assert {"parameters", "on disk", "tokens/s"} <= set(tables(results)[0].columns)
+
+
+def test_a_failure_is_in_the_table_and_in_the_exit_status(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = {"label": "long", "recipe": "encoder.toml", "set": {"packing": {"length": 100_000}}}
+    words = ["compare", grids.write_grid(folder, cells=[long, grids.CAUSAL], tasks=[])]
+    assert run([*words, "--out", str(tmp_path / "out")]) == 2
+    assert "Failed: long, seed 1: pretraining: " in capsys.readouterr().err
+    text = (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
+    assert "Failed: long, seed 1: pretraining: " in text
+    assert "1 of 2 pieces are not done" in text
+    assert "| decoder | decoder |" in text
+
+
+def test_an_interrupted_comparison_prints_how_to_continue(
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("foreword.runs.run.carry_on", lambda *_: False)
+    words = ["compare", grids.write_grid(folder), "--out", str(tmp_path / "out")]
+    assert run(words) == 130
+    assert "stopped; the same command continues" in capsys.readouterr().err
+
+
+def test_a_dry_run_trains_nothing(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["compare", grids.write_grid(folder, seeds=2), "--out", str(tmp_path / "out")]
+    assert run([*words, "--dry-run", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    first, second = document["cells"]
+    assert (first["cell"], second["cell"]) == ("masked", "decoder")
+    assert first["tokens"] == second["tokens"] == 3 * 4 * 16
+    assert first["flops_per_token"] > 0
+    each = [2 * c["pretraining_seconds"] + c["tuning_seconds"] for c in document["cells"]]
+    assert document["seconds"] == pytest.approx(sum(each))
+    assert not (tmp_path / "out" / "runs").exists()
+
+
+@pytest.mark.parametrize(("metric", "more"), [("matthews", "."), ("accuracy", ", so up to ± 0.28")])
+def test_notes_give_the_number_of_dev_examples(
+    metric: str, more: str, folder: Path, out: Path
+) -> None:
+    comparison = Comparison(
+        load_grid(grids.write_grid(folder, tasks=[{**grids.TASK, "metric": metric}])),
+        out,
+        grids.Quiet(),
+    )
+    comparison.prepare()
+    (said,) = [note for note in notes(gather(comparison)) if "dev examples" in note]
+    assert f"Reviews has 12{more}" in said
+
+
+def test_the_sample_table_shows_every_sample_and_the_blanks_of_long_ones(
+    out: Path, folder: Path
+) -> None:
+    """Each cell has three samples; of a long one every blank is shown."""
+    results = gather(grids.compare(folder, out))
+    long = "a b c d e f g h «i» j k l m n " + "o " * 150 + "p q r s t «u» v w x y z."
+    written = ("One.", "Two " * 60, long)
+    samples = tuple({"prompt": f"{n}", "text": text} for n, text in enumerate(written))
+    runs = [dataclasses.replace(run, samples=samples) for run in results.runs]
+    table = tables(dataclasses.replace(results, runs=runs))[-1]
+    assert [row[:2] for row in table.rows] == [
+        (cell, str(n)) for cell in ("masked", "decoder") for n in range(3)
+    ]
+    one, two, blanks = (row[2] for row in table.rows[:3])
+    assert one == "One."
+    assert two == "Two " * 40 + "…"
+    assert blanks == "… e f g h «i» j k l m … q r s t «u» v w x y …"
+
+
+def test_markdown_escapes_bars_and_tags() -> None:
+    assert "a\\|b &lt;unk>" in MarkdownTable("x", ("y",), (("a|b <unk>",),)).markdown()

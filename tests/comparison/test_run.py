@@ -1,0 +1,240 @@
+"""Nothing is done twice, nothing stale is used, and a failure does not stop the rest."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foreword import atomic, config, stored
+from foreword.comparison.grid import Grid, load_grid
+from foreword.comparison.results import gather
+from foreword.comparison.run import Comparison
+from foreword.errors import UserError
+from foreword.runs.run import carry_on
+from foreword.runs.trained_model import is_finished, read_recipe
+from tests.comparison import grids
+from tests.comparison.grids import CAUSAL, MASKED, TASK, Quiet
+from tests.train import runs
+
+ALL = [
+    "masked, seed 1: pretraining",
+    "masked, seed 1: Reviews",
+    "masked, seed 1: Reviews from scratch",
+    "decoder, seed 1: pretraining",
+    "decoder, seed 1: Reviews",
+    "decoder, seed 1: Reviews from scratch",
+]
+
+
+def begun(folder: Path, out: Path, **more: Any) -> list[str]:
+    """Run the grid and return the pieces that it ran."""
+    reporter = Quiet()
+    comparison = grids.compare(folder, out, reporter, **more)
+    assert comparison.failures == []
+    return reporter.begun
+
+
+def test_each_cell_is_a_run_folder_and_all_share_their_data(finished: Path) -> None:
+    folders = sorted(path.name for path in (finished / "runs").iterdir() if path.is_dir())
+    assert folders == ["decoder-1", "masked-1"]
+    for name in folders:
+        run = finished / "runs" / name
+        assert is_finished(run)
+        assert read_recipe(run).train.steps == 3
+        assert not (run / "shards").exists()
+        assert [file.name for file in (run / "evaluations").iterdir()] == [
+            "tune-classify-reviews.json"
+        ]
+    assert sorted(path.name for path in (finished / "data").iterdir() if path.is_dir()) == [
+        "shards-word",
+        "tokenizer-word",
+    ]
+
+
+def test_each_tokenizer_has_its_own_shards(folder: Path, tmp_path: Path) -> None:
+    other = {"label": "chars", "recipe": "decoder.toml", "set": {"tokenizer": {"kind": "char"}}}
+    grid = load_grid(grids.write_grid(folder, cells=[MASKED, CAUSAL, other]))
+    for _ in range(2):
+        Comparison(grid, tmp_path / "out", Quiet()).prepare()
+    made = {path.name for path in (tmp_path / "out" / "data").iterdir() if path.is_dir()}
+    assert made == {"shards-word", "tokenizer-word", "shards-char", "tokenizer-char"}
+
+
+def test_held_out_text_is_prepared_once_for_all_cells(tmp_path: Path) -> None:
+    grids.write_files(tmp_path)
+    apart = tmp_path / "apart.txt"
+    apart.write_text("the cat sat on a red house.\n" * 30, encoding="utf-8")
+    found = set()
+    for text in ("the old dog ran.\n" * 30, None):
+        grid = load_grid(grids.write_grid(tmp_path, heldout=["apart.txt"]))
+        comparison = Comparison(grid, tmp_path / "out", Quiet())
+        comparison.prepare()
+        shards = comparison.corpora.shards_for(comparison.recipes["masked", 1])
+        assert shards.counts["heldout"].documents == 30
+        found.add(shards.folder)
+        apart.write_text(text or "", encoding="utf-8")
+    assert len(found) == 2, "made anew for another held-out text"
+    more = {"heldout": ["text/0.txt"]}
+    with pytest.raises(UserError, match="both to train on and to hold out"):
+        Comparison(load_grid(grids.write_grid(tmp_path, **more)), tmp_path / "out", Quiet())
+
+
+def test_finished_work_is_not_repeated(folder: Path, out: Path) -> None:
+    assert begun(folder, out) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "anew"),
+    [
+        ({"cells": [{**MASKED, "set": {"objective": {"rate": 0.3}}}, CAUSAL]}, ALL[:3]),
+        ({"cells": [{**MASKED, "label": "new"}, CAUSAL], "description": "x"}, []),
+        ({"cells": [{**CAUSAL, "set": {}}]}, ALL[3:]),
+        ({"tasks": [{**TASK, "rows": 12}]}, [*ALL[1:3], *ALL[4:]]),
+        ({"tasks": [{**TASK, "metric": "f1", "scratch": False}]}, []),
+        ({"budget": {"unit": "steps", "amount": 4}}, [ALL[0], ALL[1], ALL[3], ALL[4]]),
+        (
+            {"seeds": 2},
+            [piece.replace("seed 1", "seed 2") for piece in ALL if "scratch" not in piece],
+        ),
+    ],
+)
+def test_a_changed_grid_runs_only_what_changed(
+    folder: Path, out: Path, more: dict[str, Any], anew: list[str]
+) -> None:
+    assert begun(folder, out, **more) == anew
+    assert begun(folder, out) == []  # and what was there is there still
+
+
+def test_a_changed_task_file_repeats_its_fine_tunings(tmp_path: Path, out: Path) -> None:
+    folder = grids.write_files(tmp_path / "grid")
+    with (folder / "train.tsv").open("a", encoding="utf-8") as file:
+        file.write("x\tgood\t\tlovely\n")
+    assert begun(folder, out) == [*ALL[1:3], *ALL[4:]]
+
+
+def test_a_changed_text_repeats_the_pretrainings(tmp_path: Path, out: Path) -> None:
+    folder = grids.write_files(tmp_path / "grid")
+    (folder / "text" / "0.txt").write_text("the cat sat on a road\n" * 9, encoding="utf-8")
+    assert begun(folder, out, tasks=[]) == [ALL[0], ALL[3]]
+
+
+@pytest.mark.parametrize("piece", [ALL[1], ALL[2], ALL[4]])
+def test_a_comparison_killed_at_any_piece_continues_there(
+    folder: Path, tmp_path: Path, piece: str
+) -> None:
+    def die(begins: str) -> None:
+        if begins == piece:
+            raise runs.Killed
+
+    with pytest.raises(runs.Killed):
+        grids.compare(folder, tmp_path / "out", Quiet(die))
+    assert begun(folder, tmp_path / "out") == ALL[ALL.index(piece) :]
+
+
+def test_a_run_killed_midway_continues(folder: Path, tmp_path: Path) -> None:
+    comparison = Comparison(load_grid(grids.write_grid(folder)), tmp_path / "out", Quiet())
+    comparison.prepare()
+
+    class Dying(Quiet):
+        def show_progress(self, progress: Any) -> None:
+            if progress.share > 0.6:
+                raise runs.Killed
+
+    comparison.reporter = Dying()
+    with pytest.raises(runs.Killed):
+        comparison.run()
+    assert begun(folder, tmp_path / "out") == ALL
+    assert len([p for p in (tmp_path / "out" / "runs").iterdir() if p.is_dir()]) == 2
+
+
+def test_a_stopped_run_stops_the_comparison(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foreword.runs.run.carry_on", lambda *_: False)
+    comparison = Comparison(load_grid(grids.write_grid(folder)), tmp_path / "out", Quiet())
+    comparison.prepare()
+    assert comparison.run() is False
+
+
+def test_a_cell_that_fails_is_reported_and_the_others_go_on(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(run: Path, *rest: Any) -> bool:
+        if "masked" in run.name:
+            raise UserError("the cpu's memory ran out")
+        if "odd" in run.name:
+            raise ZeroDivisionError("oh")
+        return carry_on(run, *rest)
+
+    monkeypatch.setattr("foreword.runs.run.carry_on", fail)
+    reporter = Quiet()
+    odd = {"label": "odd", "recipe": "decoder.toml"}
+    comparison = grids.compare(folder, tmp_path / "out", reporter, cells=[MASKED, odd, CAUSAL])
+    assert reporter.begun == [ALL[0], "odd, seed 1: pretraining", *ALL[3:]]
+    assert [(str(f.work), f.error, f.is_fault) for f in comparison.failures] == [
+        (ALL[0], "the cpu's memory ran out", False),
+        ("odd, seed 1: pretraining", "ZeroDivisionError: oh", True),
+    ]
+    assert {run.cell for run in gather(comparison).runs} == {"decoder"}
+    monkeypatch.undo()
+    assert begun(folder, tmp_path / "out") == ALL[:3]  # tried again
+
+
+def test_an_interrupt_is_not_recorded_as_a_failure(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("foreword.comparison.run.tune", interrupt)
+    comparison = Comparison(load_grid(grids.write_grid(folder)), tmp_path / "out", Quiet())
+    comparison.prepare()
+    with pytest.raises(KeyboardInterrupt):
+        comparison.run()
+    assert comparison.failures == []
+
+
+def test_a_key_without_a_later_setting_matches_its_default(folder: Path, out: Path) -> None:
+    """Keys are compared as values: one without the setting has its default."""
+    for file in (out / "runs").glob("*.json"):
+        document = stored.read(file)
+        assert document["asked"]["recipe"]["train"].pop("patience") == 5
+        stored.write(file, document)
+    assert begun(folder, out) == []
+
+
+def test_the_folder_holds_the_grid(folder: Path, out: Path) -> None:
+    grid = load_grid(grids.write_grid(folder))
+    text = (out / "grid.toml").read_text(encoding="utf-8")
+    assert config.build(Grid, tomllib.loads(text)) == grid
+
+
+def test_a_folder_with_other_files_is_refused_and_unchanged(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "letters.txt").write_text("dear")
+    with pytest.raises(UserError, match="holds something else than a comparison"):
+        Comparison(load_grid(grids.write_grid(folder)), tmp_path, Quiet())
+    assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
+
+
+def test_a_second_process_is_refused(folder: Path, tmp_path: Path) -> None:
+    comparison = Comparison(load_grid(grids.write_grid(folder)), tmp_path / "out", Quiet())
+    with atomic.locked(tmp_path / "out"):
+        for work in (comparison.prepare, comparison.run):
+            with pytest.raises(UserError, match="out: another process is writing here"):
+                work()
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [atomic.LOCK]
+    Comparison(comparison.grid, tmp_path / "out", Quiet()).prepare()
+
+
+def test_progress_reports_the_time_left(folder: Path, tmp_path: Path) -> None:
+    reporter = Quiet()
+    grids.compare(folder, tmp_path / "out", reporter)
+    assert [s.number for s in reporter.progress if s.share == 0] == [1, 2, 3, 4, 5, 6]
+    first, last = reporter.progress[0], reporter.progress[-1]
+    assert not first.is_all
+    assert last.is_all
+    assert last.share == 1
+    assert last.seconds_left == pytest.approx(0.0)

@@ -1,0 +1,133 @@
+"""Tiny runs of every layout and position kind, with random weights."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from foreword import config
+from foreword.evaluation.prompting import PromptedModel
+from foreword.nn.init import initialise
+from foreword.runs.recipe import Recipe
+from foreword.runs.trained_model import open_run
+from foreword.text.tokenizer import Tokenizer
+from foreword.text.tokenizers.bpe import BPE
+from foreword.text.tokenizers.word import Word
+from foreword.train import checkpoint
+from tests.train.runs import short_spans
+
+TEXTS = [
+    "The cat sat on the mat. The dog sat on the log.",
+    "A bird sang in the tree, and the cat looked at the bird.",
+    "The dog ran to the river. The river was cold and deep.",
+    "One day the sun shone on the mat and the cat slept there.",
+]
+
+FAMILIES = {
+    "encoder": ("transformer", "masked", "encoder"),
+    "decoder": ("transformer", "causal", "decoder"),
+    "prefix": ("transformer", "span_corruption", "prefix"),
+    "span_decoder": ("transformer", "span_corruption", "decoder"),
+    "encoder_decoder": ("encoder_decoder", "span_corruption", "encoder_decoder"),
+    "goes_on": ("encoder_decoder", "prefix", "encoder_decoder"),
+    "deshuffles": ("transformer", "deshuffle", "prefix"),
+    "mixture": ("encoder_decoder", "mixture", "encoder_decoder"),
+    "stream": ("transformer", "causal", "decoder"),
+    "transformer_xl": ("transformer", "causal", "decoder"),
+    "xlnet": ("transformer", "permutation", "two_streams"),
+}
+# Families that read consecutive rows, and the settings of their memory.
+STREAMS: dict[str, dict[str, Any]] = {
+    "stream": {},
+    "transformer_xl": {"memory": 16},
+    "xlnet": {"memory": 16, "two_streams": True},
+}
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Tokenizer:
+    return Word(min_count=1).train(TEXTS)
+
+
+@pytest.fixture(scope="session")
+def bpe() -> Tokenizer:
+    return BPE(vocab=380).train(TEXTS * 4)
+
+
+def recipe_of(family: str, position: str = "learned", length: int = 32) -> Recipe:
+    model, objective, layout = FAMILIES[family]
+    around = {"bos": "[CLS]", "eos": "[SEP]"} if family == "encoder" else {"bos": "<s>"}
+    packing = {"kind": "documents", "length": length, **around}
+    if family in STREAMS:
+        packing = {"kind": "stream", "length": length}
+        position = "relative" if position == "learned" else position
+    positions = 72 if objective == "deshuffle" else 64  # its rows become up to 66 tokens long
+    table = {
+        "description": f"a tiny {family}",
+        "model": {
+            "kind": model,
+            "d_model": 16,
+            "layers": 2,
+            "heads": 2,
+            "init_std": 0.3,  # so that predictions differ between positions
+            "position": {
+                "kind": position,
+                **({"length": positions} if position == "learned" else {}),
+            },
+            **({"assumes_causal_mask": layout == "decoder"} if model == "transformer" else {}),
+            **STREAMS.get(family, {}),
+        },
+        "objective": {"kind": objective, **short_spans(objective, length)},
+        "layout": layout,
+        "packing": packing,
+        "tokenizer": {"kind": "word", "min_count": 1},
+        "train": {"batch": 4, "device": "cpu"},
+    }
+    return config.build(Recipe, table)
+
+
+def write_run(folder: Path, recipe: Recipe, tokenizer: Tokenizer) -> Path:
+    model = recipe.build(tokenizer.vocab)
+    initialise(model, 1)
+    step = checkpoint.name_of(1)
+    checkpoint.save(folder / "checkpoints" / step, model, None, {"step": 1})
+    (folder / "recipe.toml").write_text(recipe.dumps(), encoding="utf-8")
+    (folder / "run.json").write_text('{"texts": []}', encoding="utf-8")
+    tokenizer.save(folder / "tokenizer")
+    return folder
+
+
+@pytest.fixture
+def make_run(tmp_path: Path, tokenizer: Tokenizer) -> Callable[..., Path]:
+    def make(family: str, position: str = "learned", length: int = 32) -> Path:
+        recipe = recipe_of(family, position, length)
+        return write_run(tmp_path / f"{family}-{position}", recipe, tokenizer)
+
+    return make
+
+
+@pytest.fixture
+def make_prompted(tokenizer: Tokenizer) -> Callable[..., PromptedModel]:
+    def make(
+        family: str, position: str = "learned", length: int = 32, **train: object
+    ) -> PromptedModel:
+        recipe = recipe_of(family, position, length)
+        recipe = dataclasses.replace(recipe, **train)
+        model = recipe.build(tokenizer.vocab)
+        initialise(model, 1)
+        return PromptedModel(model.eval(), recipe, tokenizer, torch.device("cpu"))
+
+    return make
+
+
+@pytest.fixture
+def make_prompted_run(make_run: Callable[..., Path]) -> Callable[..., PromptedModel]:
+    def make(family: str, position: str = "learned") -> PromptedModel:
+        return PromptedModel.of(open_run(make_run(family, position), "cpu"))
+
+    return make

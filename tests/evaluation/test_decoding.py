@@ -1,0 +1,222 @@
+"""Decoding against a forward pass per token, sampling, stops, and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves
+
+from foreword import kinds
+from foreword.errors import UserError
+from foreword.evaluation.decoding import Start, decode, generate, stops_of
+from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.sampling import GREEDY, Sampling, distribution, sample_tokens
+from foreword.types import Array, Batch, Example, Tokens
+
+DECODERS = ("decoder", "prefix", "span_decoder", "encoder_decoder")
+
+
+def tokens(ids: Array) -> Tokens:
+    return Tokens(ids[None], np.zeros_like(ids)[None], np.arange(len(ids))[None])
+
+
+def whole_batch(prompted: PromptedModel, start: Start) -> tuple[Batch, int]:
+    """Return a start's batch as in training, and the position that predicts its last token."""
+    target = np.append(start.target, 0)
+    weights = (np.arange(len(target)) == len(target) - 1).astype(np.float32)[None]
+    source = None if start.source is None else tokens(start.source)
+    batch = prompted.recipe.layout.arrange(Example(source, tokens(target), weights), prompted.vocab)
+    return batch, int(batch.weights[0].argmax())
+
+
+def greedy_without_cache(prompted: PromptedModel, start: Start, count: int) -> list[int]:
+    """Return the likeliest tokens, with a forward pass over the whole text for each."""
+    allowed = ~prompted.vocab.is_special
+    allowed[stops_of(prompted)] = True
+    if start.source is not None and not len(start.target):
+        allowed[prompted.vocab.sentinels] = True
+    target, new = start.target, []
+    for _ in range(count):
+        batch, position = whole_batch(prompted, Start(start.source, target))
+        logits = prompted.logits(prompted.run_backbone(batch).states[0, position]).numpy()
+        token = int(np.where(allowed, logits, -np.inf).argmax())
+        if token in stops_of(prompted):
+            break
+        target = np.append(target, token)
+        new.append(token)
+    return new
+
+
+def starts_for(prompted: PromptedModel, texts: list[str]) -> list[Start]:
+    encoded = [prompted.tokenizer.encode(text) for text in texts]
+    if prompted.continues:
+        return [Start(None, np.concatenate([prompted.opening, ids])) for ids in encoded]
+    return [Start(np.concatenate([ids, prompted.end]), ids[:0]) for ids in encoded]
+
+
+@pytest.mark.parametrize("position", kinds.names("nn/positions"))
+@pytest.mark.parametrize("family", DECODERS)
+def test_decoding_with_the_cache_equals_decoding_without_it(
+    make_prompted: Callable[..., PromptedModel], family: str, position: str
+) -> None:
+    prompted = make_prompted(family, position)
+    texts = ["The cat sat on the", "A bird", "One day the sun", "The dog ran to"]
+    starts = starts_for(prompted, texts)
+    decoded = decode(prompted, starts, Sampling(tokens=12, temperature=0), stops_of(prompted))
+    for start, text in zip(starts, decoded, strict=True):
+        assert text.ids.tolist() == greedy_without_cache(prompted, start, 12)
+
+
+def test_the_cache_holds_cache_width_numbers_per_position(
+    make_prompted: Callable[..., PromptedModel],
+) -> None:
+    prompted = make_prompted("decoder")
+    batch, _ = whole_batch(prompted, starts_for(prompted, ["The cat sat on the"])[0])
+    leaves = tree_leaves(prompted.run_backbone(batch).cache)
+    numbers = sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
+    assert numbers == prompted.recipe.model.cache_width * batch.ids.shape[1]
+
+
+@pytest.mark.parametrize("family", DECODERS)
+def test_a_prompt_gives_the_same_texts_alone_and_among_others(
+    make_prompted: Callable[..., PromptedModel], family: str
+) -> None:
+    prompted = make_prompted(family, "rotary")
+    prompts = ["The cat", "A bird sang in the tree", "The dog", "One"]
+    sampling = Sampling(tokens=10, temperature=1.0, seed=3)
+    together = generate(prompted, prompts, sampling, samples=2)
+    assert len(together) == 8
+    for n, prompt in enumerate(prompts):
+        assert generate(prompted, [prompt], sampling, samples=2) == together[2 * n : 2 * n + 2]
+    texts = {generation.text for generation in together}
+    assert len(texts) > 4, "samples of one prompt differ"
+
+
+def test_equal_seeds_give_equal_texts(make_prompted: Callable[..., PromptedModel]) -> None:
+    prompted = make_prompted("decoder")
+    one, again, other = (
+        generate(prompted, ["The cat"], Sampling(tokens=12, temperature=1.0, seed=seed))[0].text
+        for seed in (1, 1, 2)
+    )
+    assert one == again != other
+
+
+def test_top_k_of_one_is_greedy(make_prompted: Callable[..., PromptedModel]) -> None:
+    prompted = make_prompted("decoder")
+    hot = Sampling(tokens=12, temperature=5.0, top_k=1)
+    cold = Sampling(tokens=12, temperature=0.0)
+    prompts = ["The cat", "A bird sang"]
+    assert generate(prompted, prompts, hot) == generate(prompted, prompts, cold)
+
+
+def reference_distribution(logits: Array, sampling: Sampling) -> Array:
+    """Return the distribution of one token, with top-k and top-p in a plain loop."""
+    order = np.argsort(-logits)
+    p = np.exp(logits / sampling.temperature)
+    if sampling.top_k:
+        p[order[sampling.top_k :]] = 0
+    p /= p.sum()
+    kept, total = [], 0.0
+    for token in order:
+        if total >= sampling.top_p:
+            break
+        kept.append(token)
+        total += p[token]
+    only = np.zeros_like(p)
+    only[kept] = p[kept]
+    return only / only.sum()
+
+
+@pytest.mark.parametrize("top_k", [0, 3, 20])
+@pytest.mark.parametrize("top_p", [0.1, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("temperature", [0.5, 1.3])
+def test_distribution_equals_the_reference(top_k: int, top_p: float, temperature: float) -> None:
+    logits = np.random.default_rng(0).normal(size=(5, 20)) * 2
+    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
+    rows = distribution(torch.from_numpy(logits), sampling).numpy()
+    for row, row_logits in zip(rows, logits, strict=True):
+        np.testing.assert_allclose(row, reference_distribution(row_logits, sampling), atol=1e-12)
+
+
+def test_sampled_tokens_follow_the_distribution() -> None:
+    logits = torch.tensor([[0.0, 1.0, 2.0, -1.0]])
+    sampling = Sampling(temperature=1.0, top_k=3)
+    draws = (torch.arange(10_000) + 0.5).double() / 10_000
+    chosen = sample_tokens(logits.expand(10_000, 4), sampling, draws)
+    share = torch.bincount(chosen, minlength=4) / 10_000
+    expected = distribution(logits, sampling)[0].float()
+    torch.testing.assert_close(share, expected, atol=2e-4, rtol=0)
+    assert share[3] == 0
+
+
+def test_decoding_stops_at_the_last_position(make_prompted: Callable[..., PromptedModel]) -> None:
+    prompted = make_prompted("decoder", length=16)  # 64 positions
+    stops = np.empty(0, dtype=np.int64)
+    start = starts_for(prompted, ["The cat sat"])[0]
+    text = decode(prompted, [start], Sampling(tokens=200, temperature=0), stops)[0]
+    assert text.stopped == "places"
+    # The last position is read, and predicts one more token.
+    assert len(start.target) + len(text.ids) == 64 + 1
+    with pytest.raises(UserError, match="64 positions"):
+        generate(prompted, ["cat " * 65], GREEDY)
+
+
+def test_a_stop_token_ends_the_text(make_prompted: Callable[..., PromptedModel]) -> None:
+    prompted = make_prompted("decoder", "rotary")
+    start = starts_for(prompted, ["The cat"])[0]
+    free = decode(prompted, [start], Sampling(tokens=10, temperature=0), np.empty(0, np.int64))[0]
+    assert free.stopped == "tokens" and len(free.ids) == 10
+    stop = free.ids[4:5]
+    cut = decode(prompted, [start], Sampling(tokens=10, temperature=0), stop)[0]
+    assert cut.stopped == "end"
+    assert cut.ids.tolist() == free.ids[: int((free.ids == stop[0]).argmax())].tolist()
+    np.testing.assert_allclose(cut.log_probs, free.log_probs[: len(cut.ids) + 1], atol=1e-6)
+
+
+def test_special_tokens_are_never_generated(make_prompted: Callable[..., PromptedModel]) -> None:
+    prompted = make_prompted("decoder")
+    hot = Sampling(tokens=40, temperature=9.0, top_k=0)
+    start = starts_for(prompted, ["The cat"])[0]
+    for text in decode(prompted, [start] * 3, hot, stops_of(prompted)):
+        assert not prompted.vocab.is_special[text.ids].any()
+
+
+def test_an_encoder_is_refused(make_prompted: Callable[..., PromptedModel]) -> None:
+    with pytest.raises(UserError, match="fills blanks"):
+        generate(make_prompted("encoder"), ["The cat"], GREEDY)
+
+
+def test_an_empty_prompt_is_refused_by_models_with_a_source(
+    make_prompted: Callable[..., PromptedModel],
+) -> None:
+    assert generate(make_prompted("decoder"), [""], GREEDY)[0].tokens
+    with pytest.raises(UserError, match="empty"):
+        generate(make_prompted("encoder_decoder"), [""], GREEDY)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"tokens": 0}, {"temperature": -1.0}, {"top_k": -1}, {"top_p": 0.0}]
+)
+def test_impossible_settings_are_refused(settings: dict[str, float]) -> None:
+    with pytest.raises(UserError, match=next(iter(settings))):
+        Sampling(**settings)
+
+
+def test_generated_text_keeps_the_spaces_of_a_byte_level_tokenizer(
+    make_prompted: Callable[..., PromptedModel], bpe: object
+) -> None:
+    import dataclasses
+
+    from foreword.nn.init import initialise
+
+    prompted = make_prompted("decoder")
+    model = prompted.recipe.build(bpe.vocab)
+    initialise(model, 1)
+    prompted = dataclasses.replace(prompted, model=model.eval(), tokenizer=bpe)
+    start = starts_for(prompted, ["The cat"])[0]
+    new = decode(prompted, [start], Sampling(tokens=8, temperature=0), stops_of(prompted))[0]
+    text = generate(prompted, ["The cat"], Sampling(tokens=8, temperature=0))[0].text
+    assert "The cat" + text == prompted.tokenizer.decode(np.concatenate([start.target, new.ids]))

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import foreword
+from foreword.data.write_shards import PrepareSettings, prepare
+from foreword.errors import UserError
+from foreword.evaluation import heldout
+from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.sampling import GREEDY
+from foreword.text.tokenizer import Tokenizer
+
+
+@pytest.mark.parametrize(
+    "family", ["encoder", "decoder", "prefix", "span_decoder", "encoder_decoder"]
+)
+def test_states_of_a_text_do_not_depend_on_others_in_the_batch(
+    make_run: Callable[..., Path], family: str
+) -> None:
+    run = foreword.load(make_run(family, "rotary"), device="cpu")
+    texts = ["The cat sat", "A bird sang in the tree", "One"]
+    together = run.encode(texts)
+    for text, states in zip(texts, together, strict=True):
+        around = {"encoder": 2, "decoder": 1}.get(family, 2)
+        assert states.shape == (len(run.tokenizer.encode(text)) + around, 16)
+        np.testing.assert_allclose(run.encode(text), states, atol=1e-5)
+    sees_ahead = "decoder" not in family or family == "encoder_decoder"
+    assert (abs(together[0][0] - together[1][0]).max() > 1e-4) == sees_ahead
+
+
+def test_a_loaded_model_fills_generates_and_scores(make_run: Callable[..., Path]) -> None:
+    encoder = foreword.load(make_run("encoder"), device="cpu")
+    assert len(encoder.fill("The [MASK] sat.", top=2).blanks[0]) == 2
+    assert encoder.recipe.packing.length == 32
+    assert encoder.module.count_parameters() > 0
+    decoder = foreword.load(make_run("decoder"), device="cpu")
+    prompts = ["The cat", "A bird sang"]
+    texts = decoder.generate(prompts, GREEDY)
+    assert texts == [decoder.generate(prompt, GREEDY) for prompt in prompts]
+    assert len(decoder.score("The cat sat.").log_probs) == 5
+    assert decoder.generate(prompts, temperature=0) == texts
+    short = decoder.generate("The cat", GREEDY, tokens=2)
+    assert texts[0].startswith(short) and len(short) < len(texts[0])
+    for settings, message in (
+        ({"temprature": 0}, "temprature: Sampling has no such setting; did you mean 'temperature'"),
+        ({"top_p": 2}, "top_p: must be a number above 0 and at most 1"),
+        ({"tokens": 1.5}, "tokens: expected a whole number"),
+    ):
+        with pytest.raises(UserError, match=message):
+            decoder.generate("The cat", **settings)
+
+
+def test_an_unknown_device_is_refused(make_run: Callable[..., Path]) -> None:
+    with pytest.raises(UserError, match="device: there is no 'gpu'; did you mean 'cpu'"):
+        foreword.load(make_run("decoder"), "gpu")
+
+
+def test_a_checkpoint_folder_loads_like_its_run(make_run: Callable[..., Path]) -> None:
+    folder = make_run("decoder")
+    step = folder / "checkpoints" / "step-00000001"
+    assert (
+        foreword.load(step).score("The cat").totals == foreword.load(folder).score("The cat").totals
+    )
+    with pytest.raises(UserError, match="no such folder"):
+        foreword.load(folder / "nowhere")
+
+
+def test_importing_foreword_loads_no_torch() -> None:
+    code = "import sys, foreword; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_held_out_loss_of_a_run_has_count_based_baselines(
+    make_prompted_run: Callable[..., PromptedModel], tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    text = tmp_path / "text.txt"
+    lines = [f"The cat sat on the mat. The dog ran to the river {n}." for n in range(400)]
+    text.write_text("\n\n".join(lines), encoding="utf-8")
+    prompted = make_prompted_run("decoder")
+    run = Path(prompted.name)
+    with pytest.raises(UserError, match="--file"):
+        heldout.on_run(prompted, run)
+    prepare([text], tokenizer, run / "shards", PrepareSettings(heldout=0.2))
+    losses = heldout.on_run(prompted, run)
+    assert [one.what for one in losses][1:] == ["bigram counts", "unigram counts"]
+    model, bigram, unigram = (one.loss for one in losses)
+    assert bigram < unigram < model, "random weights predict worse than counts"
+    assert heldout.on_run(prompted, run) == losses
+    other = heldout.on_texts(prompted, [str(text)], rows=4)
+    assert other[0].predictions <= 4 * 32
+    assert other[0].bits_per_byte is not None and other[0].bits_per_byte > 0

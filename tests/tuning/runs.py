@@ -1,0 +1,97 @@
+"""Tiny run folders of each layout, with random weights, and a task that can be learned."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from foreword import config, kinds
+from foreword.nn.init import initialise
+from foreword.runs.recipe import Recipe
+from foreword.text.tokenizers.word import Word
+from foreword.train import checkpoint
+from foreword.tuning.tasks._contract import Labelled
+
+GOOD = ["lovely", "fine", "warm", "bright"]
+BAD = ["awful", "cold", "dull", "grim"]
+OTHER = ["the", "film", "was", "and", "a", "day", "in", "town", "we", "saw"]
+
+LAYOUTS = ("encoder", "two_streams", "bidirectional", "decoder", "prefix", "encoder_decoder")
+
+MODEL = {"d_model": 32, "layers": 2, "heads": 2, "dropout": 0.0, "attention_dropout": 0.0}
+PARTS = {
+    "encoder": {
+        "model": {
+            "kind": "transformer",
+            "segments": 2,
+            "position": {"kind": "learned", "length": 48},
+        },
+        "objective": {"kind": "masked"},
+        "packing": {"kind": "documents", "length": 32, "bos": "[CLS]", "eos": "[SEP]"},
+    },
+    "two_streams": {
+        "model": {"kind": "transformer", "two_streams": True, "position": {"kind": "relative"}},
+        "objective": {"kind": "permutation"},
+        "packing": {"kind": "documents", "length": 32, "eos": "[SEP]"},
+    },
+    "bidirectional": {
+        "model": {"kind": "elmo", "init": "t5"},
+        "objective": {"kind": "bidirectional"},
+        "packing": {"kind": "documents", "length": 32, "bos": "[CLS]", "eos": "[SEP]"},
+    },
+    "decoder": {
+        "model": {
+            "kind": "transformer",
+            "assumes_causal_mask": True,
+            "position": {"kind": "rotary"},
+        },
+        "objective": {"kind": "causal"},
+        "packing": {"kind": "documents", "length": 32, "eos": "</s>"},
+    },
+    "recurrent": {
+        "layout": {"kind": "decoder"},
+        "model": {"kind": "lstm"},
+        "objective": {"kind": "causal"},
+        "packing": {"kind": "stream", "length": 32, "eos": "</s>"},
+    },
+    "prefix": {
+        "model": {"kind": "transformer", "position": {"kind": "t5_bias"}},
+        "objective": {"kind": "span_corruption"},
+        "packing": {"kind": "documents", "length": 32, "eos": ""},
+    },
+    "encoder_decoder": {
+        "model": {"kind": "encoder_decoder", "position": {"kind": "t5_bias"}},
+        "objective": {"kind": "span_corruption"},
+        "packing": {"kind": "documents", "length": 32, "eos": "</s>"},
+    },
+}
+
+
+def make_run(folder: Path, layout: str = "encoder", **model: object) -> Path:
+    """A run folder as pretraining leaves it."""
+    table = {"layout": {"kind": layout}, **PARTS[layout], "train": {"device": "cpu"}}
+    own = PARTS[layout]["model"]
+    known = kinds.load("models", str(own["kind"])).__dataclass_fields__
+    table["model"] = {**{k: v for k, v in MODEL.items() if k in known}, **own, **model}
+    recipe = config.build(Recipe, table)
+    words = [" ".join(GOOD + BAD + OTHER)] * 3
+    tokenizer = Word().train(words)
+    network = recipe.build(tokenizer.vocab)
+    initialise(network, 1)
+    checkpoint.save(folder / "checkpoints" / "step-00000001", network, None, {"step": 1})
+    tokenizer.save(folder / "tokenizer")
+    (folder / "recipe.toml").write_text(recipe.dumps(), encoding="utf-8")
+    (folder / "run.json").write_text("{}", encoding="utf-8")
+    return folder
+
+
+def reviews(count: int, seed: int) -> list[Labelled]:
+    """Texts with one telling word each."""
+    rng = random.Random(seed)
+    examples = []
+    for n in range(count):
+        label = ("bad", "good")[n % 2]
+        words = rng.choices(OTHER, k=rng.randint(1, 8))
+        words.insert(rng.randint(0, len(words)), rng.choice(GOOD if label == "good" else BAD))
+        examples.append(Labelled(" ".join(words), label))
+    return examples

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from foreword.errors import UserError
+from foreword.evaluation.decoding import generate
+from foreword.evaluation.prompting import PromptedModel
+from foreword.evaluation.sampling import Sampling
+from foreword.runs.trained_model import open_run
+from foreword.tuning.answers import AnswerExamples
+from foreword.tuning.fine_tuner import TuneSettings
+from foreword.tuning.input_template import template_of
+from foreword.tuning.predict import load_tuned
+from foreword.tuning.result import save_network
+from foreword.tuning.run import tune
+from foreword.tuning.strategies.frozen import Frozen
+from foreword.tuning.strategies.full import Full
+from foreword.tuning.task_mixture import mix_tasks, with_prefix
+from foreword.tuning.tasks._contract import Labelled
+from foreword.tuning.tasks.text_to_text import TextToText
+from tests.train.runs import short_spans
+from tests.tuning.runs import PARTS, make_run, reviews
+
+FAST = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=8, precision="fp32")
+TASK = TextToText("the ", ("bad=dull grim", "good=fine"))  # one answer of two words, one of one
+
+
+@pytest.mark.parametrize("layout", ["encoder_decoder", "prefix"])
+@pytest.mark.parametrize("objective", ["span_corruption", "mixture"])
+def test_text_to_text_learns_to_answer_and_is_saved_as_a_run(
+    tmp_path: Path, layout: str, objective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"kind": objective, **short_spans(objective, 32)}
+    monkeypatch.setitem(PARTS[layout], "objective", settings)
+    trained = open_run(make_run(tmp_path / "run", layout), "cpu")
+    is_whole = objective == "span_corruption"  # the other tests the special tokens
+    how = FAST if is_whole else replace(FAST, epochs=1)
+    result = tune(trained, TASK, reviews(300, 1), reviews(24, 2), how)
+    if is_whole:
+        assert result.rows[0]["accuracy"] > 0.9
+    assert result.rows[0]["tokens"] >= result.rows[0]["accuracy"]
+    assert result.rows[-1]["strategy"] == "most frequent answer"
+    assert result.rows[-1]["accuracy"] == 0.5
+    save_network(result, tmp_path / "tuned")
+    prompted = PromptedModel.of(open_run(tmp_path / "tuned", "cpu"))
+    examples = reviews(24, 2)
+    greedy = Sampling(tokens=4, temperature=0.0)
+    answers = generate(prompted, ["the " + e.text for e in examples], greedy)
+    words = {"bad": "dull grim", "good": "fine"}
+    right = [a.text.strip() == words[e.label] for a, e in zip(answers, examples, strict=True)]
+    # What is written token by token is right as often as the score says.
+    assert np.mean(right) == pytest.approx(result.rows[0]["accuracy"])
+    with pytest.raises(UserError, match="answers in text; use 'foreword generate"):
+        load_tuned(tmp_path / "tuned", "cpu")
+
+
+def batches(folder: Path, layout: str, lengths: list[int]) -> tuple[AnswerExamples, PromptedModel]:
+    prompted = PromptedModel.of(open_run(make_run(folder, layout), "cpu"))
+    examples = [Labelled(" ".join(["film"] * n), "warm day"[: 4 + n % 2 * 4]) for n in lengths]
+    template = template_of(prompted.recipe, prompted.vocab, None)
+    encoded = TextToText().encode(examples, prompted.tokenizer, template)
+    return AnswerExamples.of(prompted, encoded, template), prompted
+
+
+@pytest.mark.parametrize("layout", ["encoder_decoder", "prefix"])
+def test_packed_examples_give_the_outputs_of_each_alone(tmp_path: Path, layout: str) -> None:
+    answers, prompted = batches(tmp_path, layout, [3, 9, 1, 22, 5, 12])
+    packed = next(answers.batches(np.arange(6), "cpu"))
+    assert len(packed.batch.ids) < 6
+    for device in ("cpu", "cuda"):  # the shapes of CUDA, computed here
+        for batch in answers.batches(np.arange(6), device):
+            states = prompted.run_backbone(batch.batch).states[batch.rows, batch.columns]
+            for n in set(batch.numbers.tolist()):
+                alone = next(answers.batches(np.asarray([n]), "cpu"))
+                wanted = prompted.run_backbone(alone.batch).states[alone.rows, alone.columns]
+                where = batch.numbers == n
+                assert batch.targets[where].tolist() == answers.targets[n].tolist()
+                torch.testing.assert_close(states[where], wanted, atol=1e-5, rtol=1e-5)
+
+
+def test_sources_are_cut_and_keep_the_end_token_of_pretraining(tmp_path: Path) -> None:
+    answers, prompted = batches(tmp_path, "encoder_decoder", [3, 50])
+    ends = [int(example.ids[-1]) for example in answers.encoded]
+    assert ends == [prompted.vocab.id("</s>")] * 2
+    assert [example.was_cut for example in answers.encoded] == [False, True]
+    assert [len(example.ids) for example in answers.encoded] == [4, 32]
+    assert [int(target[-1]) for target in answers.targets] == ends
+
+
+def test_source_and_answer_fit_the_positions_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PARTS["prefix"]["model"], "position", {"kind": "learned", "length": 40})
+    prompted = PromptedModel.of(open_run(make_run(tmp_path, "prefix"), "cpu"))
+    template = template_of(prompted.recipe, prompted.vocab, None)
+
+    def answers(source: int, target: int) -> AnswerExamples:
+        example = Labelled("film " * source, "day " * target)
+        encoded = TextToText().encode([example], prompted.tokenizer, template)
+        return AnswerExamples.of(prompted, encoded, template)
+
+    for source, target, left in ((12, 9, 12), (50, 3, 31), (50, 19, 19)):
+        examples = answers(source, target)
+        assert len(examples.encoded[0].ids) == left + 1
+        assert int(examples.encoded[0].ids[-1]) == prompted.vocab.id("</s>")
+        assert examples.encoded[0].was_cut == (left < source)
+        prompted.run_backbone(next(examples.batches(np.arange(1), "cpu")).batch)
+    with pytest.raises(
+        UserError, match=r"an answer of 61 tokens leaves no room .* the 40 positions"
+    ):
+        answers(1, 60)
+
+
+def test_prefixes_hold_text_and_pair() -> None:
+    example = Labelled("a film", "good", "a day")
+    assert with_prefix(example, "sst2 sentence: ").text == "sst2 sentence: a film a day"
+    template = "mnli hypothesis: {pair} premise: {text}"
+    assert with_prefix(example, template).text == "mnli hypothesis: a day premise: a film"
+    assert with_prefix(Labelled("a film"), "") == Labelled("a film")
+
+
+def test_tasks_are_mixed_in_proportion_or_by_temperature() -> None:
+    tasks = [
+        [Labelled(f"{n}", name) for n in range(count)] for name, count in (("a", 90), ("b", 10))
+    ]
+    assert Counter(mix_tasks(tasks)) == Counter(tasks[0] + tasks[1])
+    tempered = Counter(example.label for example in mix_tasks(tasks, 2.0))
+    assert tempered == {"a": 75, "b": 25}  # 3 : 1, the roots of 90 : 10
+    assert abs(Counter(e.label for e in mix_tasks(tasks, 1e6))["a"] - 50) <= 1
+    with pytest.raises(UserError, match=r"--temperature 0\.5: must be at least 1"):
+        mix_tasks(tasks, 0.5)
+
+
+def test_a_model_without_a_source_is_refused(tmp_path: Path) -> None:
+    trained = open_run(make_run(tmp_path, "decoder"), "cpu")
+    with pytest.raises(UserError, match="not trained to answer a source; use --task classify"):
+        tune(trained, TASK, reviews(8, 1), reviews(8, 2), FAST)
+
+
+def test_a_tied_output_layer_cannot_be_trained_alone(tmp_path: Path) -> None:
+    trained = open_run(make_run(tmp_path, "encoder_decoder"), "cpu")
+    with pytest.raises(UserError, match="shares with its embedding; use full"):
+        tune(trained, TASK, reviews(8, 1), reviews(8, 2), TuneSettings(strategy=Frozen(), seeds=1))
+
+
+def test_scores_count_whole_answers_and_tokens() -> None:
+    targets = [np.array([5, 6, 1]), np.array([7, 1])]
+    right = np.array([[5.0], [6.0], [1.0], [8.0], [1.0]])
+    assert TextToText().scores(right, targets) == {"accuracy": 0.5, "tokens": 0.8}
+    name, baseline = TextToText().baseline([*targets, targets[1]], ("a", "b"))
+    assert name == "most frequent answer"
+    scores = TextToText().scores(np.repeat(baseline[None], 2, axis=0), targets)
+    assert scores["accuracy"] == 0.5
+
+
+def test_words_must_name_a_label() -> None:
+    with pytest.raises(ValueError, match="words: must be label=word each, got 'good'"):
+        TextToText(words=("good",))

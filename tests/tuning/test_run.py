@@ -1,0 +1,256 @@
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from foreword.errors import NotFiniteError, TrainingStoppedError, UserError
+from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.tuning.fine_tuner import (
+    TuneSettings,
+    build_network,
+    initialise_new_tokens,
+    shuffled_batches,
+)
+from foreword.tuning.input_template import template_of
+from foreword.tuning.result import TuneResult, save_network, summarise
+from foreword.tuning.run import tune, variants
+from foreword.tuning.strategies.frozen import Frozen
+from foreword.tuning.strategies.full import Full
+from foreword.tuning.tasks._contract import Labelled
+from foreword.tuning.tasks.classify import Classify
+from tests.tuning.runs import LAYOUTS, make_run, reviews
+
+TASK = Classify()
+FAST = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=4, precision="fp32")
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> TrainedModel:
+    return open_run(make_run(tmp_path), "cpu")
+
+
+def weights(result: TuneResult) -> dict[str, torch.Tensor]:
+    return dict(result.network.named_parameters())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_fine_tuning_learns_separable_classes(tmp_path: Path, layout: str) -> None:
+    trained = open_run(make_run(tmp_path, layout), "cpu")
+    result = tune(trained, TASK, reviews(300, 1), reviews(100, 2), FAST)
+    assert result.rows[0]["accuracy"] > 0.9
+    assert result.rows[-1]["accuracy"] == 0.5
+    assert result.rows[-1]["matthews"] == 0
+
+
+def test_shuffled_labels_teach_nothing(trained: TrainedModel) -> None:
+    train = reviews(300, 1)
+    labels = [example.label for example in train]
+    random.Random(0).shuffle(labels)
+    shuffled = [e._replace(label=label) for e, label in zip(train, labels, strict=True)]
+    result = tune(trained, TASK, shuffled, reviews(100, 2), FAST)
+    assert result.rows[0]["accuracy"] < 0.75
+
+
+def test_pairs_are_told_apart_by_their_order(trained: TrainedModel) -> None:
+    """The telling word stands in the first text or in the second: segments or order tell."""
+
+    def pairs(count: int, seed: int) -> list[Labelled]:
+        texts = [e.text for e in reviews(count, seed)]
+        return [
+            Labelled(text, "first", "the day") if n % 4 < 2 else Labelled("the day", "second", text)
+            for n, text in enumerate(texts)
+        ]
+
+    result = tune(trained, TASK, pairs(300, 1), pairs(100, 2), FAST)
+    assert result.rows[0]["accuracy"] > 0.9
+
+
+def test_frozen_leaves_the_backbone_bit_for_bit(trained: TrainedModel) -> None:
+    settings = TuneSettings(strategy=Frozen(lr=1e-2), seeds=1, epochs=1)
+    result = tune(trained, TASK, reviews(64, 1), reviews(32, 2), settings)
+    before = dict(trained.model.backbone.named_parameters())
+    after = weights(result)
+    assert all(torch.equal(p, after[f"backbone.{name}"]) for name, p in before.items())
+    assert after["head.1.bias"].abs().sum() > 0
+
+
+def test_full_changes_a_copy_of_the_backbone(trained: TrainedModel) -> None:
+    before = {n: p.clone() for n, p in trained.model.named_parameters()}
+    result = tune(trained, TASK, reviews(64, 1), reviews(32, 2), FAST)
+    assert all(torch.equal(p, before[n]) for n, p in trained.model.named_parameters())
+    name = "backbone.stack.blocks.0.attention.query.weight"
+    assert not torch.equal(weights(result)[name], before[name])
+
+
+def test_only_tokens_unused_in_pretraining_are_initialised_again(tmp_path: Path) -> None:
+    trained = open_run(make_run(tmp_path, "decoder"), "cpu")
+    template = template_of(trained.recipe, trained.vocab, None)
+    network = build_network(trained, TASK, ("bad", "good"), None)
+    initialise_new_tokens(network, template.fresh, 1)
+    before = trained.model.backbone.embedding.token.weight
+    changed = (network.backbone.embedding.token.weight != before).any(1).nonzero().flatten()
+    assert changed.tolist() == sorted(template.fresh)
+    assert len(template.fresh) == 3
+
+
+@pytest.mark.parametrize("layout", ["encoder", "decoder"])
+def test_the_auxiliary_loss_applies_to_decoders_only(tmp_path: Path, layout: str) -> None:
+    trained = open_run(make_run(tmp_path, layout), "cpu")
+    settings = replace(FAST, epochs=1)
+    results = [
+        tune(trained, Classify(auxiliary=share), reviews(32, 1), reviews(8, 2), settings)
+        for share in (0.0, 0.5)
+    ]
+    losses = [result.epochs[0]["train_loss"] for result in results]
+    if layout == "decoder":  # half the nats of a token, which start as those of a guess
+        chance_loss = 0.5 * math.log(trained.vocab.size)
+        assert losses[1] - losses[0] == pytest.approx(chance_loss, rel=0.1)
+    else:
+        assert losses[1] == losses[0]
+    assert results[1].network.token_head is None
+
+
+def test_frozen_leaves_a_decoder_bit_for_bit(tmp_path: Path) -> None:
+    trained = open_run(make_run(tmp_path, "decoder"), "cpu")
+    settings = TuneSettings(strategy=Frozen(lr=1e-2), seeds=1, epochs=1)
+    result = tune(trained, TASK, reviews(64, 1), reviews(32, 2), settings)
+    after = weights(result)
+    before = trained.model.backbone.named_parameters()
+    assert all(torch.equal(p, after[f"backbone.{name}"]) for name, p in before)
+
+
+def test_from_scratch_ignores_the_pretrained_weights(tmp_path: Path) -> None:
+    settings = TuneSettings(from_scratch=True, seeds=1, epochs=1)
+    results = []
+    for n in range(2):
+        trained = open_run(make_run(tmp_path / str(n)), "cpu")
+        with torch.no_grad():
+            for p in trained.model.parameters():
+                p.add_(n)
+        results.append(tune(trained, TASK, reviews(64, 1), reviews(32, 2), settings))
+    assert results[0].rows == results[1].rows
+    assert results[0].rows[0]["start"] == "from scratch"
+
+
+def test_results_depend_on_the_seed_alone(tmp_path: Path) -> None:
+    run = make_run(tmp_path, dropout=0.1, attention_dropout=0.1)
+    trained = open_run(run, "cpu")
+    settings = TuneSettings(seeds=2, epochs=1)
+    results = []
+    for n in range(2):
+        torch.manual_seed(n)  # whatever went before
+        state = torch.get_rng_state()
+        results.append(tune(trained, TASK, reviews(64, 1), reviews(32, 2), settings))
+        assert torch.equal(state, torch.get_rng_state())
+    first, second = results
+    assert first.epochs == second.epochs
+    assert all(torch.equal(p, weights(second)[n]) for n, p in weights(first).items())
+    assert first.epochs[0]["train_loss"] != first.epochs[1]["train_loss"]
+
+
+def test_each_variant_gives_a_row(trained: TrainedModel) -> None:
+    steps: list[tuple[int, int, str]] = []
+    compared = variants(TuneSettings(seeds=2, epochs=2, batch=32))
+    result = tune(
+        trained, TASK, reviews(64, 1), reviews(32, 2), compared, lambda *step: steps.append(step)
+    )
+    names = [(row["start"], row["strategy"]) for row in result.rows]
+    assert names == [
+        ("pretrained", "full"),
+        ("pretrained", "frozen"),
+        ("from scratch", "full"),
+        ("no model", "majority class"),
+    ]
+    assert [done for done, _, _ in steps] == list(range(1, 27))
+    assert {total for _, total, _ in steps} == {
+        26
+    }  # 24, and two in which a frozen backbone computes features
+    assert [note for _, _, note in steps].count("pretrained, frozen: computing features") == 2
+    finals = [e for e in result.epochs if e["strategy"] == "frozen" and e["epoch"] == 2]
+    scores = [final["accuracy"] for final in finals]
+    assert len(scores) == 2
+    assert result.rows[1]["accuracy"] == pytest.approx(np.mean(scores))
+    assert result.rows[1]["accuracy_std"] == pytest.approx(np.std(scores, ddof=1))
+
+
+def test_the_last_epoch_is_reported_not_the_best() -> None:
+    plain = {"start": "pretrained", "strategy": "full", "epoch": 2, "lr": 1e-4}
+    finals = [
+        {**plain, "seed": s, "skipped_steps": 0, "accuracy": a} for s, a in ((1, 0.5), (2, 0.7))
+    ]
+    row = summarise(finals)
+    assert row["accuracy"] == pytest.approx(0.6)
+    assert row["accuracy_std"] == pytest.approx(0.1414, abs=1e-4)
+    assert summarise(finals[:1])["accuracy_std"] is None
+
+
+def test_an_unseen_label_is_refused(trained: TrainedModel) -> None:
+    dev = [*reviews(4, 2), Labelled("the day", "odd", source="dev.tsv:17")]
+    with pytest.raises(UserError, match=r"dev.tsv:17: labels that no .*'odd' \(1\).*bad, good"):
+        tune(trained, TASK, reviews(8, 1), dev, FAST)
+    with pytest.raises(UserError, match="dev example 5: labels"):
+        tune(trained, TASK, reviews(8, 1), [(e.text, e.label) for e in dev], FAST)
+
+
+def test_one_label_or_no_example_is_refused(trained: TrainedModel) -> None:
+    same = [e._replace(label="good") for e in reviews(8, 1)]
+    with pytest.raises(UserError, match="at least two labels; all 8 are 'good'"):
+        tune(trained, TASK, same, same, FAST)
+    with pytest.raises(UserError, match="no dev example"):
+        tune(trained, TASK, reviews(8, 1), [], FAST)
+
+
+def test_long_texts_are_cut_and_counted(trained: TrainedModel) -> None:
+    long = Labelled("the film was " * 40, "good")
+    settings = TuneSettings(seeds=1, epochs=1, max_length=48)
+    result = tune(trained, TASK, [*reviews(8, 1), long], [*reviews(8, 2), long], settings)
+    assert result.examples == {"train": 9, "dev": 9, "cut": 2, "skipped": 0}
+
+
+def test_a_diverging_run_stops_with_a_hint(trained: TrainedModel) -> None:
+    with torch.no_grad():
+        trained.model.backbone.embedding.token.weight.fill_(float("inf"))
+    with pytest.raises(TrainingStoppedError, match=r"not finite.*; a lower --lr"):
+        tune(trained, TASK, reviews(128, 1), reviews(8, 2), FAST)
+
+
+def test_each_epoch_has_every_example_once_in_its_own_order() -> None:
+    first, second = shuffled_batches(50, 16, 1, 0), shuffled_batches(50, 16, 1, 1)
+    assert [len(batch) for batch in first] == [13, 13, 12, 12]
+    assert sorted(np.concatenate(first).tolist()) == list(range(50))
+    assert np.concatenate(first).tolist() != np.concatenate(second).tolist()
+
+
+def test_the_learning_rate_follows_the_width(trained: TrainedModel, tmp_path: Path) -> None:
+    wide = open_run(make_run(tmp_path / "wide", d_model=256), "cpu")
+    narrow = trained.recipe.model
+    assert Full().peak_lr(wide.recipe.model) == pytest.approx(2.7e-4)
+    assert Full().peak_lr(narrow) == 1e-3
+    assert Full(lr=2e-5).peak_lr(narrow) == 2e-5
+    assert Frozen().peak_lr(narrow) == Frozen().peak_lr(wide.recipe.model) == 1e-3
+
+
+def test_a_network_that_is_not_finite_is_neither_scored_nor_saved(
+    trained: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train, dev = reviews(16, 1), reviews(8, 2)
+    result = tune(trained, TASK, train, dev, TuneSettings(seeds=1, epochs=1))
+    honest = torch.optim.AdamW.step
+
+    def step(self: torch.optim.AdamW, *args: object) -> None:
+        honest(self, *args)
+        self.param_groups[0]["params"][0].data[0, 0] = math.inf
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", step)
+    with pytest.raises(TrainingStoppedError, match=r"weights: .* not finite .*; a lower --lr"):
+        tune(trained, TASK, train, dev, TuneSettings(seeds=1, epochs=1))
+    next(result.network.parameters()).data.view(-1)[0] = math.nan
+    with pytest.raises(NotFiniteError, match="weights: "):
+        save_network(result, tmp_path / "tuned")
+    assert not (tmp_path / "tuned").exists()
