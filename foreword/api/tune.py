@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foreword import atomic, config, kinds
+from foreword import allocator, atomic, config, kinds
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, Paths, Settings
 from foreword.api._result import Result
@@ -165,8 +165,9 @@ def tune(
         [column.strip() for column in columns.split(",")] if columns else [],
         [prefix] if isinstance(prefix, str) else list(prefix or ()),
     )
-    training, skipped = reading.examples(train)
-    scored, skipped_dev = reading.examples(dev)
+    with allocator.returning_freed():
+        training, skipped = reading.examples(train)
+        scored, skipped_dev = reading.examples(dev)
     dev_examples = LabelledTexts.of(example for examples in scored for example in examples)
 
     # Open the model, and make sure before the work that no result will be overwritten.

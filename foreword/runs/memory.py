@@ -98,8 +98,7 @@ def memory_taken(
             for peak, count in zip(peaks, counts, strict=True)
         ]
     # Extrapolated to a whole micro-batch.
-    each = (beside[-1] - beside[0]) / max(1, counts[-1] - counts[0])
-    all_beside = round(beside[-1] + max(each, 0.0) * (train.micro_batch - most))
+    all_beside = extrapolate(beside, counts, train.micro_batch)
     activations = min(activations, max(all_beside, 0))  # they are not all there at the peak
     batch = ready.feed.batch(np.arange(1), train.seed)
     on_cpu = ready.device.type == "cpu"
@@ -113,6 +112,23 @@ def memory_taken(
         allocator=max(0, all_beside - activations),
         there_is=memory_of(ready.device),
     )
+
+
+def extrapolate(measured: Sequence[int], counts: Sequence[int], rows: int) -> int:
+    """Return the bytes of a micro-batch of `rows`, by the line through one or two smaller ones.
+
+    What a row adds is no less than nothing, and no more than its share of all that was measured,
+    for a part is there however few the rows: a slope beyond these is chance, and would grow with
+    the distance.
+
+    Args:
+        measured: bytes at each of `counts`.
+        counts: rows, ascending.
+        rows: at least the last of them.
+    """
+    slope = (measured[-1] - measured[0]) / max(1, counts[-1] - counts[0])
+    each = min(max(slope, 0.0), max(measured[-1], 0) / counts[-1])
+    return round(measured[-1] + each * (rows - counts[-1]))
 
 
 def _peak(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> Peak:

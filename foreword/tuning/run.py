@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from foreword import kinds
+from foreword import allocator, kinds
 from foreword.config import to_table
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
@@ -71,7 +71,8 @@ def tune(
     # Encode the examples once, for all variants and seeds.
     trained = with_special(trained, missing_special_tokens(trained.recipe, trained.vocab))
     template = template_of(trained.recipe, trained.vocab, variants[0].max_length)
-    data = _encode(trained, task, train, dev, template)
+    with allocator.returning_freed():
+        data = _encode(trained, task, train, dev, template)
     # Count all steps beforehand, those that compute cached features too.
     caches = fits_in_memory(trained.recipe.model, task, data.train, data.dev)
     total = sum(variant.seeds * variant.epochs * count_steps(data, variant) for variant in variants)
@@ -194,6 +195,8 @@ def _encode(
 
 def _with_sources(examples: Sequence[Any], name: str) -> LabelledTexts:
     """Return the examples, each with a source to name in messages."""
+    if isinstance(examples, LabelledTexts) and all(example.source for example in examples):
+        return examples  # not a second time in memory
     return LabelledTexts.of(
         e if e.source else e._replace(source=f"{name} example {n}")
         for n, e in enumerate(itertools.starmap(Labelled, examples), 1)

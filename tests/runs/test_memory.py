@@ -14,7 +14,7 @@ import torch
 from foreword import config
 from foreword.runs import setup
 from foreword.runs.corpus import corpus
-from foreword.runs.memory import MemoryUse, activations_of, nbytes
+from foreword.runs.memory import MemoryUse, activations_of, extrapolate, nbytes
 from foreword.runs.setup import set_up_training
 from tests.train import runs
 
@@ -100,6 +100,15 @@ def test_the_parts_add_up() -> None:
     memory = MemoryUse(1, 2, 3, 4, 5, 6, 7, there_is=100)
     assert list(memory.parts.values()) == [1, 2, 3, 4, 5, 6, 7]
     assert memory.total == 28
+
+
+@pytest.mark.parametrize(
+    ("measured", "said"),
+    [([60, 100], 220), ([100, 90], 90), ([10, 100], 400), ([100], 400), ([-9, -8], -5)],
+)
+def test_a_row_adds_at_most_its_share(measured: list[int], said: int) -> None:
+    counts = [4, 8][-len(measured) :] if len(measured) > 1 else [8]
+    assert extrapolate(measured, counts, 8 + 8 * 3) == said
 
 
 def test_the_default_micro_batch_goes_by_the_bytes_of_a_value(
