@@ -87,6 +87,8 @@ def memory_taken(
     )  # measured by a step, which loads all code
     # Peaks of one or two numbers of rows, and what stands in them beside weights and state.
     most = min(train.micro_batch, max(rows, 2 * train.workers))
+    if train.micro_batch <= 2 * most:  # a line through two would cost as much, and chance more
+        most = train.micro_batch
     counts = [most] if most == train.micro_batch else [most // 2, most]
     peaks = [_peak(ready, count, loss_fn) for count in counts]
     start = peaks[-1].start
