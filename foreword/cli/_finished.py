@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foreword.cli import console
+from foreword.display.lines import program
 
 if TYPE_CHECKING:
     from foreword.api.pretrain import PretrainingResult
@@ -23,12 +24,12 @@ def finish(run: Path, work: Callable[[], PretrainingResult], *, as_json: bool) -
     try:
         result = work()
     except KeyboardInterrupt:
-        console.say(f"interrupted; 'foreword resume {run}' continues")
+        console.say(f"interrupted; '{program()} resume {run}' continues")
         return 130
     if as_json:
         console.emit({"run": str(run), "done": result.is_done, "last": dict(result.last)})
     elif result.is_done:
-        console.say(f"done: {run}  ('foreword report {run}' shows it)")
+        console.say(f"done: {run}  ('{program()} report {run}' shows it)")
     else:
-        console.say(f"stopped and saved; 'foreword resume {run}' continues")
+        console.say(f"stopped and saved; '{program()} resume {run}' continues")
     return 0 if result.is_done else 130

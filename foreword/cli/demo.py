@@ -13,6 +13,7 @@ import typer
 
 from foreword.cli import console
 from foreword.display.bar import Advance, Bar
+from foreword.display.lines import program
 
 SETTING_COLUMNS = ("lr", "epochs")
 
@@ -89,7 +90,7 @@ def _walk(out: Path, say: Callable[[str], None], *, is_quick: bool, as_json: boo
 
 
 def _command(out: Path, *, is_quick: bool) -> str:
-    return f"foreword demo --out {shlex.quote(str(out))}" + (" --quick" if is_quick else "")
+    return f"{program()} demo --out {shlex.quote(str(out))}" + (" --quick" if is_quick else "")
 
 
 def _pretrain(walkthrough: Any, say: Callable[[str], None]) -> bool:
@@ -210,9 +211,10 @@ def _say_tuned(
 
 def _next_commands(out: Path) -> list[str]:
     run, text = (shlex.quote(str(out / name)) for name in ("run", "text"))
+    name = program()
     return [
-        f'foreword fill {run} "The input must be a [MASK] of integers."',
-        f'foreword score {run} "This function returns a list of strings."',
-        f"foreword tune {run} --train {text}/train.jsonl --dev {text}/test.jsonl "
+        f'{name} fill {run} "The input must be a [MASK] of integers."',
+        f'{name} score {run} "This function returns a list of strings."',
+        f"{name} tune {run} --train {text}/train.jsonl --dev {text}/test.jsonl "
         "--lr 1e-3 --batch 8 --epochs 4 --seeds 1 --name mine",
     ]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -23,6 +26,15 @@ def say(text: str) -> None:
     with suppress(OSError, ValueError):
         err.file.write(f"{text}\n")
         err.file.flush()
+
+
+def program() -> str:
+    """Return how to call this program from here: `foreword` if it is on the PATH, else its file."""
+    if shutil.which("foreword"):
+        return "foreword"
+    file = Path(sys.argv[0])
+    is_script = file.name == "foreword" and file.is_file()
+    return os.path.relpath(file) if is_script else f"{sys.executable} -m foreword"
 
 
 def side_by_side(before: str, after: str) -> str:

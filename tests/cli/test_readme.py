@@ -34,7 +34,7 @@ def parse(words: list[str]) -> None:
     Raises:
         Exception: an unknown verb, option or argument; the message says which.
     """
-    if words == ["--version"] or words == ["--help"]:
+    if words in ([], ["--version"], ["--help"]):
         return
     assert words[0] in verbs(), f"no verb {words[0]}"
     words = [word for word in words if word != "--debug"]
