@@ -52,6 +52,7 @@ PAIRS = {
 }
 # name: the family above that it is like, and what is other
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "muon": ("decoder", {"optimizer": {"kind": "muon"}}),
     "bert": ("encoder", {**PAIRS, "objective": {"kind": "sum"}, "model": {"segments": 2}}),
     "albert": (
         "encoder",

@@ -1,0 +1,117 @@
+"""Muon: momentum whose matrices are made orthogonal, beside AdamW for all that is no matrix."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from foreword.ranges import Count, Decay, Epsilon, LearningRate, Positive, ShareBelowOne
+from foreword.train.optimizers._contract import OptimizerSettings
+from foreword.train.optimizers.adamw import AdamW
+
+MATRICES = (nn.Linear, nn.RNNBase)  # modules whose two-dimensional weights are maps of states
+
+
+@dataclass(frozen=True)
+class Muon(OptimizerSettings):
+    """Steps of equal size in every direction of a matrix; AdamW for embeddings and vectors.
+
+    The update of a hidden matrix is the nearest orthogonal matrix to its momentum, by five
+    Newton-Schulz iterations in bfloat16, scaled so that its entries have AdamW's usual size
+    (0.2 times the square root of the longer side), so AdamW's learning rates carry over.
+    Embeddings, output layers, biases and norms are AdamW's.
+
+    Attributes:
+        lr: peak learning rate, of the matrices and of the rest.
+        momentum: of the mean of gradients of matrices, with Nesterov's look-ahead.
+        iterations: Newton-Schulz iterations.
+        rest: the learning rate of all that AdamW updates, as a multiple of `lr`.
+        beta1: of AdamW's mean of gradients.
+        beta2: of AdamW's mean of their squares.
+        eps: added to the root of the latter.
+        decay: weight decay, per step times the learning rate.
+
+    Reference: Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks"; the
+    scale is Liu et al. 2025, "Muon is Scalable for LLM Training", section 2.2.
+    Differs from the paper: keys and values are one matrix, as are the gates of a recurrent layer.
+    """
+
+    lr: LearningRate = 2e-3
+    momentum: ShareBelowOne = 0.95
+    iterations: Count = 5
+    rest: Positive = 1.0
+    beta1: ShareBelowOne = 0.9
+    beta2: ShareBelowOne = 0.98
+    eps: Epsilon = 1e-8
+    decay: Decay = 0.01
+
+    def build(self, model: nn.Module) -> Optimizer:
+        """Return one optimizer over both kinds of parameters."""
+        matrices = hidden_matrices(model)
+        adamw = AdamW(self.lr * self.rest, self.beta1, self.beta2, self.eps, self.decay)
+        parts = [adamw.build(_Others(model, set(matrices)))]
+        if matrices:
+            muon = torch.optim.Muon(
+                matrices,
+                lr=self.lr,
+                weight_decay=self.decay,
+                momentum=self.momentum,
+                ns_steps=self.iterations,
+                adjust_lr_fn="match_rms_adamw",
+            )
+            parts.insert(0, muon)
+        return parts[0] if len(parts) == 1 else Several(parts)
+
+
+def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
+    """Return the trained matrices that map states to states: not embeddings, not output layers."""
+    return [
+        parameter
+        for module in model.modules()
+        if isinstance(module, MATRICES)
+        for parameter in module.parameters(recurse=False)
+        if parameter.ndim == 2 and parameter.requires_grad
+    ]
+
+
+class _Others(nn.Module):
+    """A model without some of its parameters, as `decay_groups` sees one."""
+
+    def __init__(self, model: nn.Module, left_out: set[nn.Parameter]) -> None:
+        super().__init__()
+        self._model, self._left_out = [model], left_out  # in a list, so it is no submodule
+
+    def modules(self, *args: Any, **kwargs: Any) -> Any:
+        return self._model[0].modules(*args, **kwargs)
+
+    def parameters(self, recurse: bool = True) -> Any:
+        return (p for p in self._model[0].parameters(recurse) if p not in self._left_out)
+
+
+class Several(Optimizer):
+    """Optimizers of separate parameters as one: their groups, their states, one step.
+
+    Args:
+        parts: the optimizers; each keeps its own groups, which are this one's too.
+    """
+
+    def __init__(self, parts: list[Optimizer]) -> None:
+        groups = [group for part in parts for group in part.param_groups]
+        super().__init__([{"params": group["params"]} for group in groups], {})
+        self.param_groups = groups
+        self.parts = parts
+        self.state: defaultdict[Tensor, Any] = defaultdict(dict)
+        for part in parts:
+            part.state = self.state
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Take the step of each part."""
+        for part in self.parts:
+            part.step()

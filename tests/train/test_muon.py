@@ -1,0 +1,47 @@
+"""Muon against torch's own optimizers, each on its own parameters."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import nn
+
+from foreword.runs.recipe import load_recipe
+from foreword.train.optimizers.adamw import AdamW
+from foreword.train.optimizers.muon import Muon, hidden_matrices
+from tests.tiny import build
+
+
+def test_matrices_take_muons_steps_and_the_rest_adamws() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(7, 6), nn.LayerNorm(6), nn.Linear(6, 4))
+    other = copy.deepcopy(model)
+    ours = Muon(lr=0.02, decay=0.1).build(model)
+    matrix = other[2].weight
+    assert isinstance(matrix, nn.Parameter)
+    muon = torch.optim.Muon(
+        [matrix], lr=0.02, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw"
+    )
+    matrix.requires_grad_(False)
+    adamw = AdamW(0.02, 0.9, 0.98, 1e-8, 0.1).build(other)
+    matrix.requires_grad_(True)
+    for step in range(4):
+        ids = torch.randint(0, 7, (5,), generator=torch.Generator().manual_seed(step))
+        for one, optimizers in ((model, [ours]), (other, [muon, adamw])):
+            one.zero_grad()
+            one(ids).square().sum().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+    for p, q in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(p, q)
+
+
+def test_embeddings_and_output_layers_are_no_hidden_matrices() -> None:
+    for recipe in ("gpt2_tiny", "lstm_tiny", "xlnet_tiny", "t5_tiny"):
+        model = build(load_recipe(recipe, ["model.tied=false"]))
+        names = {p: name for name, p in model.named_parameters()}
+        found = {names[p] for p in hidden_matrices(model)}
+        assert found
+        assert not any("embedding" in name or name == "heads.token.weight" for name in found)
+        assert not any("table" in name for name in found)
