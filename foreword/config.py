@@ -26,6 +26,7 @@ Settings = TypeVar("Settings")
 
 RECIPES = Path(__file__).parent / "recipes"
 GRIDS = RECIPES / "grids"
+FEW_CHOICES = 6  # a message names all of them
 INDEX = re.compile(r"\[\d{1,9}\]")
 
 
@@ -309,7 +310,10 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         if value in args:
             return value
         words = [str(arg) for arg in args]
-        raise UserError(f"{where}: {value!r} is not a choice{nearest(str(value), words)}")
+        hint = f"; choose from: {', '.join(words)}"
+        if len(words) > FEW_CHOICES:
+            hint = nearest(str(value), words)
+        raise UserError(f"{where}: {value!r} is not a choice{hint}")
     if origin in (tuple, list):
         if not isinstance(value, list | tuple):
             raise UserError(f"{where}: expected a list, got {value!r}")

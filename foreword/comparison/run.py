@@ -15,7 +15,7 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,7 +31,10 @@ from foreword.comparison.time_left import TimeLeft
 from foreword.errors import UserError
 from foreword.evaluation.samples import samples
 from foreword.runs import run as running
+from foreword.runs.corpus import is_prepared, require_form, require_sentences
+from foreword.runs.dry_run import dry_run
 from foreword.runs.provenance import make_provenance
+from foreword.runs.recipe import Recipe
 from foreword.runs.sizes import MACHINES, require_memory
 from foreword.runs.trained_model import is_finished, open_run
 from foreword.train import checkpoint
@@ -136,7 +139,7 @@ class Comparison:
         self.recipes = {(c.name, seed): grid.recipe(c, seed) for c in grid.cells for seed in seeds}
         for cell in grid.cells:
             with _naming_cell(cell.name):
-                require_memory(self.recipes[cell.name, 1], machines=MACHINES)
+                _require_cell(self.recipes[cell.name, 1], grid.data)
         self.examples = {task.name: read_examples(task) for task in grid.tasks}
         read = [recipe.read for recipe in self.recipes.values()]
         self.corpora = Corpora(grid.data, out / "data", reporter.stage, grid.heldout, read)
@@ -158,13 +161,22 @@ class Comparison:
         """Make the tokenizers and token shards that do not exist yet.
 
         Raises:
-            UserError: a cell, which is named, cannot use the text; or another process is at work in
-                the folder.
+            UserError: a cell, which is named, cannot use the text (then the folder is left as it
+                was, unless something was made); or another process is at work in the folder.
         """
-        with self._locked():
-            for cell in self.grid.cells:
-                with _naming_cell(cell.name):
-                    self.corpora.shards_for(self.recipes[cell.name, 1])
+        before = running.names_in(self.out)
+        try:
+            with self._locked():
+                for cell in self.grid.cells:
+                    with _naming_cell(cell.name):
+                        require_sentences(self.recipes[cell.name, 1], self.grid.data)
+                for cell in self.grid.cells:
+                    with _naming_cell(cell.name):
+                        self.corpora.shards_for(self.recipes[cell.name, 1])
+        except UserError:
+            if not any((self.out / "data").glob("*/*.json")):  # no tokenizer and no shards
+                running.take_back(self.out, before)
+            raise
 
     def run(self, after_piece: Callable[[], None] = lambda: None) -> bool:
         """Run the pieces that are not done; one that fails is recorded, and the others go on.
@@ -315,6 +327,19 @@ class Comparison:
             text = f"{type(error).__name__}: {line}" if is_fault else line
             self.failures.append(Failure(piece, text, is_fault))
             self.reporter.note(f"{piece}: failed: {text}")
+
+
+def _require_cell(recipe: Recipe, texts: Sequence[str]) -> None:
+    """Check what is known of a cell before its text is read.
+
+    Raises:
+        UserError: device, package or memory are missing, or parts of the recipe do not fit.
+    """
+    running.require_machine(recipe)
+    require_form(recipe, texts)
+    require_memory(recipe, machines=MACHINES)
+    if not is_prepared(texts):  # whose vocabulary is not the recipe's
+        dry_run(recipe)
 
 
 @contextmanager

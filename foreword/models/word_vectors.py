@@ -67,6 +67,15 @@ class WordVectors(ModelSettings):
         """Return the backbone for a vocabulary of `vocab` ids."""
         return WordVectorsBackbone(self, vocab)
 
+    def require_packages(self) -> None:
+        """Check that the output layer's packages are installed.
+
+        Raises:
+            UserError: gensim is required and missing.
+        """
+        output: VectorOutput = self.output
+        output.require_packages()
+
     def offline_epochs(self, unit: str, amount: float) -> int:
         """Return the number of epochs of the budget.
 

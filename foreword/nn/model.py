@@ -43,6 +43,13 @@ class Architecture(Ranged, ABC):
     def build(self, vocab: int) -> Backbone:
         """Return the backbone for a vocabulary of `vocab` ids, its weights not yet initialised."""
 
+    def require_packages(self) -> None:
+        """Check that the optional packages that training requires are installed.
+
+        Raises:
+            UserError: one is not; the message says how to install it.
+        """
+
     @property
     def limit(self) -> int | None:
         """The maximum length it can read, or None."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from foreword import manifest
+from foreword import kinds, manifest
 from foreword.data.holdout import find_apart
 from foreword.data.learning import train_tokenizer
+from foreword.data.packing.pairs import ONE_SENTENCE
 from foreword.data.prepared_text import HELDOUT, TRAIN, PreparedText, data_warnings
 from foreword.data.read_documents import ReadSettings, find_files, read_documents
 from foreword.data.write_shards import prepare
 from foreword.errors import UserError
 from foreword.runs.provenance import read_state
 from foreword.runs.recipe import Recipe
+from foreword.text import sentences
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.training import describe
 from foreword.train import checkpoint
@@ -47,6 +50,45 @@ def require_texts(
             f"--heldout: {texts[0]} holds out text already; 'foreword prepare --heldout' makes "
             "token shards with text of your own held out"
         )
+
+
+def require_form(recipe: Recipe, texts: Sequence[str]) -> None:
+    """Check that a recipe reads text in the form that its packing requires.
+
+    Raises:
+        UserError: a packing of pairs gets no pairs; the setting is named.
+    """
+    if is_prepared(texts):
+        return  # its own settings made it
+    if recipe.packing.needs_pairs and not recipe.read.target:
+        raise UserError(
+            f"read.target: packing '{kinds.name_of(recipe.packing)}' requires parallel text; name "
+            "its sides, as in --field en --target de with files NAME.en and NAME.de, or with two "
+            "fields of JSON lines"
+        )
+    if recipe.packing.labels_pairs and not (recipe.prepare.sentences or recipe.read.target):
+        raise UserError(
+            f"prepare.sentences: packing '{kinds.name_of(recipe.packing)}' makes pairs of the "
+            "sentences of a document, and false does not split it; set prepare.sentences=true"
+        )
+
+
+def require_sentences(recipe: Recipe, texts: Sequence[str]) -> None:
+    """Check that some document has two sentences, if the packing makes pairs of them.
+
+    The text is read up to the first such document.
+
+    Raises:
+        UserError: all documents have one sentence, or a file cannot be read.
+    """
+    read = recipe.read
+    if is_prepared(texts) or not recipe.packing.labels_pairs or read.target:
+        return
+    for document in read_documents(texts, read):
+        if len(list(itertools.islice(sentences.iterate([document.text]), 2))) > 1:
+            return
+    more = f" and {len(texts) - 1} more" if texts[1:] else ""
+    raise UserError(f"{texts[0]}{more}: {ONE_SENTENCE}")
 
 
 def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, PreparedText]:
@@ -104,6 +146,7 @@ def _tokenizer(
     if given is not None:
         tokenizer = Tokenizer.load(given)
     else:
+        require_sentences(recipe, texts)
         tokenizer = train_tokenizer(recipe.tokenizer, texts, recipe.read, stage)
     tokenizer.save(folder)
     return tokenizer

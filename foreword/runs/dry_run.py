@@ -32,6 +32,8 @@ def dry_run(recipe: Recipe, vocab: Vocab | None = None) -> None:
     vocab = vocab or dummy_vocab(recipe.tokenizer)
     with torch.device("meta"):
         shallow(recipe)[0].build(vocab)
+    for name in filter(None, recipe.wrapping):
+        vocab.id(name)
     recipe.layout.arrange(dummy_example(recipe, vocab), vocab)
 
 
@@ -59,12 +61,18 @@ def dummy_vocab(tokenizer: TokenizerKind) -> Vocab:
 
 
 def dummy_example(recipe: Recipe, vocab: Vocab, count: int = 1) -> Example:
-    """Return the example of `count` rows of ordinary tokens, each a pair of two halves."""
+    """Return the example of `count` rows of ordinary tokens.
+
+    Each row is a pair of two halves if the packing makes pairs, labelled if it labels them.
+    """
     shape = (count, recipe.packing.length)
     ids = np.resize(np.flatnonzero(~vocab.is_special), shape).astype(np.int64)
     positions = np.broadcast_to(np.arange(shape[1]), shape)
-    segments = (positions >= shape[1] // 2).astype(np.int64)
-    labels = np.where(positions > 0, -1, 0)
+    packing, segments, labels = recipe.packing, None, None
+    if packing.labels_pairs or packing.needs_pairs:
+        segments = (positions >= shape[1] // 2).astype(np.int64)
+    if packing.labels_pairs:
+        labels = np.where(positions > 0, -1, 0)
     numbers = np.arange(count, dtype=np.int64)
     rows = Rows(ids, np.zeros_like(ids), positions, numbers, segments, labels)
     return recipe.objective.corrupt(rows, RowRng(0, rows.numbers), vocab)

@@ -25,6 +25,7 @@ from foreword.runs.corpus import (
     describe_text,
     is_prepared,
     of_text,
+    require_form,
     require_texts,
 )
 from foreword.runs.dry_run import dry_run
@@ -61,6 +62,7 @@ from foreword.runs.sizes import require_memory
 from foreword.runs.trained_model import read_recipe
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log
+from foreword.train.device import choose_device
 from foreword.train.hooks import Hook
 from foreword.train.interrupt import stops_on_signals
 from foreword.train.loop import Loop, TrainingState
@@ -123,7 +125,7 @@ def start(
 def require_possible(
     recipe: Recipe, inputs: Inputs, starting_model: StartingModel | None = None, machines: int = 1
 ) -> None:
-    """Check that text and model exist and fit each other, without reading text.
+    """Check that text, model and machine exist and fit each other, without reading text.
 
     Args:
         recipe: recipe of the run.
@@ -132,10 +134,12 @@ def require_possible(
         machines: number of machines like this one that may share the training.
 
     Raises:
-        UserError: text or tokenizer are missing, parts of the recipe do not fit, there is too
-            little memory, or a model trained offline cannot keep the budget.
+        UserError: text, tokenizer, device or a package are missing, parts of the recipe do not
+            fit, there is too little memory, or a model trained offline cannot keep the budget.
     """
+    require_machine(recipe)
     require_texts(inputs.texts, inputs.heldout, recipe.read)
+    require_form(recipe, inputs.texts)
     if recipe.model.trains_offline:
         offline_epochs(recipe)
     tokenizer = None if starting_model is None else starting_model.tokenizer
@@ -146,6 +150,16 @@ def require_possible(
     vocab = None if tokenizer is None else tokenizer.vocab
     require_memory(recipe, vocab, machines)
     dry_run(recipe, vocab)
+
+
+def require_machine(recipe: Recipe) -> None:
+    """Check that this machine has the device and the packages that training requires.
+
+    Raises:
+        UserError: one is missing.
+    """
+    choose_device(recipe.train.device, "train.device")
+    recipe.model.require_packages()
 
 
 def require_free(run: Path) -> None:
@@ -264,6 +278,10 @@ def _carry_on(
     if has_begun and not recipe.train.workers:  # begun before this setting existed: as with one
         recipe = replace(recipe, train=replace(recipe.train, workers=1))
 
+    if has_begun:
+        _require_device(run, recipe)
+    require_machine(recipe)
+
     # Text: a tokenizer and token shards, made if they do not exist.
     tokenizer, prepared = corpus(recipe, run, stage)
     if has_begun:
@@ -296,6 +314,17 @@ def _carry_on(
         compile_blocks(setup.model)
     stage(TRAINING)
     return _train(run, loop, setup)
+
+
+def _require_device(run: Path, recipe: Recipe) -> None:
+    """Check that a run that has begun finds its device again, since it cannot change it."""
+    try:
+        choose_device(recipe.train.device)
+    except UserError:
+        raise UserError(
+            f"{run}: was begun on '{recipe.train.device}', and this machine has none; resume it "
+            f"where there is one, or begin a new run with 'foreword pretrain RECIPE --from {run}'"
+        ) from None
 
 
 def _hooks(

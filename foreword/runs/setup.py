@@ -78,7 +78,7 @@ def set_up_training(
         UserError: the text is shorter than a row, or the tokenizer lacks what the objective needs.
     """
     vocab = tokenizer.vocab
-    device = choose_device(recipe.train.device)
+    device = choose_device(recipe.train.device, "train.device")
     dtype = choose_precision(recipe.train.precision, device)
     recipe = resolve_auto(recipe, device, dtype)
     feed = training_feed(recipe, prepared.train, vocab)

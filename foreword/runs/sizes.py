@@ -70,7 +70,7 @@ def require_memory(recipe: Recipe, vocab: Vocab | None = None, machines: int = 1
     Raises:
         UserError: it needs more; the message names both sizes and what to reduce.
     """
-    there_is = memory_of(choose_device(recipe.train.device))
+    there_is = memory_of(choose_device(recipe.train.device, "train.device"))
     ahead = _ahead(recipe, recipe.tokenizer.vocab if vocab is None else vocab.size)
     attention = {"attention": 4 * _attention_numbers(recipe.model)}
     _hold(Need(ahead, attention), there_is, machines)  # so that the count below stays fast

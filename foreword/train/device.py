@@ -14,14 +14,22 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 PRECISIONS = ("auto", "bf16", "fp32")
 
 
-def choose_device(wanted: str) -> torch.device:
+def choose_device(wanted: str, setting: str = "--device") -> torch.device:
     """Return the device of this name; `auto` is CUDA if there is one, else the CPU.
+
+    Args:
+        wanted: the name.
+        setting: what the user sets it by, for messages.
 
     Raises:
         UserError: there is no such device, or none here.
     """
     if wanted not in DEVICES:
-        raise UserError(f"device: there is no '{wanted}'{nearest(wanted, DEVICES)}")
+        kind = wanted.partition(":")[0]
+        hint = f"; there is: {', '.join(DEVICES)}"
+        if kind != wanted and kind in DEVICES:
+            hint = f"; use '{kind}', of which CUDA_VISIBLE_DEVICES can choose one"
+        raise UserError(f"{setting}: there is no '{wanted}'{hint}")
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     is_there = {
@@ -30,7 +38,7 @@ def choose_device(wanted: str) -> torch.device:
         "mps": torch.backends.mps.is_available(),
     }
     if not is_there[wanted]:
-        raise UserError(f"device: there is no '{wanted}' here; use 'auto' or 'cpu'")
+        raise UserError(f"{setting}: there is no '{wanted}' on this machine; use 'auto' or 'cpu'")
     return torch.device(wanted)
 
 

@@ -62,6 +62,21 @@ def learn(
         vectors.outputs[: tree.forks] = model.syn1[: tree.forks]
 
 
+def require_gensim() -> None:
+    """Check that gensim can be imported.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    try:
+        import gensim.models  # noqa: F401
+    except ImportError as error:
+        raise UserError(
+            "model.output: this kind requires gensim: pip install 'foreword[vectors]', or "
+            "--set model.output=negative_sampling, which does not"
+        ) from error
+
+
 def _gensim_model(
     d_model: int, training: VectorTraining, has_tree: bool, negatives: int, exponent: float
 ) -> Any:
@@ -70,13 +85,9 @@ def _gensim_model(
     Raises:
         UserError: gensim is not installed.
     """
-    try:
-        from gensim.models import Word2Vec
-    except ImportError as error:
-        raise UserError(
-            "model.output: this kind requires gensim: pip install 'foreword[vectors]', or "
-            "--set model.output=negative_sampling, which does not"
-        ) from error
+    require_gensim()
+    from gensim.models import Word2Vec
+
     return Word2Vec(
         vector_size=d_model,
         alpha=training.lr(0.0),

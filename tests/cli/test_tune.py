@@ -181,8 +181,11 @@ def test_a_precision_or_device_that_is_not_there(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for more, said in (
-        (["--precision", "fp16"], "tune.precision: 'fp16' is not a choice; did you mean 'bf16'"),
-        (["--device", "gpu"], "device: there is no 'gpu'"),
+        (
+            ["--precision", "fp16"],
+            "tune.precision: 'fp16' is not a choice; choose from: auto, bf16, fp32",
+        ),
+        (["--device", "gpu"], "--device: there is no 'gpu'; there is: auto, cpu, cuda, mps"),
     ):
         assert run([*words, *more]) == 2
         assert said in capsys.readouterr().err

@@ -57,7 +57,9 @@ def test_a_loaded_model_fills_generates_and_scores(make_run: Callable[..., Path]
 
 
 def test_an_unknown_device_is_refused(make_run: Callable[..., Path]) -> None:
-    with pytest.raises(UserError, match="device: there is no 'gpu'; did you mean 'cpu'"):
+    with pytest.raises(
+        UserError, match="--device: there is no 'gpu'; there is: auto, cpu, cuda, mps"
+    ):
         foreword.load(make_run("decoder"), "gpu")
 
 

@@ -21,8 +21,12 @@ def test_bf16_that_is_emulated_is_not_chosen(
 
 
 def test_what_there_is_not_is_said() -> None:
-    with pytest.raises(UserError, match="device: there is no 'cpuu'; did you mean 'cpu'"):
-        choose_device("cpuu")
+    with pytest.raises(UserError, match="--device: there is no 'gpu'; there is: auto, cpu, cuda"):
+        choose_device("gpu")
+    with pytest.raises(
+        UserError, match=r"train\.device: .*'cuda:3'; use 'cuda', .*VISIBLE_DEVICES"
+    ):
+        choose_device("cuda:3", "train.device")
     with pytest.raises(UserError, match="precision: there is no 'fp16'; did you mean"):
         choose_precision("fp16", torch.device("cpu"))
     assert choose_precision("bf16", torch.device("cpu")) == torch.bfloat16

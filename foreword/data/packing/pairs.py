@@ -22,6 +22,11 @@ ONE_DOCUMENT = (
     "the text is one document, so the second texts sampled for pairs come from elsewhere in it; "
     "read.documents = 'paragraph' would make several of it"
 )
+ONE_SENTENCE = (
+    "a pair objective on a corpus whose documents have one sentence each; give longer documents "
+    "(read.documents, prepare.sentences), or use packing.kind = 'documents' and an objective "
+    "without pairs"
+)
 
 
 @dataclass(frozen=True)
@@ -136,11 +141,7 @@ class PackedPairs(Packed):
         shards = self._shards
         sentences = np.diff(shards.document_index)
         if (sentences > 0).any() and sentences.max() < 2:
-            raise UserError(
-                f"{shards.prefix}: a pair objective on a corpus whose documents have one sentence "
-                "each; give longer documents (read.documents, prepare.sentences), or use "
-                "packing.kind = 'documents' and an objective without pairs"
-            )
+            raise UserError(f"{shards.prefix}: {ONE_SENTENCE}")
 
     def rows(self, numbers: Array) -> Rows:
         """Return the rows with these numbers in the order of training, (batch,) int64."""

@@ -56,6 +56,13 @@ class Vectors:
 class VectorOutput(Protocol):
     """An output layer without a full softmax: a kind in `vectors/outputs/`."""
 
+    def require_packages(self) -> None:
+        """Check that the optional packages that training requires are installed.
+
+        Raises:
+            UserError: one is not; the message says how to install it.
+        """
+
     def fit(
         self, corpus: WordCorpus, vectors: Vectors, training: VectorTraining, progress: Progress
     ) -> None:

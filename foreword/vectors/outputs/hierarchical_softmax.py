@@ -27,6 +27,14 @@ class HierarchicalSoftmax:
     Reference: Mikolov et al. 2013b, section 2.1; Morin & Bengio 2005.
     """
 
+    def require_packages(self) -> None:
+        """See `VectorOutput`.
+
+        Raises:
+            UserError: gensim is not installed.
+        """
+        through_gensim.require_gensim()
+
     def fit(
         self, corpus: WordCorpus, vectors: Vectors, training: VectorTraining, progress: Progress
     ) -> None:

@@ -58,6 +58,9 @@ class NegativeSampling(Ranged):
     noise: Count = 32
     most: Positive = 4.0
 
+    def require_packages(self) -> None:
+        """See `VectorOutput`; it requires none."""
+
     def fit(
         self, corpus: WordCorpus, vectors: Vectors, training: VectorTraining, progress: Progress
     ) -> None:

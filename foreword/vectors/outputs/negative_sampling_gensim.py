@@ -34,6 +34,14 @@ class NegativeSamplingGensim(Ranged):
     negatives: Count = 5
     exponent: Share = 0.75
 
+    def require_packages(self) -> None:
+        """See `VectorOutput`.
+
+        Raises:
+            UserError: gensim is not installed.
+        """
+        through_gensim.require_gensim()
+
     def fit(
         self, corpus: WordCorpus, vectors: Vectors, training: VectorTraining, progress: Progress
     ) -> None:
