@@ -36,7 +36,7 @@ def trees() -> Iterator[tuple[Path, ast.Module]]:
 
 
 @pytest.mark.parametrize("of_types", [False, True], ids=["runtime", "types"])
-def test_modules_import_each_other_in_no_circle(of_types: bool) -> None:
+def test_modules_do_not_import_each_other_in_a_circle(of_types: bool) -> None:
     graph = grimp.build_graph("foreword", exclude_type_checking_imports=not of_types)
     imports = {m: set(graph.find_modules_directly_imported_by(m)) for m in graph.modules}
     if of_types:  # in the centre, not even the types of one module are those of another's caller
@@ -49,14 +49,14 @@ def test_modules_import_each_other_in_no_circle(of_types: bool) -> None:
         pytest.fail(f"import circle: {'; '.join(steps)}")
 
 
-def test_every_folder_of_kinds_has_its_contract_in_a_file() -> None:
+def test_every_folder_of_kinds_has_a_contract_file() -> None:
     for folder in kinds.folders():
         file = CONTRACTS_ELSEWHERE.get(folder, f"{folder}/_contract.py")
         text = (kinds.ROOT / file).read_text(encoding="utf-8")
         assert re.search(r"^class \w+\(.*(ABC|Protocol)\)", text, re.M), folder
 
 
-def test_class_names_are_defined_once_but_for_kinds() -> None:
+def test_only_kinds_may_share_a_class_name() -> None:
     folders = {Path(folder) for folder in kinds.folders()}
     found: dict[str, set[Path]] = defaultdict(set)
     for file, tree in trees():
@@ -81,7 +81,7 @@ def test_json_is_written_by_one_function() -> None:
     assert not found - {"stored.py", "text/tokenizers/unigram.py", *others}
 
 
-def test_first_lines_of_docstrings_are_no_bare_genitives() -> None:
+def test_first_lines_of_docstrings_are_not_bare_genitives() -> None:
     found = []
     for file, tree in trees():
         for node in ast.walk(tree):

@@ -40,7 +40,7 @@ def write_document(path: Path, size: int, end: str = "") -> Path:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_long_document_takes_a_few_times_its_size(tmp_path: Path) -> None:
+def test_a_long_document_takes_memory_in_proportion_to_its_size(tmp_path: Path) -> None:
     """Python takes 4 bytes for each character of a text with one emoji."""
     sizes = {"small": MEGABYTE, "plain": 5 * MEGABYTE, "wide": 5 * MEGABYTE}
     peaks = {}
@@ -54,7 +54,7 @@ def test_a_long_document_takes_a_few_times_its_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_rows_to_fine_tune_on_take_little_more_than_their_tokens(tmp_path: Path) -> None:
+def test_fine_tuning_rows_take_little_more_memory_than_their_tokens(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")
     draw = random.Random(1)
     peaks = []
@@ -83,7 +83,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     yield counts
 
 
-def test_text_is_read_once_a_pass(tmp_path: Path, opened: Counter[str]) -> None:
+def test_text_is_read_once_per_pass(tmp_path: Path, opened: Counter[str]) -> None:
     """The tokenizer learns, the fingerprint tells whether shards exist, the shards are made."""
     text = str(write_document(tmp_path / "a.txt", 40_000))
     words = ["--kind", "wordpiece", "--vocab", "500"]

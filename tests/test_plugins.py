@@ -91,7 +91,7 @@ def test_listing_kinds_runs_no_code(folder: Path, capsys: pytest.CaptureFixture[
     assert run(["show", "gpt2_tiny", "--json", "--plugins", str(folder)]) == 0
 
 
-def test_the_current_folder_holds_no_plug_ins(
+def test_plug_ins_are_not_read_from_the_current_folder(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
@@ -174,7 +174,7 @@ def test_an_installed_package_adds_its_kinds(
         plugins.require_noted([noted], tmp_path)
 
 
-def test_a_run_notes_its_plug_ins_and_opens_and_resumes_with_them(
+def test_a_run_records_its_plug_ins_and_loads_them_again(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = runs.write_text(tmp_path / "text")

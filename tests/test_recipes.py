@@ -49,7 +49,7 @@ def test_a_recipe_with_a_published_figure_trains_on_all_of_its_text(name: str) -
 
 
 @every_recipe
-def test_the_parts_of_recipes_fit_and_their_special_tokens_exist(name: str) -> None:
+def test_parts_of_recipes_are_compatible_and_special_tokens_exist(name: str) -> None:
     recipe, words = load_recipe(name), vocab(500)
     around = {getattr(recipe.packing, side, "") for side in ("bos", "eos")}
     assert around <= {"", *special.NAMES}

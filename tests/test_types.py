@@ -50,7 +50,7 @@ class Hints:
     mask: Any
 
 
-def test_a_part_of_a_new_type_is_carried_and_becomes_tensors() -> None:
+def test_a_part_of_a_new_type_is_kept_and_becomes_tensors() -> None:
     ids = np.arange(6).reshape(2, 3)
     batch = Batch(ids, ids, None, parts=(UniformDraws(np.ones((2, 3), np.float32)),))
     moved = batch.with_part(Hints(ids[:, :1], DocumentMask(ids, ids))).to("cpu")

@@ -12,7 +12,7 @@ import pytest
 import foreword
 
 
-def test_it_holds_the_verbs_and_nothing_else() -> None:
+def test_the_namespace_holds_only_public_names() -> None:
     assert sorted(dir(foreword)) == sorted([*foreword.__all__, "__version__"])
     with pytest.raises(AttributeError):
         foreword.nothing  # type: ignore[attr-defined]  # noqa: B018
@@ -29,13 +29,13 @@ def test_every_name_is_documented(name: str) -> None:
         assert not missing
 
 
-def test_its_help_is_a_page_that_names_every_function() -> None:
+def test_help_names_every_function() -> None:
     page = pydoc.render_doc(foreword)
     assert "runs/books" in page
     for name in foreword.__all__:
         assert name in page
 
 
-def test_importing_it_loads_no_torch() -> None:
+def test_importing_foreword_loads_no_torch() -> None:
     code = "import sys, foreword; foreword.UserError; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-P", "-c", code], check=False).returncode == 0

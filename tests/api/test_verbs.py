@@ -54,7 +54,7 @@ def test_prepared_text_is_reused(shards: Path) -> None:
     assert again.prepared.reused
 
 
-def test_a_run_is_evaluated(run: Path) -> None:
+def test_evaluate_returns_the_loss_and_its_baselines(run: Path) -> None:
     result = evaluate(run, progress=False)
     assert result.loss is not None
     assert result.file.is_file()
@@ -62,7 +62,7 @@ def test_a_run_is_evaluated(run: Path) -> None:
     assert "unigram counts" in repr(result)
 
 
-def test_examples_given_in_python_are_tuned_on(run: Path) -> None:
+def test_tune_accepts_examples_given_in_python(run: Path) -> None:
     result = tune(run, EXAMPLES, EXAMPLES[:4], seeds=1, epochs=1, progress=False)
     assert result.out == run / "tuned" / "data"
     assert 0 <= result.rows[0]["accuracy"] <= 1
@@ -90,7 +90,7 @@ def test_a_mistake_in_tuning_is_one_line(
         tune(run, EXAMPLES, EXAMPLES, progress=False, **arguments)
 
 
-def test_a_grid_is_compared(shards: Path, tmp_path: Path) -> None:
+def test_compare_runs_a_grid_file(shards: Path, tmp_path: Path) -> None:
     grid = tmp_path / "grid.toml"
     grid.write_text(
         '[set]\npacking = { kind = "documents", length = 16 }\ntrain = { batch = 4 }\n'
@@ -104,7 +104,7 @@ def test_a_grid_is_compared(shards: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "table.md").is_file()
 
 
-def test_pages_show_themselves() -> None:
+def test_pages_have_text_and_html_forms() -> None:
     page = show("masked")
     assert page.data[0]["name"] == "masked"
     assert "rate" in repr(page)

@@ -178,7 +178,7 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_texts(name: str, case: Case) -> None:
+def test_bad_text_is_refused_in_one_line(name: str, case: Case) -> None:
     mistake, says = TEXTS[name]
     line = case.fails(mistake(case))
     for words in says:
@@ -201,7 +201,7 @@ def test_texts(name: str, case: Case) -> None:
         (["model.output=adaptive"], "model.output"),
     ],
 )
-def test_what_cannot_be_is_said_before_text_is_read(
+def test_incompatible_settings_are_refused_before_text_is_read(
     case: Case, verb: str, more: list[str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("foreword.data.text_files.TextFile.open", None)
@@ -211,7 +211,7 @@ def test_what_cannot_be_is_said_before_text_is_read(
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_settings(name: str, case: Case) -> None:
+def test_bad_settings_are_refused_in_one_line(name: str, case: Case) -> None:
     more, says = SETTINGS[name]
     line = case.fails(case.words(*more))
     for words in says:
@@ -228,7 +228,7 @@ def test_bytes_that_are_not_utf8_can_be_replaced(
     assert "1 bytes replaced" in capsys.readouterr().err
 
 
-def test_text_is_read_as_the_options_say(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_set_how_text_is_read(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     lines = '{"body": "some words of the text."}\n' * 40
     data = case.write("a.jsonl", lines)
     words = case.words("--field", "body", "--set", "prepare.heldout=0", data=data)
@@ -247,7 +247,7 @@ def test_text_is_read_as_the_options_say(case: Case, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("text", ["the cat sat.\n", "The cat sat. It ran.\n"])
-def test_too_short_a_text_is_said_first(case: Case, text: str) -> None:
+def test_text_shorter_than_a_row_is_named(case: Case, text: str) -> None:
     bert = case.write("bert.toml", runs.recipe("bert").dumps())
     for recipe in (bert, case.recipe):
         line = case.fails(case.words(recipe=recipe, data=case.write("one.txt", text)))
@@ -255,7 +255,7 @@ def test_too_short_a_text_is_said_first(case: Case, text: str) -> None:
         assert "tokens, but a row needs" in line
 
 
-def test_what_a_text_lacks_for_pairs_is_said_of_it(case: Case) -> None:
+def test_text_without_pairs_is_named(case: Case) -> None:
     bert = case.write("bert.toml", runs.recipe("bert").dumps())
     lines = case.write("lines.txt", "the cat sat on a house.\n" * 90)
     more = ["--documents", "line", "--set", "prepare.heldout=0", str(case.folder / "lines.txt")]
@@ -263,7 +263,7 @@ def test_what_a_text_lacks_for_pairs_is_said_of_it(case: Case) -> None:
     assert f"{lines} and 1 more: a pair objective on a corpus whose documents have one" in line
 
 
-def test_recipes(case: Case) -> None:
+def test_bad_recipes_are_refused_in_one_line(case: Case) -> None:
     line = case.fails(case.words(recipe="bert_tinny"))
     assert "no recipe 'bert_tinny'" in line
     assert "did you mean 'bert_tiny'?" in line
@@ -279,7 +279,7 @@ def test_recipes(case: Case) -> None:
     assert line.startswith("foreword: model.layrs: Transformer has no such setting")
 
 
-def test_a_tokenizer_without_mask_is_no_good_for_masked(case: Case) -> None:
+def test_a_tokenizer_without_mask_is_refused_for_masked(case: Case) -> None:
     state = json.dumps(
         {
             "version": "1.0",
@@ -297,7 +297,9 @@ def test_a_tokenizer_without_mask_is_no_good_for_masked(case: Case) -> None:
     assert "the tokenizer has no special token [MASK]" in line
 
 
-def test_a_taken_folder_stays_as_it_is(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_with_a_run_is_refused_and_unchanged(
+    case: Case, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(case.words()) == 0
     before = {path: path.stat().st_mtime_ns for path in case.out.rglob("*")}
     assert run(case.words()) == 2
@@ -306,7 +308,7 @@ def test_a_taken_folder_stays_as_it_is(case: Case, capsys: pytest.CaptureFixture
     assert {path: path.stat().st_mtime_ns for path in case.out.rglob("*")} == before
 
 
-def test_a_folder_of_something_else_stays_as_it_is(
+def test_a_folder_with_other_files_is_refused_and_unchanged(
     case: Case, capsys: pytest.CaptureFixture[str]
 ) -> None:
     case.out.mkdir()
@@ -320,14 +322,14 @@ def test_a_folder_of_something_else_stays_as_it_is(
     assert "is a file; choose another --out" in capsys.readouterr().err
 
 
-def test_an_empty_folder_is_there_still_after_a_mistake(case: Case) -> None:
+def test_an_empty_folder_is_kept_after_a_mistake(case: Case) -> None:
     case.out.mkdir()
     assert run(case.words(data=case.write("short.txt", "a b.\nc d.\n"))) == 2
     assert list(case.out.iterdir()) == []
 
 
 @pytest.mark.parametrize("mine", ["tokenizer/tokenizer.json", "start/weights", "run.json"])
-def test_what_only_looks_like_a_run_begun_stays_as_it_is(
+def test_files_named_like_those_of_a_run_are_kept(
     mine: str, case: Case, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (case.out / mine).parent.mkdir(parents=True)
@@ -339,7 +341,7 @@ def test_what_only_looks_like_a_run_begun_stays_as_it_is(
         assert (case.out / mine).read_text() == '{"mine": 1}'
 
 
-def test_a_run_killed_as_it_began_is_begun_again(case: Case) -> None:
+def test_a_run_killed_at_its_start_is_started_again(case: Case) -> None:
     (case.out / "tokenizer").mkdir(parents=True)
     (case.out / "run.json").write_text('{"foreword": "0.1.0"}')
     (case.out / "tokenizer" / "tokenizer.json").write_text("of another model")
@@ -350,7 +352,7 @@ def test_a_run_killed_as_it_began_is_begun_again(case: Case) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/version").exists(), reason="needs a place none can write to")
-def test_an_unwritable_place(case: Case) -> None:
+def test_an_unwritable_folder_is_refused(case: Case) -> None:
     case.out = Path("/proc/foreword/run")
     line = case.fails(case.words())
     assert "/proc/foreword/run" in line
@@ -358,7 +360,7 @@ def test_an_unwritable_place(case: Case) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may all")
-def test_a_forbidden_place(case: Case) -> None:
+def test_a_folder_without_permission_is_refused(case: Case) -> None:
     (case.folder / "locked").mkdir(mode=0o500)
     case.out = case.folder / "locked" / "run"
     assert "cannot be written: Permission denied" in case.fails(case.words())

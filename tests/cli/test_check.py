@@ -41,7 +41,7 @@ def checked(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, A
     return found
 
 
-def test_the_numbers_are_those_of_the_run(
+def test_check_gives_the_numbers_of_the_run(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe = write(tmp_path, "encoder", steps=5, precision="fp32")
@@ -105,7 +105,7 @@ def test_shared_weights_count_once(text: Path, tmp_path: Path) -> None:
     assert parts["heads"] == 0  # tied
 
 
-def test_masked_rows_show_what_is_hidden(text: Path, tmp_path: Path) -> None:
+def test_masked_rows_show_masked_tokens_and_targets(text: Path, tmp_path: Path) -> None:
     of = ready("encoder", text, tmp_path / "run")
     batch = of.feed.micro_batches(0)[0]
     row = preview(of.feed, of.tokenizer, 1, 100)[0]
@@ -140,7 +140,7 @@ def test_causal_rows_show_the_first_token_scored(text: Path, tmp_path: Path) -> 
         assert (row.targets[-1].mark == "unscored") == (after < 0), "unless its document goes on"
 
 
-def test_a_second_stream_shows_its_targets_in_place(text: Path, tmp_path: Path) -> None:
+def test_a_query_stream_shows_its_targets_in_place(text: Path, tmp_path: Path) -> None:
     of = ready("xlnet", text, tmp_path / "run")
     batch = of.feed.micro_batches(0)[0]
     row = preview(of.feed, of.tokenizer, 1, 100)[0]
@@ -161,7 +161,7 @@ def test_span_rows_show_source_sentinels_and_target(text: Path, tmp_path: Path) 
     assert row.targets[0].mark == "first"
 
 
-def test_people_see_numbers_rows_and_a_legend(
+def test_check_prints_numbers_rows_and_a_legend(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
@@ -186,7 +186,7 @@ def test_large_text_is_read_in_part(
     assert part["tokens"] == pytest.approx(whole["tokens"], rel=0.25)
 
 
-def test_shards_are_checked_as_they_are(
+def test_shards_are_checked_without_being_changed(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = tmp_path / "shards"
@@ -197,7 +197,7 @@ def test_shards_are_checked_as_they_are(
     assert sorted(made.rglob("*")) == before
 
 
-def test_held_out_text_and_a_start_are_those_of_the_run(
+def test_check_takes_the_held_out_text_and_start_of_a_run(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe, apart = write(tmp_path, "decoder", steps=2), tmp_path / "apart.txt"
@@ -222,7 +222,7 @@ def test_held_out_text_and_a_start_are_those_of_the_run(
         assert said in capsys.readouterr().err
 
 
-def test_its_mistakes_name_no_temporary_folder(
+def test_errors_of_check_name_the_users_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "short.txt").write_text("a b c.\nd e f.\n")

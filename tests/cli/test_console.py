@@ -19,7 +19,7 @@ COLUMNS = ["cell", "recipe", *(f"number {n}" for n in range(9))]
 ROW = ["Transformer-XL", "transformer_xl_mini", *(f"{n}2,345 MB" for n in range(9))]
 
 
-def test_a_table_too_wide_goes_on_below(
+def test_a_table_too_wide_continues_below(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(console.out, "width", 80)
@@ -43,7 +43,7 @@ class _Gone(io.StringIO):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def test_a_closed_terminal_ends_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_terminal_does_not_stop_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", _Gone())
     with guarded():
         console.say("a line")
@@ -83,7 +83,7 @@ def test_a_narrow_window_shows_the_loss_first(
     assert lines == ["held-out loss 9.1234", "step       1  loss 9.1234"]
 
 
-def test_a_table_that_fits_is_one(
+def test_a_table_that_fits_is_not_split(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(console.out, "width", 200)
@@ -91,7 +91,7 @@ def test_a_table_that_fits_is_one(
     assert capsys.readouterr().out.count("Transformer-XL") == 1
 
 
-def test_long_texts_fold_and_do_not_part_a_table(
+def test_long_texts_fold_within_one_table(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(console.out, "width", 60)

@@ -100,7 +100,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_file_that_is_read_is_damaged_here(made: Path) -> None:
+def test_every_file_of_a_run_has_a_test_of_damage(made: Path) -> None:
     last = checkpoint.all_in(made / "run")[-1].name
     known = {name.replace("LAST", last) for name in READERS}
     there = {
@@ -119,7 +119,7 @@ def _earlier(made: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_damaged_file_is_refused_or_passed_over(
+def test_a_damaged_file_is_refused_or_has_no_effect(
     made: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     top, _, rest = name.replace("LAST", checkpoint.all_in(made / "run")[-1].name).partition("/")
@@ -144,7 +144,7 @@ def test_a_damaged_file_is_refused_or_passed_over(
 
 
 @pytest.mark.parametrize("name", ["run.json", "metrics.jsonl", "shards/train.idx"])
-def test_a_run_to_be_carried_on_refuses_damage(
+def test_resume_refuses_damaged_files(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = runs.write_text(tmp_path / "text")

@@ -18,7 +18,7 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "demo"
 
 
-def test_the_whole_road_twice(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_demo_reuses_the_first(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["demo", "--quick", "--json", "--out", str(out)]) == 0
     first = json.loads(capsys.readouterr().out)
     assert set(first["text"]["labels"]) == set(SUBJECTS)
@@ -45,7 +45,7 @@ def test_the_whole_road_twice(out: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert (out / "run" / "metrics.jsonl").read_bytes() == metrics
 
 
-def test_a_killed_demo_carries_on(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_killed_demo_continues(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     quick = walkthrough.Demo(out, is_quick=True)
     quick.read()
     (out / "run").mkdir()  # killed after the first file of the run
@@ -56,7 +56,7 @@ def test_a_killed_demo_carries_on(out: Path, capsys: pytest.CaptureFixture[str])
     assert "read before" in capsys.readouterr().out
 
 
-def test_mistakes_are_one_line(
+def test_mistakes_are_reported_in_one_line(
     out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["demo", "--out", str(tmp_path / "lib")]) == 2
@@ -68,7 +68,7 @@ def test_mistakes_are_one_line(
     assert error.count("\n") == 1
 
 
-def test_the_commands_to_try_are_real(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proposed_commands_are_verbs(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from foreword.cli.demo import _next_commands
     from foreword.cli.main import verbs
 

@@ -24,12 +24,12 @@ from tests.train import runs
 PROGRAM = "from foreword.cli.main import main; main()"
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_prints_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["--version"]) == 0
     assert capsys.readouterr().out == f"foreword {__version__}\n"
 
 
-def test_the_verbs_are_the_files(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_file_of_the_folder_is_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
     files = {file.stem for file in (kinds.ROOT / "cli").glob("[!_]*.py")}
     assert set(main.verbs()) == {name.rstrip("_") for name in files} - {"main", "console"}
     assert main.run(["--help"]) == 0
@@ -75,7 +75,7 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> N
         (["resume", "/no/such/run"], "/no/such/run: no such folder"),
     ],
 )
-def test_mistakes_are_one_line(
+def test_mistakes_are_reported_in_one_line(
     words: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.run(words) == 2
@@ -104,7 +104,7 @@ def test_a_huge_value_is_quoted_by_its_two_ends(capsys: pytest.CaptureFixture[st
         (ZeroDivisionError("oh"), 1, "a fault of Foreword's own: ZeroDivisionError: oh; --debug"),
     ],
 )
-def test_how_it_leaves(
+def test_errors_give_their_exit_status_and_one_line(
     raised: BaseException,
     status: int,
     says: str,
@@ -123,7 +123,7 @@ def test_how_it_leaves(
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_an_interrupt_within_a_verb_is_said(
+def test_an_interrupt_within_a_verb_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt(*given: object) -> None:
@@ -134,7 +134,7 @@ def test_an_interrupt_within_a_verb_is_said(
     assert capsys.readouterr().err.strip() == "foreword: interrupted"
 
 
-def test_an_interrupt_that_became_another_error_is_an_interrupt(
+def test_an_interrupt_hidden_by_another_error_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As libraries do that are just being imported."""
@@ -165,7 +165,7 @@ main.main(["show"])
 """
 
 
-def test_an_interrupted_process_leaves_at_once_with_130() -> None:
+def test_an_interrupted_process_exits_at_once_with_130() -> None:
     """Native code left in a thread aborts one that takes its interpreter down.
 
     And `python -m` ends by SIGINT after all when an interrupt came out of `exec`.
@@ -191,7 +191,7 @@ def test_debug_is_an_option_of_every_verb(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     "words", [["show", "kinds"], ["show", "kinds", "--json"], ["show", "recipes"], ["--help"]]
 )
-def test_a_reader_that_goes_away_is_no_fault(words: list[str]) -> None:
+def test_a_closed_pipe_is_not_an_error(words: list[str]) -> None:
     """As in `foreword show kinds | head -1`."""
     read, write = os.pipe()
     os.close(read)
@@ -201,7 +201,7 @@ def test_a_reader_that_goes_away_is_no_fault(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("words", [["show", "kinds"], ["show", "kinds", "--json"], ["--version"]])
-def test_output_that_cannot_be_written_is_one_line(words: list[str]) -> None:
+def test_unwritable_output_is_reported_in_one_line(words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         done = with_streams(words, stdout=full)
     said = "foreword: the output cannot be written: No space left on device\n"
@@ -220,9 +220,7 @@ LOST: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("streams", LOST)
-def test_messages_that_cannot_be_written_are_lost_and_the_work_goes_on(
-    streams: dict[str, Any], tmp_path: Path
-) -> None:
+def test_unwritable_messages_do_not_stop_the_work(streams: dict[str, Any], tmp_path: Path) -> None:
     text = runs.write_text(tmp_path / "text")
     words = ["tokenizer", "train", str(text), "--kind", "char", "--out", str(tmp_path / "made")]
     done = with_streams([*words, "--json"], **streams)
@@ -230,7 +228,7 @@ def test_messages_that_cannot_be_written_are_lost_and_the_work_goes_on(
     assert done.returncode == (2 if streams.get("closed") == 12 else 0)
 
 
-def test_training_goes_on_when_nobody_can_read_its_messages(tmp_path: Path) -> None:
+def test_training_continues_without_a_standard_error(tmp_path: Path) -> None:
     text = runs.write_text(tmp_path / "text")
     recipe = tmp_path / "tiny.toml"
     recipe.write_text(runs.recipe("encoder", steps=2).dumps())
@@ -265,7 +263,7 @@ def with_streams(
             os.close(errors)
 
 
-def test_help_and_mistakes_come_without_torch() -> None:
+def test_help_and_mistakes_do_not_import_torch() -> None:
     """They must be quick; torch takes a second to import."""
     code = (
         "import sys; from foreword.cli.main import run; run(['--help']); run(['oops']); "
@@ -280,7 +278,7 @@ def test_help_and_mistakes_come_without_torch() -> None:
     assert json.loads(done.stderr.splitlines()[-1]) is False
 
 
-def test_a_link_that_leads_to_itself_is_one_line(
+def test_a_circular_link_is_reported_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     loop = tmp_path / "loop"
@@ -293,7 +291,7 @@ def test_a_link_that_leads_to_itself_is_one_line(
     assert said.count("\n") == 1
 
 
-def test_output_on_a_full_disk_is_one_line(
+def test_output_on_a_full_disk_is_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(*given: object) -> None:

@@ -51,7 +51,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return captured.err
 
 
-def test_fill(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fill_proposes_words_for_each_blank(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     encoder = str(runs / "encoder")
     found = told(capsys, "fill", encoder, "The [MASK] sat on the [MASK].", "--top", "3")
     assert [len(blank) for blank in found["blanks"]] == [3, 3]
@@ -62,7 +62,9 @@ def test_fill(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "did you mean 'cpu'" in refused(capsys, "fill", encoder, "A [MASK].", "--device", "cp")
 
 
-def test_generate(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_generate_continues_a_prompt_reproducibly(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     decoder = str(runs / "decoder")
     words = ("generate", decoder, "The cat", "--tokens", "5", "--samples", "2", "--seed", "7")
     found = told(capsys, *words)
@@ -74,7 +76,9 @@ def test_generate(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "fills blanks" in refused(capsys, "generate", str(runs / "encoder"), "The cat")
 
 
-def test_score(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_score_sums_the_tokens_of_a_text_or_file(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     decoder = str(runs / "decoder")
     text = tmp_path / "text.txt"
     text.write_text(TEXTS[0], encoding="utf-8")
@@ -94,7 +98,7 @@ def test_score(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "stride" in refused(capsys, "score", decoder, TEXTS[0], "--stride", "0")
 
 
-def test_other_text_is_read_as_it_is(
+def test_score_and_evaluate_read_text_as_options_say(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     decoder, folder = str(runs / "decoder"), tmp_path / "texts"
@@ -125,7 +129,7 @@ def test_other_text_is_read_as_it_is(
     assert "--documents: file, paragraph or line" in refused(capsys, *words, "--documents", "page")
 
 
-def test_evaluate_and_report(
+def test_evaluate_saves_its_result_and_report_shows_it(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     decoder = runs / "decoder"
@@ -141,7 +145,7 @@ def test_evaluate_and_report(
     assert "not a run folder" in refused(capsys, "report", str(tmp_path))
 
 
-def test_unknown_tokens_are_said_beside_the_figures(
+def test_unknown_tokens_are_noted_beside_the_figures(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     decoder, text = str(runs / "decoder"), tmp_path / "zebras.txt"
@@ -157,7 +161,7 @@ def test_unknown_tokens_are_said_beside_the_figures(
     assert said in page.read_text(encoding="utf-8")
 
 
-def test_show(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_lists_kinds_recipes_and_families(capsys: pytest.CaptureFixture[str]) -> None:
     found = told(capsys, "show", "kinds")
     assert found["nn/positions"]["none"].startswith("No positions")
     assert all(line for lines in found.values() for line in lines.values())

@@ -20,7 +20,7 @@ def tokenizer() -> object:
     return BPE(vocab=400).train(conftest.sentences())
 
 
-def test_it_is_said_when_a_word_is_cut(
+def test_a_note_names_the_pieces_of_a_word(
     make_run: Callable[[str], Path],  # noqa: F811
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -79,7 +79,9 @@ def neighbours(line: str) -> list[tuple[str, str]]:
     return list(itertools.pairwise(words))
 
 
-def test_score_generate_report_resume(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ngram_models_score_generate_report_and_resume(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = told(capsys, "score", str(run), "the price of oil rose")
     assert (found["tokens"], found["ends"]) == (6, 1)
     test = ["--file", str(run.parent / "test.txt")]
@@ -96,7 +98,7 @@ def test_score_generate_report_resume(run: Path, capsys: pytest.CaptureFixture[s
     assert "Trained offline on" in page and "never seen" in page
 
 
-def test_its_scorer_gives_the_log_probabilities_of_the_table(run: Path) -> None:
+def test_the_scorer_gives_the_log_probabilities_of_the_table(run: Path) -> None:
     loaded = foreword.load(run)
     scorer = scorer_of(loaded.trained)
     assert isinstance(scorer, NgramScorer)
@@ -108,12 +110,14 @@ def test_its_scorer_gives_the_log_probabilities_of_the_table(run: Path) -> None:
     assert nats == pytest.approx(loaded.score("the price of oil rose").log_probs)
 
 
-def test_there_is_none_without_its_text(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_untrained_count_based_model_is_refused(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     said = refused(capsys, "probe", str(run), "--kind", "similarity", "--untrained")
     assert f"--untrained: {run} is a count-based model" in said
 
 
-def test_there_and_back_as_an_arpa_file(
+def test_an_exported_arpa_file_is_imported_equal(
     run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file, again, test = tmp_path / "lm.arpa", tmp_path / "again", run.parent / "test.txt"
@@ -131,7 +135,9 @@ def test_there_and_back_as_an_arpa_file(
     )
 
 
-def test_an_arpa_file_of_others(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_arpa_file_written_by_hand_is_imported(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """By hand, its `<unk>` what KenLM gives unknown words."""
     file = tmp_path / "theirs.arpa"
     file.write_text(
@@ -166,7 +172,7 @@ def test_an_arpa_file_of_others(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     assert not Path(f"{run}2").exists()
 
 
-def test_mistakes_are_said_in_one_line(
+def test_mistakes_are_reported_in_one_line(
     run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     out = str(tmp_path / "out")

@@ -25,7 +25,7 @@ def measure(first: str, size: Size, last: bool = False) -> tuple[str, Size, bool
     return first, size, last
 
 
-def test_their_fields_stand_in_their_place() -> None:
+def test_fields_of_an_options_class_become_parameters_in_its_place() -> None:
     verb = flat(measure)
     parameters = inspect.signature(verb).parameters
     assert list(parameters) == ["first", "width", "name", "last"]
@@ -34,7 +34,7 @@ def test_their_fields_stand_in_their_place() -> None:
     assert verb(first="a", width=3, name="y", last=True) == ("a", Size(3, "y"), True)
 
 
-def test_a_verb_without_them_keeps_its_options() -> None:
+def test_a_verb_without_an_options_class_is_unchanged() -> None:
     def verb(first: str, last: bool = False) -> None: ...
 
     found = inspect.signature(flat(verb)).parameters
@@ -93,7 +93,7 @@ def test_every_numeric_option_states_its_range() -> None:
         ("tokenizer trace --merges -1", "--merges: must be a whole number from 0"),
     ],
 )
-def test_a_wild_number_is_refused_in_one_line(
+def test_a_number_out_of_range_is_refused_in_one_line(
     words: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(words.split()) == 2
@@ -126,7 +126,7 @@ def test_a_wild_number_is_refused_in_one_line(
         ("report RUN --out @", "--out"),
     ],
 )
-def test_an_empty_path_is_not_the_current_folder(
+def test_an_empty_path_is_refused(
     words: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["" if word == "@" else word for word in words.split()]) == 2
@@ -138,7 +138,9 @@ READS = ["pretrain", "check", "prepare", "compare", "score", "evaluate", "probe"
 
 
 @pytest.mark.parametrize("verb", READS)
-def test_verbs_that_read_text_are_told_how(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verbs_that_read_text_share_its_options(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run([*verb.split(), "--help"]) == 0
     said = capsys.readouterr().out
     for option in ("--field", "--target", "--documents", "--errors"):

@@ -108,7 +108,7 @@ def test_a_pipe_is_not_replaced(
 
 
 @pytest.mark.parametrize("verb", [*OUT, "probe"])
-def test_a_place_that_cannot_be_written_is_refused_before_the_work(
+def test_an_unwritable_out_is_refused_before_the_work(
     verb: str,
     here: Path,
     tmp_path: Path,
@@ -166,7 +166,7 @@ def test_a_full_disk_leaves_nothing_half_written(
     assert run(words_of(verb, here, tmp_path / "out")) == 0
 
 
-def test_a_disk_that_fills_with_weights_is_one_line(
+def test_a_disk_that_fills_with_weights_is_reported_in_one_line(
     here: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -194,7 +194,7 @@ def largest_file(size: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("verb", ["export", "vectors", "tune", "import"])
 @pytest.mark.parametrize("size", [100, 20_000])  # refuses the first file, or the weights
-def test_a_write_that_the_system_refuses_leaves_nothing(
+def test_a_write_beyond_the_size_limit_leaves_nothing(
     verb: str, size: int, here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if verb == "import":
@@ -223,7 +223,7 @@ def after(done: Callable[..., Any], folder: Path) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("verb", "module", "name"), [("tune", tune, "tune"), ("evaluate", heldout, "on_shards")]
 )
-def test_a_run_that_is_removed_meanwhile_does_not_come_back(
+def test_a_run_removed_meanwhile_is_not_recreated(
     verb: str,
     module: Any,
     name: str,
@@ -237,9 +237,7 @@ def test_a_run_that_is_removed_meanwhile_does_not_come_back(
     assert not (here / "run").exists()
 
 
-def test_a_run_that_is_removed_while_it_trains_does_not_come_back(
-    made: Path, tmp_path: Path
-) -> None:
+def test_a_run_removed_while_it_trains_is_not_recreated(made: Path, tmp_path: Path) -> None:
     for checkpoints in (1, 12):  # the log, or a checkpoint, is what is written next
         one = runs.begin(runs.recipe(checkpoints=checkpoints), made / "text", tmp_path / "run")
         remove = runs.Quiet(4, lambda: shutil.rmtree(tmp_path / "run"))
@@ -248,7 +246,7 @@ def test_a_run_that_is_removed_while_it_trains_does_not_come_back(
         assert not one.exists()
 
 
-def test_what_a_removal_could_not_take_away_goes_too(made: Path, tmp_path: Path) -> None:
+def test_files_left_by_a_removal_are_removed(made: Path, tmp_path: Path) -> None:
     """`rm -rf` gives up on a folder into which a checkpoint was just written."""
 
     def remove() -> None:
@@ -264,7 +262,7 @@ def test_what_a_removal_could_not_take_away_goes_too(made: Path, tmp_path: Path)
         assert not one.exists()
 
 
-def test_a_removal_under_way_may_end_before_the_rest_goes(made: Path, tmp_path: Path) -> None:
+def test_a_removal_in_progress_is_waited_for(made: Path, tmp_path: Path) -> None:
     def remove_the_others() -> None:
         for name in ("run.json", atomic.LOCK):
             (one / name).unlink()
@@ -281,7 +279,7 @@ def test_a_removal_under_way_may_end_before_the_rest_goes(made: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["recipe.toml", "run.json"])
-def test_a_run_that_loses_a_file_of_its_own_ends_at_the_next_save(
+def test_a_run_that_loses_a_file_stops_at_the_next_checkpoint(
     name: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(atomic, "PATIENCE", 0.0)
@@ -293,7 +291,7 @@ def test_a_run_that_loses_a_file_of_its_own_ends_at_the_next_save(
     assert runs.carry_on(one)
 
 
-def test_a_run_that_loses_its_recipe_at_the_end_is_not_done_and_keeps_its_weights(
+def test_a_run_that_loses_its_recipe_is_not_done_and_keeps_its_weights(
     here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lose(saves: hooks.SaveCheckpoints, loop: Loop) -> None:
@@ -316,7 +314,7 @@ def test_shards_cut_short_while_a_run_reads_them_are_named(made: Path, tmp_path:
         runs.carry_on(one, runs.Quiet(4, lambda: os.truncate(shards, 2)))
 
 
-def test_shards_that_are_removed_meanwhile_do_not_come_back(
+def test_shards_removed_meanwhile_are_not_recreated(
     here: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -331,7 +329,7 @@ def test_shards_that_are_removed_meanwhile_do_not_come_back(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_link_stays_and_what_it_leads_to_is_replaced(here: Path, tmp_path: Path) -> None:
+def test_a_link_is_kept_and_its_target_replaced(here: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
     assert run(words_of("tune", here, tmp_path / "out")) == 0

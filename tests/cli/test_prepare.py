@@ -16,7 +16,9 @@ def text(tmp_path: Path) -> str:
     return str(write(tmp_path / "a.jsonl", make_texts(100)))
 
 
-def test_counts_as_a_table(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prepare_prints_a_table_of_counts(
+    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["prepare", text, "--out", str(tmp_path / "out"), "--kind", "char", "--heldout", "0.2"]
     assert run(words) == 0
     printed = capsys.readouterr()
@@ -31,7 +33,7 @@ def test_counts_as_a_table(tmp_path: Path, text: str, capsys: pytest.CaptureFixt
     assert "unchanged, reused" in capsys.readouterr().out
 
 
-def test_reuse_trains_no_tokenizer(
+def test_reused_shards_train_no_tokenizer(
     tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["prepare", text, "--out", str(tmp_path / "out"), "--kind", "char", "--json"]
@@ -45,7 +47,7 @@ def test_reuse_trains_no_tokenizer(
     assert found[2]["tokenizer"]["vocab"] == 120
 
 
-def test_a_tokenizer_that_is_there(
+def test_a_given_tokenizer_is_used(
     tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["prepare", text, "--out", str(tmp_path / "one"), "--kind", "char"]) == 0
@@ -72,7 +74,7 @@ def test_a_tokenizer_that_is_there(
         (["--tokenizer", "nowhere"], "nowhere"),
     ],
 )
-def test_mistakes_are_one_line(
+def test_mistakes_are_reported_in_one_line(
     tmp_path: Path, text: str, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["prepare", text, "--out", str(tmp_path / "out"), *words]) == 2
@@ -82,7 +84,7 @@ def test_mistakes_are_one_line(
     assert not (tmp_path / "out" / "prepared.json").exists()
 
 
-def test_nothing_of_a_run_or_of_somebody_else_is_overwritten(
+def test_other_files_and_runs_are_not_overwritten(
     tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trained = tmp_path / "run"
@@ -108,7 +110,7 @@ def test_nothing_of_a_run_or_of_somebody_else_is_overwritten(
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
-def test_what_failed_is_no_hindrance(
+def test_prepare_can_be_repeated_after_a_failure(
     tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken, out = tmp_path / "broken.jsonl", str(tmp_path / "out")
@@ -120,7 +122,7 @@ def test_what_failed_is_no_hindrance(
     assert run(["prepare", text, "--out", out, *tokenizer]) == 0
 
 
-def test_what_was_not_read_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_not_read_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "texts"
     folder.mkdir()
     (folder / "a.txt").write_bytes(b"One \xff. Two.\n\nThree.\n")

@@ -54,7 +54,7 @@ def test_one_command_makes_a_run(
     assert "[MASK]" in samples[-1]["samples"][0]["prompt"]
 
 
-def test_the_parts_of_a_sum_are_reported_apart(
+def test_the_terms_of_a_sum_are_reported(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, out = tmp_path / "tiny.toml", tmp_path / "run"
@@ -74,7 +74,7 @@ def test_the_parts_of_a_sum_are_reported_apart(
     assert json.loads(capsys.readouterr().out)["components"] == pytest.approx(parts)
 
 
-def test_scripts_get_json(
+def test_pretrain_prints_json_for_scripts(
     text: Path, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = sorted(map(str, text.iterdir()))  # as a shell's glob gives them
@@ -87,7 +87,7 @@ def test_scripts_get_json(
     assert sorted(provenance["texts"]) == files
 
 
-def test_prepared_shards_and_a_tokenizer_are_used_as_they_are(
+def test_prepared_shards_and_a_given_tokenizer_are_used(
     text: Path, recipe: str, tmp_path: Path
 ) -> None:
     made = tmp_path / "shards"
@@ -103,7 +103,7 @@ def test_prepared_shards_and_a_tokenizer_are_used_as_they_are(
     assert (other / "tokenizer" / "tokenizer.json").read_bytes() == kept
 
 
-def test_held_out_text_is_given(
+def test_given_held_out_text_is_held_out(
     text: Path, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     apart = tmp_path / "apart.txt"
@@ -155,7 +155,7 @@ def test_budget_options_override_the_recipe() -> None:
             _on(BudgetOptions(hours=wrong), made)
 
 
-def test_a_run_that_blows_up_says_so_in_one_line(
+def test_a_run_that_blows_up_is_reported_in_one_line(
     text: Path, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "run"

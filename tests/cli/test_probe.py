@@ -14,7 +14,7 @@ Make = Callable[[str], Path]
 Refuse = Callable[..., str]
 
 
-def test_several_runs_stand_in_one_table(
+def test_several_runs_are_shown_in_one_table(
     make_run: Make,  # noqa: F811
     text: Path,  # noqa: F811
     tmp_path: Path,
@@ -44,7 +44,7 @@ def test_several_runs_stand_in_one_table(
     assert not (Path(runs[0]) / "evaluations").exists()
 
 
-def test_the_result_is_kept_in_the_run_and_shown_in_its_report(
+def test_the_result_is_saved_in_the_run_and_shown_in_its_report(
     make_run: Make,  # noqa: F811
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -59,7 +59,7 @@ def test_the_result_is_kept_in_the_run_and_shown_in_its_report(
     assert "shows no states" not in page and "bootstrap draws over words" in page
 
 
-def test_mistakes_are_told_in_one_line(
+def test_mistakes_are_reported_in_one_line(
     make_run: Make,  # noqa: F811
     refused: Refuse,  # noqa: F811
     text: Path,  # noqa: F811

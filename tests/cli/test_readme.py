@@ -48,7 +48,7 @@ def parse(words: list[str]) -> None:
         command.make_context(context, list(words))
 
 
-def test_the_readme_is_right() -> None:
+def test_every_command_of_the_readme_is_valid() -> None:
     found = commands(README.read_text(encoding="utf-8"))
     assert found
     wrong = []
@@ -60,7 +60,7 @@ def test_the_readme_is_right() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_commands_are_found() -> None:
+def test_commands_are_found_in_blocks_of_shell() -> None:
     text = """
 foreword is prose here
 ```sh
@@ -95,7 +95,7 @@ prose
         "resume run and more",
     ],
 )
-def test_a_wrong_command_is_seen(line: str) -> None:
+def test_a_wrong_command_is_refused(line: str) -> None:
     with pytest.raises(Exception, match=r"."):
         parse(shlex.split(line))
 
@@ -109,5 +109,5 @@ def test_a_wrong_command_is_seen(line: str) -> None:
         "resume run",
     ],
 )
-def test_a_right_command_is_right(line: str) -> None:
+def test_a_valid_command_is_accepted(line: str) -> None:
     parse(shlex.split(line))

@@ -24,7 +24,9 @@ def stopped(tmp_path: Path) -> Path:
     return folder
 
 
-def test_it_carries_on(stopped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resume_continues_from_the_last_checkpoint(
+    stopped: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["resume", str(stopped), "--json"]) == 0
     said = capsys.readouterr()
     assert "carrying on from step 6" in said.err
@@ -33,7 +35,7 @@ def test_it_carries_on(stopped: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert printed["last"]["train"]["step"] == 12
 
 
-def test_it_goes_on_with_another_learning_rate(
+def test_resume_sets_another_learning_rate(
     stopped: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["resume", str(stopped), "--set", "model.layers=3"]) == 2
@@ -42,7 +44,7 @@ def test_it_goes_on_with_another_learning_rate(
     assert json.loads(capsys.readouterr().out)["last"]["train"]["lr"] <= 1e-7
 
 
-def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
+def test_a_damaged_checkpoint_is_named_and_the_previous_one_used(
     stopped: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     newest = checkpoint.all_in(stopped)[-1]
@@ -54,7 +56,9 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
     assert "carrying on from step 3" in said
 
 
-def test_damage_to_all_stops(stopped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_with_only_damaged_checkpoints_is_refused(
+    stopped: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for folder in checkpoint.all_in(stopped):
         (folder / "weights.safetensors").unlink()
     assert run(["resume", str(stopped)]) == 2
@@ -63,7 +67,9 @@ def test_damage_to_all_stops(stopped: Path, capsys: pytest.CaptureFixture[str]) 
     assert said[-1].endswith("damaged: weights.safetensors is missing or cut short")
 
 
-def test_another_version_is_refused(stopped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_checkpoints_of_another_version_are_refused(
+    stopped: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for folder in checkpoint.all_in(stopped):
         manifest = stored.read(folder / "manifest.json")
         stored.write(folder / "manifest.json", manifest | {"foreword_checkpoint": 9})
@@ -71,7 +77,7 @@ def test_another_version_is_refused(stopped: Path, capsys: pytest.CaptureFixture
     assert "version 9; this Foreword reads version 1" in capsys.readouterr().err
 
 
-def test_two_do_not_work_on_one_run(stopped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_in_use_is_refused(stopped: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.stat().st_mtime_ns for path in stopped.rglob("*")}
     with atomic.locked(stopped):
         for more in ([], ["--set", "optimizer.lr=1e-7"]):
@@ -82,7 +88,9 @@ def test_two_do_not_work_on_one_run(stopped: Path, capsys: pytest.CaptureFixture
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-def test_it_is_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_without_a_run_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["resume", str(tmp_path)]) == 2
     assert "not a run folder (no recipe.toml)" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -27,11 +27,11 @@ from foreword.tuning.fine_tuner import TuneSettings
         ("elmo elmo_mini elmo_mini_tokens", "elmo; elmo_{mini, mini_tokens}"),
     ],
 )
-def test_names_are_folded_where_they_part(names: str, said: str) -> None:
+def test_names_with_a_common_start_are_grouped(names: str, said: str) -> None:
     assert grouped(names.split()) == said
 
 
-def test_unfolded_they_are_the_names() -> None:
+def test_grouped_names_expand_to_all_recipes() -> None:
     names = config.recipe_names()
     found = []
     for word in grouped(names).split("; "):
@@ -61,7 +61,7 @@ def test_a_kind_has_a_page_with_its_settings(capsys: pytest.CaptureFixture[str])
     ("word", "kind"),
     [("rope", "rotary"), ("MLM", "masked"), ("Adam", "adamw"), ("nn/positions/none", "none")],
 )
-def test_a_kind_is_found_by_what_it_is_also_called(
+def test_a_kind_is_found_by_its_other_names(
     capsys: pytest.CaptureFixture[str], word: str, kind: str
 ) -> None:
     assert [page["name"] for page in shown(capsys, word)] == [kind]
@@ -84,7 +84,7 @@ def test_a_family_lists_its_recipes(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(("word", "hint"), [("posicions", "'positions'"), ("zzzz", "lists what")])
-def test_an_unknown_word_is_one_line(
+def test_an_unknown_word_is_refused_with_a_hint(
     capsys: pytest.CaptureFixture[str], word: str, hint: str
 ) -> None:
     assert run(["show", word]) == 2
@@ -99,7 +99,7 @@ def test_every_page_fits_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
         assert max(map(len, lines)) <= 100  # a docstring's longest line
 
 
-def test_every_setting_says_what_it_means() -> None:
+def test_every_setting_is_described() -> None:
     every = [kinds.load(folder, name) for folder in kinds.folders() for name in kinds.names(folder)]
     every += [*describe.sections(Recipe).values(), Recipe, TuneSettings]
     silent = [
@@ -112,7 +112,7 @@ def test_every_setting_says_what_it_means() -> None:
     assert not silent
 
 
-def test_no_two_kinds_of_a_folder_are_called_alike() -> None:
+def test_other_names_are_unique_within_a_folder() -> None:
     for folder in kinds.folders():
         names = [word for name in kinds.names(folder) for word in kinds.other_names(folder, name)]
         assert len(set(names)) == len(names), folder

@@ -80,7 +80,7 @@ def test_a_size_beyond_all_memory_is_refused_at_once(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_comparison_with_such_a_cell_is_refused(
+def test_a_comparison_with_a_cell_beyond_all_memory_is_refused(
     recipe: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     grid = tmp_path / "grid.toml"
@@ -109,13 +109,13 @@ def test_layers_are_counted_without_being_built(name: str, monkeypatch: pytest.M
     assert count_parameters(recipe) == whole
 
 
-def test_what_fits_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recipes_that_fit_are_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sizes, "memory_of", lambda _: 8 * GIGABYTE)
     for name in ("bert_base", "t5_base", "gpt2_medium", "lstm_medium_ptb", "ngram_5"):
         require_memory(load_recipe(name))
 
 
-def test_a_model_too_large_for_the_machine_is_estimated_all_the_same(
+def test_check_estimates_a_model_too_large_for_the_machine(
     recipe: str,
     text: str,
     tmp_path: Path,
@@ -199,7 +199,7 @@ def test_an_argument_that_is_not_utf8_is_refused(
         ('model=["transformer"]', "model: expected a kind, got ['transformer']"),
     ],
 )
-def test_a_list_where_a_kind_is_wanted_is_refused(
+def test_a_list_in_place_of_a_kind_is_refused(
     setting: str, said: str, recipe: str, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert said in failed(["check", recipe, "--data", text, "--set", setting], capsys)

@@ -89,7 +89,7 @@ def test_a_verb_runs_to_its_end_on_one_live_line(verb: str, place: Path, tmp_pat
 
 
 @pytest.mark.parametrize("verb", ["pretrain", "tune"])
-def test_a_dumb_terminal_gets_lines_alone(verb: str, place: Path, tmp_path: Path) -> None:
+def test_a_dumb_terminal_gets_plain_lines(verb: str, place: Path, tmp_path: Path) -> None:
     words = [verb, *words_of(place, tmp_path / "out", VERBS[verb][0])]
     with Terminal(words, environment={"TERM": "dumb"}) as terminal:
         assert terminal.wait() == 0, terminal.text
@@ -97,9 +97,7 @@ def test_a_dumb_terminal_gets_lines_alone(verb: str, place: Path, tmp_path: Path
         assert ("training the tokenizer" if verb == "pretrain" else "accuracy") in terminal.text
 
 
-def test_a_window_made_narrow_keeps_a_run_on_one_line_until_ctrl_c(
-    place: Path, tmp_path: Path
-) -> None:
+def test_a_narrowed_window_keeps_a_run_on_one_line(place: Path, tmp_path: Path) -> None:
     words = ["pretrain", *words_of(place, tmp_path / "run", VERBS["pretrain"][0])]
     with Terminal([*words, "--steps", ENDLESS], columns=120) as terminal:
         terminal.shows("matmul speed  lr")
@@ -170,7 +168,7 @@ def test_ctrl_c_ends_a_verb_at_once(line: str, stage: str, place: Path, tmp_path
     assert not (tmp_path / "out").exists() or not any((tmp_path / "out").glob("*[!.lock]"))
 
 
-def test_a_comparison_that_ctrl_c_stopped_carries_on(place: Path, tmp_path: Path) -> None:
+def test_a_comparison_stopped_by_ctrl_c_continues(place: Path, tmp_path: Path) -> None:
     words = ["compare", *words_of(place, tmp_path / "out", VERBS["compare"][0]), "--steps"]
     with Terminal([*words, ENDLESS]) as terminal:
         terminal.until(lambda it: any("loss" in one for one in it.live_lines()))
@@ -185,7 +183,7 @@ def test_a_comparison_that_ctrl_c_stopped_carries_on(place: Path, tmp_path: Path
         check(terminal, 60)
 
 
-def test_a_demo_that_ctrl_c_stopped_says_how_to_go_on(tmp_path: Path) -> None:
+def test_a_demo_stopped_by_ctrl_c_says_how_to_continue(tmp_path: Path) -> None:
     with Terminal(["demo", "--out", str(tmp_path / "demo"), "--quick"]) as terminal:
         terminal.until(lambda it: any("reading" in one for one in it.live_lines()))
         terminal.press_ctrl_c()
@@ -194,7 +192,7 @@ def test_a_demo_that_ctrl_c_stopped_says_how_to_go_on(tmp_path: Path) -> None:
         check(terminal, 100)
 
 
-def test_ctrl_c_while_python_still_starts_shows_no_traceback() -> None:
+def test_ctrl_c_while_python_starts_shows_no_traceback() -> None:
     with Terminal(["show", "families"]) as terminal:
         time.sleep(0.2)
         terminal.press_ctrl_c()

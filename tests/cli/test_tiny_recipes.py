@@ -105,12 +105,12 @@ def pretrain(family: str, folder: Path) -> list[str]:
     return [*words, *(word for setting in settings for word in ("--set", setting))]
 
 
-def test_what_families_can_do_is_said_of_known_ones() -> None:
+def test_capabilities_name_known_families() -> None:
     assert all(families <= NAMES for families in CAN.values())
 
 
 @pytest.mark.parametrize("family", sorted(NAMES))
-def test_a_tiny_recipe_goes_the_whole_road(
+def test_every_verb_accepts_or_refuses_a_tiny_recipe(
     family: str, places: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(pretrain(family, places)) == 0, capsys.readouterr().err

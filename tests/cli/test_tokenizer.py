@@ -22,7 +22,7 @@ def _json(capsys, *words: str):
     return json.loads(capsys.readouterr().out)
 
 
-def test_trace_of_the_textbook_example(capsys) -> None:
+def test_trace_shows_the_textbook_example(capsys) -> None:
     said = _json(capsys, "trace", "low:5", "lower:2", "newest:6", "widest:3")
     assert [step["symbol"] for step in said["merges"]] == (
         ["es", "est", "lo", "low", "ne", "new", "newest", "wi", "wid", "widest"]
@@ -32,7 +32,7 @@ def test_trace_of_the_textbook_example(capsys) -> None:
     assert _json(capsys, "trace", "low:5 lower:2 newest:6", "widest:3") == said  # in quotes
 
 
-def test_trace_for_people(capsys) -> None:
+def test_trace_prints_merges_and_segments(capsys) -> None:
     assert run(["tokenizer", "trace", "aab:3", "[b]", "--segment", "ab", "--merges", "1"]) == 0
     said = capsys.readouterr().out
     assert "a a" in said
@@ -41,12 +41,12 @@ def test_trace_for_people(capsys) -> None:
 
 
 @pytest.mark.parametrize("word", ["low:", ":3", "low:x", "low:0", "low:-1"])
-def test_trace_refuses_what_is_no_count(capsys, word: str) -> None:
+def test_trace_refuses_words_without_a_count(capsys, word: str) -> None:
     assert run(["tokenizer", "trace", word]) == 2
     assert f"'{word}': expected WORD:COUNT" in capsys.readouterr().err
 
 
-def test_show(capsys, folder) -> None:
+def test_show_describes_a_tokenizer_as_json(capsys, folder) -> None:
     said = _json(capsys, "show", str(folder), "--text", "the [MASK] road zebra")
     assert said["kind"] == "word"
     assert said["special"]["[MASK]"] == 4
@@ -57,14 +57,14 @@ def test_show(capsys, folder) -> None:
     assert "lowest" in said["pieces"]
 
 
-def test_show_for_people(capsys, folder) -> None:
+def test_show_prints_tokens_and_sample(capsys, folder) -> None:
     assert run(["tokenizer", "show", str(folder), "--text", "the [mask] road"]) == 0
     said = capsys.readouterr().out
     assert "the [ mask ] road" in " ".join(said.split())
     assert "3 of 3 documents" in said
 
 
-def test_show_of_nothing(capsys, tmp_path) -> None:
+def test_show_refuses_a_folder_without_a_tokenizer(capsys, tmp_path) -> None:
     assert run(["tokenizer", "show", str(tmp_path)]) == 2
     assert "there is no tokenizer.json" in capsys.readouterr().err
 
@@ -72,7 +72,7 @@ def test_show_of_nothing(capsys, tmp_path) -> None:
 @pytest.mark.skipif(
     importlib.util.find_spec("foreword.data.read_documents") is None, reason="needs the data layer"
 )
-def test_train(capsys, tmp_path) -> None:
+def test_train_writes_a_tokenizer_and_refuses_bad_text(capsys, tmp_path) -> None:
     (tmp_path / "text.txt").write_text("\n".join(TEXT), encoding="utf-8")
     out = tmp_path / "out"
     words = ["train", str(tmp_path / "text.txt"), "--out", str(out)]

@@ -85,7 +85,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 @pytest.mark.parametrize("model", ["seq2seq", "encoder_decoder"])
-def test_a_run_of_pairs(made: Path, model: str) -> None:
+def test_pretraining_on_pairs_records_counts_and_samples(made: Path, model: str) -> None:
     run = made / model
     counts = json.loads((run / "run.json").read_text())["data"]["counts"]
     assert (counts["train"]["documents"], counts["heldout"]["documents"]) == (72, 12)
@@ -96,7 +96,7 @@ def test_a_run_of_pairs(made: Path, model: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["seq2seq", "encoder_decoder"])
-def test_translate_scores_and_draws(
+def test_translate_scores_and_plots_an_alignment(
     made: Path, model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, source = str(made / model), str(made / "valid.en")
@@ -120,7 +120,7 @@ def test_translate_scores_and_draws(
     assert capsys.readouterr().out.splitlines() == found["translations"]
 
 
-def test_what_was_asked_wrongly(
+def test_impossible_options_of_translate_are_refused(
     made: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, source = str(made / "seq2seq"), str(made / "valid.en")
@@ -140,9 +140,7 @@ def test_what_was_asked_wrongly(
     assert "No such file" in gone
 
 
-def test_lines_without_text_stay_in_their_place(
-    made: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_empty_lines_stay_empty_lines(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (made / "gaps.en").write_text("a dog runs\n\n  \na cat\n")
     run, source = str(made / "seq2seq"), str(made / "gaps.en")
     found = told(capsys, "translate", run, "--source", source, "--beams", "2")
@@ -168,7 +166,7 @@ def test_bytes_that_are_not_utf8_can_be_replaced(
     assert "1 bytes replaced" in capsys.readouterr().err
 
 
-def test_the_other_verbs_know_pairs(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_and_score_read_pairs(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, data = str(made / "seq2seq"), str(made / "valid.en")
     found = told(capsys, "evaluate", run, "--file", data)
     again = told(capsys, "evaluate", run)
@@ -187,7 +185,7 @@ def test_the_other_verbs_know_pairs(made: Path, capsys: pytest.CaptureFixture[st
     assert shown["targets"][0]["text"] == "ein"
 
 
-def test_prepared_once_and_used(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prepared_pairs_are_trained_on(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = made / "shards"
     words = ["prepare", str(made / "train.en"), "--field", "en", "--target", "de"]
     manifest = told(capsys, *words, "--kind", "word", "--heldout", "0.1", "--out", str(out))
@@ -204,7 +202,7 @@ def test_prepared_once_and_used(made: Path, capsys: pytest.CaptureFixture[str]) 
         (["read.target="], "no reader for such files"),
     ],
 )
-def test_parts_that_do_not_go_together(
+def test_incompatible_parts_are_refused_for_pairs(
     made: Path, tmp_path: Path, changes: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["pretrain", str(made / "seq2seq.toml"), "--data", str(made / "train.en")]
@@ -219,7 +217,7 @@ def refused_last(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().err.splitlines()[-1]
 
 
-def test_sides_that_differ_are_refused_in_one_line(
+def test_sides_of_different_lengths_are_refused_in_one_line(
     made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = write(tmp_path / "text", SENTENCES)
@@ -238,7 +236,7 @@ def test_sides_that_differ_are_refused_in_one_line(
     assert not (tmp_path / "out").exists()
 
 
-def test_an_alignment_by_words() -> None:
+def test_alignment_columns_are_summed_by_word() -> None:
     from foreword.evaluation.alignment import _sum_columns
 
     weights = np.array([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]])
@@ -246,7 +244,7 @@ def test_an_alignment_by_words() -> None:
     np.testing.assert_allclose(by_word, [[0.3, 0.7], [0.75, 0.25]])
 
 
-def test_pairs_that_are_cut_are_counted(
+def test_cut_pairs_are_counted(
     made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["pretrain", str(made / "seq2seq.toml"), "--data", str(made / "train.en")]

@@ -51,7 +51,9 @@ def test_compare_writes_scores_and_a_model(
     assert len(load_tuned(tmp_path / "run" / "tuned" / "reviews").predict(["fine"])[0]) == 1
 
 
-def test_people_get_a_table(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_tune_prints_a_table_of_scores(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(words) == 0
     said = capsys.readouterr()
     assert "accuracy" in said.out
@@ -61,7 +63,7 @@ def test_people_get_a_table(words: list[str], capsys: pytest.CaptureFixture[str]
     assert "2 seeds, scored after 1 epoch;" in said.err
 
 
-def test_files_without_a_header_and_settings_of_the_task(
+def test_columns_by_number_and_settings_of_the_task_are_accepted(
     tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("train", "dev"):
@@ -75,7 +77,7 @@ def test_files_without_a_header_and_settings_of_the_task(
     assert printed["settings"]["task"]["pooling"] == "last"
 
 
-def test_another_file_of_a_folder_is_another_name(
+def test_the_name_includes_the_training_file(
     tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*words, "--seeds", "1"]) == 0
@@ -91,7 +93,7 @@ def test_another_file_of_a_folder_is_another_name(
     assert "<h2>Fine-tuning: classify, reviews-less</h2>" in page
 
 
-def test_numbers_are_learned_and_shown(
+def test_regression_scores_are_shown(
     tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("train", "dev"):
@@ -123,7 +125,7 @@ def test_numbers_are_learned_and_shown(
         (["--text", "0"], "all by name, or all by number"),
     ],
 )
-def test_mistakes_are_one_line_and_leave_nothing(
+def test_mistakes_are_reported_in_one_line_and_leave_nothing(
     tmp_path: Path,
     words: list[str],
     more: list[str],
@@ -138,7 +140,7 @@ def test_mistakes_are_one_line_and_leave_nothing(
     assert not (tmp_path / "run" / "tuned").exists()
 
 
-def test_nothing_is_overwritten(
+def test_an_existing_out_is_not_overwritten(
     tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
@@ -152,7 +154,7 @@ def test_nothing_is_overwritten(
     assert (out / "mine.txt").read_text(encoding="utf-8") == "mine"
 
 
-def test_several_tasks_are_asked_by_their_prefixes(
+def test_several_tasks_are_told_apart_by_prefixes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = make_run(tmp_path / "run", "encoder_decoder")
@@ -177,7 +179,7 @@ def test_several_tasks_are_asked_by_their_prefixes(
     assert "--prefix: requires one for each --train and each --dev" in capsys.readouterr().err
 
 
-def test_a_precision_or_device_that_is_not_there(
+def test_an_unknown_precision_or_device_is_refused(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for more, said in (

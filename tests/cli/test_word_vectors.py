@@ -61,7 +61,7 @@ def asked(capsys: pytest.CaptureFixture[str], *words: object) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def test_a_run_is_done_with_one_checkpoint(run: Path) -> None:
+def test_a_run_of_word_vectors_has_one_checkpoint(run: Path) -> None:
     (folder,) = (run / "checkpoints").iterdir()
     assert {"weights.safetensors", "counts.npy"} <= {file.name for file in folder.iterdir()}
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -72,7 +72,7 @@ def test_a_run_is_done_with_one_checkpoint(run: Path) -> None:
     assert (folder / "weights.safetensors").stat().st_mtime_ns == before
 
 
-def test_words_never_met_are_counted(run: Path) -> None:
+def test_unknown_words_are_counted(run: Path) -> None:
     shards = json.loads((run / "run.json").read_text())["data"]["counts"]
     assert sum(split["unknown"] for split in shards.values()) == 1
     backbone = open_run(run, "cpu").model.backbone
@@ -86,7 +86,7 @@ def test_neighbours_are_of_the_topic(run: Path, capsys: pytest.CaptureFixture[st
     assert {near["word"] for near in found["queen"]} == {"king", "crown", "court", "throne", "duke"}
 
 
-def test_a_word_outside_the_vocabulary(run: Path, refused: Refused) -> None:
+def test_a_word_outside_the_vocabulary_is_refused(run: Path, refused: Refused) -> None:
     line = refused("neighbours", run, "rivers")
     near = "nearest in spelling: 'river', 'fish', 'water'"
     assert line == f"foreword: 'rivers' is not in the vocabulary; {near}"
@@ -96,7 +96,7 @@ def test_a_word_outside_the_vocabulary(run: Path, refused: Refused) -> None:
     )
 
 
-def test_it_is_scored_and_writes_like_a_language_model(
+def test_word_vectors_score_and_generate_text(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     near, far = (
@@ -107,7 +107,7 @@ def test_it_is_scored_and_writes_like_a_language_model(
     assert command(["generate", str(run), "river", "--tokens", "3"]) == 0
 
 
-def test_it_travels_as_a_file(
+def test_exported_vectors_are_imported_equal(
     text: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], refused: Refused
 ) -> None:
     path, back = tmp_path / "vectors.bin", tmp_path / "back"
@@ -128,7 +128,7 @@ def test_it_travels_as_a_file(
     assert "cut short" in refused("import", path, "--format", "word2vec", "--out", tmp_path / "x")
 
 
-def test_probes_take_lists_of_questions(
+def test_probes_read_lists_of_questions(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pairs, questions = tmp_path / "pairs.txt", tmp_path / "questions.txt"
@@ -143,14 +143,14 @@ def test_probes_take_lists_of_questions(
     assert found["rows"][0]["accuracy"] is None
 
 
-def test_its_page_says_that_it_was_fitted(run: Path) -> None:
+def test_the_report_says_trained_offline(run: Path) -> None:
     assert command(["report", str(run)]) == 0
     page = (run / "report.html").read_text(encoding="utf-8")
     assert "Trained offline on" in page and "What it says" in page
     assert "<h2>Learning" not in page
 
 
-def test_its_records_are_shown(text: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_losses_and_samples_are_printed(text: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     words = pretrain(text, text.parent / "shown", "train.epochs=1", "prepare.heldout=0.1")
     assert command(words) == 0
@@ -159,7 +159,7 @@ def test_its_records_are_shown(text: Path, capsys: pytest.CaptureFixture[str]) -
         assert part in said
 
 
-def test_lists_of_which_nothing_can_be_asked_are_refused(
+def test_lists_of_unknown_words_are_refused(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], refused: Refused
 ) -> None:
     file, out = tmp_path / "list.txt", tmp_path / "out"
@@ -180,7 +180,9 @@ def pretrain(text: Path, out: Path, *more: str) -> list[str]:
     return [*words, *(word for one in more for word in ("--set", one))]
 
 
-def test_mistakes(text: Path, tmp_path: Path, refused: Refused) -> None:
+def test_impossible_texts_and_budgets_are_refused(
+    text: Path, tmp_path: Path, refused: Refused
+) -> None:
     one = tmp_path / "one.txt"
     one.write_text("word word word word\n\n" * 50)
     out = tmp_path / "run"

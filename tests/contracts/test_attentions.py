@@ -72,7 +72,7 @@ def make_both(
 
 @every_case
 @pytest.mark.parametrize("check", ATTENTION_CHECKS, ids=lambda check: check.__name__)
-def test_contract(
+def test_every_attention_keeps_the_contract(
     check: Callable[[AttentionKind], None], kind: str, settings: dict[str, Any]
 ) -> None:
     check(make(kind, settings))
@@ -103,7 +103,7 @@ DEVICES = [
 @every_case
 @pytest.mark.parametrize("mask", ["full", "both"])
 @pytest.mark.parametrize("device", DEVICES)
-def test_flex_is_dense_attention_with_its_mask(
+def test_flex_attention_equals_dense_attention_with_its_mask(
     kind: str,
     settings: dict[str, Any],
     mask: str,
@@ -183,14 +183,14 @@ def saved_bytes(kind: str, settings: dict[str, Any], length: int) -> int:
 
 
 @every_case
-def test_memory_grows_with_the_length(kind: str, settings: dict[str, Any]) -> None:
+def test_memory_is_linear_in_the_length(kind: str, settings: dict[str, Any]) -> None:
     # Dense attention with a kernel that holds no scores keeps no more than that either.
     less, more = (saved_bytes(kind, settings, length) for length in (1_000, 4_000))
     assert more < 4.6 * less
 
 
 @pytest.mark.parametrize("share", ["none", "heads", "keys_values", "layers"])
-def test_linformer_is_its_formula(share: str) -> None:
+def test_linformer_equals_its_formula(share: str) -> None:
     _, attention_mechanisms = make_both(
         "linformer", {"length": LENGTH, "projected": 9, "share": share}
     )
@@ -217,7 +217,7 @@ PATTERN_OF_ALL = kinds.load("nn/attentions", "linformer")(length=LENGTH).prepare
 )
 
 
-def test_linformer_reads_one_text_a_row_from_both_sides() -> None:
+def test_linformer_requires_one_document_a_row_and_both_sides() -> None:
     for mask in (CausalMask(), SAME, CausalMask() & SAME):
         with pytest.raises(UserError, match=r"packing\.document_mask=false"):
             backbone(make("linformer", {"length": LENGTH}))(batch(mask))

@@ -37,7 +37,7 @@ def flat(components: list[list[int]]) -> list[int]:
 
 @every_layout
 @pytest.mark.parametrize("check", LAYOUT_CHECKS, ids=lambda check: check.__name__)
-def test_contract(check: Callable[[Layout], None], name: str) -> None:
+def test_every_layout_keeps_the_contract(check: Callable[[Layout], None], name: str) -> None:
     check(kinds.load("layouts", name)())
 
 

@@ -56,7 +56,7 @@ def batch() -> tuple[Hidden, Batch]:
 
 @every_output
 @pytest.mark.parametrize("d_embedding", [None, D_EMBEDDING])
-def test_the_loss_is_that_of_its_own_distribution(
+def test_the_loss_equals_that_of_the_full_distribution(
     kind: str, settings: dict[str, Any], is_tied: bool, d_embedding: int | None
 ) -> None:
     """Value and gradients of all that is learned, though rows are left out that do not count."""
@@ -81,7 +81,9 @@ def test_the_loss_is_that_of_its_own_distribution(
 
 
 @every_output
-def test_tied_or_not_as_the_model_says(kind: str, settings: dict[str, Any], is_tied: bool) -> None:
+def test_embeddings_are_shared_only_if_tied(
+    kind: str, settings: dict[str, Any], is_tied: bool
+) -> None:
     model = build(kind, settings, is_tied)
     shared = set(model.backbone.embedding.parameters()) & set(model.heads.parameters())
     assert bool(shared) == is_tied

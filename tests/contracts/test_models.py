@@ -30,21 +30,21 @@ def test_every_model_has_an_objective_and_a_layout(name: str) -> None:
 
 
 @every_model
-def test_same_seed_same_weights(name: str) -> None:
+def test_equal_seeds_give_equal_weights(name: str) -> None:
     one, other = case_of(name).build(), case_of(name).build()
     for first, second in zip(one.parameters(), other.parameters(), strict=True):
         assert torch.equal(first, second)
 
 
 @every_model
-def test_on_the_meta_device_it_costs_nothing(name: str) -> None:
+def test_models_build_on_the_meta_device(name: str) -> None:
     with torch.device("meta"):
         backbone = tiny(name).build(100)
     assert all(p.is_meta for p in backbone.parameters())
 
 
 @every_model
-def test_settings_are_a_plain_record(name: str) -> None:
+def test_settings_are_hashable_and_compare_by_value(name: str) -> None:
     settings = tiny(name)
     assert replace(settings) == settings
     assert hash(settings) == hash(replace(settings))
@@ -63,7 +63,7 @@ def test_offline_models_implement_fit(name: str) -> None:
 
 
 @every_case
-def test_a_row_alone_is_the_row_in_a_group(case: Case) -> None:
+def test_a_row_has_the_same_states_alone_and_in_a_batch(case: Case) -> None:
     many, model = rows([[20], [12, 8], [20], [7, 7, 6]]), case.build("rotary")
     together = case.batch(many)
     scores = logits(model, together)
@@ -84,7 +84,7 @@ def test_every_parameter_learns(case: Case) -> None:
 
 
 @every_trained_case
-def test_bfloat16_gives_about_the_same_loss(case: Case) -> None:
+def test_bfloat16_gives_nearly_the_loss_of_float32(case: Case) -> None:
     model, batch = case.build(), case.batch(rows([[30]] * 4))
     wanted = case.loss(model, batch).total
     with torch.autocast("cpu", torch.bfloat16):
@@ -95,7 +95,7 @@ def test_bfloat16_gives_about_the_same_loss(case: Case) -> None:
 
 
 @every_trained_case
-def test_evaluation_draws_no_dropout(case: Case) -> None:
+def test_evaluation_uses_no_dropout(case: Case) -> None:
     settings = case.model_settings()
     rates = {"dropout", "attention_dropout"} & {f.name for f in fields(settings)}
     settings = replace(settings, **dict.fromkeys(rates, 0.3))

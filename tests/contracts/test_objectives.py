@@ -52,13 +52,15 @@ def test_every_objective_has_a_layout_and_a_model(name: str) -> None:
 
 @every_objective
 @pytest.mark.parametrize("check", OBJECTIVE_CHECKS, ids=lambda check: check.__name__)
-def test_contract(check: Callable[[Objective], None], name: str) -> None:
+def test_every_objective_keeps_the_contract(check: Callable[[Objective], None], name: str) -> None:
     check(kinds.load("objectives", name)())
 
 
 @pytest.mark.parametrize("check", CASE_CHECKS, ids=lambda check: check.__name__)
 @every_case
-def test_contract_with_a_layout_and_a_model(case: Case, check: Callable[[Case], None]) -> None:
+def test_every_objective_keeps_the_contract_with_a_layout_and_a_model(
+    case: Case, check: Callable[[Case], None]
+) -> None:
     needs_gradients = (check_micro_batches_give_the_same_gradient, check_overfits_one_batch)
     if case.is_count_based and check in needs_gradients:
         pytest.skip("a count-based model has no gradients")

@@ -28,7 +28,9 @@ def settings(kind: str, **given: Any) -> Any:
 
 @pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize("check", OPTIMIZER_CHECKS, ids=lambda check: check.__name__)
-def test_contract(check: Callable[[OptimizerSettings], None], kind: str) -> None:
+def test_every_optimizer_keeps_the_contract(
+    check: Callable[[OptimizerSettings], None], kind: str
+) -> None:
     check(kinds.load("train/optimizers", kind)())
 
 
@@ -45,9 +47,7 @@ TABLES = {
 
 @pytest.mark.parametrize("name", TRAINED)
 @pytest.mark.parametrize("kind", EVERY)
-def test_of_every_family_biases_and_norms_do_not_decay_and_all_else_does(
-    kind: str, name: str
-) -> None:
+def test_only_biases_and_norms_are_spared_from_weight_decay(kind: str, name: str) -> None:
     of = build(load_recipe(name))
     spared = {
         f"{path}.{own}"
@@ -63,12 +63,12 @@ def test_of_every_family_biases_and_norms_do_not_decay_and_all_else_does(
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_a_rate_must_be_positive(kind: str) -> None:
+def test_a_learning_rate_of_0_is_refused(kind: str) -> None:
     with pytest.raises(ValueError, match="lr: must be a number above 0"):
         settings(kind, lr=0.0)
 
 
-def test_adamw_is_as_published() -> None:
+def test_adamw_equals_the_published_algorithm() -> None:
     """Loshchilov & Hutter 2019, algorithm 2, in float64."""
     made = AdamW(lr=0.03, beta1=0.8, beta2=0.95, eps=1e-6, decay=0.1)
     of = nn.Linear(3, 2, bias=False)

@@ -25,12 +25,12 @@ KINDS = kinds.names("data/packing")
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("check", PACKING_CHECKS, ids=lambda check: check.__name__)
-def test_contract(check: Callable[[Packing], None], kind: str) -> None:
+def test_every_packing_keeps_the_contract(check: Callable[[Packing], None], kind: str) -> None:
     check(kinds.load("data/packing", kind)())
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_too_little_text(tmp_path: Path, kind: str) -> None:
+def test_text_shorter_than_a_row_is_refused(tmp_path: Path, kind: str) -> None:
     packing = kinds.load("data/packing", kind)(length=100_000)
     with pytest.raises(UserError, match=r"only 1,[0-3]\d\d tokens.* needs [\d,]+; give more text"):
         packing.open(corpus(tmp_path, packing), vocab(), 1, 4)

@@ -69,13 +69,15 @@ def plain(tokens: Tensor, mask: Mask) -> Batch:
 
 @every_position
 @pytest.mark.parametrize("check", POSITION_CHECKS, ids=lambda check: check.__name__)
-def test_contract(check: Callable[[PositionKind], None], position: str) -> None:
+def test_every_position_scheme_keeps_the_contract(
+    check: Callable[[PositionKind], None], position: str
+) -> None:
     check(kinds.load("nn/positions", position)())
 
 
 @every_position
 @torch.no_grad()
-def test_packed_pairs_are_each_alone(position: str) -> None:
+def test_packed_pairs_give_the_states_of_each_alone(position: str) -> None:
     model = build("encoder_decoder", position)
     read, write = [6, 11], [4, 3]
     source, target = ids(1, 17), ids(1, 7, seed=2)
@@ -104,7 +106,7 @@ def test_packed_pairs_are_each_alone(position: str) -> None:
 
 @every_position
 @torch.no_grad()
-def test_rows_that_other_kernels_read_are_the_same(position: str) -> None:
+def test_long_causal_rows_equal_those_with_a_dense_mask(position: str) -> None:
     """Long causal rows go to kernels that know their mask without a tensor."""
     model, row = build("transformer", position), ids(1, LONG)
     wanted = model(plain(row, CausalMask())).states
@@ -115,7 +117,7 @@ def test_rows_that_other_kernels_read_are_the_same(position: str) -> None:
 
 @every_position
 @torch.no_grad()
-def test_with_a_cache_of_the_source_as_without(position: str) -> None:
+def test_caching_the_source_changes_nothing(position: str) -> None:
     model, source, row = build("encoder_decoder", position), ids(2, 13), ids(2, 9, seed=2)
     read = plain(source, FullMask())
     wanted = model(replace(plain(row, CausalMask()), source=read, cross_mask=FullMask())).states
@@ -131,7 +133,7 @@ def test_with_a_cache_of_the_source_as_without(position: str) -> None:
 
 @every_position
 @torch.no_grad()
-def test_order_tells_unless_there_are_no_positions(position: str) -> None:
+def test_token_order_matters_only_with_positions(position: str) -> None:
     model, row = build("transformer", position, is_causal=False), ids(1, 12)
     # Not backwards: a bias that is the same on both sides (alibi) cannot tell.
     order = torch.randperm(12, generator=torch.Generator().manual_seed(1))
@@ -144,7 +146,7 @@ def test_order_tells_unless_there_are_no_positions(position: str) -> None:
 @every_position
 @pytest.mark.parametrize("length", [6, 20])
 @torch.no_grad()
-def test_rows_that_follow_one_another_are_one_row(position: str, length: int) -> None:
+def test_rows_with_memory_equal_one_long_row(position: str, length: int) -> None:
     """A memory that holds all that came before gives what one long row would."""
     settings = replace(tiny("transformer", position), assumes_causal_mask=True)
     if position in ABSOLUTE:
@@ -169,7 +171,7 @@ def test_rows_that_follow_one_another_are_one_row(position: str, length: int) ->
 
 @every_position
 @torch.no_grad()
-def test_a_second_stream_stands_where_it_is_told(position: str) -> None:
+def test_queries_at_some_positions_equal_those_at_all(position: str) -> None:
     """Queries at some places are the same as queries at all of them, in any order."""
     model = build("transformer", position, is_causal=False, two_streams=True)
     row, order = ids(2, 12), torch.randperm(12, generator=torch.Generator().manual_seed(2))

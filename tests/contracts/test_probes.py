@@ -51,7 +51,9 @@ def measure_two(name: str, make: Make, of: Path) -> tuple[list[ProbedModel], Fin
 
 @every_probe
 @pytest.mark.parametrize("check", PROBE_CHECKS, ids=lambda check: check.__name__)
-def test_contract(check: Callable[[Probe, Sequence[str]], None], name: str) -> None:
+def test_every_probe_keeps_the_contract(
+    check: Callable[[Probe, Sequence[str]], None], name: str
+) -> None:
     check(kinds.load("probes", name)(), words())
 
 

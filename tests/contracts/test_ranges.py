@@ -94,7 +94,7 @@ def given(cls: Any, name: str) -> tuple[dict[str, Any], Any]:
     return said, getattr(cls(**said), name) if value is None else value
 
 
-def test_there_are_settings_of_every_folder() -> None:
+def test_numeric_settings_of_every_folder_are_covered() -> None:
     assert len(NUMBERS) > 150
     names = {param.id for param in NUMBERS}
     assert {"AdamW.lr", "Warmup.share", "TrainSettings.seed", "Spelling.filters"} <= names
@@ -114,7 +114,7 @@ def test_a_number_states_a_range_of_two_ends(cls: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize(("cls", "name"), NUMBERS)
-def test_a_wild_number_is_refused_by_name_or_in_range(cls: Any, name: str) -> None:
+def test_a_number_out_of_range_is_refused_by_name(cls: Any, name: str) -> None:
     said, value = given(cls, name)
     for changed in (new for wild in WILD for new in replaced(value, wild)):
         try:
@@ -157,7 +157,9 @@ def at_the_ends(folder: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(("kind", "setting", "end"), at_the_ends("train/optimizers"))
-def test_an_optimizer_takes_finite_steps_at_the_ends(kind: str, setting: str, end: Any) -> None:
+def test_optimizers_take_finite_steps_at_the_ends_of_ranges(
+    kind: str, setting: str, end: Any
+) -> None:
     case = Case("causal", "decoder", "transformer")
     model, batch = case.build(), case.batch(rows([[16]] * 2))
     optimizer = kinds.load("train/optimizers", kind)(**{setting: end}).build(model)
@@ -176,7 +178,9 @@ def test_an_optimizer_takes_finite_steps_at_the_ends(kind: str, setting: str, en
 
 
 @pytest.mark.parametrize(("kind", "setting", "end"), at_the_ends("train/schedules"))
-def test_a_schedule_stays_between_nothing_and_the_peak(kind: str, setting: str, end: Any) -> None:
+def test_schedules_stay_between_0_and_1_at_the_ends_of_ranges(
+    kind: str, setting: str, end: Any
+) -> None:
     try:
         schedule = kinds.load("train/schedules", kind)(**{setting: end})
     except ValueError as error:
@@ -187,7 +191,9 @@ def test_a_schedule_stays_between_nothing_and_the_peak(kind: str, setting: str, 
 
 
 @pytest.mark.parametrize(("kind", "setting", "end"), at_the_ends("objectives"))
-def test_an_objective_has_a_finite_loss_at_the_ends(kind: str, setting: str, end: Any) -> None:
+def test_objectives_have_finite_losses_at_the_ends_of_ranges(
+    kind: str, setting: str, end: Any
+) -> None:
     case = next(case for case in TRAINED if case.objective == kind)
     words = vocab()
     try:

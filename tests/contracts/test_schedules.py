@@ -38,14 +38,14 @@ def rates(schedule: Any, total: int = TOTAL) -> list[float]:
     return [schedule.factor(step / total, step, total) for step in range(total)]
 
 
-def test_each_has_its_closed_form() -> None:
+def test_every_schedule_has_a_closed_form() -> None:
     assert sorted(CLOSED) == EVERY
 
 
 @pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize("floor", [0.0, 0.1, 1.0])
 @pytest.mark.parametrize("warmup", [Warmup(steps=RISE), Warmup(share=RISE / TOTAL)])
-def test_closed_form(kind: str, floor: float, warmup: Warmup) -> None:
+def test_rates_equal_the_closed_form(kind: str, floor: float, warmup: Warmup) -> None:
     found = rates(made(kind, warmup, floor))
     for step in range(RISE):
         assert found[step] == pytest.approx((step + 1) / RISE), step
@@ -56,7 +56,7 @@ def test_closed_form(kind: str, floor: float, warmup: Warmup) -> None:
 
 @pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize("check", SCHEDULE_CHECKS, ids=lambda check: check.__name__)
-def test_contract(check: Callable[[Schedule], None], kind: str) -> None:
+def test_every_schedule_keeps_the_contract(check: Callable[[Schedule], None], kind: str) -> None:
     for warmup in (Warmup(steps=0, share=0.0), Warmup(steps=5 * TOTAL), Warmup()):
         check(made(kind, warmup))
 
@@ -68,7 +68,7 @@ def test_the_floor_is_reached_at_the_end(kind: str) -> None:
     assert rates(schedule)[-1] == pytest.approx(0.2, abs=0.002)
 
 
-def test_warmup_refuses_what_cannot_be() -> None:
+def test_impossible_warmups_are_refused() -> None:
     for wrong in ({"steps": -1}, {"share": 1.0}, {"share": -0.1}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Warmup(**wrong)

@@ -13,5 +13,5 @@ from foreword.tuning.strategies._contract import Strategy
 
 @pytest.mark.parametrize("kind", kinds.names("tuning/strategies"))
 @pytest.mark.parametrize("check", STRATEGY_CHECKS, ids=lambda check: check.__name__)
-def test_contract(check: Callable[[Strategy], None], kind: str) -> None:
+def test_every_strategy_keeps_the_contract(check: Callable[[Strategy], None], kind: str) -> None:
     check(kinds.load("tuning/strategies", kind)())

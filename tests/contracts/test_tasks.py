@@ -13,5 +13,7 @@ from foreword.tuning.tasks._contract import Labelled, Task
 
 @pytest.mark.parametrize("kind", kinds.names("tuning/tasks"))
 @pytest.mark.parametrize("check", TASK_CHECKS, ids=lambda check: check.__name__)
-def test_contract(check: Callable[[Task, Sequence[Labelled]], None], kind: str) -> None:
+def test_every_task_keeps_the_contract(
+    check: Callable[[Task, Sequence[Labelled]], None], kind: str
+) -> None:
     check(kinds.load("tuning/tasks", kind)(), reviews(34, 1))

@@ -69,7 +69,7 @@ def inputs(backbone: WordVectorsBackbone) -> torch.Tensor:
 
 
 @every_case
-def test_words_of_one_topic_come_together(architecture: str, output: str) -> None:
+def test_words_of_one_topic_get_similar_vectors(architecture: str, output: str) -> None:
     assert gap(inputs(learned(architecture, output)).numpy()) > 0.5
 
 
@@ -81,14 +81,14 @@ def test_the_same_seed_gives_the_same_vectors(architecture: str, output: str) ->
 
 
 @every_case
-def test_it_says_how_far_it_is(architecture: str, output: str) -> None:
+def test_progress_is_reported_in_order(architecture: str, output: str) -> None:
     told: list[float] = []
     learn(architecture, output, progress=lambda done, total: told.append(done / total))
     assert told and told == sorted(told) and told[0] == 0 and told[-1] <= 1
 
 
 @every_case
-def test_a_context_gives_the_words_of_its_topic(architecture: str, output: str) -> None:
+def test_a_word_predicts_the_words_of_its_topic(architecture: str, output: str) -> None:
     backbone = learned(architecture, output)
     with torch.no_grad():
         log_probs = backbone.score(inputs(backbone)).log_softmax(-1)

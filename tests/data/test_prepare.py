@@ -160,7 +160,7 @@ def test_copies_land_on_the_same_side(tmp_path: Path, tokenizer: Tokenizer) -> N
 
 
 @pytest.mark.parametrize("in_sentences", [True, False])
-def test_of_a_few_documents_one_is_held_out(
+def test_at_least_one_of_a_few_documents_is_held_out(
     tmp_path: Path, tokenizer: Tokenizer, in_sentences: bool
 ) -> None:
     texts = make_texts(40)
@@ -175,7 +175,7 @@ def test_of_a_few_documents_one_is_held_out(
 @pytest.mark.parametrize("in_sentences", [True, False])
 @pytest.mark.parametrize("copies", [1, 2])
 @pytest.mark.parametrize("share", [1e-9, 0.1, 0.999999])
-def test_of_one_document_the_end_is_held_out(
+def test_the_end_of_a_single_document_is_held_out(
     tmp_path: Path, tokenizer: Tokenizer, in_sentences: bool, copies: int, share: float
 ) -> None:
     text = " ".join(make_texts(30)) + " 한"

@@ -39,38 +39,38 @@ def test_the_line_fits_any_window_and_keeps_what_matters_most(stage: Stage) -> N
     )
 
 
-def test_what_is_left_falls_while_nothing_is_heard(stage: Stage) -> None:
+def test_the_time_left_falls_between_updates(stage: Stage) -> None:
     assert "0:14 left" in stage.line(39, 12.0)
     assert "0:00 left" in stage.line(39, 100.0)
 
 
-def test_without_notes_there_is_room_for_the_time_gone_by() -> None:
+def test_the_elapsed_time_is_shown_where_it_fits() -> None:
     stage = Stage("cutting text into tokens", began=time.monotonic() - 5)
     stage._past.append((stage.began, 0.0))
     stage.advance(1.0, 2.0)
     assert "0:05 elapsed, 0:05 left" in stage.line(79, stage.began + 5, draw)
 
 
-def test_a_burst_gives_no_speed() -> None:
+def test_updates_within_a_moment_give_no_time_left() -> None:
     stage = Stage("translating", began=time.monotonic() - 8)
     for n in range(1, 129):
         stage.advance(n, 300)
     assert " left" not in stage.line(79, stage.began + 8, draw)
 
 
-def test_a_stage_of_unknown_length_says_for_how_long_it_goes_on() -> None:
+def test_a_stage_of_unknown_length_shows_the_elapsed_time() -> None:
     stage = Stage("looking", began=0.0)
     assert stage.line(80, 65.0, draw) == "looking  1:05 elapsed"
     assert stage.line(14, 65.0, draw) == "looking  1:05"
 
 
-def test_parts_of_the_highest_rank_go_first_and_the_first_is_cut_at_last() -> None:
+def test_fit_parts_drops_the_highest_rank_first() -> None:
     assert fit_parts(["one", "two", "three"], [0, 2, 1], 40) == "one  two  three"
     assert fit_parts(["one", "two", "three"], [0, 2, 1], 12) == "one  three"
     assert fit_parts(["one", "two", "three"], [0, 2, 1], 2) == "o…"
 
 
-def test_a_clock_has_hours_where_there_are_any() -> None:
+def test_hours_are_shown_only_after_the_first() -> None:
     assert [clock(seconds) for seconds in (5, 125, 3723, -1)] == ["0:05", "2:05", "1:02:03", "0:00"]
 
 
@@ -79,7 +79,7 @@ class _Screen(io.StringIO):
         return True
 
 
-def test_print_goes_above_the_line_and_redirected_output_keeps_its_way(
+def test_printed_text_goes_above_the_live_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     screen, file = _Screen(), io.StringIO()
@@ -96,7 +96,7 @@ def test_print_goes_above_the_line_and_redirected_output_keeps_its_way(
     assert screen.getvalue() == f"{live}\r\x1b[Ja line\none  0:00 elapsed\r\r\x1b[Jhalf"
 
 
-def test_without_a_terminal_a_long_stage_says_now_and_then_how_far_it_is(
+def test_without_a_terminal_a_long_stage_prints_its_progress(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(_bar, "SECONDS", 0.001)

@@ -13,7 +13,7 @@ from foreword.display import lines
 from foreword.display.notebook import NotebookBar, is_notebook
 
 
-def test_a_notebook_has_one_output_that_is_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_updates_one_output(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
 
     class Output:
@@ -43,5 +43,5 @@ def test_a_notebook_has_one_output_that_is_rewritten(monkeypatch: pytest.MonkeyP
     assert shown[-1] == ""
 
 
-def test_outside_a_notebook_there_is_none() -> None:
+def test_plain_python_is_not_a_notebook() -> None:
     assert not is_notebook()

@@ -175,7 +175,7 @@ def test_unknown_tokens_are_counted(make_prompted: Callable[..., PromptedModel])
     assert totals.unknown == 2
 
 
-def test_totals_add_up() -> None:
+def test_totals_are_the_sums_of_tokens() -> None:
     both = ScoreTotals("m", 2.0, 2, 5, 1, ends=1) + ScoreTotals(
         "m", 4.0, 1, 7, 1, unscored=1, ends=1
     )

@@ -35,7 +35,7 @@ def multiplied(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool =
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_dropout_acts_where_theirs_does(
+def test_imported_models_apply_dropout_where_transformers_does(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, run = tmp_path / "theirs", tmp_path / "run"

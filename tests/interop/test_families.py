@@ -121,7 +121,7 @@ def both(
 
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("direction", ["imported", "exported"])
-def test_logits_equal_theirs(
+def test_logits_equal_those_of_transformers(
     folder: Path, again: Path, run: Path, direction: str, lengths: tuple[int, int]
 ) -> None:
     ours, wanted = both(run, folder if direction == "imported" else again, lengths, segments=False)
@@ -129,7 +129,7 @@ def test_logits_equal_theirs(
     torch.testing.assert_close(ours, wanted, atol=1e-4, rtol=1e-4)
 
 
-def test_logits_with_segments_equal_theirs(
+def test_logits_with_segments_equal_those_of_transformers(
     family: str, folder: Path, again: Path, run: Path
 ) -> None:
     model = open_run(run, "cpu").recipe.model

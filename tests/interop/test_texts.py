@@ -61,7 +61,7 @@ def tokenizers() -> dict[str, Tokenizer]:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_an_exported_tokenizer_reads_texts_as_ours(
+def test_an_exported_tokenizer_encodes_as_the_original(
     name: str, tokenizers: dict[str, Tokenizer], tmp_path: Path
 ) -> None:
     run = write_run(tmp_path / "run", load_recipe(f"{name}_tiny"), tokenizers[FAMILIES[name]])

@@ -76,7 +76,7 @@ def test_one_layer_is_a_bidirectional_lstm() -> None:
 
 
 @torch.no_grad()
-def test_a_layer_but_the_first_adds_what_enters_it() -> None:
+def test_layers_above_the_first_add_their_inputs() -> None:
     backbone = build()
     read = batch([[10]])
     layers = backbone.by_layer(read).layers
@@ -93,7 +93,7 @@ def test_a_layer_but_the_first_adds_what_enters_it() -> None:
 
 
 @torch.no_grad()
-def test_documents_are_read_apart() -> None:
+def test_documents_of_a_row_do_not_see_each_other() -> None:
     backbone, read = build(), batch([[4, 5, 3], [1, 2, 9]])
     states = backbone(read).states
     for row, start, stop in ((0, 0, 4), (0, 4, 9), (0, 9, 12), (1, 0, 1), (1, 1, 3), (1, 3, 12)):
@@ -107,7 +107,7 @@ def sees(states: Tensor, other: Tensor) -> list[int]:
 
 
 @torch.no_grad()
-def test_no_direction_sees_what_the_other_has_read() -> None:
+def test_each_direction_sees_only_its_own_side() -> None:
     backbone, read = build(), batch([[4, 6]])
     before = backbone(read).states
     for place in range(10):
@@ -120,7 +120,7 @@ def test_no_direction_sees_what_the_other_has_read() -> None:
 
 
 @torch.no_grad()
-def test_the_forward_stack_goes_on_from_its_memory() -> None:
+def test_cached_decoding_equals_one_pass_of_the_forward_stack() -> None:
     backbone, read = build(), batch([[9], [9]])
     whole = backbone(read).states
     memory, found = None, []
@@ -131,14 +131,14 @@ def test_the_forward_stack_goes_on_from_its_memory() -> None:
     torch.testing.assert_close(torch.cat(found, 1), whole[..., :8])
 
 
-def test_documents_are_turned_where_they_stand() -> None:
+def test_mirror_reverses_each_document_in_place() -> None:
     assert mirror(torch.tensor([[0, 1, 2, 0, 1], [3, 4, 0, 0, 1]])).tolist() == [
         [2, 1, 0, 4, 3],
         [1, 0, 2, 4, 3],
     ]
 
 
-def test_dropout_is_between_layers_and_behind_the_last() -> None:
+def test_dropout_acts_on_the_last_layer() -> None:
     backbone, read = build(replace(SMALL, dropout=0.5)).train(), batch([[9]])
     hidden = backbone.by_layer(read)
     assert hidden.layers is not None
@@ -186,6 +186,6 @@ def test_impossible_settings_are_refused(settings: dict[str, Any], message: str)
         ["layout.kind=encoder", "objective.kind=masked"],
     ],
 )
-def test_parts_that_do_not_go_together_are_refused(changes: list[str]) -> None:
+def test_a_bidirectional_layout_requires_its_objective_and_model(changes: list[str]) -> None:
     with pytest.raises(UserError, match=r"layout.kind: 'bidirectional', .* go together"):
         load_recipe("elmo_tiny", changes)

@@ -38,7 +38,7 @@ def test_gpt2_has_the_parameters_of_the_released_weights(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", GPT2)
-def test_gpt2s_table_counts_the_vocabulary_of_gpt1(name: str) -> None:
+def test_the_table_of_gpt2_counts_the_vocabulary_of_gpt1(name: str) -> None:
     """All four numbers of the paper, which are no slip of counting but of the vocabulary."""
     assert round(count(load_recipe(f"gpt2_{name}"), GPT1_VOCAB) / 1e6) == GPT2[name][1]
 
@@ -80,7 +80,7 @@ def test_the_tables_24_heads_do_not_give_its_1_3_billion() -> None:
 
 
 @pytest.mark.parametrize("name", GPT3)
-def test_gpt3_trains_by_the_table(name: str) -> None:
+def test_gpt3_has_the_batch_and_learning_rate_of_its_table(name: str) -> None:
     recipe = load_recipe(f"gpt3_{name}")
     tokens, lr = TRAINING[name]
     step = recipe.rows_per_step * recipe.packing.length
@@ -91,7 +91,7 @@ def test_gpt3_trains_by_the_table(name: str) -> None:
     assert recipe.train.tokens == 300e9
 
 
-def test_every_second_layer_of_gpt3_looks_near_by() -> None:
+def test_every_second_layer_of_gpt3_has_a_window() -> None:
     with torch.device("meta"):
         backbone = load_recipe("gpt3_175b").model.build(1_000)
     assert [kind.is_dense for kind in backbone.stack.attention_kinds] == [True, False] * 48

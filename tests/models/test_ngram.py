@@ -53,7 +53,7 @@ def starts(ids: Array) -> Array:
 
 
 @pytest.mark.parametrize("order", [1, 2, 4])
-def test_its_loss_is_what_the_table_says(tmp_path: Path, order: int) -> None:
+def test_the_loss_is_the_sum_of_the_tables_log_probabilities(tmp_path: Path, order: int) -> None:
     backbone = fitted(tmp_path, order)
     model = Model(backbone, Causal().heads(backbone, vocab()))
     ids = rows()
@@ -66,7 +66,7 @@ def test_its_loss_is_what_the_table_says(tmp_path: Path, order: int) -> None:
 
 
 @pytest.mark.parametrize("order", [1, 2, 4])
-def test_scores_over_all_words_hold_the_targets(tmp_path: Path, order: int) -> None:
+def test_scores_of_all_words_contain_those_of_the_targets(tmp_path: Path, order: int) -> None:
     backbone = fitted(tmp_path, order)
     head = backbone.build_token_head()
     assert isinstance(head, NgramHead)
@@ -80,7 +80,7 @@ def test_scores_over_all_words_hold_the_targets(tmp_path: Path, order: int) -> N
 
 
 @pytest.mark.parametrize("order", [1, 2, 4])
-def test_word_by_word_is_all_at_once(tmp_path: Path, order: int) -> None:
+def test_cached_decoding_equals_one_pass(tmp_path: Path, order: int) -> None:
     backbone, of = fitted(tmp_path, order), batch(rows())
     wanted, memory = backbone(of).states, None
     for n in range(of.ids.shape[1]):
@@ -127,7 +127,7 @@ def test_other_heads_are_refused_for_lack_of_states() -> None:
         _ = backbone.embedding
 
 
-def test_nothing_follows_what_was_never_seen_without_smoothing(tmp_path: Path) -> None:
+def test_without_smoothing_an_unseen_context_is_refused(tmp_path: Path) -> None:
     smoothing = kinds.load("ngrams/smoothing", "maximum_likelihood")()
     backbone = NGram(order=3, smoothing=smoothing).build(VOCAB + 1)
     assert isinstance(backbone, NgramBackbone)

@@ -48,7 +48,7 @@ every_form = pytest.mark.parametrize(("name", "settings"), forms())
 
 
 @every_form
-def test_pairs_in_one_row_are_each_alone(name: str, settings: dict[str, Any]) -> None:
+def test_packed_pairs_give_the_logits_of_each_alone(name: str, settings: dict[str, Any]) -> None:
     model, many = build(name, **settings), rows([[12, 8, 4], [7, 3], [20]])
     together = CASE.batch(many)
     packed = logits(model, together)[is_scored(together)]
@@ -107,7 +107,7 @@ def naive(name: str, aligner: Any, h: Tensor, s: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("name", [name for name in ALIGNMENTS if name != "none"])
-def test_scores_and_means_are_those_of_the_papers(name: str) -> None:
+def test_scores_and_means_equal_those_of_the_papers(name: str) -> None:
     aligner = kinds.load("nn/source_attentions", name)().build(6)
     x, source = torch.randn(2, 3, 6), torch.randn(2, 4, 6)
     is_token = torch.tensor([[True] * 4, [True, True, False, False]])
@@ -123,7 +123,7 @@ def test_scores_and_means_are_those_of_the_papers(name: str) -> None:
                 torch.testing.assert_close(mean[b, t], wanted @ states)
 
 
-def test_without_a_source_there_is_nothing() -> None:
+def test_an_empty_source_gives_zeros() -> None:
     aligner = kinds.load("nn/source_attentions", "dot")().build(6)
     x, source = torch.randn(1, 3, 6), torch.randn(1, 4, 6)
     mean, weights = aligner(x, source, source, torch.zeros(1, 4, dtype=torch.bool))
@@ -131,7 +131,7 @@ def test_without_a_source_there_is_nothing() -> None:
     assert not weights.any()
 
 
-def test_its_size_is_the_formula() -> None:
+def test_the_number_of_parameters_equals_the_formula() -> None:
     d, vocab_size, layers = 16, 50, 2
     settings = Seq2Seq(d_model=d, layers=layers)
     encoder = sum(2 * 4 * (d // 2) * (d + d // 2 + 2) for _ in range(layers))
@@ -158,7 +158,7 @@ def test_impossible_settings_are_refused(settings: dict[str, Any], said: str) ->
         Seq2Seq(**settings)
 
 
-def test_pieces_are_found_cut_and_joined() -> None:
+def test_documents_are_cut_out_of_rows_and_joined_again() -> None:
     documents = torch.tensor([[0, 0, 1, -1], [0, 1, 1, 1], [-1, -1, -1, -1], [0, 0, 0, 0]])
     pieces = DocumentSpans.of(documents)
     assert pieces.rows.tolist() == [0, 0, 1, 1, 3]

@@ -86,13 +86,13 @@ def expected_parameters(s: Any, *, is_bert: bool) -> int:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_parameters_are_those_of_the_formula(name: str) -> None:
+def test_the_number_of_parameters_equals_the_formula(name: str) -> None:
     model = build(FAMILIES[name], is_bert=name == "bert")
     assert model.count_parameters() == expected_parameters(FAMILIES[name], is_bert=name == "bert")
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_loss_at_the_start_is_that_of_guessing(name: str) -> None:
+def test_the_initial_loss_is_the_chance_loss(name: str) -> None:
     model, random = build(FAMILIES[name], is_bert=name == "bert"), torch.Generator().manual_seed(2)
     ids, targets = torch.randint(0, VOCAB, (2, 16, 32), generator=random)
     places = torch.arange(32).expand(16, -1)
@@ -133,13 +133,13 @@ def widths(settings: StackSettings) -> dict[str, float]:
     return {name: torch.cat([w.flatten() for w in ws]).std().item() for name, ws in found.items()}
 
 
-def test_gpt2_writes_to_the_residual_stream_the_more_softly_the_deeper() -> None:
+def test_gpt2_scales_residual_projections_by_depth() -> None:
     soft = 0.02 / math.sqrt(2 * GPT2.layers)
     wanted = {"query": 0.02, "key_value": 0.02, "output": soft, "wide": 0.02, "narrow": soft}
     assert widths(GPT2) == pytest.approx(wanted | {"token": 0.02}, rel=0.03)
 
 
-def test_t5_divides_by_the_root_of_what_enters() -> None:
+def test_t5_scales_weights_by_the_root_of_the_input_width() -> None:
     wanted = {
         "query": (240 * 60) ** -0.5,
         "key_value": 240**-0.5,
@@ -151,7 +151,7 @@ def test_t5_divides_by_the_root_of_what_enters() -> None:
     assert widths(T5) == pytest.approx(wanted, rel=0.03)
 
 
-def test_bert_draws_nothing_beyond_two_deviations() -> None:
+def test_bert_truncates_weights_at_two_deviations() -> None:
     weight = build(BERT).backbone.embedding.token.weight
     assert weight.abs().max() <= 0.04
     assert weight.std() > 0.016
@@ -188,6 +188,6 @@ def test_d_head_frees_d_model_from_the_heads() -> None:
     assert Transformer(d_model=100, heads=3, d_head=8).build(10) is not None
 
 
-def test_decoder_layers_are_counted_apart() -> None:
+def test_decoder_layers_are_set_apart_from_encoder_layers() -> None:
     assert len(T5.build(10).encoder.blocks) == 4
     assert len(T5.build(10).decoder.blocks) == 2

@@ -77,7 +77,7 @@ def test_every_mask_is_covered() -> None:
 
 @pytest.mark.parametrize("has_bias", [False, True])
 @pytest.mark.parametrize("name", MASKS)
-def test_dense_is_the_slow_reference(name: str, has_bias: bool) -> None:
+def test_dense_attention_equals_the_slow_reference(name: str, has_bias: bool) -> None:
     q, k, v = inputs()
     added = bias() if has_bias else None
     prepared_mask = prepare_mask(MASKS[name], added, (BATCH, LENGTH, LENGTH), q, flex=False)
@@ -87,7 +87,7 @@ def test_dense_is_the_slow_reference(name: str, has_bias: bool) -> None:
 
 
 @pytest.mark.parametrize("name", MASKS)
-def test_a_mask_that_says_so_lets_every_query_see_itself(name: str) -> None:
+def test_masks_that_declare_it_let_every_query_see_itself(name: str) -> None:
     mask = MASKS[name]
     diagonal = mask.dense(BATCH, LENGTH, LENGTH, torch.device("cpu")).diagonal(dim1=2, dim2=3)
     assert diagonal.all() or not mask.sees_itself
@@ -111,7 +111,7 @@ SEEN = (
 )
 
 
-def test_a_flex_attention_within_a_compiled_block_is_not_compiled_apart(
+def test_flex_attention_in_a_compiled_block_is_not_compiled_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
@@ -130,7 +130,7 @@ def test_a_mask_may_differ_between_heads() -> None:
 
 @pytest.mark.parametrize("queries", [1, 3])
 @pytest.mark.parametrize("kind", ["causal", "window", "causal window", "window and global"])
-def test_queries_that_stand_behind_a_cache(kind: str, queries: int) -> None:
+def test_queries_after_a_cache_are_masked_at_their_positions(kind: str, queries: int) -> None:
     offset = LENGTH - queries
     mask = {
         "causal": CausalMask(offset),
@@ -166,7 +166,7 @@ def test_a_query_without_keys_gives_zeros_and_finite_gradients() -> None:
         assert x.grad.isfinite().all()
 
 
-def test_combinations_mean_what_they_say() -> None:
+def test_combined_masks_are_logical_and_and_or() -> None:
     for name in ("causal", "window", "same document"):
         mask = MASKS[name]
         size = (BATCH, LENGTH, LENGTH, torch.device("cpu"))
@@ -179,7 +179,7 @@ def test_combinations_mean_what_they_say() -> None:
         assert (FullMask() | mask).dense(*size).all()
 
 
-def test_dropout_of_weights_is_for_training_alone() -> None:
+def test_attention_dropout_acts_in_training_only() -> None:
     torch.manual_seed(0)
     module = Attention(8, 2, 4, bias=True, is_scaled=True, dropout=0.5)
     x = torch.randn(1, 6, 8)
@@ -201,7 +201,7 @@ def test_dropout_of_weights_is_for_training_alone() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 @pytest.mark.parametrize("has_bias", [False, True])
 @pytest.mark.parametrize("name", MASKS)
-def test_flex_is_dense(name: str, has_bias: bool) -> None:
+def test_flex_attention_equals_dense_attention(name: str, has_bias: bool) -> None:
     length = 256  # of whole blocks
     random = torch.Generator().manual_seed(3)
     documents = torch.arange(length).expand(2, -1) // torch.tensor([[100], [77]])

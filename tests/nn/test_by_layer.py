@@ -23,7 +23,7 @@ WITHOUT_GRADIENTS = {"ngram", "word_vectors"}
 
 @pytest.mark.parametrize("name", kinds.names("models"))
 @pytest.mark.parametrize("documents", [[[20]], [[12, 8]]], ids=["one", "two"])
-def test_the_states_by_layer_are_those_of_the_model(name: str, documents: list[list[int]]) -> None:
+def test_states_by_layer_equal_those_of_the_model(name: str, documents: list[list[int]]) -> None:
     case = case_of(name)
     model, batch = case.build(), case.batch(rows(documents * 3))
     plain, found = model.backbone(batch), model.backbone.by_layer(batch)
@@ -40,7 +40,7 @@ def test_the_states_by_layer_are_those_of_the_model(name: str, documents: list[l
 
 
 @pytest.mark.parametrize("name", RECURRENT)
-def test_the_layers_alone_are_the_core(name: str) -> None:
+def test_single_layers_in_turn_equal_the_recurrent_core(name: str) -> None:
     backbone = case_of(name).build().backbone
     x = torch.randn(2, 7, backbone.core.input_size)
     wanted, _ = backbone.core(x)
@@ -52,7 +52,7 @@ def test_the_layers_alone_are_the_core(name: str) -> None:
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("is_packed", [False, True])
 @pytest.mark.parametrize("core", [nn.RNN, nn.GRU, nn.LSTM])
-def test_through_layers_that_drop_nothing_it_is_the_core(
+def test_layers_with_negligible_dropout_equal_the_recurrent_core(
     core: Callable[..., nn.RNNBase], is_packed: bool, both: bool
 ) -> None:
     """A rate so small that no draw falls below it: layer after layer, all else as torch has it."""
@@ -69,7 +69,7 @@ def test_through_layers_that_drop_nothing_it_is_the_core(
         torch.testing.assert_close(found, wanted)
 
 
-def test_between_layers_a_share_is_dropped_and_in_evaluation_none() -> None:
+def test_recurrent_dropout_acts_between_layers_in_training_only() -> None:
     """Layers that add up what enters them: what leaves the second tells what entered it."""
     core = nn.RNN(1, 200, 2, bias=False, batch_first=True, dropout=0.4)
     for name, weight in core.named_parameters():
@@ -99,7 +99,7 @@ def test_unrolled_states_equal_forward_states(name: str, documents: list[list[in
 
 
 @pytest.mark.parametrize("name", kinds.names("models"))
-def test_a_gradient_is_the_change_that_a_nudge_makes(name: str) -> None:
+def test_layer_gradients_equal_finite_differences(name: str) -> None:
     """The gradient with respect to what enters the first layer, against finite differences."""
     case = case_of(name)
     model, batch = case.build("rotary"), case.batch(rows([[10]]))

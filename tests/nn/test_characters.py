@@ -61,7 +61,7 @@ def slowly(characters: Characters, token: int) -> Tensor:
 
 
 @torch.no_grad()
-def test_a_token_is_what_the_formulas_say() -> None:
+def test_token_vectors_equal_the_formulas() -> None:
     characters = spelt()
     ids = torch.tensor([[1, 4, 1], [3, 0, 2]])
     vectors = characters(ids)
@@ -81,18 +81,18 @@ def test_markers_surround_the_bytes() -> None:
     assert table[5] == [SPECIAL, END, *[PADDING] * 7]
 
 
-def test_a_text_that_names_a_special_token_is_not_it() -> None:
+def test_text_that_spells_a_special_token_differs_from_the_token() -> None:
     table = characters_of([b"[PAD]", b"[PAD]"], np.array([SPECIAL, BEGIN]), 9)
     assert not np.array_equal(table[0], table[1])
 
 
-def test_untold_each_token_is_spelt_by_its_number() -> None:
+def test_without_spellings_each_token_is_spelt_by_its_number() -> None:
     table = Characters(SMALL, 120, 4).table
     assert table[107].tolist()[:5] == [BEGIN, *b"107", END]
     assert len({tuple(row) for row in table.tolist()}) == 120
 
 
-def test_a_larger_vocabulary_than_is_spelt_goes_on_by_numbers() -> None:
+def test_tokens_beyond_the_spellings_are_spelt_by_number() -> None:
     words = vocab()
     grown = Characters(SMALL, len(WORDS), 7)
     grown.set_spellings(
@@ -101,14 +101,14 @@ def test_a_larger_vocabulary_than_is_spelt_goes_on_by_numbers() -> None:
     assert grown.table[5].tolist()[:3] == [SPECIAL, ord("5"), END]
 
 
-def test_a_token_has_one_vector_whatever_stands_beside_it() -> None:
+def test_the_vector_of_a_token_does_not_depend_on_its_neighbours() -> None:
     characters = spelt()
     alone, together = characters(torch.tensor([[4]])), characters(torch.tensor([[4, 1, 3, 4]]))
     torch.testing.assert_close(alone[0, 0], together[0, 0])
     assert torch.equal(together[0, 0], together[0, 3])
 
 
-def test_the_table_is_no_weight() -> None:
+def test_the_spelling_table_is_not_a_parameter() -> None:
     characters = spelt()
     assert "table" not in dict(characters.named_parameters())
     assert "table" not in characters.state_dict()

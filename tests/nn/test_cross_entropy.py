@@ -36,7 +36,9 @@ def gradients(total: Tensor, *leaves: Tensor | None) -> list[Tensor]:
 
 @pytest.mark.parametrize("rows", [1, 5, 23, 1000])
 @pytest.mark.parametrize("has_bias", [False, True])
-def test_is_the_plain_one(has_bias: bool, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cross_entropy_equals_torchs(
+    has_bias: bool, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(module.SLICE, "cpu", rows * VOCAB)
     case = parts(has_bias)
     total, wanted = cross_entropy(*case), plain(*case)
@@ -47,7 +49,7 @@ def test_is_the_plain_one(has_bias: bool, rows: int, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("multiple", [8, 37, 64])
 @pytest.mark.parametrize("has_bias", [False, True])
-def test_rows_of_logits_that_begin_at_whole_multiples_change_nothing(
+def test_aligned_rows_of_logits_give_the_same_result(
     has_bias: bool, multiple: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The way of CUDA, on the CPU."""
@@ -69,7 +71,7 @@ def test_loss_is_the_same_without_gradients() -> None:
 
 
 @pytest.mark.parametrize("has_bias", [False, True])
-def test_bfloat16_is_near(has_bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bfloat16_is_close_to_float32(has_bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(module.SLICE, "cpu", 8 * VOCAB)
     case = parts(has_bias)
     wanted = plain(*case)
@@ -82,7 +84,7 @@ def test_bfloat16_is_near(has_bias: bool, monkeypatch: pytest.MonkeyPatch) -> No
         assert (found - grad).norm() < 0.02 * grad.norm()
 
 
-def test_nothing_to_predict_is_zero_and_trains_nothing() -> None:
+def test_without_predictions_loss_and_gradients_are_zero() -> None:
     states, weight, bias, targets, weights = parts(has_bias=True)
     total = cross_entropy(states[:0], weight, bias, targets[:0], weights[:0])
     total.backward()
@@ -111,7 +113,7 @@ def test_far_wrong_predictions_stay_finite() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("vocab", [1, 7, 100, 1_024, 32_003])
-def test_torch_takes_the_softmax_in_place(vocab: int, dtype: torch.dtype) -> None:
+def test_torchs_softmax_may_write_to_its_input(vocab: int, dtype: torch.dtype) -> None:
     """What the CPU's path counts on; torch does not promise it."""
     logits = torch.randn(9, vocab).to(dtype)
     wanted = torch.softmax(logits, -1)

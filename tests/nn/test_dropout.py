@@ -10,7 +10,7 @@ from foreword.nn.dropout import Dropout, dropout
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("shape", [(100_003,), (64, 7, 211)])
-def test_share_and_scale(rate: float, shape: tuple[int, ...]) -> None:
+def test_dropout_zeroes_its_rate_and_scales_the_rest(rate: float, shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     out = dropout(torch.ones(shape), rate)
     dropped = (out == 0).double().mean().item()
@@ -18,7 +18,7 @@ def test_share_and_scale(rate: float, shape: tuple[int, ...]) -> None:
     assert out[out != 0].unique().tolist() == pytest.approx([1 / (1 - rate)])
 
 
-def test_neighbours_are_independent() -> None:
+def test_neighbours_are_dropped_independently() -> None:
     torch.manual_seed(0)
     kept = (dropout(torch.ones(400_000), 0.5) != 0).double() - 0.5
     for distance in (1, 2, 3, 4, 8):
@@ -36,7 +36,7 @@ def test_a_seed_repeats_and_gradients_follow_the_mask() -> None:
     assert (x.grad == first).all()
 
 
-def test_nothing_in_evaluation() -> None:
+def test_dropout_is_off_in_evaluation() -> None:
     x = torch.randn(100)
     module = Dropout(0.5)
     assert not torch.equal(module(x), x)

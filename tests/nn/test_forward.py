@@ -94,7 +94,7 @@ def test_an_adaptive_softmax_reads_its_rows_in_a_forward() -> None:
     assert not outside_forward(case, output=Adaptive(cutoffs=(20, 60)), tied=False)
 
 
-def test_a_weight_read_by_another_module_is_noticed() -> None:
+def test_a_weight_read_by_another_module_fails_the_check() -> None:
     case = Case("masked", "encoder", "transformer")
     model = case.build()
     with reads_outside_forward(model) as found:

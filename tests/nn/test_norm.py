@@ -11,7 +11,7 @@ from foreword.nn.norm import LayerNorm, RMSNorm
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_layer_norm_is_torchs(bias: bool) -> None:
+def test_layer_norm_equals_torchs(bias: bool) -> None:
     mine, torchs = LayerNorm(8, 1e-5, bias=bias), nn.LayerNorm(8, 1e-5, bias=bias)
     assert mine.state_dict().keys() == torchs.state_dict().keys()
     with torch.no_grad():

@@ -11,7 +11,7 @@ from foreword.nn.positions.shaw import Shaw, ShawPositions
 
 
 @pytest.mark.parametrize("heads", [1, 2, 3, 6, 8, 12, 20])
-def test_alibi_is_blooms(heads: int) -> None:
+def test_alibi_equals_blooms(heads: int) -> None:
     """Theirs counts from the row's beginning: for the last query the same, but for a constant."""
     bloom = pytest.importorskip("transformers.models.bloom.modeling_bloom")
     theirs = bloom.build_alibi_tensor(torch.ones(1, 9), heads, torch.float32)  # (heads, 1, keys)
@@ -31,7 +31,7 @@ def test_alibi_is_symmetric() -> None:
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("start", [0, 3])
 @torch.no_grad()
-def test_shaw_is_the_formula(start: int, is_causal: bool) -> None:
+def test_shaw_scores_equal_the_formula(start: int, is_causal: bool) -> None:
     """Shaw et al. 2018, equation 4, without its first term: q_i a_clip(j - i)."""
     heads, d_head, queries, reach = 2, 3, 7, 4
     scheme = Shaw(reach).build(6, heads, d_head, layers=2, is_causal=is_causal)

@@ -143,7 +143,7 @@ def test_a_generator_is_a_share_of_the_model(share: float, width: int, heads: in
     assert small.embedding_width == 256
 
 
-def test_a_third_of_base_gives_the_paper_s_widths() -> None:
+def test_a_third_of_base_gives_the_widths_of_the_paper() -> None:
     small = generator_settings(Transformer(d_model=768, heads=12), 0.3333)
     assert (small.d_model, small.heads, small.ff_width) == (256, 4, 1024)
 
@@ -267,7 +267,7 @@ def test_impossible_settings_are_refused(settings: dict[str, Any], message: str)
         ReplacedToken(**settings)
 
 
-def test_it_cannot_be_a_term_of_a_sum() -> None:
+def test_replaced_token_cannot_be_a_term_of_a_sum() -> None:
     cls = kinds.load("objectives", "sum")
     with pytest.raises(ValueError, match="cannot be a term"):
         cls(terms=(ReplacedToken(),))

@@ -70,7 +70,7 @@ def logits(ours: Model, ids: Tensor, attention: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("lengths", [(9, 9), (150, 150), (230, 149)])
 @torch.no_grad()
-def test_modernbert(lengths: tuple[int, int]) -> None:
+def test_modernbert_has_the_logits_of_transformers(lengths: tuple[int, int]) -> None:
     theirs = transformers.ModernBertForMaskedLM(
         config(
             "ModernBertConfig",
@@ -143,7 +143,7 @@ def modernbert(theirs: weights.Theirs) -> dict[str, Tensor]:
 # several times, so ours is held against its training mode; there is no dropout.
 @pytest.mark.parametrize("lengths", [(72, 60), (73, 73), (136, 90), (250, 250)])
 @torch.no_grad()
-def test_bigbird(lengths: tuple[int, int]) -> None:
+def test_bigbird_has_the_logits_of_transformers(lengths: tuple[int, int]) -> None:
     theirs = transformers.BigBirdForMaskedLM(
         transformers.BigBirdConfig(
             vocab_size=61, pad_token_id=0, sep_token_id=2, block_size=8, num_random_blocks=2, **BERT
@@ -182,7 +182,7 @@ def drawn(length: int, layer: int, monkeypatch: pytest.MonkeyPatch) -> Array:
 
 @pytest.mark.parametrize("length", [768, 1024, 2048, 3072, 4096])
 @pytest.mark.parametrize("layer", [0, 11])
-def test_bigbird_draws_the_released_codes_blocks(
+def test_bigbird_draws_the_random_blocks_of_the_released_code(
     length: int, layer: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings, count = BigBird(random_from="start"), length // 64
@@ -199,7 +199,9 @@ def test_bigbird_draws_the_released_codes_blocks(
 @pytest.mark.parametrize("lengths", [(40, 40), (230, 149), (300, 300)])
 @pytest.mark.parametrize("global_tokens", [0, 1, 5])
 @torch.no_grad()
-def test_longformer(lengths: tuple[int, int], global_tokens: int) -> None:
+def test_longformer_has_the_logits_of_transformers(
+    lengths: tuple[int, int], global_tokens: int
+) -> None:
     theirs = transformers.LongformerForMaskedLM(
         transformers.LongformerConfig(
             vocab_size=61, pad_token_id=0, sep_token_id=2, attention_window=24, **BERT

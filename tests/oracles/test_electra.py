@@ -75,7 +75,7 @@ def embeddings(theirs: Theirs) -> dict[str, Tensor]:
     }
 
 
-def test_both_models_are_theirs() -> None:
+def test_generator_and_discriminator_equal_those_of_transformers() -> None:
     discriminator_head, generator = theirs("PreTraining", 32, 4, 16), theirs("MaskedLM", 8, 1, 16)
     randomise(discriminator_head, 1)
     randomise(generator, 2)
@@ -126,7 +126,7 @@ def test_both_models_are_theirs() -> None:
 
 
 @pytest.mark.parametrize("name", ["small", "base"])
-def test_the_discriminator_is_as_large_as_theirs(name: str) -> None:
+def test_the_discriminator_has_the_size_of_the_released_one(name: str) -> None:
     recipe = load_recipe(f"electra_{name}")
     s = recipe.model
     with torch.device("meta"):

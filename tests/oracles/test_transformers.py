@@ -63,7 +63,7 @@ def config(kind: str, **settings: Any) -> Any:
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("has_segments", [False, True])
 @torch.no_grad()
-def test_bert(lengths: tuple[int, int], has_segments: bool) -> None:
+def test_bert_has_the_logits_of_transformers(lengths: tuple[int, int], has_segments: bool) -> None:
     theirs = transformers.BertForMaskedLM(
         config(
             "BertConfig",
@@ -121,7 +121,7 @@ def gpt2() -> tuple[nn.Module, Model]:
 
 @pytest.mark.parametrize("lengths", LENGTHS)
 @torch.no_grad()
-def test_gpt2(lengths: tuple[int, int]) -> None:
+def test_gpt2_has_the_logits_of_transformers(lengths: tuple[int, int]) -> None:
     theirs, ours = gpt2()
     ids, attention = tokens(lengths, seed=4)
     wanted = theirs(ids, attention_mask=attention).logits
@@ -130,7 +130,7 @@ def test_gpt2(lengths: tuple[int, int]) -> None:
 
 
 @torch.no_grad()
-def test_gpt2_with_padding_before() -> None:
+def test_gpt2_with_left_padding_has_the_logits_of_transformers() -> None:
     theirs, ours = gpt2()
     ids, attention = tokens((20, 13), seed=5)
     ids, attention = ids.flip(1), attention.flip(1)
@@ -143,7 +143,7 @@ def test_gpt2_with_padding_before() -> None:
 @pytest.mark.parametrize("lengths", [*LENGTHS, (200, 150)])
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 @torch.no_grad()
-def test_t5(lengths: tuple[int, int], version: str) -> None:
+def test_t5_has_the_logits_of_transformers(lengths: tuple[int, int], version: str) -> None:
     is_gated, is_tied = version == "1.1", version == "1.0"
     theirs = transformers.T5ForConditionalGeneration(
         config(
@@ -192,7 +192,7 @@ def test_t5(lengths: tuple[int, int], version: str) -> None:
 
 @pytest.mark.parametrize("lengths", LENGTHS)
 @torch.no_grad()
-def test_llama(lengths: tuple[int, int]) -> None:
+def test_llama_has_the_logits_of_transformers(lengths: tuple[int, int]) -> None:
     theirs = transformers.LlamaForCausalLM(
         config(
             "LlamaConfig",

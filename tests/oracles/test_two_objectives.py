@@ -19,7 +19,7 @@ transformers = pytest.importorskip("transformers")
 
 
 @torch.no_grad()
-def test_bert_for_pretraining() -> None:
+def test_bert_has_both_losses_of_transformers() -> None:
     config = transformers.BertConfig(
         vocab_size=61,
         hidden_size=32,

@@ -86,7 +86,9 @@ def assert_same(ours: Tensor, theirs: Tensor) -> None:
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("clamp", [0, 5])
 @torch.no_grad()
-def test_content_stream(has_segments: bool, is_causal: bool, clamp: int) -> None:
+def test_the_content_stream_has_the_logits_of_transformers(
+    has_segments: bool, is_causal: bool, clamp: int
+) -> None:
     theirs, ours = pair(is_causal=is_causal, clamp=clamp)
     kinds = segments() if has_segments else None
     wanted = theirs(ids(2), token_type_ids=kinds, use_mems=False).logits
@@ -97,7 +99,7 @@ def test_content_stream(has_segments: bool, is_causal: bool, clamp: int) -> None
 @pytest.mark.parametrize("memory", [8, 20])
 @pytest.mark.parametrize("is_causal", [False, True])
 @torch.no_grad()
-def test_memory(is_causal: bool, memory: int) -> None:
+def test_states_with_memory_equal_those_of_transformers(is_causal: bool, memory: int) -> None:
     theirs, ours = pair(is_causal=is_causal, memory=memory)
     mems, memory = None, None
     for n, length in enumerate([LENGTH, 6, LENGTH]):
@@ -115,7 +117,7 @@ def test_memory(is_causal: bool, memory: int) -> None:
 @pytest.mark.parametrize("has_memory", [False, True])
 @pytest.mark.parametrize("has_segments", [False, True])
 @torch.no_grad()
-def test_two_streams(has_memory: bool, has_segments: bool) -> None:
+def test_both_streams_equal_those_of_transformers(has_memory: bool, has_segments: bool) -> None:
     theirs, ours = pair(memory=10)
     mems, memory = None, None
     if has_memory:
@@ -153,7 +155,7 @@ def test_two_streams(has_memory: bool, has_segments: bool) -> None:
 
 @pytest.mark.parametrize("shared", [True, False])
 @torch.no_grad()
-def test_scores_are_the_four_terms_of_transformer_xl(shared: bool) -> None:
+def test_attention_scores_equal_the_four_terms_of_transformer_xl(shared: bool) -> None:
     """Dai et al. 2019, section 3.3, one query and one key at a time, in float64."""
     width, heads, d_head, layers, remembered, queries = 6, 2, 3, 2, 4, 5
     scheme = Relative(shared=shared).build(width, heads, d_head, layers=layers, is_causal=True)
@@ -189,7 +191,7 @@ def test_scores_are_the_four_terms_of_transformer_xl(shared: bool) -> None:
 
 
 @torch.no_grad()
-def test_shared_biases_are_those_of_each_layer_repeated() -> None:
+def test_shared_biases_equal_equal_biases_of_each_layer() -> None:
     """Transformer-XL's u and v, one for all layers, as XLNet's, all the same."""
     shared, own = (
         Transformer(

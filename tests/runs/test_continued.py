@@ -61,7 +61,7 @@ def begin(recipe: Recipe, text: Path, run: Path, source: Path, new_tokens: int =
     return run
 
 
-def test_it_starts_from_the_weights(trained: Path, other: Path, tmp_path: Path) -> None:
+def test_training_starts_from_the_given_weights(trained: Path, other: Path, tmp_path: Path) -> None:
     made = table(steps=1)
     made["optimizer"] = {"kind": "adamw", "lr": 1e-12}
     made["model"]["d_model"] = 48  # the recipe's own, which gives way
@@ -74,7 +74,9 @@ def test_it_starts_from_the_weights(trained: Path, other: Path, tmp_path: Path) 
     assert read_state(run)["from"] == str(before.folder.resolve())
 
 
-def test_resumed_is_uninterrupted(trained: Path, other: Path, tmp_path: Path) -> None:
+def test_a_resumed_continuation_equals_an_uninterrupted_one(
+    trained: Path, other: Path, tmp_path: Path
+) -> None:
     recipe = runs.build(table(steps=8, checkpoints=2))
     whole = begin(recipe, other, tmp_path / "whole", trained, new_tokens=4)
     assert runs.carry_on(whole)
@@ -120,7 +122,7 @@ def assert_extended(before: continued.StartingModel, text: Path, number: int) ->
         ("encoder", [], {"backbone.embedding.token.weight", "heads.token.bias"}),
     ],
 )
-def test_new_tokens_start_at_the_mean(
+def test_new_tokens_start_at_the_mean_of_their_pieces(
     other: Path, tmp_path: Path, family: str, settings: list[str], wanted: set[str]
 ) -> None:
     recipe = runs.build(config.assign(table(family), settings))
@@ -139,7 +141,7 @@ def test_new_tokens_start_at_the_mean(
         ("t5-1.1", {"backbone.embedding.token.weight", "heads.token.weight"}),
     ],
 )
-def test_new_tokens_of_a_hugging_face_folder(
+def test_a_hugging_face_folder_is_extended_by_means_of_pieces(
     other: Path, tmp_path: Path, family: str, wanted: set[str], padded: int
 ) -> None:
     pytest.importorskip("transformers")
@@ -157,7 +159,7 @@ def test_new_tokens_of_a_hugging_face_folder(
     assert assert_extended(before, other, 6) == wanted
 
 
-def test_dropout_can_be_set(trained: Path) -> None:
+def test_of_the_model_only_dropout_can_be_set(trained: Path) -> None:
     starting_model = open_starting_model(str(trained))
     laid = starting_model.with_recipe(runs.build(table()), ["model.dropout=0.3", "train.batch=2"])
     assert laid.recipe.model.dropout == 0.3
@@ -165,7 +167,7 @@ def test_dropout_can_be_set(trained: Path) -> None:
         starting_model.with_recipe(runs.build(table()), ["model.layers=5"])
 
 
-def test_what_does_not_fit_is_said(trained: Path) -> None:
+def test_a_recipe_of_another_layout_is_refused(trained: Path) -> None:
     starting_model = open_starting_model(str(trained))
     with pytest.raises(UserError, match=r"layout\.kind: the recipe's is 'encoder'"):
         starting_model.with_recipe(runs.build(table("encoder")))
@@ -191,7 +193,7 @@ def test_rows_that_become_longer_than_the_positions_are_refused(
     assert before.with_recipe(runs.build(made)).recipe.max_sequence(31) == 64
 
 
-def test_heads_are_left_behind_or_lacking(text: Path, tmp_path: Path) -> None:
+def test_unused_heads_are_noted_and_missing_heads_refused(text: Path, tmp_path: Path) -> None:
     recipe = runs.build(table("encoder", steps=1))
     pairs = config.assign(config.to_table(recipe), ["objective={kind='sum'}"])
     pairs = pairs | {"packing": {"kind": "pairs", "length": 16}}
@@ -206,7 +208,9 @@ def test_heads_are_left_behind_or_lacking(text: Path, tmp_path: Path) -> None:
         one.with_recipe(both)
 
 
-def test_from_the_command_line(trained: Path, other: Path, tmp_path: Path) -> None:
+def test_the_command_line_continues_with_new_tokens_and_dropout(
+    trained: Path, other: Path, tmp_path: Path
+) -> None:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(config.dumps(table(steps=2)))
     words = ["pretrain", str(recipe), "--data", str(other), "--out", str(tmp_path / "run")]
@@ -218,7 +222,7 @@ def test_from_the_command_line(trained: Path, other: Path, tmp_path: Path) -> No
     assert checkpoint.all_in(tmp_path / "run")
 
 
-def test_mistakes(
+def test_impossible_starts_are_refused_and_leave_nothing(
     trained: Path, other: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["pretrain", "gpt2_tiny", "--data", str(other), "--out", str(tmp_path / "run")]

@@ -11,7 +11,7 @@ from tests.train import runs
 
 
 @pytest.mark.parametrize("recipe", ["lstm_tiny", "bert_tiny", "ngram_tiny"])
-def test_one_token_over_and_over_is_refused(tmp_path: Path, recipe: str) -> None:
+def test_text_of_one_repeated_token_is_refused(tmp_path: Path, recipe: str) -> None:
     text = tmp_path / "text.txt"
     text.write_text("a a a a\n\n" * 50)
     made = load_recipe(recipe, ["tokenizer={kind='word', vocab=200, min_count=1}"])

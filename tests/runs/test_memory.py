@@ -36,7 +36,7 @@ def command(*words: str) -> str:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_the_estimate_is_the_peak_of_the_process(tmp_path: Path) -> None:
+def test_the_estimate_is_near_the_peak_of_the_process(tmp_path: Path) -> None:
     table = {"kind": "learned", "length": 100_000}  # much to hold, little to compute
     made = config.merge(
         runs.table("encoder", steps=3, evaluations=1, checkpoints=1),
@@ -57,7 +57,7 @@ def test_the_estimate_is_the_peak_of_the_process(tmp_path: Path) -> None:
     assert memory["total"] == pytest.approx(measured, rel=0.2)
 
 
-def test_what_backward_needs_is_kept_no_longer_than_it_is_counted(tmp_path: Path) -> None:
+def test_measuring_activations_frees_the_graph(tmp_path: Path) -> None:
     """A hook that hands back an operation's own result would keep its graph for ever."""
     made = runs.recipe("encoder")
     run = runs.begin(made, runs.write_text(tmp_path / "text"), tmp_path / "run")
@@ -96,7 +96,7 @@ def test_arrays_count_once() -> None:
     assert nbytes((ids, ids, np.zeros(5, np.int32))) == 100
 
 
-def test_the_parts_add_up() -> None:
+def test_the_parts_sum_to_the_total() -> None:
     memory = MemoryUse(1, 2, 3, 4, 5, 6, 7, there_is=100)
     assert list(memory.parts.values()) == [1, 2, 3, 4, 5, 6, 7]
     assert memory.total == 28
@@ -106,11 +106,13 @@ def test_the_parts_add_up() -> None:
     ("measured", "said"),
     [([60, 100], 340), ([100, 90], 90), ([10, 100], 400), ([-9, -8], -8)],
 )
-def test_a_row_adds_at_most_its_share(measured: list[int], said: int) -> None:
+def test_extrapolated_memory_grows_at_most_in_proportion_to_rows(
+    measured: list[int], said: int
+) -> None:
     assert extrapolate(measured, [4, 8], 32) == said
 
 
-def test_the_default_micro_batch_goes_by_the_bytes_of_a_value(
+def test_the_default_micro_batch_halves_in_float32(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Korthikanti et al.'s 34 for each of d_model, layer and token are bytes, in 16 bits."""

@@ -119,7 +119,7 @@ def run(done: Done) -> Path:
 
 
 @every_kind
-def test_a_run_is_one_checkpoint(done: Done, kind: str) -> None:
+def test_an_offline_run_has_one_checkpoint(done: Done, kind: str) -> None:
     run, _ = done(kind)
     assert is_finished(run)
     (folder,) = checkpoint.all_in(run)
@@ -135,14 +135,14 @@ def test_a_run_is_one_checkpoint(done: Done, kind: str) -> None:
     )
 
 
-def test_a_table_is_mapped(run: Path) -> None:
+def test_a_table_is_memory_mapped(run: Path) -> None:
     table = table_of(open_run(run, "cpu").model)
     assert table.header.order == 3
     assert isinstance(table.keys[1].base, np.memmap)
 
 
 @every_kind
-def test_its_records_are_those_of_any_run(done: Done, kind: str) -> None:
+def test_an_offline_run_has_the_records_of_any_run(done: Done, kind: str) -> None:
     run, watcher = done(kind)
     records = log.read(run)
     assert records == watcher.records
@@ -162,7 +162,7 @@ def test_its_records_are_those_of_any_run(done: Done, kind: str) -> None:
 
 
 @every_kind
-def test_it_says_what_it_read_and_how_fast(done: Done, kind: str) -> None:
+def test_notes_report_what_was_read_and_how_fast(done: Done, kind: str) -> None:
     _, watcher = done(kind)
     first, trained, second, *_, last = watcher.notes
     assert "tokens to train on" in first
@@ -172,14 +172,16 @@ def test_it_says_what_it_read_and_how_fast(done: Done, kind: str) -> None:
 
 
 @every_kind
-def test_the_recipe_says_where_it_was_fitted(done: Done, kind: str) -> None:
+def test_the_saved_recipe_names_device_and_precision(done: Done, kind: str) -> None:
     run, _ = done(kind)
     train = read_recipe(run).train
     assert (train.device, train.precision, train.compile) == ("cpu", "fp32", "off")
     assert recipe(kind).train.device == "auto"
 
 
-def test_every_text_is_measured_whole(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loss_does_not_depend_on_the_block_size(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trained = open_run(run, "cpu")
     shards = running.PreparedText.load(run / "shards").heldout
     texts = NgramTexts.of(shards, trained.vocab, *trained.recipe.wrapping)
@@ -195,7 +197,7 @@ def test_every_text_is_measured_whole(run: Path, monkeypatch: pytest.MonkeyPatch
     assert at_once.nats == pytest.approx(-table.log_probs_of(stream).sum())
 
 
-def test_what_was_counted_in_parts_is_the_same(run: Path, tmp_path: Path) -> None:
+def test_counting_in_parts_gives_the_same_table(run: Path, tmp_path: Path) -> None:
     whole = open_run(run, "cpu").model
     components = finish(begin(tmp_path, recipe(chunk=50))).model
     one, other = table_of(whole), table_of(components)
@@ -206,7 +208,7 @@ def test_what_was_counted_in_parts_is_the_same(run: Path, tmp_path: Path) -> Non
 
 @every_kind
 @pytest.mark.parametrize("where", ["fit", "save"])
-def test_one_that_was_killed_begins_again(
+def test_a_killed_offline_run_starts_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: Done, kind: str, where: str
 ) -> None:
     run = begin(tmp_path, recipe(kind))
@@ -231,7 +233,7 @@ def test_one_that_was_killed_begins_again(
 
 
 @every_kind
-def test_a_damaged_checkpoint_is_fitted_anew(tmp_path: Path, done: Done, kind: str) -> None:
+def test_a_damaged_checkpoint_is_trained_again(tmp_path: Path, done: Done, kind: str) -> None:
     run = begin(tmp_path, recipe(kind))
     finish(run)
     (folder,) = checkpoint.all_in(run)
@@ -247,7 +249,7 @@ def test_a_damaged_checkpoint_is_fitted_anew(tmp_path: Path, done: Done, kind: s
 
 
 @every_kind
-def test_a_finished_run_is_left_as_it_is(done: Done, kind: str) -> None:
+def test_resuming_a_finished_run_changes_nothing(done: Done, kind: str) -> None:
     run, _ = done(kind)
     (folder,) = checkpoint.all_in(run)
     settled = (run / "recipe.toml").read_text(encoding="utf-8")
@@ -262,7 +264,7 @@ def test_a_finished_run_is_left_as_it_is(done: Done, kind: str) -> None:
 
 
 @every_kind
-def test_it_starts_from_text_alone(tmp_path: Path, kind: str) -> None:
+def test_a_start_from_weights_is_refused(tmp_path: Path, kind: str) -> None:
     run = begin(tmp_path, recipe(kind))
     (run / START).mkdir()
     with pytest.raises(UserError, match="--from: this model learns from text alone"):
@@ -278,9 +280,7 @@ def test_it_starts_from_text_alone(tmp_path: Path, kind: str) -> None:
         ({"steps": 500}, "the text is read once, whatever the budget: 500 steps"),
     ],
 )
-def test_a_budget_that_counts_have_no_use_for_is_said(
-    tmp_path: Path, train: dict[str, Any], said: str
-) -> None:
+def test_a_budget_without_effect_is_noted(tmp_path: Path, train: dict[str, Any], said: str) -> None:
     watcher = Quiet()
     finish(begin(tmp_path, changed(recipe(), train=train)), watcher)
     assert [note for note in watcher.notes if "budget" in note] == [said] * bool(said)
@@ -303,14 +303,14 @@ def test_an_objective_that_changes_the_text_is_refused(tmp_path: Path, kind: str
     assert not (run / offline.FOLDER).exists()
 
 
-def test_scores_that_are_no_probabilities_have_no_perplexity(tmp_path: Path) -> None:
+def test_scores_without_normalisation_have_no_perplexity(tmp_path: Path) -> None:
     run = begin(tmp_path, recipe(smoothing="stupid_backoff"))
     finish(run)
     record = next(r for r in log.read(run) if r["kind"] == "heldout")
     assert record["perplexity"] is None and record["bits_per_byte"] is None
 
 
-def test_too_little_text_for_discounts_is_said(tmp_path: Path) -> None:
+def test_too_little_text_for_discounts_is_noted(tmp_path: Path) -> None:
     run, watcher = begin(tmp_path, text="a b a b\nb a c\nc a b\na a\n"), Quiet()
     running.carry_on(run, watcher, stage)
     assert any("too few 3-grams to estimate discounts from" in note for note in watcher.notes)
@@ -334,7 +334,7 @@ def test_too_little_text_for_discounts_is_said(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_fitted_to_is_refused_in_one_line(
+def test_text_that_a_model_cannot_be_trained_on_is_refused_in_one_line(
     tmp_path: Path, of: Recipe, text: str, message: str
 ) -> None:
     run = begin(tmp_path, of, text)

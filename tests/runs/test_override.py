@@ -16,7 +16,7 @@ from foreword.types import Batch, Hidden, Loss
 from tests.train import runs
 
 
-def test_a_run_that_blew_up_goes_on(
+def test_a_run_that_blew_up_continues_with_new_settings(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = runs.begin(runs.recipe(patience=2), text, tmp_path / "run")
@@ -49,7 +49,7 @@ def test_a_run_that_blew_up_goes_on(
     ]
 
 
-def test_what_changes_nothing_is_not_noted(text: Path, tmp_path: Path) -> None:
+def test_a_setting_equal_to_the_old_is_not_recorded(text: Path, tmp_path: Path) -> None:
     run = runs.begin(runs.recipe(), text, tmp_path / "run")
     override(run, [f"optimizer.lr={read_recipe(run).optimizer.lr}"])
     assert "amended" not in read_state(run)

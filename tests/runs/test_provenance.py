@@ -14,7 +14,7 @@ from foreword.runs.provenance import command, make_provenance
 from tests.train import runs
 
 
-def test_a_command_can_be_typed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recorded_command_can_be_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["pretrain", "gpt2_mini", "--data", "my texts/*.txt", "--set", 'packing.bos=""']
     monkeypatch.setattr(sys, "argv", ["foreword", *words])
     assert shlex.split(command()) == ["foreword", *words]

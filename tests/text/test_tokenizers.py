@@ -20,13 +20,15 @@ from .conftest import SETTINGS
 
 
 @pytest.mark.parametrize("check", TOKENIZER_CHECKS, ids=lambda check: check.__name__)
-def test_contract(check: Callable[[Tokenizer], None], tokenizer: Tokenizer) -> None:
+def test_every_tokenizer_keeps_the_contract(
+    check: Callable[[Tokenizer], None], tokenizer: Tokenizer
+) -> None:
     check(tokenizer)
 
 
 @pytest.mark.parametrize("kind", kinds.names("text/tokenizers"))
 @pytest.mark.parametrize("check", TRAINING_CHECKS, ids=lambda check: check.__name__)
-def test_training_contract(
+def test_every_tokenizer_keeps_the_contract_of_training(
     check: Callable[[TokenizerKind, Sequence[str]], None], kind: str
 ) -> None:
     check(kinds.load("text/tokenizers", kind)(**SETTINGS.get(kind, {})), CORPUS)
@@ -212,7 +214,7 @@ def test_a_lone_surrogate_is_a_user_error(tokenizer: Tokenizer) -> None:
         tokenizer.encode_batch(["fine", "bad\udcff"])
 
 
-def test_require_names_the_missing_tokens(tokenizer: Tokenizer) -> None:
+def test_require_names_missing_special_tokens(tokenizer: Tokenizer) -> None:
     tokenizer.require(["[MASK]", "</s>"], sentinels=100)
     with pytest.raises(UserError, match=r"lacks what the objective needs: \[EOD\], 101 sentinels"):
         tokenizer.require(["[EOD]"], sentinels=101)
@@ -220,7 +222,7 @@ def test_require_names_the_missing_tokens(tokenizer: Tokenizer) -> None:
         tokenizer.token(tokenizer.vocab.size)
 
 
-def test_transformers_reads_what_we_save(tokenizer: Tokenizer, tmp_path) -> None:
+def test_transformers_reads_saved_tokenizers(tokenizer: Tokenizer, tmp_path) -> None:
     transformers = pytest.importorskip("transformers")
     tokenizer.save(tmp_path)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)

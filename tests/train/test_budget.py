@@ -40,20 +40,20 @@ def ends_low(records: list[dict[str, object]]) -> None:
     assert FLOOR * LR <= rates[-1] < (FLOOR + 1.5 * 0.9 / (0.9 * len(records))) * LR
 
 
-def test_steps(text: Path, tmp_path: Path) -> None:
+def test_a_budget_in_steps_ends_the_run_and_its_schedule(text: Path, tmp_path: Path) -> None:
     records = train(text, tmp_path / "run", steps=30)
     assert [record["step"] for record in records] == list(range(1, 31))
     ends_low(records)
 
 
-def test_tokens(text: Path, tmp_path: Path) -> None:
+def test_a_budget_in_tokens_ends_the_run_and_its_schedule(text: Path, tmp_path: Path) -> None:
     records = train(text, tmp_path / "run", tokens=1000)
     assert records[-1]["tokens"] == 1024  # steps of 4 rows of 16: the first that is not below
     assert len(records) == 16
     ends_low(records)
 
 
-def test_flops(text: Path, tmp_path: Path) -> None:
+def test_a_budget_in_flops_ends_the_run_and_its_schedule(text: Path, tmp_path: Path) -> None:
     step = train(text, tmp_path / "one", steps=1)[0]["flops"]
     assert step > 0
     records = train(text, tmp_path / "run", flops=step * 19.5)
@@ -62,7 +62,9 @@ def test_flops(text: Path, tmp_path: Path) -> None:
     ends_low(records)
 
 
-def test_hours(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_budget_in_hours_ends_the_run_and_its_schedule(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ticks = itertools.count()
     clock = SimpleNamespace(monotonic=lambda: next(ticks) / 4)  # a quarter second at each look
     monkeypatch.setattr(loop, "time", clock)
@@ -79,7 +81,7 @@ def test_hours(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     ends_low(resumed)
 
 
-def test_the_first_that_is_given_counts() -> None:
+def test_one_budget_is_chosen_by_precedence() -> None:
     assert Budget.of(TrainSettings(steps=5)) == Budget("steps", 5)
     assert Budget.of(TrainSettings(steps=5, epochs=2)) == Budget("epochs", 2)
     assert Budget.of(TrainSettings(epochs=2, tokens=7)) == Budget("tokens", 7)
@@ -110,7 +112,7 @@ def test_epochs_are_counted_in_rows(text: Path, tmp_path: Path) -> None:
     assert ends == [math.ceil(n * ready.feed.packed.rows_per_epoch / 4) for n in (1, 2, 3)]
 
 
-def test_steps_in_all_are_judged_by_the_pace() -> None:
+def test_total_steps_are_extrapolated_from_progress() -> None:
     spent = Progress(steps=10, tokens=250, flops=5e6, seconds=36)
     assert Budget("steps", 40).total_steps(spent) == 40
     assert Budget("tokens", 1000).total_steps(spent) == pytest.approx(40)

@@ -36,7 +36,7 @@ def spoil(file: Path) -> None:
     file.write_bytes(data)
 
 
-def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+def test_saved_weights_load_back_equal(tmp_path: Path) -> None:
     saved, loaded = model(), model()
     save(tmp_path / "step", saved)
     assert sorted(checkpoint.weights_of(saved)) == ["0.bias", "0.weight", "1.bias"]
@@ -47,7 +47,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "state.json"])
-def test_damage_is_named(tmp_path: Path, name: str) -> None:
+def test_damaged_files_are_named(tmp_path: Path, name: str) -> None:
     folder = save(tmp_path / "step")
     spoil(folder / name)
     with pytest.raises(UserError, match=f"{name} does not match its checksum"):
@@ -65,7 +65,7 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
         checkpoint.verify(folder)
 
 
-def test_one_of_another_version_is_not_passed_over(tmp_path: Path) -> None:
+def test_a_newer_checkpoint_of_another_version_is_not_skipped(tmp_path: Path) -> None:
     save(tmp_path / "checkpoints" / checkpoint.name_of(1))
     newer = save(tmp_path / "checkpoints" / checkpoint.name_of(2))
     manifest = stored.read(newer / "manifest.json")
@@ -74,7 +74,7 @@ def test_one_of_another_version_is_not_passed_over(tmp_path: Path) -> None:
         checkpoint.newest(tmp_path)
 
 
-def test_another_model_is_refused(tmp_path: Path) -> None:
+def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     folder = save(tmp_path / "step")
     with pytest.raises(UserError, match=r"no tensor .*; the recipe is another one's"):
         checkpoint.load_weights(folder, nn.Sequential(nn.Linear(4, 4)))
@@ -84,7 +84,7 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
         checkpoint.load_weights(folder, wide)
 
 
-def test_a_failure_in_the_middle_leaves_what_was_there(
+def test_a_failed_save_leaves_the_earlier_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = save(tmp_path / "step", step=1)
@@ -101,13 +101,13 @@ def test_a_failure_in_the_middle_leaves_what_was_there(
     assert [path.name for path in tmp_path.iterdir()] == ["step"]
 
 
-def test_the_last_and_the_best_are_kept(tmp_path: Path) -> None:
+def test_pruning_keeps_the_last_and_the_best(tmp_path: Path) -> None:
     folders = [save(tmp_path / "checkpoints" / checkpoint.name_of(n)) for n in range(1, 6)]
     checkpoint.prune(tmp_path, keep=2, best=folders[0].name, last=folders[4].name)
     assert checkpoint.all_in(tmp_path) == [folders[0], folders[3], folders[4]]
 
 
-def test_a_damaged_one_does_not_count_among_the_kept(text: Path, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_does_not_count_as_kept(text: Path, tmp_path: Path) -> None:
     """A run that goes on before a damaged one must not throw its whole ones away for it."""
     run = runs.begin(runs.recipe(keep=1, checkpoints=12, evaluations=1), text, tmp_path / "run")
     runs.die_at(run, 9)
@@ -134,7 +134,7 @@ def save_at(run: Path, whole: Path, step: int) -> int:
     return step
 
 
-def test_without_a_whole_one_there_is_an_error(tmp_path: Path) -> None:
+def test_a_run_without_a_whole_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no checkpoint"):
         checkpoint.newest(tmp_path)
     folder = save(tmp_path / "checkpoints" / checkpoint.name_of(3))
@@ -143,7 +143,9 @@ def test_without_a_whole_one_there_is_an_error(tmp_path: Path) -> None:
         checkpoint.newest(tmp_path)
 
 
-def test_a_run_keeps_its_best(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_keeps_its_best_checkpoint(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sums = iter([30.0, 20.0, 40.0, 50.0])  # of 10 predictions
     monkeypatch.setattr(measure, "evaluate", lambda *_: Evaluation(next(sums), 10.0, {}))
     made = runs.recipe(steps=12, evaluations=4, checkpoints=4, keep=1)

@@ -68,7 +68,7 @@ def step(of: TrainingSetup, number: int) -> float:
 
 
 @pytest.mark.parametrize("family", GRAPHS)
-def test_blocks_are_compiled_whole_and_compute_the_same(
+def test_compiled_blocks_have_one_graph_each_and_equal_losses(
     family: str, text: Path, tmp_path: Path, compiler: Counted
 ) -> None:
     plain, compiled = (three_blocks(family, text, tmp_path / name) for name in "ab")
@@ -78,7 +78,7 @@ def test_blocks_are_compiled_whole_and_compute_the_same(
     assert compiler.graphs == GRAPHS[family]
 
 
-def test_counting_operations_leaves_blocks_to_be_compiled(
+def test_counting_flops_does_not_prevent_compilation(
     text: Path, tmp_path: Path, compiler: Counted
 ) -> None:
     """As every run does before its first step: a dispatch mode makes Dynamo give up a function."""
@@ -91,7 +91,7 @@ def test_counting_operations_leaves_blocks_to_be_compiled(
     assert compiler.graphs == 1
 
 
-def test_each_layer_may_have_code_of_its_own(compiler: Counted) -> None:
+def test_the_recompile_limit_allows_a_graph_for_each_layer(compiler: Counted) -> None:
     table = runs.table("transformer_xl")
     table["model"]["layers"] = 12
     of = runs.build(table)
@@ -101,7 +101,7 @@ def test_each_layer_may_have_code_of_its_own(compiler: Counted) -> None:
 
 
 @pytest.mark.parametrize(("has_triton", "wanted"), [(True, "on"), (False, "off")])
-def test_blocks_are_compiled_by_default_where_there_is_a_compiler(
+def test_blocks_are_compiled_by_default_if_triton_is_installed(
     has_triton: bool, wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(setup, "has_triton", lambda: has_triton)

@@ -10,7 +10,7 @@ from foreword.train.device import choose_device, choose_precision
 
 
 @pytest.mark.parametrize(("is_emulated", "wanted"), [(True, "float32"), (False, "bfloat16")])
-def test_bf16_that_is_emulated_is_not_chosen(
+def test_emulated_bf16_is_not_chosen(
     is_emulated: bool, wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def supported(including_emulation: bool = True) -> bool:
@@ -20,7 +20,7 @@ def test_bf16_that_is_emulated_is_not_chosen(
     assert choose_precision("auto", torch.device("cuda")) == getattr(torch, wanted)
 
 
-def test_what_there_is_not_is_said() -> None:
+def test_unknown_devices_and_precisions_are_refused() -> None:
     with pytest.raises(UserError, match="--device: there is no 'gpu'; there is: auto, cpu, cuda"):
         choose_device("gpu")
     with pytest.raises(

@@ -29,9 +29,7 @@ from tests.train import runs
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("where", ["weights", "optimizer", "memory"])
-def test_a_checkpoint_of_what_is_not_finite_is_not_written(
-    tmp_path: Path, where: str, bad: float
-) -> None:
+def test_tensors_that_are_not_finite_are_not_saved(tmp_path: Path, where: str, bad: float) -> None:
     model = nn.Linear(3, 2)
     optimizer = AdamW().build(model)
     model(torch.ones(1, 3)).sum().backward()
@@ -77,7 +75,7 @@ def test_a_run_that_blows_up_goes_back_to_weights_that_gave_a_loss(
     assert losses[max(losses)] is None
 
 
-def test_it_goes_on_from_there_at_a_lower_rate(text: Path, tmp_path: Path) -> None:
+def test_a_run_that_blew_up_resumes_at_a_lower_rate(text: Path, tmp_path: Path) -> None:
     run = blown_up(text, tmp_path / "run", keep=30)
     with pytest.raises(TrainingStoppedError):
         runs.carry_on(run)
@@ -88,7 +86,7 @@ def test_it_goes_on_from_there_at_a_lower_rate(text: Path, tmp_path: Path) -> No
     assert checkpoint.read_state(checkpoint.newest(run))["step"] == 30
 
 
-def test_weights_that_a_step_spoils_are_not_saved(
+def test_infinite_weights_under_a_finite_loss_are_not_saved(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row of the embedding that no text shows: no loss ever tells of it."""
@@ -113,7 +111,7 @@ def test_weights_that_a_step_spoils_are_not_saved(
     assert saved >= 2 and str(stopped.value).startswith(f"step {saved + 1}: ")
 
 
-def test_a_held_out_loss_that_is_no_number_is_never_the_best(
+def test_a_held_out_loss_of_nan_is_never_the_best(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     honest = Causal.loss
@@ -149,7 +147,7 @@ def test_vectors_that_are_not_finite_are_not_saved(
     assert checkpoint.all_in(run) == []
 
 
-def test_counts_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
+def test_probabilities_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
     table = NgramTable.uniform(np.ones(5, dtype=bool), start=-1)
     table.save(tmp_path)
     table.log_probs[0][2] = -np.inf  # a probability of 0
@@ -160,7 +158,7 @@ def test_counts_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
             table.save(tmp_path)
 
 
-def test_a_resume_that_fails_at_once_deletes_nothing_and_says_how_to_go_back(
+def test_a_resume_that_fails_at_once_deletes_no_checkpoint(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = runs.begin(runs.recipe(steps=4, checkpoints=4, keep=4), text, tmp_path / "run")

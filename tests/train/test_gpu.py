@@ -29,7 +29,7 @@ def table(family: str, **train: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("family", runs.FAMILIES)
-def test_it_learns_and_resumes(family: str, tmp_path: Path) -> None:
+def test_a_run_on_a_gpu_learns_and_resumes(family: str, tmp_path: Path) -> None:
     text = runs.write_text(tmp_path / "text", files=20)
     made = runs.build(table(family, steps=40))
     whole = runs.begin(made, text, tmp_path / "whole")
@@ -48,7 +48,7 @@ def test_it_learns_and_resumes(family: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("family", runs.FAMILIES)
-def test_flex_is_dense(family: str, tmp_path: Path) -> None:
+def test_flex_attention_gives_the_loss_of_dense_masks(family: str, tmp_path: Path) -> None:
     text = runs.write_text(tmp_path / "text", files=20)
     made = runs.build(table(family, compile="off"))
     made = dataclasses.replace(made, train=dataclasses.replace(made.train, precision="fp32"))

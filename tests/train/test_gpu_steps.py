@@ -58,7 +58,7 @@ def losses(of: TrainingSetup, dtype: torch.dtype, steps: int = 3) -> list[float]
 
 
 @pytest.mark.parametrize("family", [*runs.FAMILIES, *runs.VARIANTS])
-def test_steps_are_those_of_the_cpu(family: str, text: Path, tmp_path: Path) -> None:
+def test_gpu_steps_have_the_losses_of_the_cpu(family: str, text: Path, tmp_path: Path) -> None:
     wanted = losses(build(family, text, tmp_path / "cpu", "cpu"), torch.float32)
     exact = losses(build(family, text, tmp_path / "fp32", DEVICE), torch.float32)
     assert exact == pytest.approx(wanted, rel=2e-3)
@@ -68,7 +68,7 @@ def test_steps_are_those_of_the_cpu(family: str, text: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("family", ["bert", "decoder", "encoder_decoder", "transformer_xl"])
-def test_compiled_steps_are_those_of_the_cpu(
+def test_compiled_steps_have_the_losses_of_the_cpu(
     family: str, dropout: float, text: Path, tmp_path: Path
 ) -> None:
     torch._dynamo.reset()
@@ -82,7 +82,7 @@ def test_compiled_steps_are_those_of_the_cpu(
 
 
 @pytest.mark.parametrize("family", ["encoder", "encoder_decoder"])
-def test_dropout_is_drawn_by_the_seed_alone(family: str, text: Path, tmp_path: Path) -> None:
+def test_dropout_depends_on_the_seed_only(family: str, text: Path, tmp_path: Path) -> None:
     of = build(family, text, tmp_path, DEVICE, dropout=0.3)
     of.model.train()
     batches = of.feed.micro_batches(0)
@@ -91,7 +91,7 @@ def test_dropout_is_drawn_by_the_seed_alone(family: str, text: Path, tmp_path: P
     torch.testing.assert_close(runs.gradient(of, batches), first, rtol=1e-4, atol=1e-6)
 
 
-def test_a_batch_arrives_as_it_was_sent(text: Path, tmp_path: Path) -> None:
+def test_a_batch_is_equal_after_its_transfer(text: Path, tmp_path: Path) -> None:
     batch = build("bert", text, tmp_path, DEVICE).feed.micro_batches(0)[0]
     there = [batch.to(torch.device(DEVICE)) for _ in range(20)]  # pinned memory is used again
     for sent in there:
@@ -104,7 +104,7 @@ def test_a_batch_arrives_as_it_was_sent(text: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("vocab", [30_522, 50_257, 32_128])
 @pytest.mark.parametrize("has_bias", [False, True])
-def test_the_fused_softmax_is_the_plain_one(vocab: int, has_bias: bool) -> None:
+def test_the_fused_softmax_equals_torchs_cross_entropy(vocab: int, has_bias: bool) -> None:
     random = torch.Generator().manual_seed(1)
     states = torch.randn(300, 64, generator=random).to(DEVICE).requires_grad_()
     weight = (0.05 * torch.randn(vocab, 64, generator=random)).to(DEVICE).requires_grad_()
@@ -125,7 +125,7 @@ def test_the_fused_softmax_is_the_plain_one(vocab: int, has_bias: bool) -> None:
 
 
 @pytest.mark.parametrize("layout", ["decoder", "prefix", "encoder_decoder", "recurrent"])
-def test_what_is_written_is_what_the_cpu_writes(layout: str, tmp_path: Path) -> None:
+def test_the_gpu_generates_the_text_of_the_cpu(layout: str, tmp_path: Path) -> None:
     run = make_run(tmp_path, layout)
     here, there = (foreword.load(run, device) for device in ("cpu", DEVICE))
     settings = {"temperature": 0, "tokens": 6}
@@ -133,7 +133,7 @@ def test_what_is_written_is_what_the_cpu_writes(layout: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("layout", ["encoder", "decoder", "encoder_decoder"])
-def test_fine_tuning_learns(layout: str, tmp_path: Path) -> None:
+def test_fine_tuning_learns_on_a_gpu(layout: str, tmp_path: Path) -> None:
     trained = open_run(make_run(tmp_path, layout), DEVICE)
     settings = TuneSettings(strategy=Full(lr=3e-3), seeds=1, epochs=4)
     result = tune(trained, Classify(), reviews(300, 1), reviews(100, 2), settings)

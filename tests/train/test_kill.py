@@ -38,7 +38,9 @@ def words(text: Path, tmp_path: Path) -> list[str]:
     return pretraining("encoder", text, tmp_path)
 
 
-def test_killed_at_any_moment(words: list[str], commands: Commands, tmp_path: Path) -> None:
+def test_a_run_killed_at_any_moment_resumes_to_the_same_bytes(
+    words: list[str], commands: Commands, tmp_path: Path
+) -> None:
     said, run, whole = tmp_path / "said", tmp_path / "run", tmp_path / "whole"
     begin = time.monotonic()
     assert commands.run([*words, "--out", str(whole)], said) == 0
@@ -71,7 +73,9 @@ def test_killed_at_any_moment(words: list[str], commands: Commands, tmp_path: Pa
     assert sorted(run.rglob(".*")) == [run / ".lock", run / "shards" / ".lock"]
 
 
-def test_killed_with_a_memory(commands: Commands, text: Path, tmp_path: Path) -> None:
+def test_a_killed_run_resumes_with_its_memory(
+    commands: Commands, text: Path, tmp_path: Path
+) -> None:
     """What rows hand on to the next is in the checkpoints too."""
     words = pretraining("transformer_xl", text, tmp_path)
     said, run, whole = tmp_path / "said", tmp_path / "run", tmp_path / "whole"
@@ -139,7 +143,7 @@ def test_a_signal_before_training_leaves_with_130(
 
 
 @pytest.mark.parametrize(("largest_file", "where"), [(10_000, "tokenizer"), (45_000, "step-")])
-def test_a_full_disk_is_one_line(
+def test_a_full_disk_is_reported_in_one_line(
     largest_file: int, where: str, words: list[str], commands: Commands, tmp_path: Path
 ) -> None:
     """A limit on the size of files refuses a tokenizer or a checkpoint as a full disk does."""

@@ -12,7 +12,7 @@ from foreword.train import log
 ENDS = "a\u2028b\u2029c\u0085d\x0b\x0c\x1ee"  # lines to Python, not to JSON
 
 
-def test_texts_with_ends_of_lines_are_kept(tmp_path: Path) -> None:
+def test_records_with_unicode_line_ends_are_kept(tmp_path: Path) -> None:
     records = [{"kind": "samples", "step": n, "text": ENDS} for n in (1, 2)]
     for record in records:
         log.append(tmp_path, record)
@@ -21,7 +21,7 @@ def test_texts_with_ends_of_lines_are_kept(tmp_path: Path) -> None:
     assert log.read(tmp_path) == records[:1]
 
 
-def test_half_a_last_line_is_left_out_and_another_refused(tmp_path: Path) -> None:
+def test_a_cut_last_line_is_ignored_and_other_broken_lines_are_refused(tmp_path: Path) -> None:
     log.append(tmp_path, {"kind": "train", "step": 1})
     whole = (tmp_path / log.FILE).read_bytes()
     for last in (b'{"step": 2, "te', b'{"text": "\xc3', b"\0\0\0"):

@@ -16,7 +16,7 @@ from tests.train import runs
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_both_precisions_learn(precision: str, text: Path, tmp_path: Path) -> None:
+def test_a_run_learns_in_each_precision(precision: str, text: Path, tmp_path: Path) -> None:
     table = runs.table("decoder", steps=60, precision=precision, batch=8, micro_batch=8)
     table["optimizer"] = {"kind": "adamw", "lr": 1e-2}
     run = runs.begin(runs.build(table), text, tmp_path / "run")
@@ -31,7 +31,7 @@ def test_both_precisions_learn(precision: str, text: Path, tmp_path: Path) -> No
     assert {tensor.dtype for tensor in stored.values()} == {torch.float32}
 
 
-def test_what_was_read_is_said(tmp_path: Path) -> None:
+def test_files_not_read_and_bytes_replaced_are_reported(tmp_path: Path) -> None:
     text = runs.write_text(tmp_path / "text")
     (text / "empty.txt").touch()
     (text / "picture.png").write_bytes(b"\x89PNG")
@@ -63,7 +63,7 @@ def break_loss(monkeypatch: pytest.MonkeyPatch, bad: set[int]) -> None:
     monkeypatch.setattr(Causal, "loss", loss)
 
 
-def test_a_bad_step_is_skipped_and_counted(
+def test_a_step_that_is_not_finite_is_skipped_and_counted(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_loss(monkeypatch, {4, 7})
@@ -81,7 +81,7 @@ def test_a_bad_step_is_skipped_and_counted(
     assert weights[0] == weights[1] != weights[2]
 
 
-def test_too_many_in_a_row_stop_the_run(
+def test_skipping_patience_steps_in_a_row_stops_the_run(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_loss(monkeypatch, {2, 5, 6, 7, 8})

@@ -13,7 +13,7 @@ from foreword.train.optimizers.muon import Muon, hidden_matrices
 from tests.tiny import build
 
 
-def test_matrices_take_muons_steps_and_the_rest_adamws() -> None:
+def test_matrices_are_updated_by_muon_and_the_rest_by_adamw() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Embedding(7, 6), nn.LayerNorm(6), nn.Linear(6, 4))
     other = copy.deepcopy(model)
@@ -37,7 +37,7 @@ def test_matrices_take_muons_steps_and_the_rest_adamws() -> None:
         assert torch.equal(p, q)
 
 
-def test_embeddings_and_output_layers_are_no_hidden_matrices() -> None:
+def test_embeddings_and_output_layers_are_updated_by_adamw() -> None:
     for recipe in ("gpt2_tiny", "lstm_tiny", "xlnet_tiny", "t5_tiny"):
         model = build(load_recipe(recipe, ["model.tied=false"]))
         names = {p: name for name, p in model.named_parameters()}

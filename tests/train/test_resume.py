@@ -28,7 +28,9 @@ def _unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("family", [*runs.FAMILIES, *runs.VARIANTS])
-def test_resumed_twice_is_uninterrupted(family: str, text: Path, tmp_path: Path) -> None:
+def test_a_run_resumed_twice_equals_an_uninterrupted_one(
+    family: str, text: Path, tmp_path: Path
+) -> None:
     made = runs.recipe(family)
     text = runs.text_for(family, text, tmp_path / "text")
     whole = runs.begin(made, text, tmp_path / "whole")
@@ -46,7 +48,9 @@ def test_resumed_twice_is_uninterrupted(family: str, text: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_so_does_a_run_in_several_micro_batches(workers: int, text: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_in_several_micro_batches_equals_an_uninterrupted_one(
+    workers: int, text: Path, tmp_path: Path
+) -> None:
     made = runs.recipe(batch=5, micro_batch=2, workers=workers)
     whole = runs.begin(made, text, tmp_path / "whole")
     assert runs.carry_on(whole)
@@ -56,7 +60,7 @@ def test_so_does_a_run_in_several_micro_batches(workers: int, text: Path, tmp_pa
     assert runs.last_bytes(run) == runs.last_bytes(whole)
 
 
-def test_a_run_begun_before_there_were_workers_goes_on_with_one(text: Path, tmp_path: Path) -> None:
+def test_a_recipe_without_workers_resumes_with_one(text: Path, tmp_path: Path) -> None:
     made = runs.recipe("transformer_xl", workers=1)
     whole = runs.begin(made, text, tmp_path / "whole")
     assert runs.carry_on(whole)
@@ -76,7 +80,7 @@ def test_a_run_begun_before_there_were_workers_goes_on_with_one(text: Path, tmp_
 ELSEWHERE = {"ngram", "word_vectors", "skip_gram", "gru", "rnn"}
 
 
-def test_every_kind_is_resumed() -> None:
+def test_every_kind_has_a_test_of_resuming() -> None:
     seen: dict[str, set[str]] = {}
     for family in (*runs.FAMILIES, *runs.VARIANTS):
         made = runs.recipe(family)
@@ -93,7 +97,7 @@ def test_every_kind_is_resumed() -> None:
         assert set(kinds.names(folder)) - names <= ELSEWHERE, folder
 
 
-def test_dropout_matters_to_that(text: Path, tmp_path: Path) -> None:
+def test_dropout_changes_the_weights_of_the_tested_runs(text: Path, tmp_path: Path) -> None:
     """Were dropout off in these runs, the test above would not see its seeds."""
     results = []
     for share in (0.1, 0.0):
@@ -106,7 +110,7 @@ def test_dropout_matters_to_that(text: Path, tmp_path: Path) -> None:
     assert results[0] != results[1]
 
 
-def test_memory_matters_to_that(
+def test_a_resumed_run_without_its_memory_ends_elsewhere(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A resumed run that forgot what rows had handed on would end elsewhere."""
@@ -144,7 +148,9 @@ def sends(*numbers: signal.Signals) -> Callable[[], None]:
 
 @pytest.mark.usefixtures("listening")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_signals_save_and_leave(number: signal.Signals, text: Path, tmp_path: Path) -> None:
+def test_a_signal_saves_the_run_and_ends_it(
+    number: signal.Signals, text: Path, tmp_path: Path
+) -> None:
     made = runs.recipe("encoder")
     whole = runs.begin(made, text, tmp_path / "whole")
     runs.carry_on(whole)
@@ -179,7 +185,7 @@ def test_a_signal_that_was_ignored_before_stays_ignored(text: Path, tmp_path: Pa
     assert runs.carry_on(run, runs.Quiet(5, sends(signal.SIGHUP)))
 
 
-def test_a_done_run_stays_as_it_is(text: Path, tmp_path: Path) -> None:
+def test_resuming_a_finished_run_changes_nothing(text: Path, tmp_path: Path) -> None:
     run = runs.begin(runs.recipe(), text, tmp_path / "run")
     runs.carry_on(run)
     before = runs.last_bytes(run), log.read(run)
@@ -187,7 +193,7 @@ def test_a_done_run_stays_as_it_is(text: Path, tmp_path: Path) -> None:
     assert (runs.last_bytes(run), log.read(run)) == before
 
 
-def test_half_a_line_of_the_log_is_forgotten(text: Path, tmp_path: Path) -> None:
+def test_a_cut_last_line_of_the_log_is_written_again(text: Path, tmp_path: Path) -> None:
     run = runs.begin(runs.recipe(), text, tmp_path / "run")
     runs.die_at(run, 8)
     with (run / log.FILE).open("a") as file:
@@ -198,7 +204,7 @@ def test_half_a_line_of_the_log_is_forgotten(text: Path, tmp_path: Path) -> None
     assert steps == list(range(1, 13))
 
 
-def test_heldout_loss_is_of_the_same_rows_each_time(text: Path, tmp_path: Path) -> None:
+def test_the_held_out_loss_uses_the_same_rows_each_time(text: Path, tmp_path: Path) -> None:
     """With a learning rate next to nothing the weights stay, and so must the loss."""
     table = runs.table("encoder")
     table["optimizer"] = {"kind": "adamw", "lr": 1e-30, "decay": 0.0}
@@ -209,7 +215,7 @@ def test_heldout_loss_is_of_the_same_rows_each_time(text: Path, tmp_path: Path) 
     assert len({(record["loss"], record["predictions"]) for record in heldout}) == 1
 
 
-def test_the_text_may_be_gone_but_not_replaced(tmp_path: Path) -> None:
+def test_a_run_resumes_without_its_text_but_not_with_another(tmp_path: Path) -> None:
     text = runs.write_text(tmp_path / "text")
     run = runs.begin(runs.recipe(), text, tmp_path / "run")
     runs.die_at(run, 5)

@@ -76,7 +76,7 @@ def test_workers_take_the_same_step_each_time(family: str, text: Path, tmp_path:
 
 
 @pytest.mark.parametrize(("workers", "keeps"), [(1, True), (2, False)])
-def test_threads_keep_no_casts_of_weights_for_one_another(workers: int, keeps: bool) -> None:
+def test_autocast_caches_weights_on_one_thread_only(workers: int, keeps: bool) -> None:
     """Autocast's cache is everyone's, and emptied by the first thread that leaves it."""
     model, found = Line(), []
 
@@ -110,7 +110,7 @@ class Twins(nn.Module):
         self.c = nn.Parameter(torch.ones(2, 3))
 
 
-def test_gradients_in_one_place_are_scaled_once_each() -> None:
+def test_gradients_that_share_storage_are_scaled_once() -> None:
     model = Twins()
     x = torch.tensor([1.0, 2.0, 3.0])
 
@@ -137,7 +137,7 @@ def test_gradients_in_one_place_are_scaled_once_each() -> None:
         torch.testing.assert_close(c, torch.full((2, 3), 0.5))
 
 
-def test_a_mean_of_means_would_be_seen(text: Path, tmp_path: Path) -> None:
+def test_a_mean_of_row_means_differs_from_the_gradient(text: Path, tmp_path: Path) -> None:
     of = ready(text, tmp_path / "run", batch=8)
     whole, _ = gradient(of, 8)
     feed = dataclasses.replace(of.feed, micro_batch=1)
@@ -150,7 +150,7 @@ def test_a_mean_of_means_would_be_seen(text: Path, tmp_path: Path) -> None:
     assert difference > 0.01
 
 
-def test_batch_tokens_counts_tokens() -> None:
+def test_batch_tokens_gives_the_rows_of_a_step() -> None:
     assert runs.recipe(batch_tokens=100).rows_per_step == 6  # rows of 16
     assert runs.recipe(batch_tokens=1).rows_per_step == 1
     assert runs.recipe(batch=5).rows_per_step == 5
@@ -185,7 +185,7 @@ def test_clipping_shortens_the_mean_gradient() -> None:
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_what_is_not_finite_changes_nothing(bad: float) -> None:
+def test_a_loss_that_is_not_finite_changes_no_weight(bad: float) -> None:
     model = Line()
     result = step(model, [bad, 1.0], count=1.0, clip=1.0)
     assert not result.is_finite
@@ -193,7 +193,7 @@ def test_what_is_not_finite_changes_nothing(bad: float) -> None:
     assert model.weight.grad is None
 
 
-def test_a_finite_loss_with_a_bad_gradient_is_skipped_too() -> None:
+def test_a_finite_loss_with_an_infinite_gradient_is_skipped() -> None:
     model = Line()
     model.weight.register_hook(lambda grad: grad * float("inf"))
     result = step(model, [1.0, 1.0], count=1.0)
@@ -202,7 +202,7 @@ def test_a_finite_loss_with_a_bad_gradient_is_skipped_too() -> None:
     torch.testing.assert_close(model.weight.data, torch.tensor([3.0, 4.0]))
 
 
-def test_evaluating_leaves_the_mode_and_the_gradients(text: Path, tmp_path: Path) -> None:
+def test_evaluation_changes_neither_mode_nor_gradients(text: Path, tmp_path: Path) -> None:
     of = ready(text, tmp_path / "run")
     of.model.train()
     loss_fn = partial(of.recipe.objective.loss, of.model)

@@ -15,7 +15,7 @@ from foreword.train.workers import MOST, TOKENS, choose_workers, side_by_side
 CPU = torch.device("cpu")
 
 
-def test_the_order_is_that_of_the_items() -> None:
+def test_results_are_in_the_order_of_the_items() -> None:
     began = threading.Event()
 
     def work(n: int) -> int:
@@ -27,7 +27,7 @@ def test_the_order_is_that_of_the_items() -> None:
     assert side_by_side(work, range(5), 2) == [0, 1, 4, 9, 16]
 
 
-def test_as_many_at_once_as_there_are_workers_and_no_more() -> None:
+def test_at_most_one_item_for_each_worker_runs_at_once() -> None:
     barrier, running, most = threading.Barrier(3), [0], [0]
     lock = threading.Lock()
 
@@ -44,13 +44,13 @@ def test_as_many_at_once_as_there_are_workers_and_no_more() -> None:
 
 
 @pytest.mark.parametrize(("items", "workers"), [(1, 2), (3, 1)])
-def test_one_worker_or_one_item_is_this_thread(items: int, workers: int) -> None:
+def test_one_worker_or_one_item_runs_in_the_calling_thread(items: int, workers: int) -> None:
     here = threading.get_ident()
     made = side_by_side(lambda _: threading.get_ident(), range(items), workers)
     assert made == [here] * items
 
 
-def test_what_goes_wrong_is_raised_here() -> None:
+def test_an_error_in_a_thread_is_raised_by_the_caller() -> None:
     def work(n: int) -> None:
         raise ValueError(f"item {n}")
 
@@ -76,7 +76,7 @@ def test_workers_share_the_cores_and_leave_other_threads_theirs() -> None:
     assert said.stdout.strip() == "[2, 2] [4] 4"
 
 
-def test_each_thread_draws_from_its_own_seed() -> None:
+def test_each_thread_draws_dropout_from_its_own_seed() -> None:
     x = torch.ones(1000)
 
     def draw(seed: int) -> list[torch.Tensor]:
@@ -94,7 +94,7 @@ def test_each_thread_draws_from_its_own_seed() -> None:
     assert not torch.equal(both[0][0], both[0][1])
 
 
-def test_as_many_as_asked_or_as_have_enough_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_workers_follows_cores_and_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     for cores, rows, length, wanted in (
         (1, 64, 128, 1),
         (2, 64, 128, 2),

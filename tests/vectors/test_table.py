@@ -86,7 +86,7 @@ def test_pairs_may_have_a_heading_and_commas(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_written_files_are_read_back_by_us_and_by_gensim(binary: bool, tmp_path: Path) -> None:
+def test_written_files_are_read_back_by_foreword_and_gensim(binary: bool, tmp_path: Path) -> None:
     path = tmp_path / "vectors"
     file.write(path, WORDS, VECTORS, binary=binary)
     words, vectors = file.read(path)
