@@ -304,7 +304,8 @@ class Batch(HasParts):
         memory: the memory that the previous row of each stream left (`Hidden.memory`); None for a
             model without memory, or before the first row.
         documents: number of the document within its row, -1 for padding, (batch, length) int64;
-            None if each row is one document. In an encoder-decoder both sides have their own.
+            None if each row is one document without padding. In an encoder-decoder both sides have
+            their own.
         parts: what the layout, the objective and some models agree on beyond that, such as
             `Queries`.
     """

@@ -41,6 +41,8 @@ class Layout(ABC):
     def arrange(self, example: Example, vocab: Vocab) -> Batch:
         """Return the batch of an example: ids, positions, mask, targets and weights.
 
+        Rows with padding or several documents also have `documents`, by which tokens are counted.
+
         Raises:
             UserError: the layout does not fit the objective's examples.
         """

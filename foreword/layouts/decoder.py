@@ -10,7 +10,7 @@ import numpy as np
 from foreword.data.rows import positions_within
 from foreword.errors import UserError
 from foreword.layouts._contract import Layout, Summary
-from foreword.layouts.encoder import document_mask
+from foreword.layouts.encoder import document_mask, row_documents
 from foreword.nn.masks import CausalMask
 from foreword.types import Array, Batch, Example, MaskFunction, NextToken, Tokens, Vocab
 
@@ -83,4 +83,7 @@ def next_token(
     if after_row is not None:
         targets[:, -1] = np.maximum(after_row.ids, 0)
         target_weights[:, -1] = weights[:, -1] * (after_row.ids >= 0)
-    return Batch(tokens.ids, tokens.positions, mask, targets, target_weights)
+    documents = row_documents(tokens.documents)
+    return Batch(
+        tokens.ids, tokens.positions, mask, targets, target_weights, documents=documents
+    )

@@ -38,6 +38,7 @@ class Encoder(Layout):
             targets=example.target.ids,
             weights=example.weights,
             segments=source.segments,
+            documents=row_documents(source.documents),
             parts=example.parts,
         )
 
@@ -45,3 +46,8 @@ class Encoder(Layout):
 def document_mask(queries: Array, keys: Array) -> Mask:
     """Return the document mask, or the full one where all rows are one document, unpadded."""
     return DocumentMask(queries, keys) if queries.any() or keys.any() else FullMask()
+
+
+def row_documents(documents: Array) -> Array | None:
+    """Return `Batch.documents`: None where all rows are one document, unpadded."""
+    return documents if documents.any() else None

@@ -9,7 +9,7 @@ import numpy as np
 
 from foreword.errors import UserError
 from foreword.layouts._contract import Layout
-from foreword.layouts.encoder import document_mask
+from foreword.layouts.encoder import document_mask, row_documents
 from foreword.nn.masks import PermutationMask
 from foreword.types import Batch, Example, PredictionOrder, Queries, Vocab
 
@@ -56,6 +56,7 @@ class TwoStreams(Layout):
             targets=np.take_along_axis(example.target.ids, at, axis=1),
             weights=np.take_along_axis(example.weights, at, axis=1),
             segments=source.segments,
+            documents=row_documents(source.documents),
             parts=(
                 *example.without(PredictionOrder).parts,
                 Queries(at, PermutationMask(order, includes_self=False) & documents),

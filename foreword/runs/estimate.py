@@ -39,7 +39,7 @@ class Estimate:
         parameters: number by part of the model; shared ones count in the first.
         memory: bytes by purpose.
         first_loss: nats per prediction before training, near `guessing_loss` in a sound model.
-        tokens_per_step: tokens that the model reads, source and target.
+        tokens_per_step: tokens that the model reads, source and target, without padding.
         flops_per_step: floating-point operations, counted.
         seconds_per_step: measured, without evaluations and checkpoints.
         rows_timed: rows of the timed steps; 0 if the machine is too small for the model, and all

@@ -20,9 +20,11 @@ from foreword.layouts._contract import Layout
 from foreword.nn.init import initialise
 from foreword.nn.model import Model
 from foreword.testing.cases import FIRST, SEED, SIZE, is_scored, logits, tiny, vocab
+from foreword.train.feed import count_tokens
 from foreword.types import Array, Backward, Batch, Example, PredictionOrder, Queries, Tokens
 
 FORMS = ("in_place", "order", "target", "source")
+PADDING = 4  # tokens at the end of a row
 SOURCES, TARGETS = [9, 4, 15], [3, 5, 2]  # tokens of each document of a row
 
 
@@ -186,9 +188,34 @@ def check_documents_do_not_see_each_other(layout: Layout, position: str = "rotar
         assert start == len(targets), "a row has other targets than its documents"
 
 
+def check_padding_is_not_counted(layout: Layout) -> None:
+    """Check that a token budget counts the same tokens with padding and without."""
+    for form in accepted_forms(layout):
+        example = example_of(form, *_documents())
+        source = None if example.source is None else _padded(example.source)
+        target = source if example.is_aligned and source is not None else _padded(example.target)
+        weights = np.pad(example.weights, ((0, 0), (0, PADDING)))
+        parts = tuple(
+            PredictionOrder(np.pad(part.order, ((0, 0), (0, PADDING))))
+            if isinstance(part, PredictionOrder)
+            else part
+            for part in example.parts
+        )
+        padded = Example(source, target, weights, example.is_aligned, parts)
+        counts = [count_tokens(layout.arrange(each, vocab())) for each in (example, padded)]
+        assert counts[0] == counts[1], f"padding is counted in form {form}: {counts}"
+
+
+def _padded(row: Tokens) -> Tokens:
+    ids = np.pad(row.ids, ((0, 0), (0, PADDING)))
+    documents = np.pad(row.documents, ((0, 0), (0, PADDING)), constant_values=-1)
+    return Tokens(ids, documents, positions_within(documents))
+
+
 LAYOUT_CHECKS: tuple[Callable[[Layout], None], ...] = (
     check_refusals_name_the_setting,
     check_shapes_agree,
     check_every_target_is_scored_once,
     check_documents_do_not_see_each_other,
+    check_padding_is_not_counted,
 )

@@ -18,7 +18,7 @@ class Progress:
 
     Attributes:
         steps: taken.
-        tokens: read.
+        tokens: read, of source and target, without padding.
         flops: computed.
         seconds: of wall-clock time.
         epochs: how many times the text was read, by rows.

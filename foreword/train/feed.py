@@ -81,7 +81,7 @@ class Feed:
         return self.objective.corrupt(rows, RowRng(seed, numbers), self.vocab)
 
     def count_tokens(self, batches: Sequence[Batch]) -> int:
-        """Return the tokens that these batches make the model read."""
+        """Return the tokens that these batches make the model read, padding aside."""
         return sum(map(count_tokens, batches))
 
     def ahead(self, step: int, depth: int = DEPTH) -> Generator[list[Batch]]:
@@ -150,6 +150,8 @@ def count_all(objective: Objective, batches: Iterable[Batch]) -> Array | None:
 
 
 def count_tokens(batch: Batch) -> int:
-    """Return the number of tokens the model reads, source and target."""
-    source = 0 if batch.source is None else int(batch.source.ids.size)
-    return int(batch.ids.size) + source
+    """Return the number of tokens the model reads, source and target; padding is not counted."""
+    source = 0 if batch.source is None else count_tokens(batch.source)
+    if batch.documents is None:
+        return int(batch.ids.size) + source
+    return int((batch.documents >= 0).sum()) + source

@@ -33,7 +33,7 @@ class TrainSettings(Ranged):
             cores; 0 chooses.
         steps: budget in steps.
         epochs: budget in readings of the whole text.
-        tokens: budget in tokens read.
+        tokens: budget in tokens read, of source and target; padding is not counted.
         flops: budget in floating-point operations.
         hours: budget in hours of wall-clock time, evaluation included.
         clip: greatest norm of the gradient; 0 for none.
