@@ -10,6 +10,7 @@ from foreword.evaluation.decoding import Start, decode, stops_of, text_of
 from foreword.evaluation.filling import candidates, insert_candidates
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.sampling import Sampling
+from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.model import Model
 from foreword.runs.recipe import Recipe
 from foreword.text.tokenizer import Tokenizer
@@ -46,18 +47,13 @@ def samples(
         return []
     prompted = PromptedModel(model, recipe, tokenizer, device)
     sample = _fill if prompted.fills_in_place else _continue if prompted.continues else _answer
-    was_training = model.training
-    model.eval()
-    try:
-        # Run without compilation, which would compile the model again for each length.
-        with torch.compiler.set_stance("force_eager"):
-            return [
-                result
-                for n in range(min(SAMPLES, len(rows)))
-                if (result := sample(prompted, _row(rows, n))) is not None
-            ]
-    finally:
-        model.train(was_training)
+    # Run without compilation, which would compile the model again for each length.
+    with evaluation_mode(model), torch.compiler.set_stance("force_eager"):
+        return [
+            result
+            for n in range(min(SAMPLES, len(rows)))
+            if (result := sample(prompted, _row(rows, n))) is not None
+        ]
 
 
 def _row(rows: Rows, n: int) -> Rows:

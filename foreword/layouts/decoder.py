@@ -84,6 +84,4 @@ def next_token(
         targets[:, -1] = np.maximum(after_row.ids, 0)
         target_weights[:, -1] = weights[:, -1] * (after_row.ids >= 0)
     documents = row_documents(tokens.documents)
-    return Batch(
-        tokens.ids, tokens.positions, mask, targets, target_weights, documents=documents
-    )
+    return Batch(tokens.ids, tokens.positions, mask, targets, target_weights, documents=documents)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.model import Model
 from foreword.runs.measure import heldout_record, measure_rows
 from foreword.runs.provenance import require_own_files
@@ -218,11 +219,8 @@ class ShowSamples(Hook):
         if setup.heldout is None:
             return
         rows = setup.heldout.packed.rows(np.arange(SAMPLED_ROWS))
-        setup.model.eval()
-        try:
+        with evaluation_mode(setup.model):
             shown = self._samples(setup.model, setup.recipe, setup.tokenizer, rows, setup.device)
-        finally:
-            setup.model.train()
         if shown:
             step = loop.state.spent.steps
             self._log.write({"kind": "samples", "step": step, "samples": shown}, loop)

@@ -28,6 +28,9 @@ class Hook(ABC):
     def begin(self, loop: Loop) -> None:  # noqa: B027 - most need no beginning
         """Called once, before the first step of this process."""
 
+    def after_step(self, loop: Loop) -> None:  # noqa: B027 - most need no single step
+        """Called after every step, skipped ones included, before `is_due`."""
+
     def is_due(self, before: float, after: float, loop: Loop) -> bool:
         """Return whether to run after a step.
 

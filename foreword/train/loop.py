@@ -172,6 +172,7 @@ class Loop:
                 before = self.progress
                 self._step(ahead)
                 for hook in self.hooks:
+                    hook.after_step(self)
                     if hook.is_due(before, self.progress, self):
                         hook.run(self)
         finally:

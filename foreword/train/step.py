@@ -13,6 +13,7 @@ from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 
 from foreword.nn.dropout import seeded
+from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.train.device import autocast
 from foreword.types import Batch, Loss
 
@@ -226,11 +227,9 @@ def evaluate(
     Each batch receives the memory that the one before it left; the last may have fewer streams.
     """
     device = next(model.parameters()).device
-    was_training = model.training
-    model.eval()
     sums = LossSums(device)
     memory: Memory = None
-    with torch.inference_mode():
+    with evaluation_mode(model), torch.inference_mode():
         for batch in batches:
             if memory is not None:
                 batch = replace(batch, memory=tuple(m[: len(batch.ids)] for m in memory))
@@ -239,5 +238,4 @@ def evaluate(
             memory = loss.memory
             sums.add(loss)
         total, weight, *components = sums.read()
-    model.train(was_training)
     return Evaluation(total, weight, sums.means(components))

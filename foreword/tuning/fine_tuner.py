@@ -18,6 +18,7 @@ from foreword import kinds
 from foreword.data.rng import permute
 from foreword.errors import NotFiniteError, TrainingStoppedError
 from foreword.kinds import part
+from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.init import initialise
 from foreword.ranges import Count, NonNegative, Ranged
 from foreword.runs.trained_model import TrainedModel
@@ -195,9 +196,9 @@ class FineTuner:
         return Loss(loss.total + network.token_head.loss(hidden, batch.batch).total, loss.weight)
 
     def finish(self) -> Network:
-        """Return the network on the CPU, without the head that only training needed."""
+        """Return the network on the CPU, to predict: without the head that only training needed."""
         self.network.token_head = None
-        return self.network.cpu()
+        return self.network.cpu().eval()
 
     def score(self, epoch: int, train_loss: float, skipped: int) -> Row:
         """Return the scores on the dev examples, as a row of results."""
@@ -269,13 +270,12 @@ class ScoreEachEpoch(Hook):
         """Put into training mode what the strategy trains."""
         self._tuner.settings.strategy.train(self._tuner.network)
 
-    def is_due(self, before: float, after: float, loop: Loop) -> bool:
-        """Note the loss of the step; return whether an epoch ended."""
+    def after_step(self, loop: Loop) -> None:
+        """Note the loss of the step and report it."""
         assert loop.last is not None
         if loop.last.is_finite:
             self._losses.append(loop.last.loss)
         self._step_done()
-        return super().is_due(before, after, loop)
 
     def run(self, loop: Loop) -> None:
         """Score the epoch.
@@ -287,7 +287,6 @@ class ScoreEachEpoch(Hook):
         mean = float(np.mean(self._losses)) if self._losses else math.nan
         self.curve.append(self._tuner.score(len(self.curve) + 1, mean, loop.state.skipped))
         self._losses.clear()
-        self.begin(loop)
 
 
 def count_steps(data: TuneData, settings: TuneSettings) -> int:
@@ -366,11 +365,10 @@ def predict(
 ) -> Array:
     """Return the outputs of every example in order, (outputs, labels) float32.
 
-    The network is left in evaluation mode.
+    The network is in evaluation mode meanwhile.
     """
-    network.eval()
     outputs, numbers = [], []
-    with torch.inference_mode():
+    with evaluation_mode(network), torch.inference_mode():
         for batch in batches_of(examples, device.type):
             with autocast(device, dtype):
                 outputs.append(outputs_of(network, batch.to(device)).cpu().numpy())

@@ -213,3 +213,17 @@ def test_evaluation_changes_neither_mode_nor_gradients(text: Path, tmp_path: Pat
     assert split.components == whole.components == {}
     assert of.model.training
     assert all(p.grad is None for p in of.model.parameters())
+
+
+def test_evaluating_keeps_a_frozen_part_in_evaluation_mode() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(), nn.Linear(2, 2))
+    model.train()
+    model[1].eval()
+
+    def loss_fn(batch: Batch) -> Loss:
+        assert not any(module.training for module in model.modules())
+        return Loss(model(torch.zeros(1, 2)).sum(), torch.tensor(1.0))
+
+    empty = Batch(torch.zeros(1, 1), torch.zeros(1, 1), None)
+    evaluate(model, [empty], loss_fn, torch.float32)
+    assert [module.training for module in model.modules()] == [True, True, False, True]

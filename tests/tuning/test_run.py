@@ -18,6 +18,7 @@ from foreword.tuning.fine_tuner import (
     shuffled_batches,
 )
 from foreword.tuning.input_template import template_of
+from foreword.tuning.network import Network
 from foreword.tuning.result import TuneResult, save_network, summarise
 from foreword.tuning.run import tune, variants
 from foreword.tuning.strategies.frozen import Frozen
@@ -78,6 +79,28 @@ def test_frozen_leaves_the_backbone_bit_for_bit(trained: TrainedModel) -> None:
     after = weights(result)
     assert all(torch.equal(p, after[f"backbone.{name}"]) for name, p in before.items())
     assert after["head.1.bias"].abs().sum() > 0
+
+
+def test_a_frozen_backbone_is_still_without_dropout_after_an_epoch(
+    trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes, begun = [], []
+    outputs, train = Network.outputs, Frozen.train
+
+    def noting(self: Network, features: torch.Tensor) -> torch.Tensor:
+        modes.append((self.backbone.training, self.head.training))
+        return outputs(self, features)
+
+    def noting_begin(self: Frozen, network: Network) -> None:
+        begun.append(network)
+        train(self, network)
+
+    monkeypatch.setattr(Network, "outputs", noting)
+    monkeypatch.setattr(Frozen, "train", noting_begin)
+    monkeypatch.setattr("foreword.tuning.run.fits_in_memory", lambda *parts: False)
+    tune(trained, TASK, reviews(8, 1), reviews(4, 2), replace(FAST, strategy=Frozen(), epochs=2))
+    assert modes == [(False, True), (False, False)] * 2  # a step, then the dev examples
+    assert len(begun) == 1
 
 
 def test_full_changes_a_copy_of_the_backbone(trained: TrainedModel) -> None:
