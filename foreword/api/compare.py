@@ -17,6 +17,7 @@ from foreword.comparison.grid import load_grid
 from foreword.comparison.plot import write_plot
 from foreword.comparison.results import Results, gather
 from foreword.comparison.run import CellProgress, Comparison
+from foreword.display.bar import rough
 from foreword.runs.corpus import is_prepared
 
 
@@ -105,7 +106,7 @@ def compare(
         _arguments.refuse(given, f"{loaded.data[0]} holds prepared text, which was read already")
     folder = Path(out)
     with progress_of(progress) as shown:
-        comparison = Comparison(loaded, folder, _Reporter(shown))
+        comparison = Comparison(loaded, folder, ComparisonProgress(shown))
         comparison.prepare()
         with atomic.guarded(folder):
             is_done = comparison.run(lambda: tables.write(gather(comparison)))
@@ -115,21 +116,31 @@ def compare(
     return ComparisonResult(folder, is_done, results)
 
 
-class _Reporter:
-    """Shows a comparison: each piece of work as a stage."""
+class ComparisonProgress:
+    """Shows a comparison: each piece of work as a stage.
+
+    Args:
+        shown: shows the progress.
+    """
 
     def __init__(self, shown: ProgressDisplay) -> None:
         self._shown, self._work = shown, ""
         self._advance: Callable[..., None] = lambda *_: None
 
     def note(self, text: str) -> None:
+        """Show a line."""
         self._shown.note(text)
 
-    def stage(self, name: str) -> Callable[[float, float], None]:
+    def stage(self, name: str) -> Callable[..., None]:
+        """Begin a stage before the work."""
+        self._work = ""
         return self._shown.stage(name)
 
     def show_progress(self, progress: CellProgress) -> None:
+        """Show how far this piece of work is, with the time left of all."""
         work = f"{progress.number}/{progress.total}  {progress.work}"
+        least = "" if progress.is_all else "at least "
+        left = f"{least}{rough(progress.seconds_left)} left in all" if progress.seconds_left else ""
         if work != self._work:
             self._work, self._advance = work, self._shown.stage(work)
-        self._advance(progress.share, 1.0, progress.note)
+        self._advance(progress.share, 1.0, left, progress.note)

@@ -65,9 +65,8 @@ class LiveProgress:
     """
 
     def __init__(self, *, announces: bool = True) -> None:
-        self._announces = announces
         self._bar = lines.progress()
-        self._display = RunDisplay(self._bar)
+        self._display = RunDisplay(self._bar, announces=announces)
 
     def __enter__(self) -> LiveProgress:
         self._bar.__enter__()
@@ -87,7 +86,7 @@ class LiveProgress:
 
     def stage(self, name: str) -> Callable[..., None]:
         """Show a stage."""
-        return self._display.stage(name) if self._announces else self._bar.stage(name)
+        return self._display.stage(name)
 
     def record(self, record: dict[str, Any], progress: float) -> None:
         """Show a record."""

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 Run = Annotated[Path, typer.Argument(help="A run folder, or one of its checkpoints/step-*.")]
 Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", help="Show no progress: only the result, and errors.")
+]
 
 
 def open_model(run: Path, device: str) -> LoadedModel:

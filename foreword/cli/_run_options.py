@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foreword.cli import console
 from foreword.cli._heldout import HeldOut
 from foreword.cli._options import Options, PathText
 from foreword.errors import UserError
@@ -46,8 +46,10 @@ class RunOptions(Options):
         list[str] | None, typer.Option("--set", help="A setting: model.layers=6; repeatable.")
     ] = None
 
-    def resolve(self, budget: BudgetOptions, reading: Reading) -> RunRequest:
-        """Return the run to start; no text is read yet.
+    def resolve(
+        self, budget: BudgetOptions, reading: Reading, note: Callable[[str], None]
+    ) -> RunRequest:
+        """Return the run to start, and note what is worth knowing; no text is read yet.
 
         Raises:
             UserError: the recipe has a mistake, options contradict each other, or --from names
@@ -70,7 +72,7 @@ class RunOptions(Options):
             tokenizer=self.tokenizer,
             from_=self.from_,
             extend_vocabulary=self.extend_vocabulary,
-            note=console.say,
+            note=note,
         )
 
 

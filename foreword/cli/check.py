@@ -12,7 +12,7 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._budget_options import BudgetOptions
-from foreword.cli._model_options import Json
+from foreword.cli._model_options import Json, Quiet
 from foreword.cli._reading import Reading
 from foreword.cli._run_options import RunOptions
 from foreword.ranges import Count, CountOrZero
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from foreword.api.request import RunRequest
     from foreword.data.prepared_text import PreparedText
     from foreword.data.text_files import ReadSettings
-    from foreword.runs.corpus import Stage
     from foreword.runs.estimate import Estimate
     from foreword.runs.preview import Piece, Shown
     from foreword.runs.setup import TrainingSetup
+    from foreword.runs.stages import Stage
 
 SAMPLE_BYTES = 20_000_000  # of text: enough for a tokenizer and a batch, and read in seconds
 Shares = tuple[float, float]  # shares read of the training text and of the held-out text
@@ -64,24 +64,25 @@ def check(
     reading: Reading,
     rows: Annotated[CountOrZero, typer.Option(help="Rows of the first batch to show.")] = 2,
     places: Annotated[Count, typer.Option(help="Tokens of each row to show.")] = 96,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Estimate a run's memory, time and text, and show a decoded batch.
 
     Nothing is trained or saved. Of large texts only the first 20 MB are read.
     """
-    from foreword.display.run import RunDisplay
+    from foreword.api.progress import progress_of
     from foreword.errors import UserError
 
-    request = options.resolve(budget, reading)
+    progress = progress_of(not quiet, announces=True)
+    request = options.resolve(budget, reading, progress.note)
     if request.recipe.model.trains_offline:
         raise UserError(
             f"{options.recipe}: trains offline, and has no steps to estimate by; "
             "'foreword pretrain' trains it"
         )
-    with console.progress() as bar, tempfile.TemporaryDirectory() as folder:
-        display = RunDisplay(bar)
-        result = _check(request, Path(folder), display.stage, (rows, places))
+    with progress as shown, tempfile.TemporaryDirectory() as folder:
+        result = _check(request, Path(folder), shown.stage, (rows, places))
     if json:
         console.emit(_document(result))
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,13 +10,12 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._budget_options import BudgetOptions
-from foreword.cli._model_options import Json
+from foreword.cli._model_options import Json, Quiet
 from foreword.cli._options import Options, PathText
 from foreword.cli._reading import Reading
-from foreword.display.bar import Advance, Bar, clock
 
 if TYPE_CHECKING:
-    from foreword.comparison.run import CellProgress, Comparison
+    from foreword.comparison.run import Comparison
 
 
 @dataclass(frozen=True)
@@ -46,6 +44,7 @@ def compare(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Prepare the data and estimate; train nothing.")
     ] = False,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> int:
     """Train each cell of a grid at one budget, fine-tune it, and tabulate the results.
@@ -53,6 +52,8 @@ def compare(
     Kill it at any moment; the same command continues. What a changed grid has in common with
     earlier work is not done again. A cell that fails is reported, and the others go on.
     """
+    from foreword.api.compare import ComparisonProgress
+    from foreword.api.progress import progress_of
     from foreword.cli._places import guard_run
     from foreword.comparison.grid import load_grid
     from foreword.comparison.run import Comparison
@@ -69,9 +70,8 @@ def compare(
     if is_prepared(loaded.data):
         reading.refuse(f"{loaded.data[0]} holds prepared text, which was read already")
     try:
-        with console.progress() as bar:
-            display = _ComparisonDisplay(bar)
-            comparison = Comparison(loaded, out, display)
+        with progress_of(not quiet, announces=True) as shown:
+            comparison = Comparison(loaded, out, ComparisonProgress(shown))
             comparison.prepare()
             guard_run(out)
             if dry_run:
@@ -83,36 +83,6 @@ def compare(
         console.say(f"stopped; the same command continues in {out}")
         return 130
     return _show(comparison, as_json=json)
-
-
-class _ComparisonDisplay:
-    """The progress of a comparison: a live bar in a terminal, else a line a minute."""
-
-    def __init__(self, bar: Bar) -> None:
-        self._bar, self._work = bar, ""
-        self._advance: Advance = lambda *_: None
-
-    def note(self, text: str) -> None:
-        """Print a line."""
-        console.say(text)
-
-    def stage(self, name: str) -> Callable[[float, float], None]:
-        """Begin a stage before the work, with its own bar."""
-        from foreword.runs.corpus import TRAINING
-
-        if name == TRAINING:  # `show_progress` shows which
-            return lambda done, total: None
-        self._work = ""
-        return self._bar.stage(name, is_announced=True)
-
-    def show_progress(self, progress: CellProgress) -> None:
-        """Show the progress of this piece of work as the bar, and of all as its note."""
-        work = f"{progress.number}/{progress.total}  {progress.work}"
-        least = "" if progress.is_all else "at least "
-        left = f"total {least}{clock(progress.seconds_left)} left"
-        if work != self._work:
-            self._work, self._advance = work, self._bar.stage(work, is_announced=True)
-        self._advance(progress.share, 1.0, left, progress.note)
 
 
 def _write(comparison: Comparison) -> None:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foreword.cli import console
-from foreword.display.bar import Advance, Bar
+from foreword.cli._model_options import Json, Quiet
 from foreword.display.lines import program
 
 SETTING_COLUMNS = ("lr", "epochs")
 
 if TYPE_CHECKING:
+    from foreword.api.progress import ProgressDisplay
     from foreword.demo.corpus import CorpusCounts
     from foreword.evaluation.filling import FilledText
 
@@ -27,7 +28,8 @@ def demo(
     quick: Annotated[
         bool, typer.Option("--quick", help="One minute, to see that it runs; it learns nothing.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
 ) -> int:
     """Pretrain, fill blanks and fine-tune on the documentation found on this machine.
 
@@ -35,29 +37,33 @@ def demo(
     """
     say = console.say if json else _print
     try:
-        return _walk(out, say, is_quick=quick, as_json=json)
+        return _walk(out, say, is_quick=quick, is_quiet=quiet, as_json=json)
     except KeyboardInterrupt:
         say(f"   stopped; the same command continues: {_command(out, is_quick=quick)}")
         return 130
 
 
-def _walk(out: Path, say: Callable[[str], None], *, is_quick: bool, as_json: bool) -> int:
+def _walk(
+    out: Path, print_line: Callable[[str], None], *, is_quick: bool, is_quiet: bool, as_json: bool
+) -> int:
     """Run all stages and report each as it is done; return the exit status."""
+    from foreword.api.progress import progress_of
     from foreword.demo.walkthrough import Demo
 
+    say = (lambda text: None) if is_quiet else print_line
     walkthrough = Demo(out, is_quick=is_quick)
     say("1  The text: English documentation of the Python packages on this machine")
-    with console.progress() as bar:
-        counts, was_there = walkthrough.read(bar.stage("reading"))
+    with progress_of(not is_quiet) as shown:
+        counts, was_there = walkthrough.read(shown.stage("reading text"))
     _say_text(say, counts, was_there=was_there)
 
     say("2  Pretraining: an encoder learns to predict masked words")
-    if not _pretrain(walkthrough, say):
+    if not _pretrain(walkthrough, say, progress_of(not is_quiet)):
         command = _command(out, is_quick=is_quick)
-        say(f"   stopped and saved; the same command continues: {command}")
+        print_line(f"   stopped and saved; the same command continues: {command}")
         return 130
-    with console.progress() as bar:
-        measured = walkthrough.measure(bar.stage)
+    with progress_of(not is_quiet) as shown:
+        measured = walkthrough.measure(shown.stage)
     _say_learned(say, measured)
 
     say("3  Blanks: how it fills masked words in sentences it has not seen")
@@ -67,8 +73,8 @@ def _walk(out: Path, say: Callable[[str], None], *, is_quick: bool, as_json: boo
 
     say(f"4  Fine-tuning: which of {len(counts.labels)} packages is a passage about?")
     say(f"   {', '.join(counts.labels)}; their names are removed from the passages")
-    with console.progress() as bar:
-        tuned, was_there = walkthrough.tune(bar.stage("tuning"))
+    with progress_of(not is_quiet) as shown:
+        tuned, was_there = walkthrough.tune(shown.stage("tuning"))
     if was_there:
         say("   done before; its scores:")
     if not as_json:
@@ -76,7 +82,7 @@ def _walk(out: Path, say: Callable[[str], None], *, is_quick: bool, as_json: boo
     _say_tuned(say, counts, tuned["rows"])
 
     page = walkthrough.report()
-    say(f"5  The report: {page}")
+    print_line(f"{'' if is_quiet else '5  '}The report: {page}")
     say("Try next:")
     for command in _next_commands(out):
         say(f"   {command}")
@@ -93,25 +99,25 @@ def _command(out: Path, *, is_quick: bool) -> str:
     return f"{program()} demo --out {shlex.quote(str(out))}" + (" --quick" if is_quick else "")
 
 
-def _pretrain(walkthrough: Any, say: Callable[[str], None]) -> bool:
+def _pretrain(walkthrough: Any, say: Callable[[str], None], progress: ProgressDisplay) -> bool:
     if walkthrough.is_pretrained():
         say("   done before")
         return True
-    with console.progress() as bar:
-        display = _DemoDisplay(bar, say)
+    with progress as shown:
+        display = _DemoDisplay(shown, say)
         return bool(walkthrough.pretrain(display, display.stage))
 
 
 class _DemoDisplay:
     """A live bar, and a line per evaluation."""
 
-    def __init__(self, bar: Bar, say: Callable[[str], None]) -> None:
-        self._bar, self._say = bar, say
-        self._advance: Advance | None = None
+    def __init__(self, shown: ProgressDisplay, say: Callable[[str], None]) -> None:
+        self._shown, self._say = shown, say
+        self._advance: Callable[..., None] = lambda *_: None
 
-    def stage(self, name: str) -> Callable[[float, float], None]:
-        """Begin a stage before training."""
-        self._advance = self._bar.stage(name)
+    def stage(self, name: str) -> Callable[..., None]:
+        """Begin a stage."""
+        self._advance = self._shown.stage(name)
         return self._advance
 
     def note(self, text: str) -> None:
@@ -120,8 +126,8 @@ class _DemoDisplay:
 
     def record(self, record: dict[str, Any], progress: float) -> None:
         """Update the bar; print a line for a held-out loss."""
-        if self._advance is not None:
-            self._advance(progress, 1.0, f"loss {record['loss']:.3f}" if "loss" in record else "")
+        if record["kind"] == "train":
+            self._advance(progress, 1.0, f"loss {record['loss']:.3f}")
         if record["kind"] == "heldout":
             seconds = record["seconds"]
             self._say(f"   {seconds:4.0f} s, step {record['step']:,}: loss {record['loss']:.2f}")

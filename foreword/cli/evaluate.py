@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foreword.cli import console
-from foreword.cli._model_options import Device, Json, Run
+from foreword.cli._model_options import Device, Json, Quiet, Run
 from foreword.cli._options import PathText
 from foreword.cli._reading import Reading
 from foreword.ranges import Count, CountOrZero
@@ -37,6 +37,7 @@ def evaluate(
         typer.Option(help="For causal models: loss by number of earlier tokens seen: 0,64,128."),
     ] = None,
     device: Device = "auto",
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Measure the held-out loss of a run, next to count-based baselines.
@@ -52,6 +53,7 @@ def evaluate(
         streams=streams,
         memory=None if memory is None else _numbers(memory),
         device=device,
+        progress=not quiet,
         **asdict(reading),
     )
     documents = [result.document, *([] if result.by_order is None else [result.by_order])]

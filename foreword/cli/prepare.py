@@ -10,6 +10,7 @@ import typer
 
 from foreword.cli import console
 from foreword.cli._heldout import HeldOut
+from foreword.cli._model_options import Json, Quiet
 from foreword.cli._options import Options, PathText, naming
 from foreword.cli._reading import Reading
 from foreword.errors import UserError
@@ -60,7 +61,8 @@ def prepare(
         bool, typer.Option(help="Split documents into sentences, or keep them whole.")
     ] = True,
     workers: Annotated[Workers, typer.Option(help="Number of processes; 0 for one per core.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Turn text files into token shards; shards that are still up to date are reused."""
     from foreword.api.prepare import prepare as work
@@ -76,6 +78,7 @@ def prepare(
             heldout=heldout,
             sentences=sentences,
             workers=workers,
+            progress=not quiet,
             **asdict(reading),
         )
     prepared, tokenizer = result.prepared, result.tokenizer

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from foreword.cli._budget_options import BudgetOptions
-from foreword.cli._model_options import Json
+from foreword.cli._model_options import Json, Quiet
 from foreword.cli._reading import Reading
 from foreword.cli._run_options import RunOptions
 
@@ -18,6 +18,7 @@ def pretrain(
     options: RunOptions,
     budget: BudgetOptions,
     reading: Reading,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> int:
     """Pretrain a model on your own text.
@@ -27,10 +28,11 @@ def pretrain(
     from that model, the rest from the recipe. If --heldout names text, all of --data is trained on.
     """
     from foreword.api.pretrain import start
-    from foreword.api.progress import LiveProgress
+    from foreword.api.progress import progress_of
     from foreword.cli._finished import finish
     from foreword.runs import run as running
 
     running.require_free(out)
-    request = options.resolve(budget, reading)
-    return finish(out, lambda: start(request, out, LiveProgress()), as_json=json)
+    progress = progress_of(not quiet, announces=True)
+    request = options.resolve(budget, reading, progress.note)
+    return finish(out, lambda: start(request, out, progress), as_json=json)

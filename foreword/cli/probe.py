@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foreword.cli import console
-from foreword.cli._model_options import Device, Json, open_model
+from foreword.cli._model_options import Device, Json, Quiet, open_model
 from foreword.cli._options import PathText
 from foreword.cli._reading import Reading
 
@@ -35,6 +35,7 @@ def probe(
         Path | None, typer.Option(help="Folder for the result; default: RUN/evaluations.")
     ] = None,
     device: Device = "auto",
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Examine one or more models with a probe: one table and one plot for all.
@@ -42,6 +43,7 @@ def probe(
     The figures are saved as probe-KIND.json, the plot as probe-KIND.png.
     """
     from foreword import atomic, config
+    from foreword.api.progress import progress_of
     from foreword.errors import UserError
     from foreword.kinds import Part
 
@@ -57,8 +59,8 @@ def probe(
     )
     for folder in folders:
         atomic.require_writable(folder, is_folder=True)
-    with console.progress() as bar:
-        bar.stage(f"probing {', '.join(one.label for one in models)}")
+    with progress_of(not quiet) as shown:
+        shown.stage(f"probing {', '.join(one.label for one in models)}")
         finding = built.measure(models)
     result = _result(kind, finding, models)
     for folder in folders:

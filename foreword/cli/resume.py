@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from foreword.cli._model_options import Json, Quiet
+
 
 def resume(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
@@ -14,7 +16,8 @@ def resume(
         list[str] | None,
         typer.Option("--set", help="A setting of optimizer.*, or train.clip: optimizer.lr=1e-4."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
 ) -> int:
     """Continue a run from its newest complete checkpoint.
 
@@ -28,4 +31,7 @@ def resume(
     from foreword.api import pretrain
     from foreword.cli._finished import finish
 
-    return finish(run, lambda: pretrain.resume(run, settings=assign or ()), as_json=json)
+    def work() -> pretrain.PretrainingResult:
+        return pretrain.resume(run, settings=assign or (), progress=not quiet)
+
+    return finish(run, work, as_json=json)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foreword.cli import console
-from foreword.cli._model_options import Device, Json, Run, open_model
+from foreword.cli._model_options import Device, Json, Quiet, Run, open_model
 from foreword.cli._reading import Reading
 from foreword.ranges import Count
 
@@ -37,6 +37,7 @@ def score(
         Count | None, typer.Option(help="Tokens from window to window; default: half a window.")
     ] = None,
     device: Device = "auto",
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Score a text token by token, or a file: log-probability, perplexity, bits per byte."""
@@ -56,7 +57,7 @@ def score(
 
     # A file: its totals.
     if file is not None:
-        totals, counts = _score_file(reading.of(prompted), file, stride)
+        totals, counts = _score_file(reading.of(prompted), file, stride, quiet=quiet)
         if json:
             console.emit({**totals.as_row(), "read": asdict(counts)})
             return
@@ -78,9 +79,10 @@ def score(
 
 
 def _score_file(
-    prompted: PromptedModel, file: Path, stride: int | None
+    prompted: PromptedModel, file: Path, stride: int | None, *, quiet: bool
 ) -> tuple[ScoreTotals, ReadCounts]:
     """Return the totals over a file or folder, and what was read of it."""
+    from foreword.api.progress import progress_of
     from foreword.data.read_documents import find_files, read_documents
     from foreword.data.text_files import ReadCounts
     from foreword.errors import UserError
@@ -91,8 +93,8 @@ def _score_file(
     total = sum(path.stat().st_size for path in find_files([file], None, prompted.recipe.read))
     documents = read_documents([file], prompted.recipe.read, counts)
     totals = ScoreTotals(measure_of(prompted))
-    with console.progress() as bar:
-        advance = bar.stage("scoring")
+    with progress_of(not quiet) as shown:
+        advance = shown.stage("scoring")
         for found in score_texts(prompted, (document.text for document in documents), stride):
             totals += found
             advance(counts.bytes_read, total, f"{totals.tokens:,} tokens")

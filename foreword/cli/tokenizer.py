@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foreword.cli import console
-from foreword.cli._model_options import Json
+from foreword.cli._model_options import Json, Quiet
 from foreword.cli._options import PathText, flat, naming
 from foreword.cli._reading import Reading
 from foreword.errors import UserError
@@ -42,10 +42,12 @@ def train(
         list[str] | None,
         typer.Option("--set", help="A setting: tokenizer.lowercase=false; repeatable."),
     ] = None,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Train a tokenizer on text, and save it for Foreword and transformers."""
     from foreword import config, kinds
+    from foreword.api.progress import progress_of
     from foreword.data.learning import train_tokenizer
     from foreword.data.prepared_text import MANIFEST, data_warnings
     from foreword.data.text_files import ReadCounts, ReadSettings
@@ -62,8 +64,8 @@ def train(
     if table:
         raise UserError(f"--set {next(iter(table))}: only tokenizer.* can be set here")
     counts = ReadCounts()
-    with console.progress() as bar, naming(vocab="--vocab"):
-        tokenizer = train_tokenizer(trainer, files, reading.on(ReadSettings()), bar.stage, counts)
+    with progress_of(not quiet) as shown, naming(vocab="--vocab"):
+        tokenizer = train_tokenizer(trainer, files, reading.on(ReadSettings()), shown.stage, counts)
     tokenizer.save(out)
     facts = _facts(tokenizer) | {"folder": str(out)}
     if as_json:

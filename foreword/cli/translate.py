@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foreword.cli import console
-from foreword.cli._model_options import Device, Json, Run, open_model
+from foreword.cli._model_options import Device, Json, Quiet, Run, open_model
 from foreword.cli._options import Options
 from foreword.cli._reading import Errors, Reading
 from foreword.ranges import Count, CountOrZero, LengthPenalty
@@ -54,6 +54,7 @@ def translate(
     ] = None,
     errors: Errors = None,
     device: Device = "auto",
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Translate a file line by line; with a reference, score the result by BLEU and chrF.
@@ -61,6 +62,7 @@ def translate(
     Translations, scores and plots are saved in RUN/evaluations.
     """
     from foreword import atomic
+    from foreword.api.progress import progress_of
     from foreword.errors import UserError
     from foreword.evaluation import translation
     from foreword.evaluation.alignment import layer_of
@@ -82,8 +84,8 @@ def translate(
     if alignment:
         layer = layer_of(loaded.trained, layer)
     outputs: list[str] = []
-    with console.progress() as bar:
-        advance = bar.stage("translating")
+    with progress_of(not quiet) as shown:
+        advance = shown.stage("translating")
         advance(0, len(texts))
         for output in translation.translate(loaded.trained, texts, beams):
             outputs.append(output)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foreword.cli import console
-from foreword.cli._model_options import Device, Json, Run
+from foreword.cli._model_options import Device, Json, Quiet, Run
 from foreword.cli._tune_options import FineTuningOptions, LabelledTextOptions
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def tune(
         Path | None, typer.Option(help="Folder for the tuned model; default: RUN/tuned/NAME.")
     ] = None,
     device: Device = "auto",
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Fine-tune a pretrained model on labelled text.
@@ -44,6 +45,7 @@ def tune(
         name=name,
         out=out,
         device=device,
+        progress=not quiet,
     )
     if json:
         saved = {"evaluation": str(result.evaluation), "out": str(result.out)}

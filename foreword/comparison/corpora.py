@@ -17,8 +17,9 @@ from foreword.data.prepared_text import PreparedText
 from foreword.data.read_documents import find_files
 from foreword.data.text_files import ReadSettings
 from foreword.data.write_shards import prepare
-from foreword.runs.corpus import Stage, is_prepared, require_texts
+from foreword.runs.corpus import is_prepared, require_texts
 from foreword.runs.recipe import Recipe
+from foreword.runs.stages import Stage
 from foreword.text.tokenizer import Tokenizer
 
 

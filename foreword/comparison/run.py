@@ -36,6 +36,7 @@ from foreword.runs.dry_run import dry_run
 from foreword.runs.provenance import make_provenance
 from foreword.runs.recipe import Recipe
 from foreword.runs.sizes import MACHINES, require_memory
+from foreword.runs.stages import LOOP_STAGES
 from foreword.runs.trained_model import is_finished, open_run
 from foreword.train import checkpoint
 from foreword.tuning.result import to_document
@@ -109,7 +110,7 @@ class ComparisonReporter(Protocol):
     def note(self, text: str) -> None:
         """Show a line."""
 
-    def stage(self, name: str) -> Callable[[float, float], None]:
+    def stage(self, name: str) -> Callable[..., None]:
         """Show a stage before the work; the returned function takes (done, total)."""
 
     def show_progress(self, progress: CellProgress) -> None:
@@ -253,7 +254,7 @@ class Comparison:
         if not (run / "recipe.toml").is_file():
             shards = str(self.corpora.shards_for(recipe).folder)
             running.start(recipe, running.Inputs((shards,)), run)
-        return running.carry_on(run, reporter, self.reporter.stage, samples)
+        return running.carry_on(run, reporter, reporter.stage, samples)
 
     def _tune(self, piece: Work, task: GridTask, reporter: _PieceReporter) -> None:
         run, folder = self.run_folder(piece.cell, piece.seed), self._tuning_folder(piece)
@@ -392,6 +393,12 @@ class _PieceReporter:
         self._comparison.show_progress(
             CellProgress(self._piece, number, self._total, share, left, is_all, note)
         )
+
+    def stage(self, name: str) -> Callable[..., None]:
+        """Show a stage before training; `show` shows how that goes."""
+        if name in LOOP_STAGES:
+            return lambda *_: None
+        return self._comparison.stage(name)
 
     def note(self, text: str) -> None:
         self._comparison.note(f"{self._piece}: {text}")

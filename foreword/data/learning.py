@@ -16,7 +16,7 @@ def train_tokenizer(
     trainer: TokenizerKind,
     inputs: Sequence[str | Path],
     read: ReadSettings,
-    stage: Callable[[str], Callable[[float, float], None]],
+    stage: Callable[[str], Callable[..., None]],
     counts: ReadCounts | None = None,
 ) -> Tokenizer:
     """Train a tokenizer on texts, which are read once.
@@ -25,7 +25,8 @@ def train_tokenizer(
         trainer: a kind of tokenizer.
         inputs: files, folders and patterns.
         read: how files become documents.
-        stage: called when reading and training begin; its result is called with the bytes read.
+        stage: called when reading and training begin; its result is called with the
+            bytes read and their total, then with notes.
         counts: updated while reading.
 
     Raises:
@@ -34,14 +35,18 @@ def train_tokenizer(
     counts = counts if counts is not None else ReadCounts()
     files = find_files(inputs, None, read)
     total = sum(file.stat().st_size for file in files)
-    advance = stage("reading text for the tokenizer")
+    advance = stage("reading text")
 
     def texts() -> Iterator[str]:
+        nonlocal advance
         for document in read_documents(inputs, read, counts):
             advance(counts.bytes_read, total)
             yield document.text
-        stage("training the tokenizer")
+        advance = stage("training the tokenizer")
+
+    def note(text: str) -> None:
+        advance(0, 0, text)
 
     with allocator.returning_freed():
-        tokenizer: Tokenizer = trainer.train(texts())
+        tokenizer: Tokenizer = trainer.train(texts(), note)
     return tokenizer

@@ -27,10 +27,10 @@ from foreword.evaluation.loaded import load
 from foreword.evaluation.samples import samples
 from foreword.report.page import write_page
 from foreword.runs import run as running
-from foreword.runs.corpus import Stage, unwatched
 from foreword.runs.hooks import ProgressReporter
 from foreword.runs.provenance import read_state
 from foreword.runs.recipe import load_recipe
+from foreword.runs.stages import Stage, unwatched
 from foreword.runs.trained_model import is_finished, open_run
 from foreword.train import log
 from foreword.tuning.result import save_evaluation, save_network

@@ -1,6 +1,6 @@
 """A live progress line on the error stream: the stage, how far it is, and the time left.
 
-    training ━━━━━━━───────────  35%  loss 5.68  33,165 tokens/s  0:07 elapsed, 0:14 left
+    training ━━━━━━━───────────  35%  loss 5.68  33,165 tokens/s  7 s of about 21 s
 
 The cursor rests at the start of the line and stays visible. So if the window gets narrower and the
 terminal wraps the line, erasing from the cursor on clears it; a `^C` that the terminal echoes moves
@@ -19,6 +19,8 @@ from types import TracebackType
 from typing import IO, Any
 
 from rich.cells import cell_len, set_cell_size
+
+from foreword.formatting import duration
 
 SECONDS = 0.2  # between two checks whether the line has changed
 FIRST_LINE, LINES = 5.0, 60.0  # seconds to the first line of a stage without a bar, and to others
@@ -46,6 +48,7 @@ class Bar:
         self.is_live = is_live
         self._say, self._is_coloured = say, is_coloured
         self._stage: Stage | None = None
+        self._stages: dict[str, Stage] = {}
         self._due = 0.0  # when the next line is
         self._lock = threading.RLock()  # what is left at the end is written above the bar
         self._is_over = threading.Event()
@@ -86,24 +89,36 @@ class Bar:
                 stream.end()
         sys.stdout, sys.stderr = out, err
 
-    def stage(self, name: str, *, is_announced: bool = False, has_lines: bool = True) -> Advance:
+    def stage(
+        self,
+        name: str,
+        *,
+        is_announced: bool = False,
+        has_lines: bool = True,
+        continues: bool = False,
+        is_brief: bool = False,
+    ) -> Advance:
         """Begin a stage, which replaces the previous one.
 
         Args:
             name: the name of the stage.
             is_announced: without a live line, whether to print the name at once.
             has_lines: without a live line, whether to print the progress now and then.
+            continues: whether to continue an earlier stage of this name, its time included.
+            is_brief: whether to show the stage only if it lasts a moment, so that nothing flickers.
 
         Returns:
             A function that takes what is done, the total, and notes, the most important first.
         """
-        stage = Stage(name)
+        known = self._stages.get(name) if continues else None
+        stage = self._stages[name] = known or Stage(name)
         with self._lock:
             self._stage = stage if self.is_live or has_lines else None
-            self._due = stage.began + (LINES if is_announced else FIRST_LINE)
+            self._due = time.monotonic() + (LINES if is_announced else FIRST_LINE)
             if self.is_live:
-                self._draw()
-            elif is_announced:
+                if not is_brief:
+                    self._draw()
+            elif known is None and is_announced:
                 self._say(name)
         return stage.advance
 
@@ -207,21 +222,19 @@ class Stage:
             bar: returns a bar, given its filled columns and all its columns.
         """
         notes = [note for note in self._notes if note]
-        elapsed, left = clock(now - self.began), self._left(now)
+        elapsed, left = now - self.began, self._left(now)
         if not self._total:
-            parts = [self.name, *notes, f"{elapsed} elapsed"]
-            if cell_len(f"{self.name}  {parts[-1]}") > room:
-                parts[-1] = elapsed
+            parts = [self.name, *notes, duration(elapsed)]
             return fit_parts(parts, [0, *range(2, 2 + len(notes)), 1], room)
         share = min(max(self._last[1] / self._total, 0.0), 1.0)
-        times = f"{elapsed} elapsed" + ("" if left is None else f", {clock(left)} left")
+        times = duration(elapsed) + ("" if left is None else f" of about {rough(elapsed + left)}")
         parts = [self.name, f"{share:4.0%}", *notes, times]
         ranks = [0, 1, *range(3, 3 + len(notes)), 2]
         if (
             left is not None
             and cell_len("  ".join([*parts[: 2 + bool(notes)], times])) + SHORTEST + 1 > room
         ):
-            parts[-1] = f"{clock(left)} left"  # elapsed makes way for the bar and the first note
+            parts[-1] = f"{rough(left)} left"  # elapsed makes way for the bar and the first note
         line = fit_parts(parts, ranks, room)
         size = min(room - cell_len(line) - 1, LONGEST)
         if bar is None or size < SHORTEST:
@@ -251,11 +264,11 @@ def fit_parts(parts: Sequence[str], ranks: Sequence[int], room: int) -> str:
     return line if cell_len(line) <= room else set_cell_size(line, max(room - 1, 0)) + "…"
 
 
-def clock(seconds: float) -> str:
-    """Return minutes and seconds, with hours if there are any: `2:03`, `1:02:03`."""
-    minutes, rest = divmod(round(max(seconds, 0.0)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+def rough(seconds: float) -> str:
+    """Return an estimated duration, rounded as it deserves: `21 s`, `3 min 20 s`, `12 min`."""
+    seconds = max(seconds, 0.0)
+    unit = 1 if seconds < 60 else 10 if seconds < 600 else 60
+    return duration(round(seconds / unit) * unit).removesuffix(" 0 s").removesuffix(" 0 min")
 
 
 class _Above:

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from foreword.display.bar import Advance, Bar, clock
+from foreword.display.bar import Advance, Bar, rough
 from foreword.display.lines import line_of, say, side_by_side
-from foreword.runs.corpus import TRAINING
+from foreword.runs.stages import EVALUATING, SAVING, TRAINING
 from foreword.train.log import components
 
 
 class RunDisplay:
-    """Progress bars for the stages, a line per train record, a paragraph per evaluation."""
+    """Progress bars for the stages, a line per train record, a paragraph per evaluation.
 
-    def __init__(self, bar: Bar) -> None:
-        self._bar = bar
+    Args:
+        bar: the live line.
+        announces: whether each stage is a line where there is no live one.
+    """
+
+    def __init__(self, bar: Bar, *, announces: bool = True) -> None:
+        self._bar, self._announces = bar, announces
         self._advance: Advance | None = None
         self._printed = -1.0
 
-    def stage(self, name: str) -> Callable[[float, float], None]:
-        """Begin a stage; return a function that takes what is done and the total."""
-        self._advance = self._bar.stage(name, is_announced=True, has_lines=name != TRAINING)
+    def stage(self, name: str) -> Advance:
+        """Begin a stage; return a function that takes what is done, the total, and notes.
+
+        Training goes on after each evaluation and each checkpoint, which are announced by no line.
+        """
+        is_brief = name in (EVALUATING, SAVING)
+        self._advance = self._bar.stage(
+            name,
+            is_announced=self._announces and not is_brief,
+            has_lines=name != TRAINING,
+            continues=name == TRAINING,
+            is_brief=is_brief,
+        )
         return self._advance
 
     def note(self, text: str) -> None:
@@ -45,7 +59,7 @@ class RunDisplay:
             ]
             say(line_of(parts, [1, 0, *range(2, len(parts))]))
         else:
-            for sample in record["samples"]:
+            for sample in record["samples"][:1]:  # the log has all, and the report shows them
                 say(side_by_side(sample["prompt"], sample["text"]))
 
     def samples(self) -> list[dict[str, str]]:
@@ -55,19 +69,17 @@ class RunDisplay:
     def _train(self, record: dict[str, Any], progress: float) -> None:
         loss = f"loss {record['loss']:.4f}"
         speed = f"{record['tokens_per_second']:,.0f} tokens/s"
-        matmul = f"{record['share_of_matmul']:.0%} of matmul speed"
         if self._advance is not None:
-            self._advance(progress, 1.0, loss, speed, matmul)
+            self._advance(progress, 1.0, loss, speed)
         if progress >= self._printed + 0.025 or self._printed < 0:
-            self._printed = progress
-            left = record["seconds"] / progress * (1 - progress) if progress else 0.0
             ranks = {  # the parts of the line; the highest ranks are left out first
                 f"step {record['step']:>7,}": 1,
                 loss: 0,
                 speed: 4,
-                matmul: 6,
                 f"lr {record['lr']:.2e}": 5,
                 f"{progress:4.0%}": 2,
-                f"{clock(left)} left": 3,
             }
+            if self._printed >= 0 and progress < 1:  # the first step is slower than the others
+                ranks[f"{rough(record['seconds'] / progress * (1 - progress))} left"] = 3
+            self._printed = progress
             say(line_of(list(ranks), list(ranks.values())))

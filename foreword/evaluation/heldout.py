@@ -15,9 +15,9 @@ from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.errors import UserError
 from foreword.evaluation import entropy
 from foreword.evaluation.prompting import PromptedModel
-from foreword.runs.corpus import Stage, unwatched
 from foreword.runs.measure import measure, perplexity_of
 from foreword.runs.provenance import read_state
+from foreword.runs.stages import Stage, unwatched
 from foreword.text.special import UNK
 from foreword.types import Vocab
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from foreword.data.write_shards import prepare
 from foreword.errors import UserError
 from foreword.runs.provenance import read_state
 from foreword.runs.recipe import Recipe
+from foreword.runs.stages import Stage
 from foreword.text import sentences
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.training import describe
@@ -25,14 +26,6 @@ from foreword.train import checkpoint
 SHARDS = "shards"  # in a run folder, unless the run reads shards from elsewhere
 _PIECE = 1 << 16  # characters encoded at once
 _LONG_TOKEN = 64  # bytes of a file, more than a token takes on average
-
-TRAINING = "training"  # the stage of the steps themselves
-Stage = Callable[[str], Callable[[float, float], None]]  # a stage's name -> its progress callback
-
-
-def unwatched(_: str) -> Callable[[float, float], None]:
-    """Report no stage."""
-    return lambda done, total: None
 
 
 def require_texts(
@@ -126,7 +119,6 @@ def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared
             progress,
             provenance.get("heldout", ()),
         )
-        stage("reusing the token shards made before" if prepared.reused else "token shards made")
     elif prepared.manifest["tokenizer"]["fingerprint"] != tokenizer.fingerprint:
         raise UserError(f"{texts[0]}: these shards were made with another tokenizer")
     if prepared.train.tokens_total:

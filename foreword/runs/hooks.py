@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ from foreword.runs.measure import heldout_record, measure_rows
 from foreword.runs.provenance import require_own_files
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import TrainingSetup
+from foreword.runs.stages import EVALUATING, SAVING, TRAINING, Stage, unwatched
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log
 from foreword.train.device import matmul_flops_per_second
@@ -50,10 +52,20 @@ class RunLog:
     Attributes:
         run: the run folder.
         reporter: shows every record.
+        stage: shows what is done between steps.
     """
 
     run: Path
     reporter: ProgressReporter
+    stage: Stage = unwatched
+
+    @contextmanager
+    def between_steps(self, name: str) -> Iterator[Callable[..., None]]:
+        """Show a stage in place of training; provide a function that takes (done, total)."""
+        try:
+            yield self.stage(name)
+        finally:
+            self.stage(TRAINING)
 
     def write(self, record: dict[str, Any], loop: Loop) -> None:
         """Append a record to `metrics.jsonl`."""
@@ -114,13 +126,13 @@ class SaveCheckpoints(Hook):
     """Save `train.checkpoints` times, at least every ten minutes, and at the end.
 
     Args:
-        run: the run folder.
+        to: the log.
         recipe: of the run.
     """
 
-    def __init__(self, run: Path, recipe: Recipe) -> None:
+    def __init__(self, to: RunLog, recipe: Recipe) -> None:
         self.times = recipe.train.checkpoints
-        self._run, self._keep = run, recipe.train.keep
+        self._log, self._run, self._keep = to, to.run, recipe.train.keep
         self._is_due = False
 
     def begin(self, loop: Loop) -> None:
@@ -146,8 +158,9 @@ class SaveCheckpoints(Hook):
             return
         spent.seconds = loop.elapsed()
         folder = self._run / "checkpoints" / checkpoint.name_of(spent.steps)
-        checkpoint.save(folder, loop.model, loop.optimizer, loop.state.dump(), loop.memory)
-        checkpoint.prune(self._run, self._keep, loop.state.best, folder.name)
+        with self._log.between_steps(SAVING):
+            checkpoint.save(folder, loop.model, loop.optimizer, loop.state.dump(), loop.memory)
+            checkpoint.prune(self._run, self._keep, loop.state.best, folder.name)
         self._is_due = False
         self._saved_step, self._saved_at = spent.steps, time.monotonic()
         require_own_files(self._run)
@@ -184,7 +197,10 @@ class MeasureHeldOut(Hook):
         if setup.heldout is None:
             return
         rows = setup.recipe.train.heldout_rows
-        measured = measure_rows(setup.recipe, setup.model, setup.heldout, rows, setup.dtype)
+        with self._log.between_steps(EVALUATING) as watch:
+            measured = measure_rows(
+                setup.recipe, setup.model, setup.heldout, rows, setup.dtype, watch
+            )
         self._log.write(heldout_record(state.spent, measured, self._bytes_per_token), loop)
         if not math.isfinite(measured.loss):
             loop.note(f"step {state.spent.steps}: the held-out loss is not finite")
@@ -219,7 +235,7 @@ class ShowSamples(Hook):
         if setup.heldout is None:
             return
         rows = setup.heldout.packed.rows(np.arange(SAMPLED_ROWS))
-        with evaluation_mode(setup.model):
+        with self._log.between_steps(EVALUATING), evaluation_mode(setup.model):
             shown = self._samples(setup.model, setup.recipe, setup.tokenizer, rows, setup.device)
         if shown:
             step = loop.state.spent.steps

@@ -25,13 +25,14 @@ from foreword.errors import NotFiniteError, UserError
 from foreword.nn.model import Model
 from foreword.nn.offline_training import OfflineInputs
 from foreword.runs.continued import START
-from foreword.runs.corpus import Stage, describe_text
+from foreword.runs.corpus import describe_text
 from foreword.runs.hooks import ProgressReporter, Samples
 from foreword.runs.measure import heldout_record, measure
 from foreword.runs.not_finite import stopped
 from foreword.runs.provenance import note_data, write_recipe
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import heldout_feed, on_cpu_in_fp32
+from foreword.runs.stages import Stage
 from foreword.runs.trained_model import is_finished
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log

@@ -19,8 +19,6 @@ from foreword.data.prepared_text import PreparedText
 from foreword.errors import DamagedError, NotFiniteError, UserError
 from foreword.runs.continued import StartingModel, load_start
 from foreword.runs.corpus import (
-    TRAINING,
-    Stage,
     corpus,
     describe_text,
     is_prepared,
@@ -59,6 +57,7 @@ from foreword.runs.setup import (
     training_loop,
 )
 from foreword.runs.sizes import require_memory
+from foreword.runs.stages import TRAINING, Stage
 from foreword.runs.trained_model import read_recipe
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log
@@ -289,6 +288,7 @@ def _carry_on(
     if recipe.model.trains_offline:
         return train_offline(run, recipe, tokenizer, prepared, reporter, stage, samples)
 
+    stage("building the model")
     # Model and batches; every `auto` is resolved and written down.
     setup = set_up_training(recipe, tokenizer, prepared)
     if setup.recipe != recipe:
@@ -303,7 +303,8 @@ def _carry_on(
 
     # The loop, from the start or from the newest checkpoint.
     bytes_per_token = prepared.bytes_per_token(ends=setup.recipe.ends_texts)
-    own = _hooks(run, setup, reporter, bytes_per_token, samples)
+    to = RunLog(run, reporter, stage)
+    own = _hooks(to, setup, bytes_per_token, samples)
     loop = training_loop(setup, [*own, *hooks], reporter.note)
     if has_begun:
         _resume(run, loop, setup, reporter.note)
@@ -328,14 +329,10 @@ def _require_device(run: Path, recipe: Recipe) -> None:
 
 
 def _hooks(
-    run: Path,
-    setup: TrainingSetup,
-    reporter: ProgressReporter,
-    bytes_per_token: float,
-    samples: Samples | None,
+    to: RunLog, setup: TrainingSetup, bytes_per_token: float, samples: Samples | None
 ) -> list[Hook]:
     """Return the hooks of every run, in order."""
-    to, checkpoints = RunLog(run, reporter), SaveCheckpoints(run, setup.recipe)
+    checkpoints = SaveCheckpoints(to, setup.recipe)
     measure = MeasureHeldOut(to, setup, bytes_per_token, checkpoints)
     shows = [] if samples is None else [ShowSamples(to, setup, samples)]
     return [LogMetrics(to, setup), measure, *shows, checkpoints]

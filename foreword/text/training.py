@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, is_dataclass
 from typing import Annotated, Any
 
@@ -13,10 +13,12 @@ from tokenizers import Tokenizer as Engine
 
 from foreword import kinds
 from foreword.errors import UserError
+from foreword.formatting import byte_size
 from foreword.ranges import LARGEST
 from foreword.text import special
 from foreword.text.sample import TrainingSample
 from foreword.text.tokenizer import Tokenizer
+from foreword.text.tokenizers._contract import unheard
 
 # The alphabet covers all but one character in ten thousand. In a Wikipedia most *distinct*
 # characters occur in names in other scripts, and would displace thousands of useful pieces.
@@ -59,19 +61,37 @@ def assemble(
     return engine
 
 
-def learn(engine: Engine, texts: Iterable[str], trainer: Any) -> None:
+def learn(
+    engine: Engine,
+    texts: Iterable[str],
+    trainer: Any,
+    sample: TrainingSample,
+    note: Callable[[str], None] = unheard,
+) -> None:
     """Train an engine so that an interrupt ends it at once.
+
+    Args:
+        engine: assembled, and changed.
+        texts: to train it on.
+        trainer: the engine's own.
+        sample: the amount of these texts.
+        note: takes how much is read, and what comes then, of which the engine reports nothing.
 
     The engine's own code handles no signals for minutes. So it runs in a daemon thread, which is
     abandoned when this one is interrupted; see `foreword.cli._process.leave`.
     """
+    total = byte_size(sample.bytes_kept)
     is_abandoned, failed = threading.Event(), list[BaseException]()
 
     def read_on() -> Iterator[str]:
+        done = 0
         for text in texts:
             if is_abandoned.is_set():
                 return
             yield text
+            done += len(text.encode())
+            note(f"{byte_size(done)} of {total} read")
+        note("choosing the vocabulary")
 
     def work() -> None:
         try:

@@ -105,4 +105,5 @@ def describe(device: torch.device) -> str:
         return torch.cuda.get_device_name(device)
     if device.type == "mps":
         return "mps (Apple's GPU; Foreword has not been tried on it)"
-    return f"{device.type}, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{device.type}, {threads} thread{'s' * (threads != 1)}"

@@ -83,6 +83,22 @@ def test_a_narrow_window_shows_the_loss_first(
     assert lines == ["held-out loss 9.1234", "step       1  loss 9.1234"]
 
 
+def test_training_shows_one_sample_and_only_numbers_that_a_newcomer_understands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    display = RunDisplay(Bar(lambda text: None, is_live=False, is_coloured=False))
+    speed = {"lr": 0.1, "tokens_per_second": 9.0, "share_of_matmul": 1.11, "seconds": 2.0}
+    for step in (1, 5, 10):
+        display.record({"kind": "train", "step": step, "loss": 9.1234, **speed}, step / 10)
+    samples = [{"prompt": f"prompt {n}", "text": f"text {n}"} for n in range(3)]
+    display.record({"kind": "samples", "step": 10, "samples": samples}, 1.0)
+    lines = capsys.readouterr().err.splitlines()
+    assert [" left" in line for line in lines] == [False, True, False, False]
+    assert lines[1].endswith(" 50%  2 s left")
+    assert lines[3] == "    prompt 0  ->  text 0"
+    assert "matmul" not in "".join(lines)
+
+
 def test_a_table_that_fits_is_not_split(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

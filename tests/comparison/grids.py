@@ -78,7 +78,7 @@ class Quiet:
 
     def stage(self, name: str) -> Callable[[float, float], None]:
         self.notes.append(name)
-        return lambda done, total: None
+        return lambda *_: None
 
     def show_progress(self, progress: CellProgress) -> None:
         self.progress.append(progress)

@@ -66,7 +66,7 @@ class Watcher(Quiet):
 
 
 def stage(name: str) -> Any:
-    return lambda done, total: None
+    return lambda *_: None
 
 
 def begin(folder: Path, of: Recipe | None = None, text: str | None = None) -> Path:

@@ -231,7 +231,7 @@ class Quiet:
 
 def stage(name: str) -> Callable[[float, float], None]:
     """Shows no progress."""
-    return lambda done, total: None
+    return lambda *_: None
 
 
 def begin(made: Recipe, text: Path, run: Path) -> Path:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from foreword.ranges import Ranged
 from foreword.text.tokenizer import Tokenizer
+
+
+def unheard(text: str) -> None:
+    """Take a note and show it to nobody."""
 
 
 class TokenizerKind(Ranged, ABC):
@@ -18,7 +22,7 @@ class TokenizerKind(Ranged, ABC):
         """The most tokens of its vocabulary, special ones included."""
 
     @abstractmethod
-    def train(self, texts: Iterable[str]) -> Tokenizer:
+    def train(self, texts: Iterable[str], note: Callable[[str], None] = unheard) -> Tokenizer:
         """Learn the vocabulary from `texts`, which are read once.
 
         The same texts give the same tokenizer. The special tokens are its first ids, and plain
@@ -26,6 +30,7 @@ class TokenizerKind(Ranged, ABC):
 
         Args:
             texts: the documents; may be many gigabytes (`foreword.text.sample` draws a part).
+            note: takes what the training is at, for a person who waits.
 
         Raises:
             UserError: there is no text, or too little for `vocab`.

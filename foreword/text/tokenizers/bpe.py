@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tokenizers import decoders, models, pre_tokenizers, trainers
@@ -11,7 +11,7 @@ from foreword.ranges import CountOrZero, Total
 from foreword.text import training
 from foreword.text.sample import draw_sample
 from foreword.text.tokenizer import Tokenizer
-from foreword.text.tokenizers._contract import TokenizerKind
+from foreword.text.tokenizers._contract import TokenizerKind, unheard
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class BPE(TokenizerKind):
     min_count: CountOrZero = 2
     sample_bytes: Total = 100_000_000
 
-    def train(self, texts: Iterable[str]) -> Tokenizer:
+    def train(self, texts: Iterable[str], note: Callable[[str], None] = unheard) -> Tokenizer:
         """Learn the merges from `texts`, read once.
 
         Raises:
@@ -54,6 +54,6 @@ class BPE(TokenizerKind):
             initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
             show_progress=False,
         )
-        training.learn(engine, sample.texts(), trainer)
+        training.learn(engine, sample.texts(), trainer, sample.counts, note)
         tokenizer = training.finish(engine, self, sample.counts)
         return training.require_vocab(tokenizer, self.vocab)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from foreword.ranges import Total
 from foreword.text import special, training
 from foreword.text.sample import count_characters, draw_sample
 from foreword.text.tokenizer import Tokenizer
-from foreword.text.tokenizers._contract import TokenizerKind
+from foreword.text.tokenizers._contract import TokenizerKind, unheard
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,14 @@ class Char(TokenizerKind):
     vocab: training.Vocab = 10_000
     sample_bytes: Total = 100_000_000
 
-    def train(self, texts: Iterable[str]) -> Tokenizer:
+    def train(self, texts: Iterable[str], note: Callable[[str], None] = unheard) -> Tokenizer:
         """Count the characters of `texts`, read once, and keep the most frequent.
 
         Raises:
             UserError: there is no text.
         """
         sample = draw_sample(texts, self.sample_bytes)
+        note("counting characters")
         counts = count_characters(sample.texts())
         order = np.argsort(-counts, kind="stable")[: self.vocab - len(special.ALL)]
         names = [*special.ALL, *(chr(c) for c in order if counts[c])]

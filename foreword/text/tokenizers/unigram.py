@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from foreword.ranges import Total
 from foreword.text import special, training
 from foreword.text.sample import draw_sample
 from foreword.text.tokenizer import Tokenizer
-from foreword.text.tokenizers._contract import TokenizerKind
+from foreword.text.tokenizers._contract import TokenizerKind, unheard
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Unigram(TokenizerKind):
     vocab: training.Vocab = 32_000
     sample_bytes: Total = 50_000_000
 
-    def train(self, texts: Iterable[str]) -> Tokenizer:
+    def train(self, texts: Iterable[str], note: Callable[[str], None] = unheard) -> Tokenizer:
         """Learn the pieces and their probabilities from `texts`, read once.
 
         Raises:
@@ -71,7 +71,8 @@ class Unigram(TokenizerKind):
             unk_token=special.UNK,
             show_progress=False,
         )
-        training.learn(engine, sample.texts_within(training.COVERAGE), trainer)
+        texts = sample.texts_within(training.COVERAGE)
+        training.learn(engine, texts, trainer, sample.counts, note)
         tokenizer = training.finish(_in_order(engine), self, sample.counts)
         return training.require_vocab(tokenizer, self.vocab)
 

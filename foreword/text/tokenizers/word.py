@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +13,7 @@ from foreword.ranges import CountOrZero, Total
 from foreword.text import special, training
 from foreword.text.sample import draw_sample
 from foreword.text.tokenizer import Tokenizer
-from foreword.text.tokenizers._contract import TokenizerKind
+from foreword.text.tokenizers._contract import TokenizerKind, unheard
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Word(TokenizerKind):
         if self.split not in ("punctuation", "whitespace"):
             raise ValueError(f"split: punctuation or whitespace, got {self.split!r}")
 
-    def train(self, texts: Iterable[str]) -> Tokenizer:
+    def train(self, texts: Iterable[str], note: Callable[[str], None] = unheard) -> Tokenizer:
         """Count the words of `texts`, read once, and keep the most frequent.
 
         Raises:
@@ -63,7 +63,7 @@ class Word(TokenizerKind):
             special_tokens=training.special_tokens(),
             show_progress=False,
         )
-        training.learn(engine, sample.texts(), trainer)
+        training.learn(engine, sample.texts(), trainer, sample.counts, note)
         return training.finish(engine, self, sample.counts)
 
     def of(self, words: Sequence[str]) -> Tokenizer:

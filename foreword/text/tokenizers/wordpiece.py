@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tokenizers import Tokenizer as Engine
@@ -12,7 +12,7 @@ from foreword.ranges import CountOrZero, Total
 from foreword.text import special, training
 from foreword.text.sample import Sample, draw_sample
 from foreword.text.tokenizer import Tokenizer
-from foreword.text.tokenizers._contract import TokenizerKind
+from foreword.text.tokenizers._contract import TokenizerKind, unheard
 
 PREFIX = "##"
 
@@ -43,7 +43,7 @@ class WordPiece(TokenizerKind):
     min_count: CountOrZero = 2
     sample_bytes: Total = 100_000_000
 
-    def train(self, texts: Iterable[str]) -> Tokenizer:
+    def train(self, texts: Iterable[str], note: Callable[[str], None] = unheard) -> Tokenizer:
         """Learn the vocabulary from `texts`, read once.
 
         Raises:
@@ -52,9 +52,9 @@ class WordPiece(TokenizerKind):
         sample = draw_sample(texts, self.sample_bytes)
         # The trainer numbers the `##` letters in no fixed order, and the numbers decide between
         # equally frequent pairs. Found first and given in order, they make training repeat.
-        letters = self._learn(sample, [], vocab=0)
+        letters = self._learn(sample, [], 0, lambda text: note("looking for letters"))
         inner = sorted(piece for piece in letters if piece.startswith(PREFIX))
-        engine = self._engine(self._learn(sample, inner, self.vocab))
+        engine = self._engine(self._learn(sample, inner, self.vocab, note))
         tokenizer = training.finish(engine, self, sample.counts)
         return training.require_vocab(tokenizer, self.vocab)
 
@@ -71,7 +71,9 @@ class WordPiece(TokenizerKind):
         engine.add_special_tokens(training.special_tokens())
         return engine
 
-    def _learn(self, sample: Sample, first: list[str], vocab: int) -> dict[str, int]:
+    def _learn(
+        self, sample: Sample, first: list[str], vocab: int, note: Callable[[str], None]
+    ) -> dict[str, int]:
         """Return ids by piece: special tokens, the pieces `first`, the alphabet, then merges."""
         trainer = trainers.WordPieceTrainer(
             vocab_size=vocab,
@@ -81,5 +83,6 @@ class WordPiece(TokenizerKind):
             show_progress=False,
         )
         engine = self._engine({})
-        training.learn(engine, sample.texts_within(training.COVERAGE), trainer)
+        texts = sample.texts_within(training.COVERAGE)
+        training.learn(engine, texts, trainer, sample.counts, note)
         return engine.get_vocab(with_added_tokens=False)

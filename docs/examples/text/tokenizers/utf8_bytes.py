@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tokenizers import decoders, models, pre_tokenizers
@@ -11,7 +11,7 @@ from foreword.ranges import Total
 from foreword.text import special, training
 from foreword.text.sample import draw_sample
 from foreword.text.tokenizer import Tokenizer
-from foreword.text.tokenizers._contract import TokenizerKind
+from foreword.text.tokenizers._contract import TokenizerKind, unheard
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Utf8Bytes(TokenizerKind):
         """The special tokens and 256 bytes."""
         return len(special.ALL) + 256
 
-    def train(self, texts: Iterable[str]) -> Tokenizer:
+    def train(self, texts: Iterable[str], note: Callable[[str], None] = unheard) -> Tokenizer:
         """Return the tokenizer, which does not depend on `texts`.
 
         Raises:
