@@ -40,9 +40,10 @@ from foreword.evaluation.loaded import load
 from foreword.evaluation.sampling import Sampling
 from foreword.models.elmo import ELMo
 from foreword.models.seq2seq import Seq2Seq
+from foreword.nn.model import neural_settings
 from foreword.nn.recurrent import RecurrentSettings
 from foreword.runs import run as running
-from foreword.runs.offline import offline_inputs
+from foreword.runs.offline import offline_backbone, offline_inputs
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.types import Vocab
 
@@ -149,14 +150,14 @@ def row_steps(recipe: Recipe, shards: Shards) -> int:
         pair = shards.tokens_total / len(shards) + ENDS  # the mean
         return round(pair) * model.layers + (model.attention.build(model.d_model) is not None)
     is_recurrent = isinstance(model, RecurrentSettings | ELMo)
-    return int(recipe.packing.length if is_recurrent else 1) * int(model.layers)
+    return (recipe.packing.length if is_recurrent else 1) * neural_settings(model).layers
 
 
 def _fit(recipe: Recipe, shards: Shards, vocab: Vocab) -> int:
     """Train offline in one pass over the text, and return its tokens."""
     with tempfile.TemporaryDirectory() as folder:
         inputs = offline_inputs(recipe, shards, vocab, Path(folder))
-        return recipe.build(vocab).backbone.fit(inputs).tokens
+        return offline_backbone(recipe.build(vocab)).fit(inputs).tokens
 
 
 def _generate(prompted: Any, tokens: int) -> int:

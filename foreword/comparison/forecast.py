@@ -10,8 +10,8 @@ from foreword.comparison.run import Comparison
 from foreword.data.prepared_text import HELDOUT, TRAIN, PreparedText
 from foreword.errors import UserError
 from foreword.runs.estimate import estimate
+from foreword.runs.offline import offline_epochs
 from foreword.runs.setup import set_up_training
-from foreword.train.budget import Budget
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,7 @@ def _offline_forecast(comparison: Comparison, cell: Cell) -> Forecast:
         UserError: the model does not support the unit of the budget.
     """
     recipe = comparison.recipes[cell.name, 1]
-    budget = Budget.of(recipe.train)
-    epochs = recipe.model.offline_epochs(budget.unit, budget.amount)
+    epochs = offline_epochs(recipe)
     tokens = epochs * comparison.corpora.shards_for(recipe).counts[TRAIN].tokens
     note = "offline, no forecast"
     return Forecast(cell.name, cell.recipe, tokens=tokens, epochs=epochs, note=note)

@@ -17,6 +17,7 @@ from foreword.evaluation import entropy
 from foreword.evaluation.heldout import ALL, unknown_in
 from foreword.evaluation.prompting import PromptedModel
 from foreword.nn.masks import CausalMask
+from foreword.nn.model import MemoryBackbone
 from foreword.train.step import evaluate
 from foreword.types import Array, Batch
 
@@ -141,11 +142,11 @@ def _windows(text: Array, new: int, repeated: int) -> Iterator[Batch]:
 @contextmanager
 def _memory_length(prompted: PromptedModel, memory: int) -> Iterator[None]:
     """Set the length of the model's memory, if it has one, within the context."""
-    trained = prompted.recipe.model.memory
+    trained, backbone = prompted.recipe.model.memory, prompted.model.backbone
     if not trained:
         yield
         return
-    backbone = prompted.model.backbone
+    assert isinstance(backbone, MemoryBackbone)
     backbone.set_memory_length(memory)
     try:
         yield

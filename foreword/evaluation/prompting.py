@@ -12,7 +12,7 @@ from torch import Tensor
 
 from foreword import kinds
 from foreword.errors import UserError
-from foreword.nn.model import Backbone
+from foreword.nn.model import Backbone, SourceBackbone
 from foreword.objectives._contract import mode_id
 from foreword.runs.trained_model import TrainedModel
 from foreword.train.device import autocast
@@ -260,9 +260,10 @@ class PromptedModel(TrainedModel):
         return self.recipe.layout.arrange(example, self.vocab).without(Queries)
 
     def _encode_source(self, source: Batch) -> Array:
-        backbone: Any = self.model.backbone  # has an encoder
+        backbone = self.model.backbone
+        assert isinstance(backbone, SourceBackbone)
         with torch.no_grad(), autocast(self.device, self.dtype):
-            states: Tensor = backbone.encode(source.to(self.device))
+            states = backbone.encode(source.to(self.device))
         encoded: Array = states.float().cpu().numpy()
         return encoded
 

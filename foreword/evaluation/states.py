@@ -11,6 +11,7 @@ import torch
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scorer import side_by_side
+from foreword.nn.model import neural
 from foreword.train.device import autocast
 from foreword.types import Array
 
@@ -60,8 +61,8 @@ def vectors(prompted: PromptedModel, words: Sequence[WordInText]) -> Iterator[Wo
         UserError: a sentence is longer than the model can read, or the model embeds no tokens.
     """
     try:
-        table = prompted.model.backbone.embedding.token
-    except (AttributeError, UserError) as error:  # count-based, or character-based
+        table = neural(prompted.model.backbone).embedding.token
+    except UserError as error:
         raise UserError(
             f"{prompted.name}: this {prompted.family} has no vectors for tokens"
         ) from error
@@ -89,5 +90,5 @@ def _by_layer(prompted: PromptedModel, rows: Sequence[Array]) -> list[Array]:
     """Return the states of texts by layer, (texts, length, width) float32 each."""
     batch = prompted.encoding_batch(side_by_side(rows)).to(prompted.device)
     with torch.no_grad(), autocast(prompted.device, prompted.dtype):
-        hidden = prompted.model.backbone.by_layer(batch)
+        hidden = neural(prompted.model.backbone).by_layer(batch)
     return [layer.float().cpu().numpy() for layer in hidden.layers or ()]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import nn
 
 from foreword.errors import UserError
-from foreword.nn.model import Model
+from foreword.nn.model import Model, NeuralBackbone, neural
 from foreword.text.pieces import SPACE
 from foreword.text.special import UNK
 from foreword.text.tokenizer import Tokenizer
@@ -27,7 +27,7 @@ def word_table(model: Model, tokenizer: Tokenizer) -> WordTable:
         UserError: the model has no vectors.
     """
     vectors, vocab = input_vectors(model, tokenizer.vocab.size), tokenizer.vocab
-    counts: Array | None = getattr(model.backbone, "counts", None)  # of word2vec
+    counts = neural(model.backbone).counts
     is_known = vocab.starts_word & ~vocab.is_special
     if counts is not None:
         is_known &= counts > 0
@@ -73,13 +73,13 @@ def input_vectors(model: Model, size: int) -> Array:
     Raises:
         UserError: the model has none.
     """
-    try:
-        table = model.backbone.embedding.token
-    except AttributeError as error:
-        raise UserError("this model has no vectors for words") from error
-    weight = getattr(table, "weight", None)
-    if isinstance(weight, Tensor):
-        return np.asarray(weight.detach().float().cpu().numpy())
+    if not isinstance(model.backbone, NeuralBackbone):
+        raise UserError(
+            "an n-gram model has no word vectors; use word2vec_skip_gram or a neural run"
+        )
+    table = model.backbone.embedding.token
+    if isinstance(table, nn.Embedding):
+        return np.asarray(table.weight.detach().float().cpu().numpy())
     device = next(table.parameters()).device
     with torch.inference_mode():
         parts = [

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from foreword.nn.characters import Characters, Spelling
 from foreword.nn.dropout import Dropout
-from foreword.nn.model import Backbone, ModelSettings
+from foreword.nn.model import Backbone, ModelSettings, NeuralBackbone
 from foreword.nn.positions.none import None_
 from foreword.nn.precision import upcast
 from foreword.nn.recurrent import State, recur
@@ -84,7 +84,7 @@ class ELMo(ModelSettings):
         return ElmoBackbone(self, vocab)
 
 
-class ElmoBackbone(Backbone):
+class ElmoBackbone(NeuralBackbone):
     """Embedding, then LSTMs of both directions."""
 
     first_state: ClassVar[int] = 1

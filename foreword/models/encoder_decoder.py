@@ -7,7 +7,7 @@ from typing import Any, ClassVar, cast
 
 from torch import Tensor
 
-from foreword.nn.model import Backbone
+from foreword.nn.model import Backbone, SourceBackbone
 from foreword.nn.stack import Stack, StackOutput
 from foreword.nn.stack_settings import StackSettings
 from foreword.ranges import Count
@@ -49,7 +49,7 @@ class EncoderDecoder(StackSettings):
         return EncoderDecoderBackbone(self, vocab)
 
 
-class EncoderDecoderBackbone(Backbone):
+class EncoderDecoderBackbone(SourceBackbone):
     """Embedding, encoder, decoder."""
 
     def __init__(self, settings: EncoderDecoder, vocab: int) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from foreword.nn.dropout import Dropout
-from foreword.nn.model import Backbone, ModelSettings
+from foreword.nn.model import Backbone, ModelSettings, NeuralBackbone
 from foreword.nn.positions.none import None_
 from foreword.ranges import Count
 from foreword.types import Batch, Hidden
@@ -49,7 +49,7 @@ class FixedWindow(ModelSettings):
         return FixedWindowBackbone(self, vocab)
 
 
-class FixedWindowBackbone(Backbone):
+class FixedWindowBackbone(NeuralBackbone):
     """Concatenated embeddings, then hidden layers."""
 
     def __init__(self, settings: FixedWindow, vocab: int) -> None:

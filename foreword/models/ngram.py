@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NoReturn
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,14 +21,19 @@ from foreword.ngrams.smoothing._contract import Smoothing
 from foreword.ngrams.table import NgramTable
 from foreword.ngrams.texts import NgramTexts
 from foreword.nn.heads import VocabularyHead
-from foreword.nn.model import Architecture, Backbone, Model
-from foreword.nn.offline_training import FitResult, OfflineInputs
+from foreword.nn.model import Backbone, Model
+from foreword.nn.offline_training import (
+    FitResult,
+    OfflineArchitecture,
+    OfflineBackbone,
+    OfflineInputs,
+)
 from foreword.ranges import Count
 from foreword.types import Batch, Hidden
 
 
 @dataclass(frozen=True)
-class NGram(Architecture):
+class NGram(OfflineArchitecture):
     """Smoothed counts of words after the n - 1 words before; no gradients.
 
     It requires objective `causal`, layout `decoder`, and a packing that puts a token `before` each
@@ -46,7 +51,6 @@ class NGram(Architecture):
     """
 
     reads_ahead: ClassVar[bool] = False
-    trains_offline: ClassVar[bool] = True
     is_count_based: ClassVar[bool] = True
 
     order: Annotated[int, Interval(ge=1, le=100)] = 5
@@ -67,7 +71,7 @@ class NGram(Architecture):
         return 1
 
 
-class NgramBackbone(Backbone):
+class NgramBackbone(Backbone, OfflineBackbone):
     """A table of n-grams. Its states are the n-grams that end at each position.
 
     Attributes:
@@ -80,26 +84,6 @@ class NgramBackbone(Backbone):
         self.kind = kind
         self.vocab = vocab
         self.table = NgramTable.uniform(np.ones(vocab, dtype=bool), start=-1)
-
-    @property
-    def settings(self) -> NoReturn:  # type: ignore[override]
-        """Refuse: there are no settings of a neural model.
-
-        Raises:
-            UserError: always.
-        """
-        raise UserError("an n-gram model has no hidden states and no gradients; use another model")
-
-    @property
-    def embedding(self) -> NoReturn:
-        """Refuse: there are no embeddings.
-
-        Raises:
-            UserError: always.
-        """
-        raise UserError(
-            "an n-gram model has no word vectors; use word2vec_skip_gram or a neural run"
-        )
 
     def build_token_head(self) -> nn.Module:
         """Return a head that reads the table."""

@@ -14,7 +14,7 @@ from foreword.kinds import part
 from foreword.nn.cache import select
 from foreword.nn.document_spans import DocumentSpans
 from foreword.nn.dropout import Dropout
-from foreword.nn.model import Backbone, ModelSettings
+from foreword.nn.model import Backbone, ModelSettings, SourceBackbone
 from foreword.nn.positions.none import None_
 from foreword.nn.precision import at_least_float32
 from foreword.nn.source_attentions._contract import SourceAttentionKind
@@ -89,7 +89,7 @@ class DecoderCache:
     fed: Tensor
 
 
-class Seq2seqBackbone(Backbone):
+class Seq2seqBackbone(SourceBackbone):
     """Embedding, encoder, decoder, attention.
 
     Each document of a packed row is a sequence of its own, and no step is computed for padding.

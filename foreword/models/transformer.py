@@ -10,7 +10,7 @@ import torch
 from foreword import kinds
 from foreword.errors import UserError
 from foreword.nn.bias_table import BiasTable
-from foreword.nn.model import Backbone
+from foreword.nn.model import Backbone, MemoryBackbone
 from foreword.nn.stack import QueryStream, Stack
 from foreword.nn.stack_settings import StackSettings
 from foreword.ranges import CountOrZero
@@ -57,7 +57,7 @@ class Transformer(StackSettings):
         return TransformerBackbone(self, vocab)
 
 
-class TransformerBackbone(Backbone):
+class TransformerBackbone(MemoryBackbone):
     """Embedding, then blocks."""
 
     def __init__(self, settings: Transformer, vocab: int) -> None:

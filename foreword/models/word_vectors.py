@@ -15,8 +15,13 @@ from torch.nn import functional as F
 from foreword.errors import UserError
 from foreword.kinds import part
 from foreword.nn.heads import VocabularyHead
-from foreword.nn.model import Backbone, ModelSettings
-from foreword.nn.offline_training import FitResult, OfflineInputs
+from foreword.nn.model import Backbone, ModelSettings, NeuralBackbone
+from foreword.nn.offline_training import (
+    FitResult,
+    OfflineArchitecture,
+    OfflineBackbone,
+    OfflineInputs,
+)
 from foreword.nn.positions.none import None_
 from foreword.nn.precision import upcast
 from foreword.ranges import Count, ShareBelowOne
@@ -30,7 +35,7 @@ _SCORED = 512  # predictions scored at once
 
 
 @dataclass(frozen=True)
-class WordVectors(ModelSettings):
+class WordVectors(ModelSettings, OfflineArchitecture):
     """word2vec: a word's vector predicts its neighbours, or is predicted by them.
 
     It is trained offline, in epochs over the whole text; `optimizer.lr` is per prediction, not for
@@ -52,7 +57,6 @@ class WordVectors(ModelSettings):
     """
 
     reads_ahead: ClassVar[bool] = False
-    trains_offline: ClassVar[bool] = True
 
     d_model: Count = 100
     layers: Count = 1
@@ -90,7 +94,7 @@ class WordVectors(ModelSettings):
         return int(amount)
 
 
-class WordVectorsBackbone(Backbone):
+class WordVectorsBackbone(NeuralBackbone, OfflineBackbone):
     """A table of vectors and the output layer's table.
 
     Attributes:
@@ -98,6 +102,8 @@ class WordVectorsBackbone(Backbone):
         outputs: output vectors of words, or of the inner nodes of a tree over them.
         counts: of each token in the training text, (vocab,) int64.
     """
+
+    counts: Array
 
     def __init__(self, settings: WordVectors, vocab: int) -> None:
         super().__init__()

@@ -11,7 +11,7 @@ from foreword.nn.attention import Attention
 from foreword.nn.characters import Highway
 from foreword.nn.feedforward import FeedForward
 from foreword.nn.heads import TokenHead
-from foreword.nn.model import Model, ModelSettings
+from foreword.nn.model import Model, ModelSettings, neural
 from foreword.nn.positions.t5_bias import T5BiasPositions
 
 
@@ -29,7 +29,7 @@ def initialise(model: Model, seed: int) -> None:
       unscaled attention starts with scores of order 1 (Raffel et al. 2020, their code; T5X for the
       output layer).
     """
-    settings = model.backbone.settings
+    settings = neural(model.backbone).settings
     random = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         if settings.init == "uniform":

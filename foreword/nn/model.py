@@ -1,7 +1,13 @@
 """The contract of models: settings, the backbone that they build, and its heads.
 
-Each kind in `models/` is a class of settings (`ModelSettings`) that builds a `Backbone`; an
-objective adds the heads, and both make a `Model`.
+Each kind in `models/` is a class of settings (`Architecture`) that builds a `Backbone`; an
+objective adds the heads, and both make a `Model`. What only some models can do is a class beside:
+
+    Backbone           states that predict tokens: every model, n-grams too
+      NeuralBackbone   weights, embeddings and the settings of a network (`ModelSettings`)
+    OfflineBackbone    learns from the whole text at once (`foreword.nn.offline_training`)
+    SourceBackbone     encodes a separate source
+    MemoryBackbone     attends to positions of the row before
 """
 
 from __future__ import annotations
@@ -11,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
-from torch import nn
+from torch import Tensor, nn
 
 from foreword import kinds
 from foreword.errors import UserError
@@ -20,9 +26,10 @@ from foreword.nn.embedding import Embedding
 from foreword.nn.heads import HeadInput, TokenHead
 from foreword.nn.lm_heads._contract import LMHeadKind
 from foreword.nn.norm import build_norm
-from foreword.nn.offline_training import FitResult, OfflineInputs
 from foreword.ranges import Count, CountOrZero, Epsilon, NonNegative, Ranged, ShareBelowOne
-from foreword.types import Batch, Hidden, Vocab
+from foreword.types import Array, Batch, Hidden, Vocab
+
+_NOT_NEURAL = "a count-based model has no hidden states and no gradients; use a neural one"
 
 
 @dataclass(frozen=True)
@@ -34,9 +41,7 @@ class Architecture(Ranged, ABC):
     predicts_both_directions: ClassVar[bool] = (
         False  # whether two separate directions predict (ELMo)
     )
-    trains_offline: ClassVar[bool] = (
-        False  # learns from the whole text by Backbone.fit, not in the loop
-    )
+    trains_offline: ClassVar[bool] = False  # learns outside the loop (`OfflineArchitecture`)
     is_count_based: ClassVar[bool] = False  # a table of counts, without gradients or states
 
     @abstractmethod
@@ -94,18 +99,6 @@ class Architecture(Ranged, ABC):
     def has_memory(self) -> bool:
         """Whether a row passes a memory to the next, so that rows must be consecutive."""
         return False
-
-    def offline_epochs(self, unit: str, amount: float) -> int:
-        """Return how often a model trained offline reads the text within a budget.
-
-        Args:
-            unit: of the budget: steps, epochs, tokens, flops or hours.
-            amount: in that unit.
-
-        Raises:
-            UserError: it does not support such a budget.
-        """
-        raise TypeError(f"{type(self).__name__} is not trained offline")
 
 
 @dataclass(frozen=True)
@@ -169,6 +162,11 @@ class ModelSettings(Architecture):
         return self.d_embedding or self.d_model
 
     @property
+    def has_segments(self) -> bool:
+        """Whether it tells the texts of a pair apart."""
+        return self.segments > 1
+
+    @property
     def uses_tanh_gelu(self) -> bool:
         """Whether its GELUs are the approximation by tanh."""
         return False
@@ -203,31 +201,57 @@ class ModelSettings(Architecture):
         )
 
 
-class Backbone(nn.Module):
-    """The network below the heads: `forward(batch, cache) -> Hidden`.
+class Backbone(nn.Module, ABC):
+    """The part below the heads, neural or not: `forward(batch, cache) -> Hidden`."""
+
+    @abstractmethod
+    def forward(self, batch: Batch, cache: Any = None) -> Hidden:
+        """Return the states of every position of the batch, (batch, length, width)."""
+
+    @abstractmethod
+    def build_token_head(self) -> nn.Module:
+        """Return the model's own head, which predicts the next token from the states."""
+
+    def set_spellings(self, vocab: Vocab) -> None:
+        """Set the spellings of tokens, in a model that reads characters; others ignore them."""
+
+    @property
+    def numbers(self) -> int:
+        """Number of learned values besides the parameters: those of a count-based model."""
+        return 0
+
+    def save(self, folder: Path) -> None:
+        """Write what it has learned besides its parameters into an existing folder."""
+
+    def load(self, folder: Path) -> None:
+        """Load what `save` wrote.
+
+        Raises:
+            UserError: the files are damaged, or of another recipe.
+        """
+
+
+class NeuralBackbone(Backbone):
+    """The network below the heads.
 
     Attributes:
         settings: the kind it was built from.
         embedding: of tokens; heads may share it.
         first_state: the lowest layer whose states pass on, from position to position, what comes
             before them; 0 is the input of the first layer.
+        counts: of each token in the training text, (vocab,) int64; None if it keeps none.
     """
 
     first_state: ClassVar[int] = 0
 
     settings: ModelSettings
-    embedding: Any
-
-    def forward(self, batch: Batch, cache: Any = None) -> Hidden:
-        """Return the states of every position of the batch, (batch, length, d_model)."""
-        raise TypeError(f"{type(self).__name__} is abstract")
-
-    def set_spellings(self, vocab: Vocab) -> None:
-        """Set the spellings of tokens, in a model that reads characters; others ignore them."""
+    embedding: Embedding
+    counts: Array | None = None
 
     def by_layer(self, batch: Batch, cache: Any = None) -> Hidden:
         """Like `forward`, with the states of each layer in `Hidden.layers`; None if it has none."""
-        return self(batch, cache)  # type: ignore[no-any-return]
+        hidden: Hidden = self(batch, cache)
+        return hidden
 
     def with_layer_gradients(self, batch: Batch) -> Hidden:
         """Like `by_layer`, with `layers` only for gradients: their values mean nothing.
@@ -241,18 +265,6 @@ class Backbone(nn.Module):
         """
         kind = kinds.name_of(self.settings)
         raise UserError(f"'{kind}' offers no gradients with respect to its states")
-
-    def fit(self, inputs: OfflineInputs) -> FitResult:
-        """Learn from the whole text, from scratch: for models with `trains_offline`.
-
-        Raises:
-            UserError: nothing can be learned from this text.
-        """
-        raise TypeError(f"{type(self).__name__} is not trained offline")
-
-    def set_memory_length(self, length: int) -> None:
-        """Keep `length` positions of a row as the memory of the next: for models with `memory`."""
-        raise TypeError(f"{type(self).__name__} has no memory of positions")
 
     def build_token_head(self) -> nn.Module:
         """Return the model's own head, which predicts the next token from the states."""
@@ -287,20 +299,21 @@ class Backbone(nn.Module):
             bias=bias,
         )
 
-    @property
-    def numbers(self) -> int:
-        """Number of learned values besides the parameters: those of a count-based model."""
-        return 0
 
-    def save(self, folder: Path) -> None:
-        """Write what it has learned besides its parameters into an existing folder."""
+class SourceBackbone(NeuralBackbone):
+    """A backbone with an encoder for a separate source: a kind with `reads_source`."""
 
-    def load(self, folder: Path) -> None:
-        """Load what `save` wrote.
+    @abstractmethod
+    def encode(self, source: Batch) -> Tensor:
+        """Return the encoder's states of a source, (batch, length, d_model)."""
 
-        Raises:
-            UserError: the files are damaged, or of another recipe.
-        """
+
+class MemoryBackbone(NeuralBackbone):
+    """A backbone that can attend to positions of the row before: a kind with `memory`."""
+
+    @abstractmethod
+    def set_memory_length(self, length: int) -> None:
+        """Keep `length` positions of a row as the memory of the next."""
 
 
 class Model(nn.Module):
@@ -324,3 +337,25 @@ class Model(nn.Module):
     def count_parameters(self) -> int:
         """Return the number of parameters, shared ones once, and of other learned numbers."""
         return sum(p.numel() for p in self.parameters()) + self.backbone.numbers
+
+
+def neural(backbone: nn.Module) -> NeuralBackbone:
+    """Return a backbone that has to be neural.
+
+    Raises:
+        UserError: it is count-based.
+    """
+    if not isinstance(backbone, NeuralBackbone):
+        raise UserError(_NOT_NEURAL)
+    return backbone
+
+
+def neural_settings(architecture: Architecture) -> ModelSettings:
+    """Return the settings of a model that has to be neural.
+
+    Raises:
+        UserError: it is count-based.
+    """
+    if not isinstance(architecture, ModelSettings):
+        raise UserError(_NOT_NEURAL)
+    return architecture

@@ -1,12 +1,14 @@
-"""Offline training, on the whole text at once: its inputs and its result."""
+"""Offline training, on the whole text at once: its contract, its inputs and its result."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from foreword.nn.model import Architecture
 from foreword.types import Vocab
 
 if TYPE_CHECKING:
@@ -53,3 +55,37 @@ class FitResult:
 
     tokens: int
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OfflineArchitecture(Architecture):
+    """The contract of kinds in `models/` that are trained offline, outside the loop.
+
+    Their backbone is an `OfflineBackbone`.
+    """
+
+    trains_offline: ClassVar[bool] = True
+
+    @abstractmethod
+    def offline_epochs(self, unit: str, amount: float) -> int:
+        """Return how often the model reads the text within a budget.
+
+        Args:
+            unit: of the budget: steps, epochs, tokens, flops or hours.
+            amount: in that unit.
+
+        Raises:
+            UserError: it does not support such a budget.
+        """
+
+
+class OfflineBackbone(ABC):
+    """A backbone that learns from the whole text at once."""
+
+    @abstractmethod
+    def fit(self, inputs: OfflineInputs) -> FitResult:
+        """Learn from the whole text, from scratch.
+
+        Raises:
+            UserError: nothing can be learned from this text.
+        """

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from foreword.nn.document_spans import DocumentSpans
 from foreword.nn.dropout import Dropout
-from foreword.nn.model import Backbone, ModelSettings
+from foreword.nn.model import Backbone, ModelSettings, NeuralBackbone
 from foreword.nn.positions.none import None_
 from foreword.nn.precision import upcast
 from foreword.nn.unrolled import layers_of, run_layers, unroll
@@ -49,7 +49,7 @@ class RecurrentSettings(ModelSettings):
         return RecurrentBackbone(self, vocab)
 
 
-class RecurrentBackbone(Backbone):
+class RecurrentBackbone(NeuralBackbone):
     """Embedding, then recurrent layers."""
 
     first_state: ClassVar[int] = 1

@@ -87,6 +87,11 @@ class StackSettings(ModelSettings):
         return self.attention.supports_document_masking
 
     @property
+    def has_segments(self) -> bool:
+        """Whether its embeddings or its position scheme tell the texts of a pair apart."""
+        return super().has_segments or self.position.segments
+
+    @property
     def uses_tanh_gelu(self) -> bool:
         """Whether its GELUs are the approximation by tanh."""
         return self.activation.endswith("_tanh")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from foreword.errors import UserError
 from foreword.models.transformer import Transformer, TransformerBackbone
-from foreword.nn.model import Backbone, ModelSettings
+from foreword.nn.model import ModelSettings, NeuralBackbone
 from foreword.nn.positions.learned import LearnedPositions
 
 
@@ -33,7 +33,7 @@ def generator_settings(settings: ModelSettings, share: float) -> Transformer:
     )
 
 
-def build_generator(backbone: Backbone, share: float, vocab: int) -> Backbone:
+def build_generator(backbone: NeuralBackbone, share: float, vocab: int) -> NeuralBackbone:
     """Build a generator for `backbone`, scaled by `share`, with shared embeddings.
 
     Token, segment and learned position embeddings and their norm are the backbone's own modules;

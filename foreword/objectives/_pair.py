@@ -12,7 +12,7 @@ from torch import nn
 from foreword import kinds
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
-from foreword.nn.model import Backbone, Model
+from foreword.nn.model import Backbone, Model, neural
 from foreword.nn.pair_head import PairHead
 from foreword.objectives._contract import Prediction, Term
 from foreword.types import Array, Batch, Example, Hidden, Loss, PairLabels, Rows, Tokens, Vocab
@@ -74,7 +74,7 @@ class PairObjective(Term):
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
         """Return BERT's pooler with two classes."""
-        return nn.ModuleDict({"pair": PairHead(backbone.settings.d_model)})
+        return nn.ModuleDict({"pair": PairHead(neural(backbone).settings.d_model)})
 
     def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
         """Return the cross-entropy of the pairs' classes, in nats."""

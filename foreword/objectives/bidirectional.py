@@ -9,7 +9,7 @@ import numpy as np
 from torch import nn
 
 from foreword.data.rng import RowRng
-from foreword.nn.model import Backbone, Model
+from foreword.nn.model import Backbone, Model, neural
 from foreword.objectives._contract import Prediction, Term
 from foreword.types import Backward, Batch, Example, Hidden, Loss, NextToken, Rows, Tokens, Vocab
 
@@ -48,6 +48,7 @@ class Bidirectional(Term):
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
         """Return the output layer of both directions; a full softmax has a bias per token."""
+        backbone = neural(backbone)
         if not backbone.settings.output.is_full_softmax:
             return nn.ModuleDict({"token": backbone.build_token_head()})
         return nn.ModuleDict({"token": backbone.build_softmax_head(bias=True)})
@@ -58,7 +59,7 @@ class Bidirectional(Term):
         targets = batch.part(Backward)
         if targets is None:
             return forward
-        states = hidden.states[..., model.backbone.settings.token_width :]
+        states = hidden.states[..., neural(model.backbone).settings.token_width :]
         reverse = replace(batch, targets=targets.targets, weights=targets.weights)
         backward = model.token_head.loss(Hidden(states), reverse)
         return Loss(

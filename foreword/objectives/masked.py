@@ -8,7 +8,7 @@ import numpy as np
 from torch import nn
 
 from foreword.data.rng import RowRng
-from foreword.nn.model import Backbone, Model
+from foreword.nn.model import Backbone, Model, neural
 from foreword.objectives._contract import Prediction, Term
 from foreword.objectives._masking import (
     candidates_of,
@@ -93,7 +93,7 @@ class Masked(Term):
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
         """Return the output layer with a bias per token, after BERT's transform."""
-        head = backbone.build_softmax_head(transform=self.transform, bias=True)
+        head = neural(backbone).build_softmax_head(transform=self.transform, bias=True)
         return nn.ModuleDict({"token": head})
 
     def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foreword.data.rng import RowRng
-from foreword.nn.model import Backbone, Model
+from foreword.nn.model import Backbone, Model, neural
 from foreword.nn.precision import upcast
 from foreword.objectives._contract import Objective, Prediction
 from foreword.objectives._generator import build_generator
@@ -79,7 +79,7 @@ class ReplacedToken(Objective):
 
     def token_backbone(self, model: Model) -> Backbone:
         """Return the generator, which predicts masked tokens; without one the backbone."""
-        return cast(Backbone, model.heads["generator"]) if self.predicts_tokens else model.backbone
+        return neural(model.heads["generator"]) if self.predicts_tokens else model.backbone
 
     def corrupt(self, rows: Rows, rng: RowRng, vocab: Vocab) -> Example:
         """Return the generator's input, or without a generator the row with its replacements.
@@ -106,6 +106,7 @@ class ReplacedToken(Objective):
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
         """Return the discriminator's head `replaced`, the `generator` and its head `token`."""
+        backbone = neural(backbone)
         d_model = backbone.settings.d_model
         discriminator_head = nn.Sequential(
             nn.Linear(d_model, d_model), nn.GELU(), nn.Linear(d_model, 1)

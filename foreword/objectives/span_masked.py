@@ -11,7 +11,7 @@ from torch import nn
 
 from foreword.data.rng import RowRng
 from foreword.nn.boundary_head import BoundaryHead
-from foreword.nn.model import Backbone, Model
+from foreword.nn.model import Backbone, Model, neural
 from foreword.objectives._contract import Prediction, Term
 from foreword.objectives._masking import (
     candidates_of,
@@ -141,6 +141,7 @@ class SpanMasked(Term):
 
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
         """Return BERT's head, and with `boundary` the head that reads the spans' boundaries."""
+        backbone = neural(backbone)
         token = backbone.build_softmax_head(transform=self.transform, bias=True)
         heads = nn.ModuleDict({"token": token})
         if self.boundary:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from foreword.errors import UserError
-from foreword.nn.model import Backbone, Model
+from foreword.nn.model import Model, NeuralBackbone, neural
 from foreword.types import Array, Batch, Hidden, Queries
 
 
@@ -32,7 +32,7 @@ class GradientNorms:
 
 
 def gradient_norms(
-    model: Model, batch: Batch, layer: int, positions: int, reader: Backbone | None = None
+    model: Model, batch: Batch, layer: int, positions: int, reader: NeuralBackbone | None = None
 ) -> GradientNorms:
     """Return the gradient norms of up to `positions` predictions of each row.
 
@@ -46,7 +46,7 @@ def gradient_norms(
     Raises:
         UserError: the model has no such layer, or exposes no layers.
     """
-    hidden, states = states_of_layer(reader or model.backbone, batch, layer)
+    hidden, states = states_of_layer(reader or neural(model.backbone), batch, layer)
     norms, distances, ahead = [], [], 0
     # One backward pass per prediction of a row, of all rows at once: rows do not interact.
     for column in _choose_predictions(batch.weights.cpu().numpy() > 0, positions).T:
@@ -69,7 +69,7 @@ def gradient_norms(
     return GradientNorms(distance[is_finite], norm[is_finite], ahead, int((~is_finite).sum()))
 
 
-def states_of_layer(reader: Backbone, batch: Batch, layer: int) -> tuple[Hidden, Tensor]:
+def states_of_layer(reader: NeuralBackbone, batch: Batch, layer: int) -> tuple[Hidden, Tensor]:
     """Return the output of a backbone, and the states of a layer, tracked for gradients.
 
     Raises:

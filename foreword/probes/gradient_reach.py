@@ -14,6 +14,7 @@ from annotated_types import Interval
 
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
+from foreword.nn.model import neural
 from foreword.probes._contract import Finding, ProbedModel, Row
 from foreword.probes._marks import MAX_RUNS, line_style, title
 from foreword.probes._reach import GradientNorms, gradient_norms, states_of_layer
@@ -106,7 +107,7 @@ class GradientReach(Ranged):
         """
         prompted = probed.trained
         prompted.require_token_head()
-        reader = prompted.recipe.objective.token_backbone(prompted.model)
+        reader = neural(prompted.recipe.objective.token_backbone(prompted.model))
         layer = reader.first_state if self.layer is None else self.layer
         # The rows, from the model's text.
         with probed.shards() as shards:
@@ -141,7 +142,7 @@ def _measure_norms(
     # MPS has no double precision.
     device = torch.device("cpu") if prompted.device.type == "mps" else prompted.device
     model = copy.deepcopy(prompted.model).eval().to(device, torch.float64)
-    reader = prompted.recipe.objective.token_backbone(model)
+    reader = neural(prompted.recipe.objective.token_backbone(model))
     return gradient_norms(model, batch.to(device), layer, positions, reader)
 
 

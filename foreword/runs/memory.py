@@ -11,6 +11,7 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.optim import Optimizer
 
+from foreword.nn.model import neural_settings
 from foreword.runs.resident import Peak
 from foreword.runs.setup import TrainingSetup
 from foreword.runs.sizes import (
@@ -178,13 +179,14 @@ def memory_at_least(ready: TrainingSetup, parameters: int) -> MemoryUse:
     """Return the least memory of a run by arithmetic, for a model too large for this machine."""
     recipe = ready.recipe
     length, weights = recipe.packing.length, 4 * parameters
+    row = activations_at_least(neural_settings(recipe.model), length)
     return MemoryUse(
         program=PROGRAM,
         rows=STEPS_OF_ROWS * recipe.rows_per_step * length * PLACE_BYTES,
         weights=weights,
         gradients=weights * (1 + (recipe.rows_per_step > recipe.train.micro_batch)),
         optimizer=round(weights * state_per_weight(recipe.optimizer)),
-        activations=activations_at_least(recipe.model, length) * recipe.train.micro_batch,
+        activations=row * recipe.train.micro_batch,
         allocator=0,
         there_is=memory_of(ready.device),
     )

@@ -23,7 +23,7 @@ from foreword.data.rng import RowRng
 from foreword.data.shards import Shards
 from foreword.errors import NotFiniteError, UserError
 from foreword.nn.model import Model
-from foreword.nn.offline_training import OfflineInputs
+from foreword.nn.offline_training import OfflineArchitecture, OfflineBackbone, OfflineInputs
 from foreword.runs.continued import START
 from foreword.runs.corpus import describe_text
 from foreword.runs.hooks import ProgressReporter, Samples
@@ -80,7 +80,7 @@ def train_offline(
         _note_budget(recipe, inputs.epochs, reporter)
         write_recipe(run, recipe)
         model, began = recipe.build(vocab), time.monotonic()
-        found = model.backbone.fit(inputs)
+        found = offline_backbone(model).fit(inputs)
         try:
             require_finite(checkpoint.weights_of(model))
         except NotFiniteError as error:
@@ -111,8 +111,17 @@ def offline_epochs(recipe: Recipe) -> int:
     Raises:
         UserError: it cannot keep such a budget.
     """
+    if not isinstance(recipe.model, OfflineArchitecture):
+        raise TypeError(f"{type(recipe.model).__name__} is not trained offline")
     budget = Budget.of(recipe.train)
     return recipe.model.offline_epochs(budget.unit, budget.amount)
+
+
+def offline_backbone(model: Model) -> OfflineBackbone:
+    """Return the backbone of a model that is trained offline."""
+    if not isinstance(model.backbone, OfflineBackbone):
+        raise TypeError(f"{type(model.backbone).__name__} is not trained offline")
+    return model.backbone
 
 
 def offline_inputs(

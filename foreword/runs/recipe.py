@@ -13,7 +13,7 @@ from foreword.data.write_shards import PrepareSettings
 from foreword.errors import UserError
 from foreword.kinds import part
 from foreword.layouts._contract import Layout
-from foreword.nn.model import Model, ModelSettings
+from foreword.nn.model import Architecture, Model
 from foreword.objectives._contract import Objective
 from foreword.text.tokenizers._contract import TokenizerKind
 from foreword.train.optimizers._contract import OptimizerSettings
@@ -42,7 +42,7 @@ class Recipe:
         train: budget, batch, precision.
     """
 
-    model: ModelSettings = part("models")
+    model: Architecture = part("models")
     objective: Objective = part("objectives")
     layout: Layout = part("layouts")
     description: str = ""

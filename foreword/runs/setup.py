@@ -13,7 +13,7 @@ from foreword.data.shards import Shards
 from foreword.nn.attention import has_triton
 from foreword.nn.block import Block
 from foreword.nn.init import initialise
-from foreword.nn.model import Model
+from foreword.nn.model import Model, neural_settings
 from foreword.objectives._model_with_loss import ModelWithLoss
 from foreword.runs.dry_run import shallow
 from foreword.runs.recipe import Recipe
@@ -208,7 +208,7 @@ def _rows_that_fit(recipe: Recipe, device: torch.device, dtype: torch.dtype) -> 
     and token: 34 bytes in 16 bits (Korthikanti et al. 2022, section 4.1). Gradients and slack take
     as much again.
     """
-    model = recipe.model
+    model = neural_settings(recipe.model)
     kept = 16 * dtype.itemsize + 2
     row = 2 * kept * model.d_model * model.depth * recipe.packing.length
     rows = max(1, memory_of(device) // 4 // row)

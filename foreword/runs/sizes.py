@@ -13,7 +13,7 @@ from torch import nn
 
 from foreword.errors import UserError
 from foreword.formatting import byte_size
-from foreword.nn.model import ModelSettings
+from foreword.nn.model import Architecture, ModelSettings, neural_settings
 from foreword.nn.stack_settings import StackSettings
 from foreword.runs.dry_run import FEW_LAYERS, dummy_vocab, shallow
 from foreword.runs.recipe import Recipe
@@ -129,7 +129,7 @@ def _training(recipe: Recipe, numbers: int) -> dict[str, int]:
         "weights": weights,
         "gradients": weights,
         "optimizer": round(weights * state_per_weight(recipe.optimizer)),
-        "activations": activations_at_least(model, recipe.packing.length),
+        "activations": activations_at_least(neural_settings(model), recipe.packing.length),
     }
 
 
@@ -144,7 +144,7 @@ def activations_at_least(model: ModelSettings, length: int) -> int:
     return 2 * length * model.depth * width
 
 
-def _attention_numbers(model: Any) -> int:
+def _attention_numbers(model: Architecture) -> int:
     """Return the number of parameters of one layer's attention; 0 without attention."""
     if not isinstance(model, StackSettings):
         return 0
@@ -173,7 +173,7 @@ def count_parameters(recipe: Recipe, vocab: Vocab | None = None) -> dict[str, in
     first = _count(few, vocab)
     counts = dict(first)
     for name, layers in deep.items():
-        deeper: Any = replace(few.model, **{name: 2 * FEW_LAYERS})  # type: ignore[arg-type]
+        deeper: Any = replace(few.model, **{name: 2 * FEW_LAYERS})
         more = _count(replace(few, model=deeper), vocab)
         for part in counts:
             counts[part] += (layers - FEW_LAYERS) * (more[part] - first[part]) // FEW_LAYERS

@@ -8,6 +8,7 @@ from dataclasses import is_dataclass
 import torch
 from torch import nn
 
+from foreword.nn.model import neural
 from foreword.testing.models import tiny_model
 from foreword.testing.tokenizers import SENTENCES
 from foreword.tuning.network import Network
@@ -27,12 +28,13 @@ def check_strategy(strategy: Strategy) -> None:
 
 def _network() -> Network:
     trained = tiny_model("encoder", SENTENCES)
-    return Network(trained.model.backbone, nn.Linear(trained.recipe.model.d_model, 2))
+    backbone = neural(trained.model.backbone)
+    return Network(backbone, nn.Linear(backbone.settings.d_model, 2))
 
 
 def check_the_rate_is_positive(strategy: Strategy) -> None:
     """Check that the peak learning rate is a positive number."""
-    rate = strategy.peak_lr(tiny_model("encoder", SENTENCES).recipe.model)
+    rate = strategy.peak_lr(_network().backbone.settings)
     assert 0 < rate < float("inf"), f"the peak learning rate is {rate}"
 
 

@@ -20,6 +20,7 @@ from foreword.errors import NotFiniteError, TrainingStoppedError
 from foreword.kinds import part
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.init import initialise
+from foreword.nn.model import neural
 from foreword.ranges import Count, NonNegative, Ranged
 from foreword.runs.trained_model import TrainedModel
 from foreword.train.budget import Budget
@@ -311,11 +312,11 @@ def build_network(
         model = trained.recipe.build(trained.vocab)
         initialise(model, random_seed)
     token_head = model.token_head if trained.recipe.objective.predicts_tokens else None
-    settings = model.backbone.settings
-    head = task.head(settings.state_width, labels)
+    backbone = neural(model.backbone)
+    head = task.head(backbone.settings.state_width, labels)
     if head is None:
-        return Network(model.backbone, AnswerHead(model.token_head))
-    return Network(model.backbone, head, token_head, scalar_mix(task, settings))
+        return Network(backbone, AnswerHead(model.token_head))
+    return Network(backbone, head, token_head, scalar_mix(task, backbone.settings))
 
 
 def initialise_head(network: Network, seed: int) -> None:

@@ -23,6 +23,7 @@ from typing import Literal
 import numpy as np
 
 from foreword.errors import UserError
+from foreword.nn.model import neural_settings
 from foreword.runs.recipe import Recipe
 from foreword.text import special
 from foreword.types import Array, Vocab
@@ -189,14 +190,14 @@ def template_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> InputTe
         between, after = _ids(vocab, special.SEP) or after, _ids(vocab, special.CLS) or after
         pooling, fresh = "last", frozenset({*before, *between, *after} - seen)
     # What the architecture sets: its length, segments and decoder.
-    start, position = recipe.layout.start, getattr(recipe.model, "position", None)
+    start = recipe.layout.start
     length = max_length or min(recipe.packing.length, limit or recipe.packing.length)
     template = InputTemplate(
         prefix=before,
         suffix=after,
         length=length,
         is_causal=recipe.layout.is_causal,
-        has_segments=recipe.model.segments > 1 or (position is not None and position.segments),
+        has_segments=neural_settings(recipe.model).has_segments,
         between=between,
         pooling=pooling,
         start=vocab.id(start) if start else None,

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from foreword.nn.heads import TokenHead
-from foreword.nn.model import Backbone, ModelSettings
+from foreword.nn.model import ModelSettings, NeuralBackbone
 from foreword.tuning.scalar_mix import ScalarMix, require_layers
 from foreword.tuning.tasks._contract import Task
 from foreword.types import Batch, Hidden
@@ -25,7 +25,7 @@ class Network(nn.Module):
 
     def __init__(
         self,
-        backbone: Backbone,
+        backbone: NeuralBackbone,
         head: nn.Module,
         token_head: TokenHead | None = None,
         scalar_mix: ScalarMix | None = None,

@@ -12,6 +12,7 @@ from scipy.special import softmax
 
 from foreword import config, kinds, manifest, plugins, stored
 from foreword.errors import UserError
+from foreword.nn.model import neural
 from foreword.runs.trained_model import read_recipe
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.checkpoint import load_weights
@@ -115,7 +116,7 @@ def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32"
     task: Task = config.build_kind(kinds.Part("tuning/tasks"), about["task"], "task")
     recipe = read_recipe(folder)
     tokenizer = Tokenizer.load(folder / "tokenizer")
-    backbone = recipe.build(tokenizer.vocab).backbone
+    backbone = neural(recipe.build(tokenizer.vocab).backbone)
     head = task.head(backbone.settings.state_width, labels)
     assert head is not None
     network = Network(backbone, head, scalar_mix=scalar_mix(task, backbone.settings))

@@ -14,6 +14,7 @@ from foreword import allocator, kinds
 from foreword.config import to_table
 from foreword.errors import UserError
 from foreword.evaluation.prompting import PromptedModel
+from foreword.nn.model import neural_settings
 from foreword.runs.continued import with_special
 from foreword.runs.trained_model import TrainedModel
 from foreword.tuning.answers import AnswerExamples
@@ -74,7 +75,7 @@ def tune(
     with allocator.returning_freed():
         data = _encode(trained, task, train, dev, template)
     # Count all steps beforehand, those that compute cached features too.
-    caches = fits_in_memory(trained.recipe.model, task, data.train, data.dev)
+    caches = fits_in_memory(neural_settings(trained.recipe.model), task, data.train, data.dev)
     total = sum(variant.seeds * variant.epochs * count_steps(data, variant) for variant in variants)
     total += (_feature_passes(variants) if caches else 0) * count_chunks(data.train, data.dev)
     done = 0

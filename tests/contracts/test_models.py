@@ -10,7 +10,14 @@ from torch import Tensor
 
 from foreword import kinds
 from foreword.nn.init import initialise
-from foreword.nn.model import Backbone, Model
+from foreword.nn.model import (
+    MemoryBackbone,
+    Model,
+    ModelSettings,
+    NeuralBackbone,
+    SourceBackbone,
+)
+from foreword.nn.offline_training import OfflineArchitecture, OfflineBackbone
 
 from .cases import CASES, SIZE, TRAINED, Case, is_scored, logits, rows, select_rows, tiny, vocab
 
@@ -51,15 +58,17 @@ def test_settings_are_hashable_and_compare_by_value(name: str) -> None:
 
 
 @every_model
-def test_offline_models_implement_fit(name: str) -> None:
+def test_each_model_builds_a_backbone_that_can_do_what_its_flags_say(name: str) -> None:
     settings = tiny(name)
-    assert settings.trains_offline == (type(settings.build(100)).fit is not Backbone.fit)
-    assert settings.trains_offline or not settings.is_count_based
-    if settings.trains_offline:
+    backbone = settings.build(100)
+    assert settings.is_count_based == (not isinstance(settings, ModelSettings))
+    assert settings.is_count_based == (not isinstance(backbone, NeuralBackbone))
+    assert settings.trains_offline == isinstance(settings, OfflineArchitecture)
+    assert settings.trains_offline == isinstance(backbone, OfflineBackbone)
+    assert settings.reads_source == isinstance(backbone, SourceBackbone)
+    assert not settings.memory or isinstance(backbone, MemoryBackbone)
+    if isinstance(settings, OfflineArchitecture):
         assert settings.offline_epochs("epochs", 1) == 1
-    else:
-        with pytest.raises(TypeError, match="is not trained offline"):
-            settings.offline_epochs("epochs", 1)
 
 
 @every_case

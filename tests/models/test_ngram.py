@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from foreword import kinds
 from foreword.errors import UserError
+from foreword.interop.word_table import input_vectors
 from foreword.models.ngram import NGram, NgramBackbone, NgramHead
 from foreword.nn.masks import CausalMask as Mask
 from foreword.nn.model import Model
@@ -124,7 +126,7 @@ def test_other_heads_are_refused_for_lack_of_states() -> None:
     with pytest.raises(UserError, match="no gradients"):
         kinds.load("objectives", "masked")().heads(backbone, vocab())
     with pytest.raises(UserError, match="no word vectors; use word2vec"):
-        _ = backbone.embedding
+        input_vectors(Model(backbone, nn.ModuleDict()), 200)
 
 
 def test_without_smoothing_an_unseen_context_is_refused(tmp_path: Path) -> None:
