@@ -20,7 +20,7 @@ from foreword.models.rnn import RNN
 from foreword.models.transformer import Transformer
 from foreword.nn.init import initialise
 from foreword.nn.masks import CausalMask, DocumentMask
-from foreword.nn.model import Backbone, Model, ModelSettings
+from foreword.nn.model import Model, ModelSettings, NeuralBackbone
 from foreword.nn.unrolled import unroll
 from foreword.probes._contract import Finding, ProbedModel
 from foreword.probes._reach import GradientNorms, gradient_norms
@@ -47,13 +47,16 @@ class LinearCore(nn.Module):
         return after.transpose(0, 1), after
 
 
-class LinearBackbone(Backbone):
+class LinearBackbone(NeuralBackbone):
     def __init__(self, recurrent: Tensor) -> None:
         super().__init__()
         self.settings: ModelSettings = RNN(d_model=WIDTH, layers=1)
         self.embedding = nn.Module()
         self.embedding.token = nn.Embedding(VOCAB, WIDTH, dtype=torch.float64)
         self.core = LinearCore(recurrent)
+
+    def forward(self, batch: Batch, cache: Any = None) -> Hidden:
+        return self.with_layer_gradients(batch)
 
     def with_layer_gradients(self, batch: Batch) -> Hidden:
         cores: Any = [self.core]
