@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from foreword.data.write_shards import PrepareSettings
 from foreword.errors import UserError
 from foreword.runs.run import spare_runs
 from foreword.text.tokenizer import Tokenizer
+from foreword.text.tokenizers._contract import TokenizerKind
 
 
 @dataclass(frozen=True, repr=False)
@@ -140,9 +141,19 @@ def _tokenizer(
     trainer = config.build_kind(kinds.Part("text/tokenizers", kind), table, "tokenizer")
     files = find_files(texts, None, read)
     existing = _existing_tokenizer(out, files, read)
-    if existing is not None and existing.kind == {"kind": kind, **asdict(trainer)}:
+    if existing is not None and _settings_of(existing) == trainer:
         return existing
     return train_tokenizer(trainer, files, read, shown.stage)
+
+
+def _settings_of(tokenizer: Tokenizer) -> TokenizerKind | None:
+    """Return the settings that a tokenizer was trained with; None if it was made elsewhere."""
+    try:
+        part = kinds.Part("text/tokenizers")
+        trainer: TokenizerKind = config.build_kind(part, tokenizer.kind, "tokenizer")
+    except UserError:
+        return None
+    return trainer
 
 
 def _existing_tokenizer(out: Path, files: Sequence[Path], read: ReadSettings) -> Tokenizer | None:

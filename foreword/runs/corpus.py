@@ -77,6 +77,8 @@ def require_sentences(recipe: Recipe, texts: Sequence[str]) -> None:
     read = recipe.read
     if is_prepared(texts) or not recipe.packing.labels_pairs or read.target:
         return
+    if _size(texts, read) <= _LONG_TOKEN * recipe.packing.length:
+        return  # too little text in any case, which is said later
     for document in read_documents(texts, read):
         if len(list(itertools.islice(sentences.iterate([document.text]), 2))) > 1:
             return
@@ -150,7 +152,7 @@ def _require_row(recipe: Recipe, run: Path, tokenizer: Tokenizer, texts: Sequenc
     Only files so small that there may not be are read.
     """
     least, found = recipe.packing.length, 0
-    size = sum(file.stat().st_size for file in find_files(texts, None, recipe.read))
+    size = _size(texts, recipe.read)
     if recipe.model.is_count_based or size > _LONG_TOKEN * least:  # a count-based one has no rows
         return
     for document in read_documents(texts, recipe.read):
@@ -163,6 +165,11 @@ def _require_row(recipe: Recipe, run: Path, tokenizer: Tokenizer, texts: Sequenc
         f"{run / SHARDS / TRAIN}: only {found:,} tokens, but a row needs {least:,}; give more "
         "text, or set a smaller packing.length"
     )
+
+
+def _size(texts: Sequence[str], read: ReadSettings) -> int:
+    """Return the bytes of the files."""
+    return sum(file.stat().st_size for file in find_files(texts, None, read))
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import blake2b
 
 import numpy as np
@@ -26,19 +27,35 @@ _BETWEEN = re.compile(r"(?<=[^\W_])[ ](?=[^\W_])")
 
 @dataclass(frozen=True)
 class TrainingSample:
-    """The amount of text that a tokenizer was trained on; bytes are those of UTF-8."""
+    """The amount of text that a tokenizer was trained on; bytes are those of UTF-8.
+
+    Attributes:
+        documents_seen: documents of the text.
+        documents_kept: documents of which a part was sampled.
+        bytes_seen: bytes of the text.
+        bytes_kept: bytes of the sample.
+        characters_left_out: different characters that were too rare for the vocabulary.
+        share_left_out: their share of the sample's characters.
+    """
 
     documents_seen: int
     documents_kept: int
     bytes_seen: int
     bytes_kept: int
+    characters_left_out: int = 0
+    share_left_out: float = 0.0
 
     def __str__(self) -> str:
         """Return a summary: `60 of 60 documents, 0.3 of 0.3 MB`."""
         unit, name = (1e6, "MB") if self.bytes_seen >= 1e5 else (1e3, "kB")
+        left_out = (
+            f"; {self.characters_left_out:,} rare characters ({self.share_left_out:.2g} of the "
+            "text) are [UNK]"
+        )
         return (
             f"{self.documents_kept:,} of {self.documents_seen:,} documents, "
             f"{self.bytes_kept / unit:,.1f} of {self.bytes_seen / unit:,.1f} {name}"
+            f"{left_out if self.characters_left_out else ''}"
         )
 
 
@@ -60,14 +77,41 @@ class Sample:
         The most frequent characters that make up the share `coverage` of the sample are kept
         (character coverage: Kudo & Richardson 2018, SentencePiece).
         """
-        counts = count_characters(piece.decode() for piece in self.pieces)
-        order = np.argsort(-counts, kind="stable")
-        below = np.cumsum(counts[order]) - counts[order] < coverage * counts.sum()
-        rare = [chr(c) for c in order[~below] if counts[c]]
+        rare = self.rare(coverage)
         if not rare:
             return self.texts()
         pattern = re.compile("[" + re.escape("".join(rare)) + "]")
         return (pattern.sub(" ", text) for text in self.texts())
+
+    def frequent(self, coverage: float) -> list[str]:
+        """Return the most frequent characters, which make up the share `coverage` of the sample."""
+        points, is_frequent = self._by_frequency(coverage)
+        return [chr(c) for c in points[is_frequent]]
+
+    def rare(self, coverage: float) -> list[str]:
+        """Return the other characters."""
+        points, is_frequent = self._by_frequency(coverage)
+        return [chr(c) for c in points[~is_frequent]]
+
+    def covering(self, coverage: float) -> TrainingSample:
+        """Return the counts, with those of the characters left out."""
+        rare = [ord(c) for c in self.rare(coverage)]
+        return replace(
+            self.counts,
+            characters_left_out=len(rare),
+            share_left_out=float(self._characters[rare].sum() / self._characters.sum()),
+        )
+
+    def _by_frequency(self, coverage: float) -> tuple[Array, Array]:
+        """Return the characters' code points, most frequent first, and which are frequent."""
+        points = np.flatnonzero(self._characters)
+        points = points[np.argsort(-self._characters[points], kind="stable")]
+        counts = self._characters[points]
+        return points, np.cumsum(counts) - counts < coverage * counts.sum()
+
+    @cached_property
+    def _characters(self) -> Array:
+        return count_characters(piece.decode() for piece in self.pieces)
 
 
 def draw_sample(texts: Iterable[str], limit_bytes: int) -> Sample:

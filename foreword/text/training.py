@@ -20,9 +20,10 @@ from foreword.text.sample import TrainingSample
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers._contract import unheard
 
-# The alphabet covers all but one character in ten thousand. In a Wikipedia most *distinct*
-# characters occur in names in other scripts, and would displace thousands of useful pieces.
+# By default the alphabet covers all but one character in ten thousand. In a Wikipedia most
+# *distinct* characters occur in names in other scripts, and would displace thousands of pieces.
 COVERAGE = 0.9999
+Coverage = Annotated[float, Interval(gt=0, le=1)]
 
 
 # The special tokens and one more, or each byte.
@@ -136,7 +137,22 @@ def describe(tokenizer: Tokenizer) -> str:
     fewer = (
         f"; a vocabulary of {requested:,} asked, the text has {size:,}" if size < requested else ""
     )
-    return f"{tokenizer.sample}{fewer}"
+    return f"{tokenizer.sample}{fewer}{_mostly_characters(tokenizer)}"
+
+
+def _mostly_characters(tokenizer: Tokenizer) -> str:
+    """Return a remark on a vocabulary with little room for anything but single characters."""
+    if "coverage" not in tokenizer.kind:
+        return ""
+    size, prefix = tokenizer.vocab.size, tokenizer.kind.get("kind") == "wordpiece"
+    pieces = (tokenizer.token(n) for n in range(len(special.ALL), size))
+    characters = sum(len(piece.removeprefix("##") if prefix else piece) == 1 for piece in pieces)
+    if 2 * characters <= size - len(special.ALL):
+        return ""
+    return (
+        f"; {characters:,} of its {size:,} tokens are single characters; a larger tokenizer.vocab "
+        "has room for words"
+    )
 
 
 def require_vocab(tokenizer: Tokenizer, vocab: int) -> Tokenizer:

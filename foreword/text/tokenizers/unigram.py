@@ -12,6 +12,7 @@ from tokenizers import Tokenizer as Engine
 
 from foreword.ranges import Total
 from foreword.text import special, training
+from foreword.text.alphabet import Alphabet
 from foreword.text.sample import draw_sample
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers._contract import TokenizerKind, unheard
@@ -31,6 +32,8 @@ class Unigram(TokenizerKind):
 
     Attributes:
         vocab: size of the vocabulary, special tokens included.
+        coverage: share of the text that the characters of the vocabulary make up, the most frequent
+            first; the rest are [UNK]. A lower one saves room where there are many characters.
         sample_bytes: the most text to learn from, in bytes. The trainer's memory grows with
             the number of different words: 0.8 GB for 50 MB of English.
 
@@ -38,6 +41,7 @@ class Unigram(TokenizerKind):
     """
 
     vocab: training.Vocab = 32_000
+    coverage: training.Coverage = training.COVERAGE
     sample_bytes: Total = 50_000_000
 
     def train(self, texts: Iterable[str], note: Callable[[str], None] = unheard) -> Tokenizer:
@@ -65,15 +69,16 @@ class Unigram(TokenizerKind):
             ),
             decoders.Metaspace(),
         )
+        Alphabet(sample, self.coverage, engine).require_room(self.vocab)
         trainer = trainers.UnigramTrainer(
             vocab_size=self.vocab,
             special_tokens=training.special_tokens(),
             unk_token=special.UNK,
             show_progress=False,
         )
-        texts = sample.texts_within(training.COVERAGE)
+        texts = sample.texts_within(self.coverage)
         training.learn(engine, texts, trainer, sample.counts, note)
-        tokenizer = training.finish(_in_order(engine), self, sample.counts)
+        tokenizer = training.finish(_in_order(engine), self, sample.covering(self.coverage))
         return training.require_vocab(tokenizer, self.vocab)
 
 

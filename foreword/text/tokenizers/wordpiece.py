@@ -10,6 +10,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from foreword.ranges import CountOrZero, Total
 from foreword.text import special, training
+from foreword.text.alphabet import Alphabet
 from foreword.text.sample import Sample, draw_sample
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers._contract import TokenizerKind, unheard
@@ -35,12 +36,15 @@ class WordPiece(TokenizerKind):
         vocab: size of the vocabulary, special tokens included.
         lowercase: whether to lower-case, and drop accents with it.
         min_count: how often a pair must occur to become a piece.
+        coverage: share of the text that the characters of the vocabulary make up, the most frequent
+            first; the rest are [UNK]. A lower one saves room where there are many characters.
         sample_bytes: the most text to learn from, in bytes.
     """
 
     vocab: training.Vocab = 30_522
     lowercase: bool = True
     min_count: CountOrZero = 2
+    coverage: training.Coverage = training.COVERAGE
     sample_bytes: Total = 100_000_000
 
     def train(self, texts: Iterable[str], note: Callable[[str], None] = unheard) -> Tokenizer:
@@ -50,12 +54,15 @@ class WordPiece(TokenizerKind):
             UserError: there is no text, or too little for `vocab`.
         """
         sample = draw_sample(texts, self.sample_bytes)
+        alphabet = Alphabet(sample, self.coverage, self._engine({}), marks_inner=True)
+        alphabet.require_room(self.vocab)
         # The trainer numbers the `##` letters in no fixed order, and the numbers decide between
         # equally frequent pairs. Found first and given in order, they make training repeat.
         letters = self._learn(sample, [], 0, lambda text: note("looking for letters"))
+        alphabet.require_room(self.vocab, len(letters) - len(special.ALL))
         inner = sorted(piece for piece in letters if piece.startswith(PREFIX))
         engine = self._engine(self._learn(sample, inner, self.vocab, note))
-        tokenizer = training.finish(engine, self, sample.counts)
+        tokenizer = training.finish(engine, self, sample.covering(self.coverage))
         return training.require_vocab(tokenizer, self.vocab)
 
     def _engine(self, vocab: dict[str, int]) -> Engine:
@@ -83,6 +90,6 @@ class WordPiece(TokenizerKind):
             show_progress=False,
         )
         engine = self._engine({})
-        texts = sample.texts_within(training.COVERAGE)
+        texts = sample.texts_within(self.coverage)
         training.learn(engine, texts, trainer, sample.counts, note)
         return engine.get_vocab(with_added_tokens=False)
