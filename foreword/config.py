@@ -289,7 +289,7 @@ def build_kind(part: kinds.Part, value: Any, where: str, *, is_list: bool = Fals
     settings = dict(value)
     name = settings.pop("kind", part.default)
     if name is None:
-        raise UserError(f"{where}.kind: needed; there is: {', '.join(kinds.names(part.folder))}")
+        raise UserError(f"{where}.kind: required; one of: {', '.join(kinds.names(part.folder))}")
     known = kinds.names(part.folder)
     if name not in known:
         raise UserError(f"{where}.kind: no kind '{name}'{kinds.nearest_kind(part.folder, name)}")
@@ -346,7 +346,7 @@ def _convert_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
 
 
 def _convert_scalar(hint: Any, value: Any, where: str) -> Any:
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value) if abs(value) < 2**1023 else math.inf
     if hint is int and isinstance(value, float) and value.is_integer():

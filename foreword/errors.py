@@ -12,7 +12,7 @@ class UserError(Exception):
     """A mistake in Foreword's input: a path, a text, a recipe, a command.
 
     The command line prints its message as one line and exits with status 2. Any other exception is
-    a fault of Foreword's own and exits with status 1.
+    a bug in Foreword and exits with status 1.
     """
 
 

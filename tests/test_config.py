@@ -92,7 +92,7 @@ def test_written_recipes_read_back_equal(settings: dict[str, Any]) -> None:
         ({"rate": "0.1"}, "rate: expected a number, got '0.1'"),
         ({"rate": float("nan")}, "rate: must be a number from 0 to 1, got nan"),
         ({"flag": 1}, "flag: expected true or false, got 1"),
-        ({"name": 5}, "name: expected a text, got 5"),
+        ({"name": 5}, "name: expected a string, got 5"),
         ({"mode": "autp"}, "mode: 'autp' is not a choice; choose from: auto, "),
         ({"limit": "x"}, "limit: expected a whole number, got 'x'"),
         ({"sizes": 3}, "sizes: expected a list, got 3"),
@@ -103,7 +103,7 @@ def test_written_recipes_read_back_equal(settings: dict[str, Any]) -> None:
             {"objective": {"kind": "masked", "rate": 2.0}},
             "objective.rate: must be a number above 0 and at most 1, got 2.0",
         ),
-        ({"objective": {"rate": 0.2}}, "objective.kind: needed; there is: "),
+        ({"objective": {"rate": 0.2}}, "objective.kind: required; one of: "),
     ],
 )
 def test_a_mistake_is_named_in_one_line(settings: dict[str, Any], wanted: str) -> None:

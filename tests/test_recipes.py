@@ -205,13 +205,21 @@ def test_assignments_override_a_recipe() -> None:
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("transformer_xl_tiny", ["packing.kind=documents"], "packing.kind: .* use 'stream'"),
+        (
+            "transformer_xl_tiny",
+            ["packing.kind=documents"],
+            "packing.kind: .* use packing 'stream'",
+        ),
         ("transformer_xl_tiny", ["model.position=learned"], "model.memory: position 'learned'"),
         ("transformer_xl_tiny", ["model.memory=-1"], "model.memory: must be a whole number from 0"),
-        ("xlnet_tiny", ["model.two_streams=false"], "model.two_streams=true go together"),
-        ("bert_tiny", ["model.two_streams=true"], "model.two_streams=true go together"),
+        (
+            "xlnet_tiny",
+            ["model.two_streams=false"],
+            "'two_streams' requires model.two_streams=true",
+        ),
+        ("bert_tiny", ["model.two_streams=true"], "'two_streams' requires model.two_streams=true"),
         ("linformer_tiny", ["packing.length=64"], r"exactly 128; set model\.attention\.length=64"),
-        ("bert_tiny", ["layout.kind=two_streams"], "model.two_streams=true go together"),
+        ("bert_tiny", ["layout.kind=two_streams"], "'two_streams' requires model.two_streams=true"),
         (
             "bert_tiny",
             ["model.assumes_causal_mask=true", "model.position=relative"],

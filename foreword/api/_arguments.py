@@ -132,16 +132,16 @@ def write_texts(texts: Iterable[str], path: Path) -> str:
         path: the file.
 
     Raises:
-        UserError: an item is not a text, or there is none.
+        UserError: an item is not a string, or there is none.
     """
     if isinstance(texts, str):
-        raise UserError("texts: expected an iterable of texts, got one text; data= takes paths")
+        raise UserError("texts: expected an iterable of strings, got a string; data= takes paths")
     with atomic.writing(path) as lines:
         number = -1
         for number, text in enumerate(texts):
             if not isinstance(text, str):
-                raise UserError(f"texts[{number}]: expected a text, got {type(text).__name__}")
+                raise UserError(f"texts[{number}]: expected a string, got {type(text).__name__}")
             lines.write(stored.to_json({"text": text}) + "\n")
         if number < 0:
-            raise UserError("texts: there is none")
+            raise UserError("texts is empty")
     return str(path)

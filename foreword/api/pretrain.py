@@ -156,9 +156,7 @@ def pretrain(
     file = run.with_name(f"{run.name}.jsonl")
     if texts is not None:
         if file.exists():
-            raise UserError(
-                f"{file}: is there already; it would hold the texts; choose another out"
-            )
+            raise UserError(f"{file}: already exists; choose another out")
         data = _arguments.write_texts(texts, file)
     try:
         return start(wanted(), run, shown, hooks)

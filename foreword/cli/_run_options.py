@@ -59,8 +59,8 @@ class RunOptions(Options):
 
         if self.heldout and self.more and _is_text(self.heldout):
             raise UserError(
-                f"{self.more[0]}: to train on or to hold out? With --heldout, put --data or "
-                "--heldout before each file, or a pattern in quotes"
+                f"{self.more[0]}: ambiguous: put --data or --heldout before each file, or a "
+                "pattern in quotes"
             )
         return request(
             self.recipe,

@@ -160,7 +160,7 @@ def run(words: list[str], *, is_debug: bool = False) -> int:
             return _fail(f"the output cannot be written: {error.strerror}", 2, is_debug=is_debug)
         if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # pathlib's
             return _fail(f"{error}: a link leads to itself", 2, is_debug=is_debug)
-        text = f"a fault of Foreword's own: {type(error).__name__}: {error}; --debug shows where"
+        text = f"internal error: {type(error).__name__}: {error}; --debug shows where"
         return _fail(text, 1, is_debug=is_debug)
 
 

@@ -73,7 +73,7 @@ class Failure:
     Attributes:
         work: the piece.
         error: the reason, in one line.
-        is_fault: whether it is a fault of Foreword, not a mistake or a lack of memory.
+        is_fault: whether it is a bug in Foreword, not a mistake or a lack of memory.
     """
 
     work: Work

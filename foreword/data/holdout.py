@@ -47,7 +47,7 @@ def find_apart(
     resolved = {file.resolve() for file in trained}
     for file in files:
         if file.resolve() in resolved:
-            raise UserError(f"{file}: is both to train on and to hold out; name it once")
+            raise UserError(f"{file}: is in both --data and --heldout; name it once")
     return files
 
 
@@ -93,8 +93,8 @@ class FallbackDocuments:
             return 0, 0
         if len(sizes) < 2:
             raise UserError(
-                "the text is a single sentence, of which nothing can be held out; give more text, "
-                "or --heldout 0"
+                "the text is a single sentence, so it cannot be split; give more text, or "
+                "--heldout 0"
             )
         trained = len(sizes) - 1
         size = int(sizes[trained])

@@ -112,7 +112,7 @@ def read_documents(
             raise UserError(f"{path}: {reason}") from None
     if not counts.documents:
         where = files[0] if len(files) == 1 else f"{len(files)} files, {files[0]} first"
-        raise UserError(f"{where}: there is no text in it")
+        raise UserError(f"{where}: contains no text")
 
 
 def reader_kinds(settings: ReadSettings) -> dict[str, Reader]:
@@ -147,7 +147,7 @@ def _expand(source: str | Path) -> tuple[list[Path], bool]:
     if path.exists():
         return [path], True
     if path.is_symlink():
-        raise UserError(f"{source}: is a link to what is not there, or to itself")
+        raise UserError(f"{source}: is a broken or circular link")
     matches = [Path(match) for match in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207
     if not matches:
         raise UserError(f"{source}: there is no such file or folder")

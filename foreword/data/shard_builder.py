@@ -101,7 +101,7 @@ class ShardBuilder:
                 write(2 * workers)
             write(0)
         if files[HELDOUT] and not self.counts[HELDOUT].documents:
-            raise UserError(f"{files[HELDOUT][0]}: there is no text in it to hold out")
+            raise UserError(f"{files[HELDOUT][0]}: contains no text to hold out")
         for writer in writers.values():
             self.files |= writer.files
 

@@ -148,8 +148,8 @@ class Shards:
             if (self.tokens[at : at + _BLOCK] != self.tokens[0]).any():
                 return
         raise UserError(
-            f"{self.prefix}: the text is one token over and over, fewer than two different words, "
-            "and there is nothing to predict; give more text, or a tokenizer that knows more words"
+            f"{self.prefix}: the text contains fewer than two distinct tokens; give more text, or "
+            "a tokenizer that knows more words"
         )
 
     @cached_property

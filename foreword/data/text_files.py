@@ -150,7 +150,7 @@ class TextFile:
                 raise UserError(
                     f"{where}: byte {offset:,} (0x{data[error.start]:02x}) is not UTF-8"
                     f"{', it looks like UTF-16' if is_utf16 else ''}; convert the file, or use "
-                    "--errors replace to go on and count them"
+                    "--errors replace to replace and count them"
                 ) from None
         text = data.decode(errors="replace")
         added = len(text.encode()) - len(_REPLACEMENT) * (

@@ -220,7 +220,7 @@ def _decode_group(
         if n < min_tokens:
             allowed[:, stop_ids] = float("-inf")
         if prompted.is_count_based and allowed.isneginf().all(-1).any():
-            raise UserError(f"{prompted.name}: only unknown words can follow by its counts")
+            raise UserError(f"{prompted.name}: after this context only [UNK] has probability")
         draws = torch.from_numpy(rng.uniform(1)[:, 0]).to(prompted.device)
         new = sample_tokens(allowed, sampling, draws)
         ids.append(new)

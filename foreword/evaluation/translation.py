@@ -59,7 +59,7 @@ def read_lines(
         reason = error.strerror or f"not readable ({error})"
         raise UserError(f"{path}: {reason}") from None
     if not any(lines):
-        raise UserError(f"{path}: there is no text in it")
+        raise UserError(f"{path}: contains no text")
     return lines
 
 
@@ -73,8 +73,8 @@ def require_as_many(sources: Sequence[str], references: Sequence[str], names: li
         last = min(len(sources), len(references)) + 1
         longer, shorter = names if len(sources) > len(references) else names[::-1]
         raise UserError(
-            f"{longer}:{last}: there is no line {last:,} in {shorter}; both must have equally many "
-            "lines: find the missing line"
+            f"{longer}:{last}: there is no line {last:,} in {shorter}; both must have the same "
+            "number of lines"
         )
 
 

@@ -185,7 +185,7 @@ def check(
             raise UserError(
                 f"{folder / name}: with these weights Foreword's logits differ from those of "
                 f"transformers by {distance:.3g}, where the greatest is {largest:.3g}; this is a "
-                "fault of Foreword, or the model does something that its files do not show"
+                "bug in Foreword, or the model does something that its files do not show"
             )
         worst, greatest = max(worst, distance), max(greatest, largest)
     return {"logit_difference": worst, "greatest_logit": greatest}

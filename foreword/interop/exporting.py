@@ -103,7 +103,7 @@ def find_family(trained: TrainedModel, family_name: str = "") -> Family:
             return family
     nearest_name = min(reasons, key=lambda name: _distance(reasons[name]))
     raise UserError(
-        f"{trained.run}: no model of transformers is like this one; nearest is {nearest_name}, but "
+        f"{trained.run}: no transformers class matches this model; nearest is {nearest_name}, but "
         f"{'; '.join(reasons[nearest_name])}"
     )
 
@@ -169,7 +169,7 @@ def check(trained: TrainedModel, out: Path, family: Family) -> dict[str, float |
     for name in submodels if check_logits.is_checkable() else ():
         if differing := texts.compare(trained.tokenizer, out / name).differing:
             raise UserError(
-                f"{out / name}: transformers cuts {differing[0]!r} into other tokens than "
-                "Foreword; this is a fault of Foreword"
+                f"{out / name}: transformers tokenizes {differing[0]!r} differently from "
+                "Foreword; this is a bug in Foreword"
             )
     return differences_by_name

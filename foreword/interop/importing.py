@@ -335,7 +335,7 @@ def reading_notes(imported: ImportedModel) -> tuple[str, ...]:
     notes = []
     if comparison.differing:
         notes.append(
-            f"transformers cuts {comparison.differing[0]!r} into other tokens than Foreword"
+            f"transformers tokenizes {comparison.differing[0]!r} differently from Foreword"
         )
     wrapping = imported.family.wrapping(imported.recipe)
     ours = tuple((special[name],) if name in special else () for name in wrapping)

@@ -185,8 +185,8 @@ class NgramHead(VocabularyHead):
         log_probs = table.distribution(contexts)
         if np.isneginf(log_probs.max(axis=1, initial=-np.inf)).any() and len(log_probs):
             raise UserError(
-                "after words never seen together nothing is possible by the model's smoothing; "
-                "fit one with model.smoothing=modified_kneser_ney"
+                "unseen contexts have probability 0 under this smoothing; train with "
+                "model.smoothing=modified_kneser_ney"
             )
         scores = torch.from_numpy(log_probs.astype(np.float32))
         return scores.reshape(*shape, table.header.vocab).to(states.device)

@@ -94,13 +94,13 @@ class StartingModel(TrainedModel):
             head, folder = apart[0], self.provenance["imported"]["folder"]
             again = "" if self.is_foreign else "import it again, "
             return UserError(
-                f"objective.kind: '{kind}' needs a {head}, and {self.name} has no {head}; put the "
-                f"folder of the one that was trained with it into {folder}, as {head}/, {again}"
-                f"and go on from there; or use {way}"
+                f"objective.kind: '{kind}' needs a {head}, which {self.name} lacks; put the folder "
+                f"of the {head} trained with it into {folder}, as {head}/, {again}and start from "
+                f"that; or use {way}"
             )
         return UserError(
-            f"objective.kind: '{kind}' needs other parts of a model ({', '.join(names[:2])}) than "
-            f"{self.name} has, which was trained with '{own}'; use {way}"
+            f"objective.kind: '{kind}' needs heads that {self.name} lacks "
+            f"({', '.join(names[:2])}): it was trained with '{own}'; use {way}"
         )
 
     def _model(self, assignments: Sequence[str]) -> Any:
@@ -112,8 +112,8 @@ class StartingModel(TrainedModel):
         ).model
         if found := differences(resolved(self.recipe.model), resolved(set_anew)):
             raise UserError(
-                f"--set {own[0]}: the model is that of {self.name}, and of it only dropout can be "
-                f"set: {'; '.join(found)}"
+                f"--set {own[0]}: the architecture comes from {self.name}; only dropout can be "
+                f"changed: {'; '.join(found)}"
             )
         return set_anew
 

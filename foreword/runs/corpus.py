@@ -40,8 +40,8 @@ def require_texts(
         find_apart(heldout, find_files(texts, None, read), None, read)
     elif heldout:
         raise UserError(
-            f"--heldout: {texts[0]} holds out text already; 'foreword prepare --heldout' makes "
-            "token shards with text of your own held out"
+            f"--heldout: {texts[0]} already has a held-out split; 'foreword prepare --heldout' "
+            "makes token shards with your own"
         )
 
 
@@ -97,7 +97,7 @@ def corpus(recipe: Recipe, run: Path, stage: Stage) -> tuple[Tokenizer, Prepared
     texts, given = provenance.get("texts"), provenance.get("tokenizer")
     if not texts:
         raise UserError(
-            f"{run}: was imported and has no text to go on with; "
+            f"{run}: was imported and has no training text; "
             f"'foreword pretrain RECIPE --from {run} --data TEXT' starts a run from its weights"
         )
     # Tokenizer: the run's, the given one, or one trained on the text.

@@ -26,13 +26,13 @@ def stopped(
     good, lr = checkpoint.back_to(run, proven_step), recipe.optimizer.lr
     if good is None and (left := checkpoint.all_in(run)):
         return TrainingStoppedError(
-            f"{why}; the only checkpoint, {left[-1]}, gave no finite loss: begin a new run with a "
+            f"{why}; the only checkpoint, {left[-1]}, gave no finite loss: start a new run with a "
             f"lower optimizer.lr than {lr:g}"
         )
     where = "no checkpoint yet" if good is None else f"the last good checkpoint is {good}"
-    verb = "begins again" if good is None else "goes on from there"
+    verb = "starts over" if good is None else "resumes from it"
     has_failed_at_once = good is not None and proven_step == begun_step
-    further = f"; without {good} it goes back one more" if has_failed_at_once else ""
+    further = f"; without {good} it goes back one checkpoint further" if has_failed_at_once else ""
     return TrainingStoppedError(
         f"{why}; {where}; 'foreword resume {run} --set optimizer.lr={lr / 2:.2g}' {verb} at a "
         f"lower rate{further}"

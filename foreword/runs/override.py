@@ -32,8 +32,8 @@ def override(run: Path, assignments: Sequence[str]) -> None:
         part, _, name = key.partition(".")
         if not (key == "train.clip" or (part == "optimizer" and name not in ("", "kind"))):
             raise UserError(
-                f"--set {assignment}: a run that has begun takes optimizer.* (but its kind) and "
-                "train.clip; for anything else begin a new one"
+                f"--set {assignment}: a run that has begun accepts only optimizer.* (except kind) "
+                "and train.clip; to change anything else, start a new run"
             )
     with atomic.locked(run):
         recipe = read_recipe(run)

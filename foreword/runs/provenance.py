@@ -82,7 +82,7 @@ def read_state(run: Path) -> dict[str, Any]:
         for key, names in (("data", ("fingerprint",)), ("imported", ("format", "folder"))):
             for name in names:
                 if not isinstance((state.get(key) or {}).get(name, ""), str):
-                    raise UserError(f"{key}.{name}: expected a text")
+                    raise UserError(f"{key}.{name}: expected a string")
     except UserError as error:
         raise DamagedError(f"{file}: damaged: {error}") from error
     return state
@@ -147,8 +147,8 @@ def require_as_written(run: Path) -> None:
     known = state.get("recipes")
     if known is not None and atomic.checksum(run / RECIPE) not in known:
         raise DamagedError(
-            f"{run / RECIPE}: does not match its checksum in {FILE}: damaged, or edited; 'foreword "
-            "resume --set' changes what may be changed of a run, and any other change is a new one"
+            f"{run / RECIPE}: does not match its checksum in {FILE}: damaged or edited; only "
+            "'foreword resume --set' may change a run; otherwise start a new one"
         )
 
 

@@ -68,27 +68,26 @@ class Recipe:
         # Order: a memory needs consecutive rows.
         if self.model.has_memory and not self.packing.is_contiguous:
             raise UserError(
-                "packing.kind: this model looks back at the row before, so rows must follow one "
-                "another; use 'stream'"
+                "packing.kind: this model carries memory between rows; use packing 'stream'"
             )
         # Architecture: streams, sides and directions are those of the layout and the objective.
         if self.layout.is_two_streams != self.model.two_streams:
             raise UserError(
-                "layout.kind: 'two_streams' and a model with model.two_streams=true go together"
+                "layout.kind: layout 'two_streams' requires model.two_streams=true, and vice versa"
             )
         if self.model.reads_source != self.layout.has_source:
             raise UserError(
-                "layout.kind: 'encoder_decoder' and a model with an encoder and a decoder "
-                "(model.kind 'encoder_decoder' or 'seq2seq') go together"
+                "layout.kind: layout 'encoder_decoder' requires model.kind 'encoder_decoder' or "
+                "'seq2seq', and vice versa"
             )
         components = (self.model, self.objective, self.layout)
         if len({part.predicts_both_directions for part in components}) > 1:
             raise UserError(
-                "layout.kind: 'bidirectional', the objective of that name and model.kind 'elmo' go "
-                "together"
+                "layout.kind: layout 'bidirectional', objective 'bidirectional' and model.kind "
+                "'elmo' each require the other two"
             )
         if not self.model.reads_ahead and not self.layout.is_causal:
-            raise UserError("layout.kind: this model reads from left to right alone; use 'decoder'")
+            raise UserError("layout.kind: this model reads only left to right; use 'decoder'")
         if self.model.assumes_causal_mask and not self.layout.is_causal:
             raise UserError(
                 "model.assumes_causal_mask=true needs a causal layout; set it to false or use "

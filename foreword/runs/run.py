@@ -172,8 +172,8 @@ def require_free(run: Path) -> None:
     atomic.require_writable(run, is_folder=True)
     if (run / "recipe.toml").exists():
         raise UserError(
-            f"{run}: already holds a run; 'foreword resume {run}' carries on with it, or choose "
-            "another --out"
+            f"{run}: already holds a run; 'foreword resume {run}' continues it, or choose another "
+            "--out"
         )
     begun = {atomic.LOCK, ".run.json.part"}
     if _has_begun(run):
@@ -349,7 +349,7 @@ def _resume(run: Path, loop: Loop, setup: TrainingSetup, note: Callable[[str], N
     loop.state = TrainingState.load(checkpoint.read_state(folder))
     loop.memory = checkpoint.load_memory(folder, setup.device)
     loop.proven_step = loop.state.spent.steps
-    note(f"carrying on from step {loop.state.spent.steps:,}")
+    note(f"resuming from step {loop.state.spent.steps:,}")
 
 
 def _train(run: Path, loop: Loop, setup: TrainingSetup) -> bool:
@@ -360,7 +360,7 @@ def _train(run: Path, loop: Loop, setup: TrainingSetup) -> bool:
             return loop.train()
     except torch.OutOfMemoryError as error:
         raise UserError(
-            f"the {setup.device.type}'s memory ran out; use --set train.micro_batch="
+            f"out of memory on {setup.device.type}; use --set train.micro_batch="
             f"{max(1, setup.feed.micro_batch // 2)} or less"
         ) from error
     except NotFiniteError as error:
@@ -373,6 +373,6 @@ def _require_same_text(run: Path, prepared: PreparedText) -> None:
     before = read_state(run).get("data")
     if before is not None and before["fingerprint"] != prepared.fingerprint:
         raise UserError(
-            f"{prepared.folder}: the text has changed since the run began; put it back as it was, "
-            "or begin a new run"
+            f"{prepared.folder}: the text has changed since the run began; restore it, or start a "
+            "new run"
         )

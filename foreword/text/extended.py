@@ -67,7 +67,7 @@ def extend(tokenizer: Tokenizer, texts: Iterable[str], number: int) -> Extended:
     learned = joins.learn(number)
     if len(learned) < number:
         raise UserError(
-            f"--extend-vocabulary: {number:,} asked, but this text supports only "
+            f"--extend-vocabulary: {number:,} requested, but this text supports only "
             f"{len(learned):,}; ask for fewer or give more text"
         )
     _add(state, learned, pieces)

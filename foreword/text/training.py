@@ -120,7 +120,7 @@ def finish(engine: Engine, settings: Any, sample: TrainingSample | None) -> Toke
         UserError: nothing was learned.
     """
     if engine.get_vocab_size() <= len(special.ALL):
-        raise UserError("the text is too little to train a tokenizer on; give more text")
+        raise UserError("not enough text to train a tokenizer; give more text")
     assert is_dataclass(settings) and not isinstance(settings, type)
     kind = {"kind": kinds.name_of(settings), **asdict(settings)}
     return Tokenizer(engine, kind=kind, sample=sample)
@@ -135,7 +135,9 @@ def describe(tokenizer: Tokenizer) -> str:
         return ""
     requested, size = tokenizer.kind.get("vocab", 0), tokenizer.vocab.size
     fewer = (
-        f"; a vocabulary of {requested:,} asked, the text has {size:,}" if size < requested else ""
+        f"; a vocabulary of {requested:,} requested, the text has {size:,}"
+        if size < requested
+        else ""
     )
     return f"{tokenizer.sample}{fewer}{_mostly_characters(tokenizer)}"
 
@@ -169,7 +171,7 @@ def require_vocab(tokenizer: Tokenizer, vocab: int) -> Tokenizer:
         )
     if size < vocab:
         raise UserError(
-            f"tokenizer.vocab: {vocab:,} asked, but this text supports only {size:,}; "
+            f"tokenizer.vocab: {vocab:,} requested, but this text supports only {size:,}; "
             f"use tokenizer.vocab={size} or give more text"
         )
     return tokenizer

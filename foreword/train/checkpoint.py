@@ -93,7 +93,9 @@ def load_weights(folder: Path, model: nn.Module) -> None:
     parameters = dict(model.named_parameters())
     for name in sorted(parameters.keys() ^ stored.keys()):
         where = "the checkpoint has no" if name in parameters else "the model has no"
-        raise UserError(f"{folder}: {where} tensor {name}; the recipe is another one's")
+        raise UserError(
+            f"{folder}: {where} tensor {name}; the checkpoint belongs to another recipe"
+        )
     with torch.no_grad():
         for name, parameter in parameters.items():
             if parameter.shape != stored[name].shape:

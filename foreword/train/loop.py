@@ -235,7 +235,7 @@ class Loop:
         if state.skipped_in_row >= self.options.patience:
             raise NotFiniteError(f"{state.skipped_in_row} steps in a row were not finite")
         if self.progress >= 1 and state.skipped == state.spent.steps:
-            raise NotFiniteError(f"no step was finite, of {state.skipped}")
+            raise NotFiniteError(f"none of the {state.skipped} steps was finite")
 
 
 def dropout_seeds(seed: int, step: int, count: int) -> list[int]:

@@ -100,7 +100,7 @@ def require_free(evaluation: Path, out: Path) -> None:
     atomic.require_writable(out, is_folder=True)
     atomic.require_writable(evaluation, is_folder=False)
     if evaluation.exists():
-        raise UserError(f"{evaluation}: exists already; choose another --name")
+        raise UserError(f"{evaluation}: already exists; choose another --name")
     if out.is_dir() and any(out.iterdir()):
         raise UserError(f"{out}: is not empty; choose another --out or --name")
 

@@ -84,9 +84,9 @@ def test_a_given_progress_receives_stages_and_records(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         ({}, "give data"),
-        ({"texts": "one text"}, "got one text"),
-        ({"texts": [1]}, r"texts\[0\]: expected a text, got int"),
-        ({"texts": []}, "there is none"),
+        ({"texts": "one text"}, "got a string"),
+        ({"texts": [1]}, r"texts\[0\]: expected a string, got int"),
+        ({"texts": []}, "texts is empty"),
         ({"texts": TEXTS, "steps": 1, "hours": 1}, "give one budget, not 2"),
         ({"texts": TEXTS, "settings": "model.layers=6"}, "expected a table"),
         ({"texts": TEXTS, "settings": {"model.layrs": 6}}, "did you mean 'layers'"),

@@ -80,8 +80,8 @@ TEXTS: dict[str, tuple[Mistake, list[str]]] = {
         lambda case: case.words(data=str(case.folder / "nowhere.txt")),
         ["nowhere.txt: there is no such file"],
     ),
-    "empty file": (text("empty.txt", ""), ["empty.txt: there is no text in it"]),
-    "blank file": (text("blank.txt", "\n \n"), ["blank.txt: there is no text in it"]),
+    "empty file": (text("empty.txt", ""), ["empty.txt: contains no text"]),
+    "blank file": (text("blank.txt", "\n \n"), ["blank.txt: contains no text"]),
     "empty folder": (empty_folder, ["nothing: no text file in it"]),
     "unknown suffix": (text("a.docx", "x"), ["a.docx: no reader for such files", ".txt"]),
     "not UTF-8": (
@@ -111,7 +111,7 @@ TEXTS: dict[str, tuple[Mistake, list[str]]] = {
 SETTINGS: dict[str, tuple[list[str], list[str]]] = {
     "vocabulary too large": (
         ["--set", "tokenizer.kind=wordpiece", "--set", "tokenizer.vocab=5000"],
-        ["tokenizer.vocab: 5,000 asked, but this text supports only"],
+        ["tokenizer.vocab: 5,000 requested, but this text supports only"],
     ),
     "vocabulary too small": (
         ["--set", "tokenizer.kind=bpe", "--set", "tokenizer.vocab=50"],
@@ -304,7 +304,7 @@ def test_a_folder_with_a_run_is_refused_and_unchanged(
     before = {path: path.stat().st_mtime_ns for path in case.out.rglob("*")}
     assert run(case.words()) == 2
     line = capsys.readouterr().err.splitlines()[-1]
-    assert f"{case.out}: already holds a run; 'foreword resume {case.out}' carries on" in line
+    assert f"{case.out}: already holds a run; 'foreword resume {case.out}' continues it" in line
     assert {path: path.stat().st_mtime_ns for path in case.out.rglob("*")} == before
 
 

@@ -213,7 +213,7 @@ def test_check_takes_the_held_out_text_and_start_of_a_run(
     assert begun["data"]["vocab"] == found["data"]["vocab"]
     assert begun["first_loss"] < found["first_loss"]
     for more, said in (
-        (["--heldout", str(text)], "is both to train on and to hold out"),
+        (["--heldout", str(text)], "is in both --data and --heldout"),
         (["--heldout", "1.5"], "--heldout: must be a number of at least 0"),
         (["--extend-vocabulary", "5"], "--extend-vocabulary: requires --from"),
         ([*start, "--extend-vocabulary", "5"], "does not join pieces"),

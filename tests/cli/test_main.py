@@ -101,7 +101,7 @@ def test_a_huge_value_is_quoted_by_its_two_ends(capsys: pytest.CaptureFixture[st
         (UserError("a\n  mistake"), 2, "foreword: a mistake\n"),
         (PermissionError(13, "Permission denied", "/x"), 2, "foreword: /x: Permission denied\n"),
         (KeyboardInterrupt(), 130, "foreword: interrupted\n"),
-        (ZeroDivisionError("oh"), 1, "a fault of Foreword's own: ZeroDivisionError: oh; --debug"),
+        (ZeroDivisionError("oh"), 1, "internal error: ZeroDivisionError: oh; --debug"),
     ],
 )
 def test_errors_give_their_exit_status_and_one_line(

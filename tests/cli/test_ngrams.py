@@ -130,7 +130,7 @@ def test_an_exported_arpa_file_is_imported_equal(
         told(capsys, "evaluate", str(path), "--file", str(test))["rows"][0] for path in (run, again)
     )
     assert other["perplexity"] == pytest.approx(one["perplexity"], rel=1e-5)
-    assert "exists already" in refused(
+    assert "already exists" in refused(
         capsys, "export", str(run), "--format", "arpa", "--out", str(file)
     )
 

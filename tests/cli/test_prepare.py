@@ -28,7 +28,7 @@ def test_prepare_prints_a_table_of_counts(
     assert "written" in printed.out
     assert "files read  1" in printed.out
     assert "trained on  100 of 100 documents" in printed.out
-    assert "a vocabulary of 10,000 asked, the text has" in printed.out
+    assert "a vocabulary of 10,000 requested, the text has" in printed.out
     assert run(words) == 0
     assert "unchanged, reused" in capsys.readouterr().out
 

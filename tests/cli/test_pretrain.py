@@ -37,8 +37,8 @@ def test_one_command_makes_a_run(
     said = capsys.readouterr()
     assert said.out == ""
     sample = (
-        "tokenizer trained on 240 of 240 documents, 6.6 of 6.6 kB; a vocabulary of 30,000 asked, "
-        "the text has 134\n"
+        "tokenizer trained on 240 of 240 documents, 6.6 of 6.6 kB; a vocabulary of 30,000 "
+        "requested, the text has 134\n"
     )
     for words in ("fp32 on cpu", "tokens to train on", sample, "held-out loss", f"done: {out}"):
         assert words in said.err
@@ -123,8 +123,11 @@ def test_given_held_out_text_is_held_out(
     assert run(["prepare", str(text), "--out", str(made), *apart_too]) == 0
     capsys.readouterr()
     for more, said in (
-        ([str(apart), "--heldout", str(apart)], "to train on or to hold out?"),
-        (["--heldout", str(text)], "is both to train on and to hold out"),
+        (
+            [str(apart), "--heldout", str(apart)],
+            "ambiguous: put --data or --heldout before",
+        ),
+        (["--heldout", str(text)], "is in both --data and --heldout"),
         (["--heldout", "1.5"], "--heldout: must be a number of at least 0"),
     ):
         assert run([*words, str(tmp_path / "wrong"), *more]) == 2
@@ -132,7 +135,7 @@ def test_given_held_out_text_is_held_out(
         assert not (tmp_path / "wrong").exists()
     words = ["pretrain", recipe, "--data", str(made), "--out", str(tmp_path / "wrong")]
     assert run([*words, "--heldout", str(apart)]) == 2
-    assert "holds out text already" in capsys.readouterr().err
+    assert "already has a held-out split" in capsys.readouterr().err
 
 
 def _on(options: BudgetOptions, recipe: Recipe) -> TrainSettings:

@@ -29,7 +29,7 @@ def test_resume_continues_from_the_last_checkpoint(
 ) -> None:
     assert run(["resume", str(stopped), "--json"]) == 0
     said = capsys.readouterr()
-    assert "carrying on from step 6" in said.err
+    assert "resuming from step 6" in said.err
     printed = json.loads(said.out)
     assert printed["done"] is True
     assert printed["last"]["train"]["step"] == 12
@@ -39,7 +39,7 @@ def test_resume_sets_another_learning_rate(
     stopped: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["resume", str(stopped), "--set", "model.layers=3"]) == 2
-    assert "for anything else begin a new one" in capsys.readouterr().err
+    assert "to change anything else, start a new run" in capsys.readouterr().err
     assert run(["resume", str(stopped), "--set", "optimizer.lr=1e-7", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["last"]["train"]["lr"] <= 1e-7
 
@@ -53,7 +53,7 @@ def test_a_damaged_checkpoint_is_named_and_the_previous_one_used(
     assert run(["resume", str(stopped)]) == 0
     said = capsys.readouterr().err
     assert f"{newest}: damaged: weights.safetensors is missing or cut short; the one before" in said
-    assert "carrying on from step 3" in said
+    assert "resuming from step 3" in said
 
 
 def test_a_run_with_only_damaged_checkpoints_is_refused(

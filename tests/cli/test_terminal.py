@@ -113,7 +113,7 @@ def test_a_narrowed_window_keeps_a_run_on_one_line(place: Path, tmp_path: Path) 
         assert "stopped and saved" in terminal.text
         check(terminal, 120)
     with Terminal(["resume", str(tmp_path / "run")], columns=40) as terminal:
-        terminal.shows("carrying on from step")
+        terminal.shows("resuming from step")
         terminal.until(lambda it: any("training" in one for one in it.live_lines()))
         terminal.press_ctrl_c()
         assert terminal.wait() == 130, terminal.text
@@ -177,7 +177,7 @@ def test_a_comparison_stopped_by_ctrl_c_continues(place: Path, tmp_path: Path) -
         assert "the same command continues" in terminal.text
         check(terminal, 100)
     with Terminal([*words, ENDLESS], columns=60) as terminal:
-        terminal.shows("carrying on from step")
+        terminal.shows("resuming from step")
         terminal.press_ctrl_c()
         assert terminal.wait() == 130, terminal.text
         check(terminal, 60)

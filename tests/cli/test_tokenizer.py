@@ -90,7 +90,7 @@ def test_train_writes_a_tokenizer_and_refuses_bad_text(capsys, tmp_path) -> None
     assert "bytes replaced 3" in " ".join(capsys.readouterr().out.split())
     assert run(["tokenizer", *words, "--errors", "replace"]) == 2
     line = capsys.readouterr().err
-    assert "--vocab: 30,522 asked, but this text supports only" in line
+    assert "--vocab: 30,522 requested, but this text supports only" in line
     assert "use --vocab " in line
     assert run(["tokenizer", *words, "--kind", "wordpeice"]) == 2
     assert "did you mean 'wordpiece'" in capsys.readouterr().err

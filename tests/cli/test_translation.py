@@ -198,7 +198,7 @@ def test_prepared_pairs_are_trained_on(made: Path, capsys: pytest.CaptureFixture
     ("changes", "said"),
     [
         (["packing.kind=documents"], "use packing.kind = 'parallel'"),
-        (["model.kind=transformer"], "'encoder_decoder' and a model with an encoder"),
+        (["model.kind=transformer"], "'encoder_decoder' requires model.kind"),
         (["read.target="], "no reader for such files"),
     ],
 )

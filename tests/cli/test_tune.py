@@ -150,7 +150,7 @@ def test_an_existing_out_is_not_overwritten(
     assert "is not empty" in capsys.readouterr().err
     assert run(words) == 0
     assert run([*words, "--out", str(tmp_path / "other")]) == 2
-    assert "exists already; choose another --name" in capsys.readouterr().err
+    assert "already exists; choose another --name" in capsys.readouterr().err
     assert (out / "mine.txt").read_text(encoding="utf-8") == "mine"
 
 

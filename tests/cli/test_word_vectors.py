@@ -116,7 +116,7 @@ def test_exported_vectors_are_imported_equal(
     asked(capsys, "import", path, "--format", "word2vec", "--out", back)
     wanted = asked(capsys, "neighbours", run, "boat")
     assert asked(capsys, "neighbours", back, "boat") == wanted
-    assert "exists already" in refused("export", run, "--format", "word2vec", "--out", path)
+    assert "already exists" in refused("export", run, "--format", "word2vec", "--out", path)
     path.write_bytes(path.read_bytes()[:100])
     for verb, *more in (
         ["generate", "boat"],

@@ -24,7 +24,7 @@ def write(folder: Path) -> list[list[str]]:
 def test_a_pair_to_train_on_and_to_hold_out_is_refused(tmp_path: Path) -> None:
     train, held = write(tmp_path)
     Corpora(train, tmp_path, lambda name: lambda *_: None, held, [BOTH])
-    with pytest.raises(UserError, match="both to train on and to hold out"):
+    with pytest.raises(UserError, match="in both --data and --heldout"):
         again = [str(tmp_path / "train.de")]
         Corpora(train, tmp_path, lambda name: lambda *_: None, again, [BOTH])
 

@@ -254,8 +254,8 @@ def test_impossible_heldout_text_is_refused(tmp_path: Path, tokenizer: Tokenizer
     empty = tmp_path / "empty.txt"
     empty.write_text("\n\n")
     for held, said in (
-        ([tmp_path / "x" / ".." / "a.jsonl"], "is both to train on and to hold out"),
-        ([empty], "there is no text in it to hold out"),
+        ([tmp_path / "x" / ".." / "a.jsonl"], "is in both --data and --heldout"),
+        ([empty], "contains no text to hold out"),
         ([tmp_path / "nowhere.txt"], "no such file"),
     ):
         (tmp_path / "x").mkdir(exist_ok=True)

@@ -159,5 +159,5 @@ def test_a_text_of_one_repeated_token_is_refused(
             writer.add(np.array(tokens), np.array([len(tokens)]), np.array([1]))
     Shards.open(tmp_path / "last").require_variety()
     Shards.open(tmp_path / "block").require_variety()
-    with pytest.raises(UserError, match="one: the text is one token over and over"):
+    with pytest.raises(UserError, match="one: the text contains fewer than two distinct tokens"):
         Shards.open(tmp_path / "one").require_variety()

@@ -205,6 +205,6 @@ def test_a_model_of_no_family_is_refused(
     run = write_run(tmp_path / "run", recipe, tokenizer)
     assert command(["export", str(run), "--out", str(tmp_path / "hf")]) == 2
     said = capsys.readouterr().err
-    assert "no model of transformers is like this one; nearest is" in said
+    assert "no transformers class matches this model; nearest is" in said
     assert "modernbert, but model.position is alibi, not rotary" in said
     assert not (tmp_path / "hf").exists()

@@ -187,5 +187,5 @@ def test_impossible_settings_are_refused(settings: dict[str, Any], message: str)
     ],
 )
 def test_a_bidirectional_layout_requires_its_objective_and_model(changes: list[str]) -> None:
-    with pytest.raises(UserError, match=r"layout.kind: 'bidirectional', .* go together"):
+    with pytest.raises(UserError, match=r"layout.kind: layout 'bidirectional', .* each require"):
         load_recipe("elmo_tiny", changes)

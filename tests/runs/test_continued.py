@@ -204,7 +204,7 @@ def test_unused_heads_are_noted_and_missing_heads_refused(text: Path, tmp_path: 
     laid = two.with_recipe(recipe)
     assert set(laid.model.heads) == {"token"}
     assert "heads left behind: heads.pair." in laid.notes[0]
-    with pytest.raises(UserError, match=r"'sum' needs other parts of a model \(heads\.pair\."):
+    with pytest.raises(UserError, match=r"'sum' needs heads that .* lacks \(heads\.pair\."):
         one.with_recipe(both)
 
 

@@ -16,10 +16,10 @@ def test_text_of_one_repeated_token_is_refused(tmp_path: Path, recipe: str) -> N
     text.write_text("a a a a\n\n" * 50)
     made = load_recipe(recipe, ["tokenizer={kind='word', vocab=200, min_count=1}"])
     first = runs.begin(made, text, tmp_path / "run")
-    with pytest.raises(UserError, match="one token over and over"):
+    with pytest.raises(UserError, match="fewer than two distinct tokens"):
         corpus(made, first, runs.stage)
     second = runs.begin(made, first / "shards", tmp_path / "other")  # shards made before
-    with pytest.raises(UserError, match="one token over and over"):
+    with pytest.raises(UserError, match="fewer than two distinct tokens"):
         corpus(made, second, runs.stage)
 
 

@@ -244,7 +244,7 @@ def test_a_damaged_checkpoint_is_trained_again(tmp_path: Path, done: Done, kind:
     assert not is_finished(run)
     watcher = Quiet()
     finish(run, watcher)
-    assert watcher.notes[0] == f"{folder}: damaged; the model is fitted anew"
+    assert watcher.notes[0] == f"{folder}: damaged; the model is trained again"
     assert files(run) == files(done(kind)[0])
 
 
@@ -320,7 +320,7 @@ def test_too_little_text_for_discounts_is_noted(tmp_path: Path) -> None:
     ("of", "text", "message"),
     [
         (recipe(order=9), "a b\nb a\nc a\na a\n", r"model\.order: 9 words, but no text has more"),
-        (recipe(), "a a a\na a\na\na a a a\n", "one token over and over"),
+        (recipe(), "a a a\na a\na\na a a a\n", "fewer than two distinct tokens"),
         (
             changed(recipe(), packing={"kind": "stream"}),
             "a b\nb a\nc a\na a\n",

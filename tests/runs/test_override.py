@@ -60,7 +60,7 @@ def test_a_setting_equal_to_the_old_is_not_recorded(text: Path, tmp_path: Path) 
     [
         ("model.layers=3", r"--set model.layers=3: a run that has begun takes optimizer\.\*"),
         ("train.seed=2", "takes optimizer"),
-        ("optimizer.kind=sgd", r"but its kind"),
+        ("optimizer.kind=sgd", r"except kind"),
         ("optimizer=adamw", "takes optimizer"),
         ("optimizer.lrr=1", "optimizer.lrr: AdamW has no such setting; did you mean 'lr'"),
         ("optimizer.lr=-1", "optimizer.lr: must be a number above 0"),

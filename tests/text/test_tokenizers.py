@@ -160,7 +160,7 @@ def test_a_tokenizer_records_how_much_text_it_was_trained_on(tokenizer: Tokenize
 def test_too_large_a_vocabulary_is_refused(kind: str) -> None:
     """And the size that the message names is one that works."""
     load = kinds.load("text/tokenizers", kind)
-    with pytest.raises(UserError, match=r"30,000 asked, but this text supports only") as error:
+    with pytest.raises(UserError, match=r"30,000 requested, but this text supports only") as error:
         load(vocab=30_000).train(CORPUS)
     size = int(str(error.value).partition("tokenizer.vocab=")[2].split()[0])
     assert load(vocab=size).train(CORPUS).vocab.size == size
@@ -314,8 +314,8 @@ def test_an_unwritable_folder_is_refused(tmp_path, trained) -> None:
 @pytest.mark.parametrize(
     ("kind", "settings", "said"),
     [
-        ("word", {"min_count": 1}, "; a vocabulary of 30,000 asked, the text has 111"),
-        ("char", {}, "; a vocabulary of 10,000 asked, the text has 112"),
+        ("word", {"min_count": 1}, "; a vocabulary of 30,000 requested, the text has 111"),
+        ("char", {}, "; a vocabulary of 10,000 requested, the text has 112"),
         ("char", {"vocab": 109}, ""),
     ],
 )

@@ -76,7 +76,7 @@ def test_a_newer_checkpoint_of_another_version_is_not_skipped(tmp_path: Path) ->
 
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     folder = save(tmp_path / "step")
-    with pytest.raises(UserError, match=r"no tensor .*; the recipe is another one's"):
+    with pytest.raises(UserError, match=r"no tensor .*; the checkpoint belongs to another recipe"):
         checkpoint.load_weights(folder, nn.Sequential(nn.Linear(4, 4)))
     wide = nn.Sequential(nn.Linear(5, 5), nn.Linear(5, 5))
     wide[1].weight = wide[0].weight

@@ -68,7 +68,7 @@ def test_a_run_that_blows_up_goes_back_to_weights_that_gave_a_loss(
     said, good = str(stopped.value), checkpoint.newest(run)
     assert "\n" not in said and "not finite" in said
     assert f"the last good checkpoint is {good};" in said
-    assert f"'foreword resume {run} --set optimizer.lr=50' goes on from there" in said
+    assert f"'foreword resume {run} --set optimizer.lr=50' resumes from it" in said
     losses = {r["step"]: r["loss"] for r in runs.logged(run, "train")}
     step = checkpoint.read_state(good)["step"]
     assert losses[step + 1] is not None  # what its weights gave

@@ -87,7 +87,7 @@ def _text(source: TextFile, record: dict[str, Any], setting: str, where: str) ->
             raise UserError(
                 f"{where}: field '{field}', character {error.start + 1:,}: "
                 f"\\u{ord(text[error.start]):04x} is half a character (a lone surrogate); fix the "
-                "line, or use --errors replace to go on and count them"
+                "line, or use --errors replace to replace and count them"
             ) from None
         return source.decode(text.encode(errors="surrogatepass"), where)
     return text

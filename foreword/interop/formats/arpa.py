@@ -39,7 +39,7 @@ class ARPA:
             raise UserError(f"{trained.run}: not an n-gram model, and ARPA files hold n-grams only")
         atomic.require_writable(out, is_folder=False)
         if out.exists():
-            raise UserError(f"{out}: exists already; choose another --out")
+            raise UserError(f"{out}: already exists; choose another --out")
         table = table_of(trained.model)
         names = _written_names(trained)
         # Words and text boundaries only: other special tokens are not in the file.

@@ -38,7 +38,7 @@ class Word2Vec:
         """See `Format`."""
         atomic.require_writable(out, is_folder=False)
         if out.exists():
-            raise UserError(f"{out}: exists already; choose another --out")
+            raise UserError(f"{out}: already exists; choose another --out")
         table = word_table(trained.model, trained.tokenizer)
         file.write(out, table.words, table.vectors, binary=self.binary)
         width = table.vectors.shape[1]

@@ -74,8 +74,8 @@ class Linformer(AttentionKind):
         _, queries, keys = shape
         if bias is not None:
             raise UserError(
-                "model.position: 'linformer' has no scores between positions to add to; use "
-                "'learned', 'sinusoidal' or 'rotary'"
+                "model.position: attention 'linformer' cannot add position scores; use 'learned', "
+                "'sinusoidal' or 'rotary'"
             )
         if queries != keys or keys > self.length:
             raise UserError(
@@ -153,8 +153,8 @@ class LinformerAttention(AttentionMechanism):
         """
         if extra is not None:
             raise UserError(
-                "model.position: 'linformer' has no scores between positions to add to; use "
-                "'learned', 'sinusoidal' or 'rotary'"
+                "model.position: attention 'linformer' cannot add position scores; use 'learned', "
+                "'sinusoidal' or 'rotary'"
             )
         if prepared_mask.is_padding is not None:
             k, v = (x.masked_fill(prepared_mask.is_padding, 0.0) for x in (k, v))
