@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from torch import nn
+from torch import Tensor, nn
 
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
@@ -143,3 +143,14 @@ class Term(Objective):
     def loss(self, model: Model, batch: Batch) -> Loss:
         """Run the backbone and return the loss."""
         return self.loss_from_states(model, batch, model.backbone(batch))
+
+
+def first_term(counts: Tensor) -> Tensor:
+    """Return the index of the first term with predictions in the step, without a wait; ().
+
+    The means of all terms are multiplied with its count, which is the loss's.
+
+    Args:
+        counts: predictions of each term, (terms,).
+    """
+    return (counts > 0).int().argmax()

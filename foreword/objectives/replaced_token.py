@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from foreword.data.rng import RowRng
 from foreword.nn.model import Backbone, Model, neural
 from foreword.nn.precision import upcast
-from foreword.objectives._contract import Objective, Prediction
+from foreword.objectives._contract import Objective, Prediction, first_term
 from foreword.objectives._generator import build_generator
 from foreword.objectives._masking import in_place, random_by_count, random_ordinary
 from foreword.objectives.masked import Masked
@@ -138,16 +138,15 @@ class ReplacedToken(Objective):
         generated = model.token_head.loss(hidden, batch)
         replacements = original.masked_scatter(is_chosen, model.token_head.sample(hidden, batch))
         detected = _discriminate(model, replace(batch, ids=replacements), original)
-        # Each mean is over the whole step, so the second sum is rescaled to the first's count.
-        whole_step = batch.part(TermCounts)
-        if whole_step is None:  # the batch is the whole step
-            counts = torch.stack([generated.weight, detected.weight])
-        else:
-            counts = whole_step.counts
-        share = self.weight * counts[0] / counts[1].clamp(min=1)
+        # Each mean is over the whole step, so the second sum is rescaled to the first's count, or
+        # left as it is in a step in which the generator predicts nothing.
+        whole_step, own = batch.part(TermCounts), torch.stack([generated.weight, detected.weight])
+        counts = own if whole_step is None else whole_step.counts
+        first = first_term(counts)
+        share = self.weight * counts.take(first) / counts[1].clamp(min=1)
         components = {"generator": (generated.total, generated.weight), **detected.components}
         total = generated.total + share * detected.total
-        return Loss(total, generated.weight, components, detected.memory)
+        return Loss(total, own.take(first), components, detected.memory)
 
 
 def _discriminate(model: Model, batch: Batch, original: Tensor) -> Loss:

@@ -15,7 +15,7 @@ from foreword.data.rng import RowRng
 from foreword.errors import UserError
 from foreword.kinds import Part
 from foreword.nn.model import Backbone, Model
-from foreword.objectives._contract import Prediction, Term
+from foreword.objectives._contract import Prediction, Term, first_term
 from foreword.objectives._pair import PairObjective
 from foreword.objectives._room import longest, require_room
 from foreword.objectives.masked import Masked
@@ -51,7 +51,8 @@ class Sum(Term):
 
     Each term is divided by its own number of predictions in the whole step, however the step is
     split into micro-batches: `TermCounts` holds these numbers, computed before the first forward
-    pass. `Loss.weight` is the first term's; `Loss.components` holds each term's loss.
+    pass. `Loss.weight` is that of the first term with a prediction in the step; `Loss.components`
+    holds each term's loss.
 
     Attributes:
         terms: the objectives to sum: at most one that classifies pairs and one that predicts
@@ -149,7 +150,8 @@ class Sum(Term):
     def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:
         """Return the weighted sum of the terms' means, times the first term's prediction count.
 
-        A batch without `TermCounts` is the whole step.
+        The first term that predicts anything in this step: one without predictions adds nothing and
+        leaves the others as they are. A batch without `TermCounts` is the whole step.
         """
         losses = [term.loss_from_states(model, batch, hidden) for term in self.terms]
         whole_step = batch.part(TermCounts)
@@ -157,7 +159,8 @@ class Sum(Term):
             counts = torch.stack([loss.weight for loss in losses])  # (terms,)
         else:
             counts = whole_step.counts
-        shares = counts[0] / counts.clamp(min=1)
+        first = first_term(counts)
+        shares = counts.take(first) / counts.clamp(min=1)
         weights = self.weights or (1.0,) * len(losses)
         total = torch.zeros_like(losses[0].total)
         components = {}
@@ -166,7 +169,8 @@ class Sum(Term):
             total = total + weight * share * loss.total
             components[name] = (loss.total, loss.weight)
             components |= {f"{name}_{key}": value for key, value in loss.components.items()}
-        return Loss(total, losses[0].weight, components, hidden.memory)
+        count = torch.stack([loss.weight for loss in losses]).take(first)
+        return Loss(total, count, components, hidden.memory)
 
 
 def _count(term: Term, batch: Batch) -> float:

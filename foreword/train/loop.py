@@ -42,8 +42,8 @@ class TrainingState:
 
     Attributes:
         spent: of the budget.
-        skipped: steps whose loss or gradient was not finite.
-        skipped_in_row: of these, the last ones.
+        skipped: steps whose loss or gradient was not finite, or without predictions.
+        skipped_in_row: steps in a row that were not finite, up to the last.
         best_loss: lowest held-out loss.
         best: name of the checkpoint that had it.
     """
@@ -207,7 +207,8 @@ class Loop:
             seeds=dropout_seeds(self.options.dropout_seed, spent.steps, len(batches)),
             accumulate=self.options.accumulate,
         )
-        if result.is_finite and any(memory is not None for memory in result.memory):
+        has_memory = any(memory is not None for memory in result.memory)
+        if has_memory and (result.is_finite or not result.weight):
             self.memory = result.memory
 
         spent.steps += 1
@@ -226,14 +227,15 @@ class Loop:
             self.proven_step = state.spent.steps - 1
             return
         state.skipped += 1
-        state.skipped_in_row += 1
-        self.note(
-            f"step {state.spent.steps}: loss {result.loss:.4g}, gradient norm "
-            f"{result.grad_norm:.4g}: not finite, the step is skipped ({state.skipped} so far)"
-        )
-        require_finite(dict(self.model.named_parameters()))
-        if state.skipped_in_row >= self.options.patience:
-            raise NotFiniteError(f"{state.skipped_in_row} steps in a row were not finite")
+        why = "nothing to predict"
+        if result.weight:
+            why = f"loss {result.loss:.4g}, gradient norm {result.grad_norm:.4g}: not finite"
+        self.note(f"step {state.spent.steps}: {why}, the step is skipped ({state.skipped} so far)")
+        if result.weight:  # else it says nothing of the weights
+            state.skipped_in_row += 1
+            require_finite(dict(self.model.named_parameters()))
+            if state.skipped_in_row >= self.options.patience:
+                raise NotFiniteError(f"{state.skipped_in_row} steps in a row were not finite")
         if self.progress >= 1 and state.skipped == state.spent.steps:
             raise NotFiniteError(f"none of the {state.skipped} steps was finite")
 

@@ -26,8 +26,8 @@ class StepResult:
     """What one step did.
 
     Attributes:
-        loss: nats per prediction.
-        weight: number of predictions.
+        loss: nats per prediction; nan without predictions.
+        weight: number of predictions; without any the step is skipped.
         grad_norm: of the mean gradient, before clipping.
         is_finite: False if the step was skipped.
         components: nats per prediction of each named term.
@@ -107,7 +107,8 @@ def train_step(
     """Take one optimizer step: the same gradient as one big batch.
 
     Micro-batches and processes may hold different numbers of predictions, so sums and counts are
-    added and divided once. A step whose loss or gradient is not finite changes nothing.
+    added and divided once. A step whose loss or gradient is not finite changes nothing, and one
+    without predictions changes nothing either: its mean loss is nan.
 
     Args:
         model: the parameters to train; their gradients are cleared.
@@ -142,7 +143,7 @@ def train_step(
     # Divide once. Numbers are read together: each read makes the host wait for the device.
     total, weight, norm_of_sum, *components = sums.read(norm)
     count = max(weight, 1.0)
-    loss_value, grad_norm = total / count, norm_of_sum / count
+    loss_value, grad_norm = total / count if weight else math.nan, norm_of_sum / count
 
     # Clip, and step if all is finite.
     is_finite = math.isfinite(loss_value) and math.isfinite(grad_norm)
@@ -152,7 +153,7 @@ def train_step(
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return StepResult(
-        loss_value, count, grad_norm, is_finite, sums.means(components), tuple(memory)
+        loss_value, weight, grad_norm, is_finite, sums.means(components), tuple(memory)
     )
 
 
@@ -215,8 +216,8 @@ class Evaluation(NamedTuple):
 
     @property
     def loss(self) -> float:
-        """Nats per prediction."""
-        return self.total / max(self.weight, 1.0)
+        """Nats per prediction; nan without predictions."""
+        return self.total / max(self.weight, 1.0) if self.weight else math.nan
 
 
 def evaluate(

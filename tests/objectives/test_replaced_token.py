@@ -238,6 +238,15 @@ def test_the_embeddings_learn_from_both_losses() -> None:
         assert (both[name] - one[name]).any()
 
 
+def test_the_discriminator_learns_in_a_step_without_generated_tokens() -> None:
+    model, batch = build(), CASE.batch(rows([[30]] * 2))
+    batch = replace(batch, weights=torch.zeros_like(batch.weights))
+    loss = ReplacedToken(weight=50.0).loss(model, batch)
+    detected, count = loss.components["discriminator"]
+    torch.testing.assert_close(loss.total, 50 * detected)
+    assert loss.weight == count > 0
+
+
 def test_each_term_is_divided_by_its_own_count() -> None:
     """Rows of unequal text and unequal shares: neither count is a multiple of the other."""
     model, objective = build(), ReplacedToken()

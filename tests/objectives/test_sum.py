@@ -110,6 +110,20 @@ def test_weights_multiply_the_means(weights: tuple[float, ...]) -> None:
     assert Sum().count_terms(batch).tolist() == [one.weight.item(), two.weight.item()]
 
 
+@pytest.mark.parametrize("terms", [(Masked(), NextSentence()), (NextSentence(), Masked())])
+def test_a_term_without_predictions_in_a_step_leaves_the_other_as_it_is(terms: Any) -> None:
+    case = Case("sum", "encoder", "transformer")
+    model, batch = case.build(), case.batch(rows([[20, 9], [30], [8, 8]]))
+    unmasked = replace(batch, weights=torch.zeros_like(batch.weights))
+    objective = Sum(terms)
+    counts = torch.from_numpy(objective.count_terms(unmasked))
+    alone = NextSentence().loss(model, unmasked)
+    for step in (unmasked, unmasked.with_part(TermCounts(counts))):
+        loss = objective.loss(model, step)
+        torch.testing.assert_close(loss.total, alone.total)
+        assert loss.weight == alone.weight > 0
+
+
 def test_a_swap_keeps_every_token_and_masks_the_swapped_text() -> None:
     given = rows([[20, 12], [9, 9, 9], [32]])
     swapped = SentenceOrder().relabel(given, RowRng(1, given.numbers))

@@ -184,6 +184,24 @@ def test_clipping_shortens_the_mean_gradient() -> None:
     torch.testing.assert_close(model.weight.data, torch.tensor([2.7, 3.6]))
 
 
+def test_a_step_without_predictions_changes_nothing() -> None:
+    model = Line()
+    empty = Batch(torch.zeros(1, 1), torch.zeros(1, 1), None)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1.0, weight_decay=0.5)
+    result = train_step(
+        model,
+        optimizer,
+        [empty],
+        lambda batch: Loss(model.weight.sum() * 0, torch.tensor(0.0)),
+        clip=1.0,
+        dtype=torch.float32,
+        seeds=[0],
+    )
+    assert (result.weight, result.is_finite) == (0, False)
+    assert torch.equal(model.weight.data, torch.tensor([3.0, 4.0]))
+    assert not optimizer.state
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_loss_that_is_not_finite_changes_no_weight(bad: float) -> None:
     model = Line()
