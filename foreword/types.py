@@ -280,6 +280,8 @@ class Backward:
 class TermCounts:
     """The predictions of each term of a sum of objectives, in all micro-batches of the step.
 
+    A feed counts those of its process; a step over several processes adds theirs.
+
     Attributes:
         counts: (terms,) float32: the same in every micro-batch, not one row of each.
     """

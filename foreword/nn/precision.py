@@ -14,3 +14,8 @@ def at_least_float32(dtype: torch.dtype) -> torch.dtype:
 def upcast(x: Tensor) -> Tensor:
     """Return `x` in `at_least_float32`."""
     return x.to(at_least_float32(x.dtype))
+
+
+def widest(device: torch.device) -> torch.dtype:
+    """Return the dtype for sums of many numbers: float64, or float32 where the device has none."""
+    return torch.float32 if device.type == "mps" else torch.float64

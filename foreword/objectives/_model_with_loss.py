@@ -10,7 +10,7 @@ from foreword.types import Batch, Loss
 
 
 class ModelWithLoss(nn.Module):
-    """The module that a training step calls and DDP and FSDP wrap: `forward(batch) -> Loss`.
+    """The module that a training step calls and DDP may wrap: `forward(batch) -> Loss`.
 
     Args:
         model: backbone and heads.

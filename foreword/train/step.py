@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from foreword.nn.dropout import seeded
 from foreword.nn.evaluation_mode import evaluation_mode
+from foreword.nn.precision import widest
 from foreword.train.device import autocast
-from foreword.types import Batch, Loss
+from foreword.types import Batch, Loss, TermCounts
 
 Memory = tuple[Tensor, ...] | None  # of one micro-batch; see `foreword.types.Hidden`
 LossFunction = Callable[[Batch], Loss]
@@ -87,10 +90,16 @@ def backward(
 ) -> Iterable[Loss]:
     """Run forward and backward on one micro-batch after another (`Accumulate`)."""
     del parameters  # autograd knows them
-    for micro_batch in micro_batches:
-        loss = micro_batch.loss()
-        loss.total.backward()  # type: ignore[no-untyped-call]
+    for n, micro_batch in enumerate(micro_batches, 1):
+        with nullcontext() if n == len(micro_batches) else _unsynchronised(micro_batch.loss_fn):
+            loss = micro_batch.loss()
+            loss.total.backward()  # type: ignore[no-untyped-call]
         yield loss
+
+
+def _unsynchronised(loss_fn: LossFunction) -> AbstractContextManager[Any]:
+    """Return the context in which processes add up gradients each for itself."""
+    return loss_fn.no_sync() if isinstance(loss_fn, DistributedDataParallel) else nullcontext()
 
 
 def train_step(
@@ -106,9 +115,11 @@ def train_step(
 ) -> StepResult:
     """Take one optimizer step: the same gradient as one big batch.
 
-    Micro-batches and processes may hold different numbers of predictions, so sums and counts are
-    added and divided once. A step whose loss or gradient is not finite changes nothing, and one
-    without predictions changes nothing either: its mean loss is nan.
+    Several processes may take a part of a step's rows each, with `DistributedDataParallel` around
+    the loss and one thread (`backward`). Micro-batches and processes may hold different numbers of
+    predictions, so sums and counts are added and divided once. A step whose loss or gradient is not
+    finite changes nothing, and one without predictions changes nothing either: its mean loss is
+    nan.
 
     Args:
         model: the parameters to train; their gradients are cleared.
@@ -118,14 +129,19 @@ def train_step(
             `DistributedDataParallel`, or a function.
         clip: greatest norm of the mean gradient; 0 for none.
         dtype: to compute in.
-        seeds: of dropout, one per micro-batch.
+        seeds: of dropout, one per micro-batch; processes should have other ones.
         accumulate: how gradients are added over micro-batches.
+
+    Raises:
+        ValueError: several threads in one of several processes.
     """
+    if _processes() > 1 and accumulate is not backward:
+        raise ValueError("a step over several processes takes one worker in each")
     parameters = [p for p in model.parameters() if p.requires_grad]
     device = parameters[0].device
     jobs = [
         MicroBatch(batch, loss_fn, device, dtype, seed)
-        for batch, seed in zip(batches, seeds, strict=True)
+        for batch, seed in zip(_counted_over_processes(batches, device), seeds, strict=True)
     ]
 
     # Accumulate: gradients in `.grad`, sums and counts in `sums`.
@@ -135,7 +151,7 @@ def train_step(
         sums.add(loss)
         memory.append(loss.memory)
 
-    # Reduce: the sums of all processes. DDP and FSDP have averaged their gradients already.
+    # Reduce: the sums of all processes. DDP has averaged their gradients already.
     processes = sums.reduce()
     grads = [p.grad for p in parameters if p.grad is not None]
     norm = torch.nn.utils.get_total_norm(grads) * processes
@@ -157,6 +173,23 @@ def train_step(
     )
 
 
+def _processes() -> int:
+    """Return the number of processes that share a step."""
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return 1
+    return distributed.get_world_size()
+
+
+def _counted_over_processes(batches: Sequence[Batch], device: torch.device) -> Sequence[Batch]:
+    """Return the batches with the `TermCounts` of all processes, which a feed has for its own."""
+    own = batches[0].part(TermCounts)
+    if own is None or _processes() == 1:
+        return batches
+    counts = torch.as_tensor(own.counts, device=device).clone()
+    distributed.all_reduce(counts)
+    return [batch.with_part(TermCounts(counts)) for batch in batches]
+
+
 class LossSums:
     """Sums and counts of losses, on the device until they are read.
 
@@ -166,7 +199,7 @@ class LossSums:
 
     def __init__(self, device: torch.device) -> None:
         self._total, self._weight = (
-            torch.zeros((), device=device, dtype=torch.float64) for _ in range(2)
+            torch.zeros((), device=device, dtype=widest(device)) for _ in range(2)
         )
         self._components: dict[str, list[Tensor]] = {}
 
@@ -183,11 +216,11 @@ class LossSums:
 
     def reduce(self) -> int:
         """Add up the sums of all processes; return how many there are."""
-        if not (distributed.is_available() and distributed.is_initialized()):
-            return 1
-        for tensor in (self._total, self._weight, *chain(*self._components.values())):
-            distributed.all_reduce(tensor)
-        return distributed.get_world_size()
+        processes = _processes()
+        if processes > 1:
+            for tensor in (self._total, self._weight, *chain(*self._components.values())):
+                distributed.all_reduce(tensor)
+        return processes
 
     def read(self, *others: Tensor) -> list[float]:
         """Return total, weight, `others`, then sum and count of each component."""

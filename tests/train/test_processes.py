@@ -12,16 +12,21 @@ from pathlib import Path
 import pytest
 import torch
 
+from foreword.nn.precision import widest
 from foreword.runs.corpus import corpus
 from foreword.runs.setup import TrainingSetup, set_up_training
 from foreword.train.step import train_step
+from foreword.train.workers import accumulate_on
+from foreword.types import Loss
 from tests.train import runs
 
-FAMILIES = ["encoder", "decoder", "encoder_decoder"]
+FAMILIES = ["encoder", "decoder", "encoder_decoder", "bert"]
+MICRO_BATCHES = 4  # of a step, over all processes
 
 
 def set_up(family: str, text: Path, folder: Path) -> TrainingSetup:
-    made = runs.recipe(family, batch=6, micro_batch=6, workers=1)
+    made = runs.recipe(family, batch=8, micro_batch=8 // MICRO_BATCHES, workers=1)
+    text = runs.text_for(family, text, folder.parent / f"text-{folder.name}")
     tokenizer, prepared = corpus(made, runs.begin(made, text, folder), runs.stage)
     return set_up_training(made, tokenizer, prepared)
 
@@ -33,10 +38,17 @@ def step(setup: TrainingSetup, rank: int, processes: int) -> dict[str, object]:
     if processes > 1:
         loss_fn = torch.nn.parallel.DistributedDataParallel(loss_fn)
     numbers = torch.arange(setup.recipe.rows_per_step).numpy()[rank::processes]
-    batches = [setup.feed.batch(numbers, 1)]
+    batches = setup.feed.batches(numbers)
+    assert len(batches) == MICRO_BATCHES // processes
     optimizer = torch.optim.SGD(setup.model.parameters(), lr=1.0)
     result = train_step(
-        setup.model, optimizer, batches, loss_fn, clip=0.5, dtype=torch.float32, seeds=[0]
+        setup.model,
+        optimizer,
+        batches,
+        loss_fn,
+        clip=0.5,
+        dtype=torch.float32,
+        seeds=range(len(batches)),
     )
     total = sum(float(p.detach().double().abs().sum()) for p in setup.model.parameters())
     return {"loss": result.loss, "weight": result.weight, "norm": result.grad_norm, "sum": total}
@@ -44,6 +56,7 @@ def step(setup: TrainingSetup, rank: int, processes: int) -> dict[str, object]:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_two_processes_take_the_step_of_one(family: str, text: Path, tmp_path: Path) -> None:
+    """Each in two micro-batches; BERT's terms have other counts in each process."""
     alone = step(set_up(family, text, tmp_path / "alone"), 0, 1)
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
@@ -62,6 +75,28 @@ def test_two_processes_take_the_step_of_one(family: str, text: Path, tmp_path: P
     assert [process.returncode for process in processes] == [0, 0]
     for values in found_by_each:
         assert values == pytest.approx(alone, rel=1e-5)
+
+
+def test_threads_in_one_of_several_processes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foreword.train.step._processes", lambda: 2)
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    with pytest.raises(ValueError, match="one worker in each"):
+        train_step(
+            model,
+            optimizer,
+            [],
+            lambda batch: Loss(model.weight.sum(), torch.tensor(1.0)),
+            clip=0.0,
+            dtype=torch.float32,
+            seeds=[],
+            accumulate=accumulate_on(2),
+        )
+
+
+def test_sums_on_mps_are_in_float32() -> None:
+    assert widest(torch.device("mps")) == torch.float32
+    assert widest(torch.device("cuda")) == widest(torch.device("cpu")) == torch.float64
 
 
 if __name__ == "__main__":
