@@ -103,6 +103,12 @@ class AnswerExamples:
     def __len__(self) -> int:
         return len(self.encoded)
 
+    @property
+    def lengths(self) -> Array:
+        """The number of tokens of each example, source and answer, (examples,) int64."""
+        pairs = zip(self.encoded, self.targets, strict=True)
+        return np.asarray([len(example.ids) + len(target) for example, target in pairs], np.int64)
+
     def batches(self, numbers: Array, device: str) -> Iterator[PooledBatch]:
         """Yield the examples `numbers`, packed into rows, at most TOKENS_AT_ONCE tokens a batch."""
         lengths = [len(self.encoded[n].ids) + len(self.targets[n]) for n in numbers]

@@ -20,6 +20,7 @@ from foreword.tuning.tasks._contract import Task
 from foreword.types import Array, to_tensors
 
 CHUNK = 256  # examples packed together when no head learns from them
+WINDOW = 16 * CHUNK  # examples sorted by length, so that chunks are of similar ones
 MEMORY_DIVISOR = 8  # cached features may use this fraction, 1/8, of the machine's memory
 
 
@@ -126,10 +127,16 @@ def features_of(network: Network, batch: PooledBatch) -> Tensor:
     return network.features(hidden, batch.rows, batch.columns, batch.lengths)
 
 
-def chunks_of(examples: Sized) -> Iterator[Array]:
-    """Yield the numbers of all examples, a chunk at a time."""
-    for start in range(0, len(examples), CHUNK):
-        yield np.arange(start, min(start + CHUNK, len(examples)))
+def chunks_of(examples: PooledExamples | AnswerExamples) -> Iterator[Array]:
+    """Yield the numbers of all examples, a chunk at a time, by length within each window.
+
+    The chunks of a window depend on its examples alone, so that a file read by windows gives the
+    same outputs, bit for bit, as the file as a whole.
+    """
+    lengths = examples.lengths
+    for start in range(0, len(examples), WINDOW):
+        numbers = start + np.argsort(lengths[start : start + WINDOW], kind="stable")
+        yield from np.split(numbers, range(CHUNK, len(numbers), CHUNK))
 
 
 def batches_of(

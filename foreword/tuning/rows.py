@@ -71,6 +71,11 @@ class PooledExamples:
     def __len__(self) -> int:
         return len(self.encoded)
 
+    @property
+    def lengths(self) -> Array:
+        """The number of tokens of each example, (examples,) int64."""
+        return np.asarray([len(example.ids) for example in self.encoded], np.int64)
+
     def batches(self, numbers: Array, device: str) -> Iterator[PooledBatch]:
         """Yield the examples `numbers`, packed into rows, at most TOKENS_AT_ONCE tokens a batch.
 

@@ -9,11 +9,10 @@ label is skipped and counted.
 
 from __future__ import annotations
 
-import csv
 import itertools
 import json
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,17 +21,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from foreword.data.text_files import COMPRESSIONS
 from foreword.errors import UserError
 from foreword.tuning.examples import AT_ONCE, LabelledTexts
+from foreword.tuning.table_files import Lines, csv_lines, format_of, opened, text_lines, tsv_lines
 from foreword.tuning.tasks._contract import Labelled
 
-FORMATS = (".tsv", ".csv", ".jsonl", ".parquet")
-FIELD_LIMIT = 1 << 30  # characters of one CSV field; Python's own limit is 131,072
-CSV_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")  # with its end, as files give them
+INT64 = range(-(1 << 63), 1 << 63)
 
 Row = tuple[int, dict[str, Any]]
-Lines = Iterator[tuple[int, list[str]]]
 
 
 @dataclass(frozen=True)
@@ -44,16 +40,20 @@ class ExampleTable:
         columns: names of the columns, in order.
         rows: returns an iterator over each row's line (row number in Parquet), from 1, and its
             values by column; a broken row raises a UserError when it is read.
+        types: the Arrow type of each column.
+        is_stream: whether the rows can be read only once.
     """
 
     path: Path
     columns: tuple[str, ...]
     rows: Callable[[], Iterator[Row]]
+    types: Mapping[str, Any]
+    is_stream: bool = False
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of text, label and second text; `pair` is "" if there is one text per row.
+    """The columns of text, label and second text; `pair` and `label` are "" if there is none.
 
     Each is a name, or a number from 0 in a file without a header.
     """
@@ -92,42 +92,48 @@ def read_table(
     Raises:
         UserError: the file is missing, broken, or of an unknown format.
     """
-    # Tell format and compression by the file's suffixes.
     path = Path(path)
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    compression = (
-        COMPRESSIONS.get(suffixes.pop()) if suffixes and suffixes[-1] in COMPRESSIONS else None
-    )
-    kind = suffixes[-1] if suffixes else ""
-    if kind not in FORMATS:
-        raise UserError(
-            f"{path}: tables are {', '.join(FORMATS)}, each also {' or '.join(COMPRESSIONS)}"
-        )
+    kind, _ = format_of(path)
     if columns and kind in (".jsonl", ".parquet"):
         raise UserError(f"{path}: --columns is for files without a header; {kind} names its own")
     if twice := sorted({name for name in columns if list(columns).count(name) > 1}):
         raise UserError(f"--columns: '{twice[0]}' occurs twice")
-    # Read it as that format.
-    data = _bytes(path, compression)
     if kind == ".parquet":
-        return _parquet(path, data)
-    text = _decode(path, data)
+        return _parquet(path)
     if kind == ".jsonl":
-        return _jsonl(path, text)
-    lines = partial(_tsv_lines, text) if kind == ".tsv" else partial(_csv_lines, path, text)
+        return _jsonl(path)
+    lines = partial(tsv_lines if kind == ".tsv" else csv_lines, path)
     return _separated(path, lines, columns, are_numbers=are_numbers)
 
 
-def labelled(table: ExampleTable, columns: Columns) -> tuple[LabelledTexts, int]:
-    """Return the examples of a table, and how many rows were skipped without text or label.
+def stream_of_lines(name: str, lines: Iterable[bytes]) -> ExampleTable:
+    """Return a table whose rows are the lines of a stream, in the column `text`.
+
+    Args:
+        name: of the stream, for messages.
+        lines: read once.
+    """
+
+    def rows() -> Iterator[Row]:
+        for number, line in enumerate(lines, 1):
+            try:
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                byte = f"byte {error.start:,} of the line (0x{line[error.start]:02x})"
+                raise UserError(f"{name}:{number}: {byte} is not UTF-8; convert it") from None
+            yield number, {"text": text.rstrip("\r\n")}
+
+    return ExampleTable(Path(name), ("text",), rows, {"text": pa.string()}, is_stream=True)
+
+
+def require_columns(table: ExampleTable, columns: Columns) -> None:
+    """Check that a table has the columns.
 
     Raises:
-        UserError: a column is missing, a row is broken, or there is no example.
+        UserError: one is missing.
     """
-    # Check the columns.
-    options = {"--text": columns.text, "--label": columns.label}
-    if columns.pair:
-        options["--pair"] = columns.pair
+    options = {"--text": columns.text, "--label": columns.label, "--pair": columns.pair}
+    options = {option: name for option, name in options.items() if name}
     is_named = {name.isdecimal() for name in options.values()} == {False}
     hint = ", by number from 0 if the file has no header" if is_named else ""
     for option, name in options.items():
@@ -136,19 +142,26 @@ def labelled(table: ExampleTable, columns: Columns) -> tuple[LabelledTexts, int]
                 f"{table.path}: no column '{name}'; its columns: {', '.join(table.columns)}; "
                 f"choose one with {option}{hint}"
             )
-    # Read the examples.
+
+
+def labelled(table: ExampleTable, columns: Columns) -> tuple[LabelledTexts, int]:
+    """Return the examples of a table, and how many rows were skipped without text or label.
+
+    Raises:
+        UserError: a column is missing, a row is broken, or there is no example.
+    """
+    require_columns(table, columns)
     skipped = 0
 
     def complete_rows() -> Iterator[Labelled]:
         nonlocal skipped
         for line, row in table.rows():
             source = f"{table.path}:{line}"
-            values = [_text(row.get(name), source) for name in options.values()]
-            if all(value.strip() for value in values):
-                text, label, *pair = values
-                yield Labelled(text, label.strip(), pair[0] if pair else None, source)
-            else:
+            example = example_of(row, columns, source)
+            if example is None or not example.label:
                 skipped += 1
+            else:
+                yield example
 
     examples = LabelledTexts.of(complete_rows())
     if not examples:
@@ -156,57 +169,22 @@ def labelled(table: ExampleTable, columns: Columns) -> tuple[LabelledTexts, int]
     return examples, skipped
 
 
-def _bytes(path: Path, compression: str | None) -> bytes:
-    try:
-        with path.open("rb") as file:
-            if compression is None:
-                return file.read()
-            with pa.CompressedInputStream(file, compression) as stream:
-                return bytes(stream.read())
-    except OSError as error:
-        reason = error.strerror or f"not readable as {compression}; fetch or compress it again"
-        raise UserError(f"{path}: {reason}") from None
+def example_of(row: Mapping[str, Any], columns: Columns, source: str) -> Labelled | None:
+    """Return the example of a row, without a label if it has none; None if a text is missing.
 
+    Args:
+        row: values by column.
+        columns: which columns hold what.
+        source: where the row came from.
 
-def _decode(path: Path, data: bytes) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UserError(
-            f"{path}:{line}: byte {error.start:,} (0x{data[error.start]:02x}) is not UTF-8; "
-            "convert the file"
-        ) from None
-
-
-def _lines(text: str) -> Iterator[str]:
-    """Yield the lines of a text without their ends; no list of them is made."""
-    start = 0
-    while (end := text.find("\n", start)) >= 0:
-        yield text[start:end]
-        start = end + 1
-    yield text[start:]
-
-
-def _tsv_lines(text: str) -> Lines:
-    for number, line in enumerate(_lines(text), 1):
-        if line := line.removesuffix("\r"):
-            yield number, line.split("\t")
-
-
-def _csv_lines(path: Path, text: str) -> Lines:
-    before = csv.field_size_limit(FIELD_LIMIT)
-    reader = csv.reader((line[0] for line in CSV_LINE.finditer(text)), strict=True)
-    try:
-        first = 1
-        for cells in reader:
-            if cells:
-                yield first, cells
-            first = reader.line_num + 1
-    except csv.Error as error:
-        raise UserError(f"{path}:{reader.line_num}: {error}; is it really CSV?") from None
-    finally:
-        csv.field_size_limit(before)
+    Raises:
+        UserError: a value is neither text nor a number.
+    """
+    text, label = (_text(row.get(name), source) for name in (columns.text, columns.label))
+    pair = _text(row.get(columns.pair), source) if columns.pair else None
+    if not text.strip() or (pair is not None and not pair.strip()):
+        return None
+    return Labelled(text, label.strip(), pair, source)
 
 
 def _separated(
@@ -232,16 +210,16 @@ def _separated(
                 )
             yield number, dict(zip(names, cells, strict=True))
 
-    return ExampleTable(path, tuple(names), rows)
+    return ExampleTable(path, tuple(names), rows, dict.fromkeys(names, pa.string()))
 
 
 def _columns(count: int) -> str:
     return f"{count} column" if count == 1 else f"{count} columns"
 
 
-def _jsonl(path: Path, text: str) -> ExampleTable:
+def _jsonl(path: Path) -> ExampleTable:
     def rows() -> Iterator[Row]:
-        for number, line in enumerate(_lines(text), 1):
+        for number, line in enumerate(text_lines(path), 1):
             if not line.strip():
                 continue
             try:
@@ -252,30 +230,64 @@ def _jsonl(path: Path, text: str) -> ExampleTable:
                 raise UserError(f"{path}:{number}: expected an object with named values")
             yield number, row
 
-    names: dict[str, None] = {}
+    types: dict[str, set[str]] = {}
     for _, row in rows():
-        names.update(dict.fromkeys(row))
-    if not names:
+        for name, value in row.items():
+            types.setdefault(name, set()).add(_json_type(value))
+    if not types:
         raise UserError(f"{path}: is empty")
-    return ExampleTable(path, tuple(names), rows)
+    return ExampleTable(path, tuple(types), rows, {n: _arrow_type(t) for n, t in types.items()})
 
 
-def _parquet(path: Path, data: bytes) -> ExampleTable:
-    try:
-        table = pq.read_table(pa.BufferReader(data))
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).split("\n")[0]
-        raise UserError(f"{path}: not a Parquet file that can be read: {reason}") from None
+def _json_type(value: Any) -> str:
+    """Return the type of a JSON value; "other" for what an Arrow column holds only as text."""
+    if isinstance(value, int) and not isinstance(value, bool) and value not in INT64:
+        return "other"
+    known = {type(None): "", bool: "bool", int: "int", float: "float", str: "str"}
+    return known.get(type(value), "other")
+
+
+def _arrow_type(types: set[str]) -> Any:
+    """Return the type of a column whose JSON values are of `types`; a text if they differ."""
+    by_types = {"bool": pa.bool_(), "int": pa.int64(), "float": pa.float64()}
+    names = types - {""}
+    if names == {"int", "float"}:
+        return pa.float64()
+    return by_types.get(names.pop(), pa.string()) if len(names) == 1 else pa.string()
+
+
+def _parquet(path: Path) -> ExampleTable:
+    with _parquet_file(path) as file:
+        schema = file.schema_arrow
 
     def rows() -> Iterator[Row]:
-        for number in range(0, len(table), AT_ONCE):
-            some = table.slice(number, AT_ONCE)
-            try:
-                yield from enumerate(some.to_pylist(), number + 1)
-            except UnicodeDecodeError:
-                raise _not_utf8(path, some, number + 1) from None
+        number = 1
+        with _parquet_file(path) as file:
+            for batch in file.iter_batches(AT_ONCE):
+                try:
+                    yield from enumerate(batch.to_pylist(), number)
+                except UnicodeDecodeError:
+                    raise _not_utf8(path, pa.Table.from_batches([batch]), number) from None
+                number += len(batch)
 
-    return ExampleTable(path, tuple(table.column_names), rows)
+    types = dict(zip(schema.names, schema.types, strict=True))
+    return ExampleTable(path, tuple(schema.names), rows, types)
+
+
+@contextmanager
+def _parquet_file(path: Path) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file; a compressed one is held in memory, since it is read from its end.
+
+    Raises:
+        UserError: it cannot be read, here or later.
+    """
+    with opened(path) as stream:
+        source = stream if format_of(path)[1] is None else pa.BufferReader(stream.read())
+        try:
+            yield pq.ParquetFile(source)
+        except (pa.ArrowException, OSError) as error:
+            reason = str(error).split("\n")[0]
+            raise UserError(f"{path}: not a Parquet file that can be read: {reason}") from None
 
 
 def _not_utf8(path: Path, table: pa.Table, first: int) -> UserError:

@@ -1,0 +1,119 @@
+"""Files of tables as streams: decompressed, decoded, line by line."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader, TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from foreword.data.text_files import COMPRESSIONS
+from foreword.errors import UserError
+
+FORMATS = (".tsv", ".csv", ".jsonl", ".parquet")
+FIELD_LIMIT = 1 << 30  # characters of one CSV field; Python's own limit is 131,072
+BLOCK = 1 << 20  # bytes
+
+Lines = Iterator[tuple[int, list[str]]]
+
+
+def format_of(path: Path) -> tuple[str, str | None]:
+    """Return the format and the compression of a file, by its name.
+
+    Raises:
+        UserError: the format is unknown.
+    """
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    compression = (
+        COMPRESSIONS.get(suffixes.pop()) if suffixes and suffixes[-1] in COMPRESSIONS else None
+    )
+    kind = suffixes[-1] if suffixes else ""
+    if kind not in FORMATS:
+        raise UserError(
+            f"{path}: tables are {', '.join(FORMATS)}, each also {' or '.join(COMPRESSIONS)}"
+        )
+    return kind, compression
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """Open a file as a stream of decompressed bytes.
+
+    Raises:
+        UserError: it cannot be read, here or later.
+    """
+    _, compression = format_of(path)
+    try:
+        with path.open("rb") as file:
+            if compression is None:
+                yield file
+            else:
+                stream: Any = pa.CompressedInputStream(file, compression)
+                yield BufferedReader(stream, BLOCK)
+    except OSError as error:
+        reason = error.strerror or f"not readable as {compression}; fetch or compress it again"
+        raise UserError(f"{path}: {reason}") from None
+
+
+def text_lines(path: Path, newline: str = "\n") -> Iterator[str]:
+    """Yield the lines of a file with their ends.
+
+    Args:
+        path: the file.
+        newline: what ends a line; "" for any of `\\n`, `\\r` and `\\r\\n`.
+
+    Raises:
+        UserError: the file cannot be read, or is not UTF-8.
+    """
+    with opened(path) as stream:
+        try:
+            yield from TextIOWrapper(stream, "utf-8-sig", newline=newline)
+        except UnicodeDecodeError:
+            raise _not_utf8(path) from None
+
+
+def tsv_lines(path: Path) -> Lines:
+    """Yield the number and the cells of each line that is not empty; there is no quoting."""
+    for number, line in enumerate(text_lines(path), 1):
+        if line := line.removesuffix("\n").removesuffix("\r"):
+            yield number, line.split("\t")
+
+
+def csv_lines(path: Path) -> Lines:
+    """Yield the first line's number and the cells of each row that is not empty.
+
+    Raises:
+        UserError: the file is not CSV.
+    """
+    before = csv.field_size_limit(FIELD_LIMIT)
+    reader = csv.reader(text_lines(path, newline=""), strict=True)
+    try:
+        first = 1
+        for cells in reader:
+            if cells:
+                yield first, cells
+            first = reader.line_num + 1
+    except csv.Error as error:
+        raise UserError(f"{path}:{reader.line_num}: {error}; is it really CSV?") from None
+    finally:
+        csv.field_size_limit(before)
+
+
+def _not_utf8(path: Path) -> UserError:
+    """Return the error for the first byte that is not UTF-8, which is looked for by line."""
+    start = 0
+    with opened(path) as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                return UserError(
+                    f"{path}:{number}: byte {start + error.start:,} (0x{line[error.start]:02x}) is "
+                    "not UTF-8; convert the file"
+                )
+            start += len(line)
+    raise AssertionError("every line is UTF-8")
