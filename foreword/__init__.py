@@ -8,7 +8,7 @@
     foreword.evaluate("runs/books").loss                      # nats, on text it has not seen
 
     tuned = foreword.tune("runs/books", "train.tsv", "dev.tsv")
-    foreword.load(tuned.out).predict(["a new text"])
+    foreword.predict(tuned.out, "new.csv", out="predicted.csv")
 
 The functions are the verbs of the command line, with the same names, arguments and errors:
 
@@ -16,6 +16,7 @@ The functions are the verbs of the command line, with the same names, arguments 
     prepare     text to token shards, once for many runs
     pretrain    a model from a recipe and text; resume continues a run
     tune        fine-tune a pretrained model on labelled text
+    predict     labels, numbers or texts of a fine-tuned model, for texts or a file
     evaluate    the loss on held-out text, next to counting
     compare     several recipes at one budget
     load        a trained model: fill, generate, score, encode, predict
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from foreword.api.compare import compare
     from foreword.api.evaluate import evaluate
     from foreword.api.load import load
+    from foreword.api.predict import predict
     from foreword.api.prepare import prepare
     from foreword.api.pretrain import pretrain, resume
     from foreword.api.show import show
@@ -39,8 +41,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "TrainingStoppedError", "UserError", "compare", "evaluate", "load", "prepare", "pretrain",
-    "resume", "show", "tune",
+    "TrainingStoppedError", "UserError", "compare", "evaluate", "load", "predict", "prepare",
+    "pretrain", "resume", "show", "tune",
 ]  # fmt: skip
 
 

@@ -11,14 +11,21 @@ if TYPE_CHECKING:
     from foreword.api._arguments import PathName
     from foreword.evaluation.loaded import LoadedModel
     from foreword.tuning.predict import TunedModel
+    from foreword.tuning.written import TunedWriter
 
 
-def load(path: PathName, device: str = "auto", precision: str = "fp32") -> LoadedModel | TunedModel:
+def load(
+    path: PathName, device: str = "auto", precision: str = "fp32"
+) -> LoadedModel | TunedModel | TunedWriter:
     """Open a trained model: a run or one of its checkpoints, or a folder that `tune` wrote.
 
         foreword.load("runs/books").fill("The old man went to [MASK].").blanks[0]
         foreword.load("runs/gpt").generate("In the beginning", temperature=0.8, tokens=40)
         foreword.load("runs/books/tuned/reviews").predict(["a fine book"])
+        foreword.load("runs/books/tuned/same").predict(["a fine book"], ["a second text of each"])
+
+    `predict` returns labels and their probabilities; of a model tuned to answer in text, the texts.
+    Numbers come from `outputs`. `foreword.predict` reads and writes files.
 
     Args:
         path: the folder.
@@ -29,8 +36,8 @@ def load(path: PathName, device: str = "auto", precision: str = "fp32") -> Loade
         UserError: no such folder, no whole checkpoint, or no such device.
     """
     folder = Path(path)
-    if (folder / "labels.json").is_file() and not (folder / "run.json").is_file():
-        from foreword.tuning.predict import load_tuned
+    if (folder / "labels.json").is_file():
+        from foreword.tuning.written import open_tuned
 
-        return load_tuned(folder, device, precision)
+        return open_tuned(folder, device, precision)
     return loaded.load(folder, device, precision)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foreword import allocator, atomic, config, kinds
+from foreword import allocator, atomic, config, kinds, stored
 from foreword.api import _arguments
 from foreword.api._arguments import PathName, Paths, Settings
 from foreword.api._result import Result
@@ -16,10 +16,12 @@ from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.errors import UserError
 from foreword.runs.provenance import command
 from foreword.runs.trained_model import open_run
+from foreword.tuning import finished
 from foreword.tuning import result as results
 from foreword.tuning import run as tuning
 from foreword.tuning.examples import LabelledTexts
 from foreword.tuning.input_template import missing_special_tokens
+from foreword.tuning.predictor import TunedOn
 from foreword.tuning.result import TuneResult
 from foreword.tuning.run import TuneSettings, variants
 from foreword.tuning.table import Columns, labelled, read_table
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from foreword.evaluation.loaded import LoadedModel
     from foreword.tuning.predict import TunedModel
     from foreword.tuning.tasks._contract import Task
+    from foreword.tuning.written import TunedWriter
 
 Examples = Paths | Sequence[tuple[str, ...]]
 
@@ -45,18 +48,18 @@ class TuningResult(Result):
         evaluation: file of the scores.
         title: of the scores.
         rows: one per variant: mean and standard deviation over seeds, and the majority class's.
-        result: all that fine-tuning returned.
         document: the scores as the file has them.
+        result: all that fine-tuning returned; None if it was done by an earlier call.
     """
 
     out: Path
     evaluation: Path
     title: str
     rows: list[dict[str, Any]]
-    result: TuneResult
     document: Mapping[str, Any]
+    result: TuneResult | None = None
 
-    def load(self, device: str = "auto") -> TunedModel | LoadedModel:
+    def load(self, device: str = "auto") -> TunedModel | TunedWriter | LoadedModel:
         """Return the tuned model, as `foreword.load` does.
 
         Raises:
@@ -112,7 +115,7 @@ def tune(
         tuned.load().predict(["a new text"])
 
     It trains on `train` and scores the last epoch on `dev`, once per seed; nothing is chosen by the
-    score.
+    score. What is done already, with the same model, settings and examples, is not done again.
 
     Args:
         run: a run folder, or one of its checkpoints.
@@ -170,11 +173,16 @@ def tune(
         scored, skipped_dev = reading.examples(dev)
     dev_examples = LabelledTexts.of(example for examples in scored for example in examples)
 
-    # Open the model, and make sure before the work that no result will be overwritten.
+    # Open the model; return a result that is there already, and never overwrite another one.
     trained = open_run(Path(run), device)
     name = name or _name_of(train)
     evaluation = trained.run / "evaluations" / f"tune-{task}-{name}.json"
     folder = Path(out) if out is not None else trained.run / "tuned" / name
+    trained.require_gradients()
+    mixture = mix_tasks(training, temperature)
+    request = finished.request_digest(trained, made, several, (mixture, dev_examples))
+    if (done := finished.find(folder, evaluation, name, request)) is not None:
+        return TuningResult(folder, evaluation, done["title"], done["rows"], done)
     results.require_free(evaluation, folder)
     shown = progress_of(progress)
     for note in trained.notes:
@@ -184,9 +192,8 @@ def tune(
     with atomic.guarded(trained.run):
         with shown:
             result = tuning.tune(
-                trained, made, mix_tasks(training, temperature), dev_examples, several,
-                shown.stage("tuning"),
-            )  # fmt: skip
+                trained, made, mixture, dev_examples, several, shown.stage("tuning")
+            )
 
         # Record where the examples came from, and write the model and its scores.
         source: dict[str, Any] = {"train": _source(train), "dev": _source(dev)}
@@ -199,9 +206,11 @@ def tune(
             examples=result.examples | {"skipped": skipped + skipped_dev},
             settings=result.settings | {"data": source},
         )
-        results.save_network(result, folder)
-        document = results.save_evaluation(result, evaluation, name, command())
-    return TuningResult(folder, evaluation, document["title"], result.rows, result, document)
+        document = {**results.to_document(result, name, command()), "request": request}
+        form = TunedOn(text, pair, tuple(reading.prefixes), reading.are_pairs(train))
+        results.save_network(result, folder, form, document)
+        stored.write(evaluation, document)
+    return TuningResult(folder, evaluation, document["title"], result.rows, document, result)
 
 
 def _variants(
@@ -249,6 +258,12 @@ class _Reading:
     columns: Columns
     names: Sequence[str]
     prefixes: Sequence[str]
+
+    def are_pairs(self, given: Examples) -> bool:
+        """Return whether the examples have a second text each."""
+        if _are_examples(given):
+            return any(len(example) > 2 for example in given)
+        return bool(self.columns.pair)
 
     def examples(self, given: Examples) -> tuple[list[Sequence[Labelled]], int]:
         """Return the examples of each file, and how many rows were skipped.

@@ -12,7 +12,7 @@ GROUPS = {
     "Start": ("demo", "show", "check"),
     "Text": ("tokenizer", "prepare"),
     "Train": ("pretrain", "resume", "tune"),
-    "Use": ("fill", "generate", "translate", "score", "neighbours"),
+    "Use": ("predict", "fill", "generate", "translate", "score", "neighbours"),
     "Measure": ("evaluate", "probe", "compare", "report"),
     "Exchange": ("import", "export"),
 }

@@ -14,7 +14,7 @@ from foreword.cli._model_options import Device, Json, Quiet, Run
 from foreword.cli._tune_options import FineTuningOptions, LabelledTextOptions
 
 if TYPE_CHECKING:
-    from foreword.tuning.result import TuneResult
+    from foreword.api.tune import TuningResult
 
 
 def tune(
@@ -51,11 +51,14 @@ def tune(
         saved = {"evaluation": str(result.evaluation), "out": str(result.out)}
         console.emit(dict(result.document) | saved)
     else:
-        _show(result.result, result.title)
+        _show(result)
+        if result.result is None:
+            console.say("done already, with the same model, settings and examples")
         console.say(f"scores: {result.evaluation}\ntuned model: {result.out}")
+        console.say(f"'foreword predict {result.out} FILE' uses it")
 
 
-def _show(result: TuneResult, title: str) -> None:
+def _show(result: TuningResult) -> None:
     from foreword.api.tune import score_text
     from foreword.tuning.result import is_score
 
@@ -68,17 +71,17 @@ def _show(result: TuneResult, title: str) -> None:
         name = f"{row['start']}, {row['strategy']}" if is_run else row["strategy"]
         scores = [score_text(row[m], row[f"{m}_std"]) for m in metrics]
         cells.append([name, *scores, f"{row['lr']:.2g}" if is_run else ""])
-    console.table(title, ["", *metrics, "lr"], cells)
+    console.table(result.title, ["", *metrics, "lr"], cells)
 
     # What else a reader of the scores has to know.
     for row in rows:
         if layers := _layers(row):
             console.say(f"{row['start']}, {row['strategy']}: {layers}")
-    count = result.examples
+    count = result.document["examples"]
     first = rows[0]
     console.say(
         f"{count['train']:,} training examples, {count['dev']:,} dev examples; "
-        f"{count['cut']:,} cut to {result.template.length} tokens, "
+        f"{count['cut']:,} cut to {result.document['max_tokens']} tokens, "
         f"{count['skipped']:,} rows skipped (no text or no label); "
         f"{_count(first['seeds'], 'seed')}, scored after {_count(first['epochs'], 'epoch')}; "
         "± is the standard deviation over seeds"

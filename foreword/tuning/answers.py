@@ -78,7 +78,6 @@ class AnswerExamples:
                 f"{prompted.name}: this {prompted.family} was not trained to answer a source; "
                 "use --task classify"
             )
-        special_tokens = len(prompted.source_of(np.zeros(0, np.int64)))
 
         def target_of(example: EncodedExample) -> Array:
             assert example.answer is not None
@@ -86,7 +85,7 @@ class AnswerExamples:
 
         def source_of(example: EncodedExample) -> EncodedExample:
             size = len(target_of(example))
-            room = _room(prompted, template.length, size) - special_tokens
+            room = source_room(prompted, template.length, size)
             if room < 1:
                 raise UserError(
                     f"an answer of {size} tokens leaves no room for its source in the "
@@ -130,8 +129,17 @@ class AnswerExamples:
         return PooledBatch(batch, batch_rows, columns, numbers.astype(np.int64), targets)
 
 
-def _room(prompted: PromptedModel, length: int, target: int) -> int:
-    """Return the most tokens, up to `length`, of a source with a target of `target` tokens."""
+def source_room(prompted: PromptedModel, length: int, target: int) -> int:
+    """Return the most tokens of a text that is a source.
+
+    Args:
+        prompted: the model.
+        length: the most tokens of a source, its special tokens included.
+        target: the number of tokens of its target.
+
+    Returns:
+        The number, 0 or less if nothing fits.
+    """
     layout, limit = prompted.recipe.layout, prompted.limit
 
     def fits(source: int) -> bool:
@@ -139,7 +147,8 @@ def _room(prompted: PromptedModel, length: int, target: int) -> int:
             limit is None or layout.max_length(MaxLengths(source, target, source + target)) <= limit
         )
 
-    return next((source for source in range(length, 0, -1) if fits(source)), 0)
+    special_tokens = len(prompted.source_of(np.zeros(0, np.int64)))
+    return next((source for source in range(length, 0, -1) if fits(source)), 0) - special_tokens
 
 
 def _tokens(rows: list[list[Array]], multiple: int) -> Tokens:

@@ -363,10 +363,18 @@ def predict(
     examples: PooledExamples | AnswerExamples | Features,
     device: torch.device,
     dtype: torch.dtype,
+    done: Callable[[int], None] | None = None,
 ) -> Array:
     """Return the outputs of every example in order, (outputs, labels) float32.
 
     The network is in evaluation mode meanwhile.
+
+    Args:
+        network: the network.
+        examples: the examples.
+        device: the network's device.
+        dtype: the precision to compute in.
+        done: called after each batch with its number of outputs.
     """
     outputs, numbers = [], []
     with evaluation_mode(network), torch.inference_mode():
@@ -374,5 +382,7 @@ def predict(
             with autocast(device, dtype):
                 outputs.append(outputs_of(network, batch.to(device)).cpu().numpy())
             numbers.append(batch.numbers)
+            if done is not None:
+                done(len(batch.numbers))
     order = np.argsort(np.concatenate(numbers), kind="stable")
     return np.asarray(np.concatenate(outputs)[order])

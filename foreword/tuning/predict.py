@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from scipy.special import softmax
 
 from foreword import config, kinds, manifest, plugins, stored
 from foreword.errors import UserError
 from foreword.nn.model import neural
+from foreword.runs.recipe import Recipe
 from foreword.runs.trained_model import read_recipe
 from foreword.text.tokenizer import Tokenizer
 from foreword.train.checkpoint import load_weights
 from foreword.train.device import choose_device, choose_precision
+from foreword.tuning.examples import LabelledTexts
 from foreword.tuning.fine_tuner import predict
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import Network, scalar_mix
+from foreword.tuning.predictor import PREDICTION, PROBABILITY, Answers, TunedOn
 from foreword.tuning.result import KIND, VERSION
 from foreword.tuning.rows import PooledExamples
-from foreword.tuning.tasks._contract import Labelled, Task
+from foreword.tuning.tasks._contract import EncodedExample, Task
 from foreword.types import Array
 
 FILES = ("labels.json", "recipe.toml", "weights.safetensors", "tokenizer/tokenizer.json")
@@ -40,6 +45,9 @@ class TunedModel:
         tokenizer: the one it was trained with.
         device: where the network's parameters are.
         dtype: the precision it computes in.
+        recipe: of the pretraining.
+        source: the folder it was read from.
+        tuned_on: the form of its training examples.
     """
 
     network: Network
@@ -49,14 +57,19 @@ class TunedModel:
     tokenizer: Tokenizer
     device: torch.device
     dtype: torch.dtype
+    recipe: Recipe
+    source: Path
+    tuned_on: TunedOn = TunedOn()
 
     def predict(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None
     ) -> tuple[list[str], Array]:
         """Return the most probable label of each text or pair, and all probabilities.
 
+        Texts of similar length are computed together, so the order of many does not matter.
+
         Args:
-            texts: the texts.
+            texts: the texts; one longer than `max_tokens` is cut.
             pairs: the second text of each, if it was tuned on pairs.
 
         Returns:
@@ -66,8 +79,7 @@ class TunedModel:
             UserError: the numbers of texts and second texts differ, or the task is regression.
         """
         outputs = self.outputs(texts, pairs)
-        if outputs.shape[1] != len(self.labels):
-            raise UserError("this model was tuned to predict numbers, not labels; use `outputs`")
+        self._require_labels()
         return [self.labels[n] for n in outputs.argmax(axis=1)], softmax(outputs, axis=1)
 
     def outputs(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Array:
@@ -78,17 +90,79 @@ class TunedModel:
         Raises:
             UserError: the numbers of texts and second texts differ.
         """
-        if pairs is not None and len(pairs) != len(texts):
-            raise UserError(f"{len(texts)} texts, but {len(pairs)} second texts")
-        if not texts:
-            return np.zeros((0, len(self.labels)), np.float32)
-        examples = [
-            Labelled(text, pair=pairs[n] if pairs is not None else None)
-            for n, text in enumerate(texts)
-        ]
-        encoded = self.task.encode(examples, self.tokenizer, self.template)
+        if isinstance(texts, str):
+            raise UserError("texts: expected a list of texts, got one text")
+        return self._outputs(self._encode(self.tuned_on.examples(texts, pairs, None)))
+
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens that it reads of an example, special ones included."""
+        return self.template.length
+
+    @property
+    def predicts_labels(self) -> bool:
+        """Whether its outputs are scores of labels, not a number."""
+        return self._width == len(self.labels)
+
+    def answer_types(self, *, probabilities: bool) -> dict[str, Any]:
+        """See `Predictor`."""
+        if probabilities and not self.predicts_labels:
+            raise UserError("--probabilities: this model was tuned to predict numbers, not labels")
+        if not self.predicts_labels:
+            return {PREDICTION: pa.float32()}
+        each = [f"{PROBABILITY}_{label}" for label in self.labels] if probabilities else []
+        return {PREDICTION: pa.string(), **dict.fromkeys([PROBABILITY, *each], pa.float32())}
+
+    def answer(
+        self, examples: LabelledTexts, *, probabilities: bool, done: Callable[[int], None]
+    ) -> Answers:
+        """See `Predictor`."""
+        encoded = self._encode(examples)
+        outputs = self._outputs(encoded, done)
+        cut = sum(example.was_cut for example in encoded)
+        if not self.predicts_labels:
+            return Answers([{PREDICTION: _shortest(row[0])} for row in outputs], cut)
+        rows = []
+        for shares in softmax(outputs, axis=1):
+            best = int(shares.argmax())
+            row = {PREDICTION: self.labels[best], PROBABILITY: _shortest(shares[best])}
+            if probabilities:
+                each = zip(self.labels, shares, strict=True)
+                row |= {f"{PROBABILITY}_{label}": _shortest(share) for label, share in each}
+            rows.append(row)
+        return Answers(rows, cut)
+
+    def _encode(self, examples: LabelledTexts) -> Sequence[EncodedExample]:
+        return self.task.encode(examples, self.tokenizer, self.template) if examples else []
+
+    def _outputs(
+        self, encoded: Sequence[EncodedExample], done: Callable[[int], None] | None = None
+    ) -> Array:
+        if not encoded:
+            return np.zeros((0, self._width), np.float32)
         unlabelled = PooledExamples(encoded, np.zeros(len(encoded), np.int64), self.template)
-        return predict(self.network, unlabelled, self.device, self.dtype)
+        return predict(self.network, unlabelled, self.device, self.dtype, done)
+
+    @property
+    def _width(self) -> int:
+        """The number of outputs of the head."""
+        with torch.no_grad():
+            states = torch.zeros(1, self.network.backbone.settings.state_width, device=self.device)
+            return int(self.network.head(states).shape[-1])
+
+    def _require_labels(self) -> None:
+        """Check that it predicts labels.
+
+        Raises:
+            UserError: it predicts numbers.
+        """
+        if not self.predicts_labels:
+            raise UserError("this model was tuned to predict numbers, not labels; use `outputs`")
+
+
+def _shortest(number: Any) -> float:
+    """Return a float32 as the float64 of fewest digits that it rounds from."""
+    return float(str(np.float32(number)))
 
 
 def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32") -> TunedModel:
@@ -130,4 +204,7 @@ def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32"
         tokenizer=tokenizer,
         device=chosen_device,
         dtype=choose_precision(precision, chosen_device),
+        recipe=recipe,
+        source=folder,
+        tuned_on=config.build(TunedOn, dict(about.get("tuned_on", {})), "tuned_on"),
     )

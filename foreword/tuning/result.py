@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,11 @@ from foreword.train.finite import require_finite
 from foreword.tuning.answers import AnswerHead
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import Network
+from foreword.tuning.predictor import TunedOn
 from foreword.tuning.tasks._contract import Task
 
 KIND, VERSION = "tuned", 1  # of the folder of a network with a task's head
+SCORES = "scores.json"  # a copy of the evaluation in that folder
 
 Row = dict[str, Any]
 
@@ -123,15 +125,27 @@ def to_document(result: TuneResult, name: str, command: str) -> dict[str, Any]:
         "command": command,
         "settings": result.settings,
         "examples": result.examples,
+        "max_tokens": result.template.length,
         "labels": result.labels,
         "epochs": result.epochs,
     }
 
 
-def save_network(result: TuneResult, folder: Path) -> None:
+def save_network(
+    result: TuneResult,
+    folder: Path,
+    tuned_on: TunedOn | None = None,
+    scores: Mapping[str, Any] | None = None,
+) -> None:
     """Save what `foreword.tuning.predict.load_tuned` needs.
 
     A network that answers in text is saved as a run, which every command can open.
+
+    Args:
+        result: the result.
+        folder: the folder to write.
+        tuned_on: the form of the examples, so that others can be read alike.
+        scores: the scores, for `finished`.
 
     Raises:
         NotFiniteError: its weights hold nan or infinity.
@@ -144,6 +158,7 @@ def save_network(result: TuneResult, folder: Path) -> None:
         "labels": result.labels,
         "template": asdict(result.template),
         "plugins": plugins.used_by(result.task, result.recipe),
+        "tuned_on": asdict(tuned_on or TunedOn()),
     }
     with atomic.folder(folder) as part:
         (part / "labels.json").write_text(stored.dumps(about), encoding="utf-8")
@@ -152,6 +167,8 @@ def save_network(result: TuneResult, folder: Path) -> None:
         else:
             save_file(weights, part / "weights.safetensors")
             (part / "recipe.toml").write_text(result.recipe.dumps(), encoding="utf-8")
+        if scores is not None:
+            (part / SCORES).write_text(stored.dumps(scores), encoding="utf-8")
         result.tokenizer.save(part / "tokenizer")
         if not isinstance(result.network.head, AnswerHead):
             manifest.write(part, KIND, VERSION)

@@ -74,6 +74,7 @@ READERS: dict[str, tuple[Callable[..., Any], ...]] = {
     "run/checkpoints/LAST/manifest.json": (SCORE,),
     "run/checkpoints/LAST/optimizer.safetensors": (SCORE,),
     "tuned/labels.json": (predict,),
+    "tuned/scores.json": (predict,),
     "tuned/recipe.toml": (predict,),
     "tuned/manifest.json": (predict,),
     "tuned/weights.safetensors": (predict,),

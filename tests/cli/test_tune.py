@@ -191,3 +191,30 @@ def test_an_unknown_precision_or_device_is_refused(
     ):
         assert run([*words, *more]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_a_finished_tune_is_not_repeated(
+    tmp_path: Path,
+    words: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert run(words) == 0
+    out = tmp_path / "run" / "tuned" / "reviews"
+    assert f"'foreword predict {out} FILE' uses it" in capsys.readouterr().err
+    evaluation = tmp_path / "run" / "evaluations" / "tune-classify-reviews.json"
+    scores = evaluation.read_bytes()
+    monkeypatch.setattr("foreword.tuning.run.tune", lambda *_: pytest.fail("it trained again"))
+    assert run(words) == 0
+    said = capsys.readouterr()
+    assert "done already" in said.err
+    assert "majority class" in said.out
+    assert run([*words, "--epochs", "2"]) == 2
+    assert "exists already; choose another --name" in capsys.readouterr().err
+    # As after a kill between the model and its scores.
+    evaluation.unlink()
+    assert run(words) == 0
+    assert evaluation.read_bytes() == scores
+    # The same arguments with other examples are another request.
+    write(tmp_path / "reviews" / "train.tsv", 64, 5)
+    assert run(words) == 2

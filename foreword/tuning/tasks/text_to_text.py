@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,12 +59,11 @@ class TextToText(Task):
         Raises:
             UserError: an answer has no token.
         """
-        word_of = dict(word.split("=", 1) for word in self.words)
 
         def encoded() -> Iterator[EncodedExample]:
             for some in batched(examples):
                 sources = tokenizer.encode_batch([with_prefix(e, self.prefix).text for e in some])
-                answers = tokenizer.encode_batch([word_of.get(e.label, e.label) for e in some])
+                answers = tokenizer.encode_batch([self.word_of(e.label) for e in some])
                 for example, source, answer in zip(some, sources, answers, strict=True):
                     if example.label and not len(answer):
                         raise UserError(
@@ -73,6 +73,14 @@ class TextToText(Task):
                     yield EncodedExample(ids, np.zeros_like(ids), words[:0], False, answer=words)
 
         return EncodedTexts.of(encoded())
+
+    def word_of(self, label: str) -> str:
+        """Return the text that is written for a label."""
+        return self._words.get(label, label)
+
+    @cached_property
+    def _words(self) -> dict[str, str]:
+        return dict(word.split("=", 1) for word in self.words)
 
     def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
         """Return zeros: the targets are the answers of `encode`."""

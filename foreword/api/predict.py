@@ -1,0 +1,218 @@
+"""`foreword.predict`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from foreword import atomic
+from foreword.api._arguments import PathName
+from foreword.api._result import Result
+from foreword.api.progress import ProgressDisplay, progress_of
+from foreword.errors import UserError
+from foreword.tuning.predict_table import (
+    SHOWN,
+    HowToPredict,
+    PredictionCounts,
+    count_rows,
+    output_types,
+    predict_table,
+)
+from foreword.tuning.predictor import PREDICTION
+from foreword.tuning.table import Columns, ExampleTable, read_table, stream_of_lines
+from foreword.tuning.table_files import format_of
+from foreword.tuning.table_writing import WriteRows, write_json_lines, writing_rows
+
+if TYPE_CHECKING:
+    from foreword.tuning.predict import TunedModel
+    from foreword.tuning.written import TunedWriter
+
+STANDARD = "-"  # standard input or output
+ROWS_SHOWN = 5  # of a result
+
+
+@dataclass(frozen=True, repr=False)
+class PredictionResult(Result):
+    """Predictions for texts or for the rows of a file.
+
+    Attributes:
+        out: the file they were written to; None if they are in `rows`.
+        rows: each row of the input with its prediction; empty if they were written to a file.
+        counts: how many there are, and of which labels.
+        notes: remarks, such as how many texts were cut; a line each.
+    """
+
+    out: Path | None
+    rows: list[dict[str, Any]]
+    counts: PredictionCounts
+    notes: tuple[str, ...]
+
+    @property
+    def predictions(self) -> list[Any]:
+        """The prediction of each row: a label, a number or a text; None for a row without text."""
+        return [row[PREDICTION] for row in self.rows]
+
+    def _facts(self) -> Mapping[str, Any]:
+        labels = ", ".join(f"{n} {count:,}" for n, count in self.counts.labels.most_common(10))
+        return {
+            "predictions": self.out,
+            "rows": self.counts.rows,
+            "labels": labels or None,
+            "notes": "; ".join(self.notes) or None,
+        }
+
+    def _rows(self) -> Sequence[Mapping[str, Any]]:
+        return self.rows[:ROWS_SHOWN]
+
+
+def predict(
+    tuned: PathName | TunedModel | TunedWriter,
+    data: PathName | Sequence[str] | Sequence[tuple[str, str]],
+    *,
+    out: PathName | None = None,
+    text: str | None = None,
+    pair: str | None = None,
+    columns: str = "",
+    prefix: str | None = None,
+    probabilities: bool = False,
+    device: str = "auto",
+    precision: str = "fp32",
+    progress: bool | ProgressDisplay = True,
+) -> PredictionResult:
+    """Predict labels, numbers or texts with a fine-tuned model.
+
+        foreword.predict("runs/books/tuned/reviews", ["a fine book"]).predictions
+        foreword.predict("runs/books/tuned/reviews", "new.csv", out="predicted.csv")
+
+    Each row of the input gets the columns `prediction` and, for labels, `probability`. A file is
+    read and written in parts, so it may be larger than the memory.
+
+    Args:
+        tuned: the folder that `tune` wrote, or the model that `load` returned.
+        data: a file, .tsv, .csv, .jsonl or .parquet, plain, .gz or .zst; or texts; or pairs of
+            texts. "-" is standard input, a text per line.
+        out: the file to write, .jsonl, .csv, .tsv or .parquet, which must not exist; "-" is JSON
+            lines on standard output; by default the rows are returned.
+        text: column of the text; a number from 0 if the file has no header; default: as tuned.
+        pair: column of a second text; default: as tuned.
+        columns: names of all columns, `a,b,c`, if the file has no header.
+        prefix: task prefix; default: the one it was tuned with.
+        probabilities: also give the probability of each label.
+        device: auto, cpu, cuda or mps.
+        precision: fp32, bf16 or auto.
+        progress: whether to show the progress, or what shows it.
+
+    Raises:
+        UserError: the folder holds no fine-tuned model, or the data do not fit it.
+    """
+    # Check what is cheap first, then open the model and the table.
+    target = None if out in (None, STANDARD) else Path(fspath(out or ""))
+    if target is not None:
+        format_of(target)
+        atomic.require_writable(target, is_folder=False)
+        if target.exists():
+            raise UserError(f"{target}: exists already; choose another --out")
+    shown = progress_of(progress)
+    model = _open(tuned, device, precision)
+    used = Columns(
+        model.tuned_on.text if text is None else text,
+        "",
+        model.tuned_on.pair if pair is None else pair,
+    )
+    table, used = _table(data, used, columns)
+    if table.is_stream and (text is not None or pair or columns):
+        raise UserError("--text, --pair, --columns: standard input has one text per line")
+    how = HowToPredict(used, prefix, probabilities)
+    types = output_types(table, model, how)
+    total = count_rows(table, how)
+
+    # Predict a window of rows at a time.
+    rows: list[dict[str, Any]] = []
+    with shown, _writing(out, target, types, rows) as write:
+        advance = shown.stage("predicting")
+
+        def report(done: int) -> None:
+            if total is not None:
+                advance(done, total, f"{done:,} of {total:,} rows")
+
+        counts = predict_table(model, table, how, write, report)
+    notes = _notes(counts, model.max_tokens)
+    for note in notes:
+        shown.note(note)
+    return PredictionResult(target, rows, counts, notes)
+
+
+def _open(
+    tuned: PathName | TunedModel | TunedWriter, device: str, precision: str
+) -> TunedModel | TunedWriter:
+    """Return the model, loaded if a folder is given."""
+    from foreword.tuning.written import open_tuned
+
+    if isinstance(tuned, str | PathLike):
+        return open_tuned(fspath(tuned), device, precision)
+    return tuned
+
+
+def _table(data: Any, used: Columns, names: str) -> tuple[ExampleTable, Columns]:
+    """Return the data as a table, and its columns of text and second text.
+
+    Raises:
+        UserError: a file cannot be read, or an item is not a text.
+    """
+    if data == STANDARD:
+        return stream_of_lines("standard input", sys.stdin.buffer), Columns("text", "", "")
+    if isinstance(data, str | PathLike):
+        listed = [name.strip() for name in names.split(",")] if names else []
+        return read_table(fspath(data), listed, used.are_numbers and not listed), used
+    items = list(data)
+    are_pairs = bool(items) and isinstance(items[0], tuple)
+    kind = tuple if are_pairs else str
+    for number, item in enumerate(items):
+        texts = item if are_pairs and isinstance(item, tuple) else (item,)
+        if not isinstance(item, kind) or not all(isinstance(one, str) for one in texts):
+            raise UserError(f"data[{number}]: expected a text, or two in a tuple; got {item!r}")
+        if are_pairs and len(texts) != 2:
+            raise UserError(f"data[{number}]: expected two texts, got {len(texts)}")
+    fields = ("text", "pair") if are_pairs else ("text",)
+
+    def rows() -> Iterator[tuple[int, dict[str, Any]]]:
+        for number, item in enumerate(items, 1):
+            yield number, dict(zip(fields, item if are_pairs else (item,), strict=True))
+
+    table = ExampleTable(Path("data"), fields, rows, dict.fromkeys(fields, pa.string()))
+    return table, Columns("text", "", "pair" if are_pairs else "")
+
+
+@contextmanager
+def _writing(
+    out: PathName | None, target: Path | None, types: Mapping[str, Any], rows: list[dict[str, Any]]
+) -> Iterator[WriteRows]:
+    """Yield what writes rows to a file, to standard output, or keeps them in `rows`."""
+    if target is not None:
+        with writing_rows(target, types) as write:
+            yield write
+    elif out == STANDARD:
+        yield write_json_lines(sys.stdout)
+    else:
+        yield lambda some: rows.extend(dict(row.values) for row in some)
+
+
+def _notes(counts: PredictionCounts, max_tokens: int) -> tuple[str, ...]:
+    """Return what a reader of the predictions has to know, a line each."""
+    notes = []
+    if counts.cut:
+        were = "text was" if counts.cut == 1 else "texts were"
+        notes.append(f"{counts.cut:,} {were} cut to {max_tokens:,} tokens")
+    if counts.empty:
+        named = ", ".join(counts.empty_sources)
+        more = ", ..." if counts.empty > SHOWN else ""
+        have = "row has" if counts.empty == 1 else "rows have"
+        notes.append(f"{counts.empty:,} {have} no text, and no prediction: {named}{more}")
+    return tuple(notes)

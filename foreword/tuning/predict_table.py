@@ -1,0 +1,157 @@
+"""Predictions for a table: a window of rows at a time, in their order and in bounded memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from foreword.errors import UserError
+from foreword.tuning.examples import LabelledTexts
+from foreword.tuning.features import WINDOW
+from foreword.tuning.predictor import PREDICTION, PROBABILITY, Predictor
+from foreword.tuning.table import Columns, ExampleTable, example_of, require_columns
+from foreword.tuning.table_writing import SourcedRow, WriteRows
+from foreword.tuning.tasks._contract import Labelled
+
+SHOWN = 3  # rows without text that are named
+
+
+@dataclass(frozen=True)
+class HowToPredict:
+    """How rows become examples, and what is written of their answers.
+
+    Attributes:
+        columns: which columns hold the texts.
+        prefix: the task prefix; None for the one of training.
+        probabilities: whether there is a column for the probability of each label.
+    """
+
+    columns: Columns
+    prefix: str | None = None
+    probabilities: bool = False
+
+
+@dataclass
+class PredictionCounts:
+    """The counts of what was predicted.
+
+    Attributes:
+        rows: rows read.
+        empty: rows without text, which have no prediction.
+        empty_sources: the first of them.
+        cut: texts cut to the model's length.
+        labels: predictions by label, if the task has labels.
+    """
+
+    rows: int = 0
+    empty: int = 0
+    empty_sources: list[str] = field(default_factory=list)
+    cut: int = 0
+    labels: Counter[str] = field(default_factory=Counter)
+
+
+def output_types(table: ExampleTable, model: Predictor, how: HowToPredict) -> dict[str, Any]:
+    """Return the Arrow type of each column that is written: the table's, then the answers'.
+
+    Raises:
+        UserError: the model and the table do not go together.
+    """
+    require_columns(table, how.columns)
+    model.tuned_on.require_form(is_pair=bool(how.columns.pair))
+    model.tuned_on.with_prefix(Labelled(""), how.prefix)
+    types = model.answer_types(probabilities=how.probabilities)
+    if taken := [name for name in types if name in table.columns]:
+        raise UserError(
+            f"{table.path}: has a column '{taken[0]}' already, and predictions would overwrite it; "
+            "rename it"
+        )
+    return {**table.types, **types}
+
+
+def count_rows(table: ExampleTable, how: HowToPredict) -> int | None:
+    """Return the number of rows, having read all; None for a stream, which is read only once.
+
+    Raises:
+        UserError: a row is broken.
+    """
+    if table.is_stream:
+        return None
+    number = 0
+    for line, row in table.rows():
+        example_of(row, how.columns, f"{table.path}:{line}")
+        number += 1
+    return number
+
+
+def predict_table(
+    model: Predictor,
+    table: ExampleTable,
+    how: HowToPredict,
+    write: WriteRows,
+    report: Callable[[int], None],
+) -> PredictionCounts:
+    """Write each row of a table with the model's answer.
+
+    Args:
+        model: the model.
+        table: the table.
+        how: how rows become examples.
+        write: takes the rows of a window, in order.
+        report: called after each batch with the rows done.
+
+    Raises:
+        UserError: a row is broken, or cannot be written.
+    """
+    counts = PredictionCounts()
+    rows = table.rows()
+    while some := list(itertools.islice(rows, WINDOW)):
+        write(list(_answered(model, table, how, some, counts, report)))
+        report(counts.rows)
+    return counts
+
+
+def _answered(
+    model: Predictor,
+    table: ExampleTable,
+    how: HowToPredict,
+    rows: list[tuple[int, dict[str, Any]]],
+    counts: PredictionCounts,
+    report: Callable[[int], None],
+) -> Iterator[SourcedRow]:
+    """Yield rows with their answers, and count them."""
+    sources = [f"{table.path}:{line}" for line, _ in rows]
+    examples = [
+        example_of(row, how.columns, source) for (_, row), source in zip(rows, sources, strict=True)
+    ]
+    ready = counts.rows
+
+    def done(number: int) -> None:
+        nonlocal ready
+        ready += number
+        report(ready)
+
+    answers = model.answer(
+        LabelledTexts.of(
+            model.tuned_on.with_prefix(example, how.prefix)
+            for example in examples
+            if example is not None
+        ),
+        probabilities=how.probabilities,
+        done=done,
+    )
+    # Rows without text keep their place, with empty answers.
+    none = dict.fromkeys(model.answer_types(probabilities=how.probabilities))
+    found = iter(answers.rows)
+    counts.cut += answers.cut
+    for (_, row), example, source in zip(rows, examples, sources, strict=True):
+        answer = none if example is None else next(found)
+        counts.rows += 1
+        if example is None:
+            counts.empty += 1
+            counts.empty_sources += [source] * (len(counts.empty_sources) < SHOWN)
+        elif PROBABILITY in answer:
+            counts.labels[str(answer[PREDICTION])] += 1
+        yield SourcedRow(source, {**row, **answer})

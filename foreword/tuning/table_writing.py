@@ -1,0 +1,159 @@
+"""Tables written row by row: JSON lines, CSV, TSV and Parquet, by the ending of the name."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import RawIOBase, TextIOWrapper
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, TextIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from foreword import atomic, stored
+from foreword.errors import UserError
+from foreword.tuning.table_files import format_of
+
+BREAKS = ("\t", "\n", "\r")  # what a cell of a TSV file cannot hold
+
+
+class SourcedRow(NamedTuple):
+    """A row, and where it came from (`a.tsv:17`), for messages."""
+
+    source: str
+    values: Mapping[str, Any]
+
+
+WriteRows = Callable[[Sequence[SourcedRow]], None]
+
+
+@contextmanager
+def writing_rows(out: Path, types: Mapping[str, Any]) -> Iterator[WriteRows]:
+    """Open a table to write to, which takes its name only when it is whole and on the disk.
+
+    Args:
+        out: `.jsonl`, `.csv`, `.tsv` or `.parquet`; text also `.gz` or `.zst`.
+        types: the Arrow type of each column, in their order.
+
+    Raises:
+        UserError: the format is unknown, or the file cannot be written.
+    """
+    kind, compression = format_of(out)
+    with atomic.writing(out, "wb") as file:
+        if kind == ".parquet":
+            if compression is not None:
+                raise UserError(f"{out}: Parquet files are compressed inside; choose another --out")
+            schema = pa.schema([pa.field(name, type_) for name, type_ in types.items()])
+            with pq.ParquetWriter(file, schema) as writer:
+                yield lambda rows: _write_arrow(writer, schema, rows)
+            return
+        stream: Any = _LeftOpen(file)
+        if compression is not None:
+            stream = pa.CompressedOutputStream(stream, compression)
+        with TextIOWrapper(stream, "utf-8", newline="") as text:
+            yield write_json_lines(text) if kind == ".jsonl" else _write_cells(text, kind, types)
+
+
+class _LeftOpen(RawIOBase):
+    """A stream into a file that stays open when the stream is closed."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        return self._file.write(data)
+
+
+def write_json_lines(to: TextIO) -> WriteRows:
+    """Return what writes each row as a JSON object of one line."""
+
+    def write(rows: Sequence[SourcedRow]) -> None:
+        for source, values in rows:
+            with _naming(source):
+                to.write(_json(values) + "\n")
+
+    return write
+
+
+def _write_cells(to: TextIO, kind: str, types: Mapping[str, Any]) -> WriteRows:
+    """Return what writes rows of cells; the header is written at once."""
+    writer = csv.writer(to, lineterminator="\n")
+
+    def write(rows: Sequence[SourcedRow]) -> None:
+        for source, values in rows:
+            cells = [_cell(values.get(name)) for name in types]
+            with _naming(source):
+                if kind == ".csv":
+                    writer.writerow(cells)
+                    continue
+                if any(mark in cell for cell in cells for mark in BREAKS):
+                    raise UserError(
+                        f"{source}: a cell has a tab or a line break, which TSV cannot hold; use "
+                        "--out with .csv or .jsonl"
+                    )
+                to.write("\t".join(cells) + "\n")
+
+    write([SourcedRow("the header", {name: name for name in types})])
+    return write
+
+
+def _write_arrow(writer: pq.ParquetWriter, schema: Any, rows: Sequence[SourcedRow]) -> None:
+    is_text = {field.name for field in schema if pa.types.is_string(field.type)}
+    values = [
+        {name: _text_or_none(v) if name in is_text else v for name, v in row.values.items()}
+        for row in rows
+    ]
+    try:
+        writer.write_table(pa.Table.from_pylist(values, schema))
+    except UnicodeEncodeError:
+        for source, row in rows:
+            with _naming(source):
+                _json(row).encode()
+                pa.array([v for v in row.values() if isinstance(v, str)], pa.string())
+        raise
+
+
+@contextmanager
+def _naming(source: str) -> Iterator[None]:
+    """Turn half a character into a UserError that names the row."""
+    try:
+        yield
+    except UnicodeEncodeError:
+        raise UserError(
+            f"{source}: half a character (a lone surrogate); save the text again as UTF-8"
+        ) from None
+
+
+def _text_or_none(value: Any) -> str | None:
+    """Return a value as a cell has it, and nothing as nothing."""
+    return None if value is None else _cell(value)
+
+
+def _cell(value: Any) -> str:
+    """Return a value as text: a number, boolean, list or table as JSON has it."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else _json(value)
+
+
+def _json(value: Any) -> str:
+    """Return a value as JSON; dates, times and decimals, which it lacks, as text."""
+    try:
+        return stored.to_json(value)
+    except TypeError:
+        return stored.to_json(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return value.hex() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,159 @@
+"""Prediction with a model tuned to answer in text: it is a run, and writes as it was tuned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from foreword import config, kinds, stored
+from foreword.errors import UserError
+from foreword.evaluation.decoding import Start, decode, stops_of, text_of
+from foreword.evaluation.loaded import LoadedModel
+from foreword.evaluation.sampling import GREEDY
+from foreword.runs.trained_model import TrainedModel, open_run
+from foreword.tuning.answers import source_room
+from foreword.tuning.examples import LabelledTexts, batched
+from foreword.tuning.features import CHUNK
+from foreword.tuning.input_template import InputTemplate
+from foreword.tuning.predict import TunedModel, load_tuned
+from foreword.tuning.predictor import PREDICTION, Answers, TunedOn
+from foreword.tuning.tasks.text_to_text import TextToText
+
+
+class TunedWriter(LoadedModel):
+    """A model tuned to answer in text, with all that a loaded run can do.
+
+    Args:
+        trained: the model.
+        task: the task it was tuned for.
+        labels: the labels it was tuned on.
+        template: the input template.
+        tuned_on: the form of its training examples.
+    """
+
+    def __init__(
+        self,
+        trained: TrainedModel,
+        task: TextToText,
+        labels: Sequence[str],
+        template: InputTemplate,
+        tuned_on: TunedOn,
+    ) -> None:
+        super().__init__(trained)
+        self.task, self.labels, self.template = task, tuple(labels), template
+        self.tuned_on = tuned_on
+
+    def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[str]:
+        """Return the answer to each text or pair: the label of a word it writes, or the text.
+
+        It takes the likeliest token each time, and writes at most as many as the longest label of
+        training has. Texts of one length are computed together.
+
+        Args:
+            texts: the texts; one longer than `max_tokens` is cut.
+            pairs: the second text of each, if it was tuned on pairs.
+
+        Raises:
+            UserError: the numbers of texts and second texts differ.
+        """
+        if isinstance(texts, str):
+            raise UserError("texts: expected a list of texts, got one text")
+        examples = self.tuned_on.examples(texts, pairs, None)
+        answers = self.answer(examples, probabilities=False, done=lambda _: None)
+        return [str(row[PREDICTION]) for row in answers.rows]
+
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens that it reads of an example, special ones included."""
+        return self.template.length
+
+    def answer_types(self, *, probabilities: bool) -> dict[str, Any]:
+        """See `Predictor`."""
+        if probabilities:
+            raise UserError("this model was tuned to answer in text, which has no probabilities")
+        return {PREDICTION: pa.string()}
+
+    def answer(
+        self, examples: LabelledTexts, *, probabilities: bool, done: Callable[[int], None]
+    ) -> Answers:
+        """See `Predictor`."""
+        if not examples:
+            return Answers([], 0)
+        # Cut each text so that its longest answer still has a position.
+        prompted = self.trained
+        tokens = self._longest + len(prompted.end)
+        room = source_room(prompted, self.template.length, tokens)
+        encoded = self.task.encode(examples, self.tokenizer, self.template)
+        starts = [
+            Start(prompted.source_of(example.ids[: max(room, 1)]), example.ids[:0])
+            for example in encoded
+        ]
+        cut = sum(len(example.ids) > max(room, 1) for example in encoded)
+        # Write texts of similar length together; words that stand for labels become these.
+        order = sorted(range(len(starts)), key=lambda n: len(encoded[n].ids))
+        rows: list[dict[str, Any]] = [{}] * len(starts)
+        greedy, stops = replace(GREEDY, tokens=tokens), stops_of(prompted)
+        for at in range(0, len(order), CHUNK):
+            some = order[at : at + CHUNK]
+            written = decode(prompted, [starts[n] for n in some], greedy, stops)
+            for n, new in zip(some, written, strict=True):
+                text = text_of(prompted, starts[n], new.ids).strip()
+                rows[n] = {PREDICTION: self._labels_by_word.get(text, text)}
+            done(len(some))
+        return Answers(rows, cut)
+
+    @cached_property
+    def _longest(self) -> int:
+        """The number of tokens of the longest answer of training."""
+
+        def lengths() -> Iterator[int]:
+            for some in batched(self.task.word_of(label) for label in self.labels):
+                yield from map(len, self.tokenizer.encode_batch(some))
+
+        return max(lengths(), default=1)
+
+    @cached_property
+    def _labels_by_word(self) -> dict[str, str]:
+        return {self.task.word_of(label): label for label in self.labels}
+
+
+def open_tuned(
+    folder: str | Path, device: str = "auto", precision: str = "fp32"
+) -> TunedModel | TunedWriter:
+    """Load a model that `foreword tune` saved, whatever its task.
+
+    Args:
+        folder: the `--out` of `foreword tune`.
+        device: auto, cpu, cuda or mps.
+        precision: auto, bf16 or fp32; fine-tuning scored it in fp32.
+
+    Raises:
+        UserError: the folder holds no fine-tuned model, or a damaged one.
+    """
+    folder = Path(folder)
+    if not is_tuned(folder) and (folder / "recipe.toml").is_file():
+        raise UserError(
+            f"{folder}: was pretrained and not fine-tuned; 'foreword tune {folder} --train FILE "
+            "--dev FILE' teaches it a task"
+        )
+    if not (folder / "run.json").is_file():
+        return load_tuned(folder, device, precision)
+    about = stored.read(folder / "labels.json")
+    task: TextToText = config.build_kind(kinds.Part("tuning/tasks"), about["task"], "task")
+    return TunedWriter(
+        open_run(folder, device, precision),
+        task,
+        about["labels"],
+        config.build(InputTemplate, dict(about["template"]), "template"),
+        config.build(TunedOn, dict(about.get("tuned_on", {})), "tuned_on"),
+    )
+
+
+def is_tuned(folder: Path) -> bool:
+    """Return whether `foreword tune` saved a model in this folder."""
+    return (folder / "labels.json").is_file()

@@ -1,0 +1,226 @@
+"""`foreword.predict` and `foreword predict`: texts and files in, rows with predictions out."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from foreword.api.load import load
+from foreword.api.predict import predict
+from foreword.api.tune import tune
+from foreword.cli.main import run as command
+from foreword.errors import UserError
+from foreword.evaluation.decoding import generate
+from foreword.evaluation.sampling import Sampling
+from foreword.tuning import features, predict_table
+from foreword.tuning.predict import TunedModel
+from foreword.tuning.table import read_table
+from foreword.tuning.written import TunedWriter
+from tests.tuning.runs import make_run, reviews
+
+FAST: dict[str, Any] = {"seeds": 1, "epochs": 1, "device": "cpu", "progress": False}
+TRAIN = [(e.text, e.label) for e in reviews(40, 1)]
+TEXTS = [e.text for e in reviews(30, 3)]
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = make_run(tmp_path_factory.mktemp("predict") / "run")
+    return tune(folder, TRAIN, TRAIN[:4], lr=3e-3, **FAST).out
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [row for _, row in read_table(path).rows()]
+
+
+def table(path: Path, texts: list[str]) -> Path:
+    lines = [f'"{text}",{n}' for n, text in enumerate(texts)]
+    path.write_text("\n".join(["review,id", *lines]), encoding="utf-8")
+    return path
+
+
+def test_texts_are_predicted_as_the_loaded_model_does(tuned: Path) -> None:
+    model = load(tuned, "cpu")
+    assert isinstance(model, TunedModel)
+    labels, shares = model.predict(TEXTS)
+    result = predict(tuned, TEXTS, device="cpu", probabilities=True, progress=False)
+    assert result.predictions == labels
+    assert [row["text"] for row in result.rows] == TEXTS
+    np.testing.assert_allclose([row["probability"] for row in result.rows], shares.max(1))
+    np.testing.assert_allclose([row["probability_good"] for row in result.rows], shares[:, 1])
+    assert "rows" in repr(result)
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "tsv", "parquet", "csv.gz", "jsonl.zst"])
+def test_a_file_keeps_its_columns_and_order(tuned: Path, tmp_path: Path, ending: str) -> None:
+    source, out = table(tmp_path / "in.csv", TEXTS), tmp_path / f"out.{ending}"
+    result = predict(tuned, source, out=out, text="review", device="cpu", progress=False)
+    rows = rows_of(out)
+    assert list(rows[0]) == ["review", "id", "prediction", "probability"]
+    assert [row["review"] for row in rows] == TEXTS
+    expected = predict(tuned, TEXTS, device="cpu", progress=False)
+    assert [row["prediction"] for row in rows] == expected.predictions
+    assert result.rows == []
+    assert result.counts.rows == len(TEXTS)
+    assert sum(result.counts.labels.values()) == len(TEXTS)
+    with pytest.raises(UserError, match="exists already"):
+        predict(tuned, source, out=out, text="review", device="cpu", progress=False)
+
+
+def test_a_table_read_in_windows_gives_the_outputs_of_the_whole(
+    tuned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(features, "CHUNK", 4)
+    monkeypatch.setattr(features, "WINDOW", 8)
+    monkeypatch.setattr(predict_table, "WINDOW", 8)
+    model = load(tuned, "cpu")
+    assert isinstance(model, TunedModel)
+    shares = model.predict(TEXTS)[1].max(axis=1)
+    rows = predict(model, TEXTS, progress=False).rows
+    assert [np.float32(row["probability"]) for row in rows] == shares.tolist()
+
+
+def test_json_values_keep_their_types_in_parquet(tuned: Path, tmp_path: Path) -> None:
+    rows = [
+        {"text": "fine day", "n": 1, "x": 1, "ok": True, "mixed": 1},
+        {"text": "grim day", "n": 2, "x": 0.5, "ok": False, "mixed": ["a"]},
+    ]
+    source = tmp_path / "in.jsonl"
+    source.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    predict(tuned, source, out=tmp_path / "out.parquet", device="cpu", progress=False)
+    schema = pq.read_schema(tmp_path / "out.parquet")
+    types = [str(schema.field(name).type) for name in ("n", "x", "ok", "mixed", "prediction")]
+    assert types == ["int64", "double", "bool", "string", "string"]
+    assert rows_of(tmp_path / "out.parquet")[1]["mixed"] == '["a"]'
+
+
+def test_rows_without_text_keep_their_place_and_are_named(tuned: Path, tmp_path: Path) -> None:
+    source = table(tmp_path / "in.csv", ["fine", " ", "grim " * 50])
+    result = predict(tuned, source, text="review", device="cpu", progress=False)
+    assert [label is None for label in result.predictions] == [False, True, False]
+    assert result.notes == (
+        "1 text was cut to 32 tokens",
+        f"1 row has no text, and no prediction: {source}:3",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"text": "nope"}, "no column 'nope'; its columns: text, prediction; choose one with"),
+        ({"pair": "text"}, "tuned on single texts"),
+        ({}, "has a column 'prediction' already"),
+        ({"out": "out.txt"}, "tables are .tsv, .csv"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_the_work(
+    arguments: dict[str, Any], message: str, tuned: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "in.tsv"
+    source.write_text("text\tprediction\nfine\tx\n", encoding="utf-8")
+    with pytest.raises(UserError, match=message):
+        predict(tuned, source, device="cpu", progress=False, **arguments)
+
+
+def test_a_broken_row_or_a_failure_leaves_no_file(
+    tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "in.tsv"
+    source.write_text("text\tn\n" + "fine\t1\n" * 9 + "no tab\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"in\.tsv:11: 1 column"):
+        predict(tuned, source, out=tmp_path / "out.csv", device="cpu", progress=False)
+    source.write_text("text\tn\n" + "fine\t1\n" * 9, encoding="utf-8")
+    monkeypatch.setattr(predict_table, "WINDOW", 4)
+    model = load(tuned, "cpu")
+    assert isinstance(model, TunedModel)
+    answer, calls = TunedModel.answer, []
+
+    def failing(self: TunedModel, *given: Any, **named: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return answer(self, *given, **named)
+
+    monkeypatch.setattr(TunedModel, "answer", failing)
+    with pytest.raises(KeyboardInterrupt):
+        predict(model, source, out=tmp_path / "out.csv", progress=False)
+    assert [file.name for file in tmp_path.iterdir()] == ["in.tsv"]
+
+
+def test_a_line_break_in_a_cell_is_no_cell_of_tsv(tuned: Path, tmp_path: Path) -> None:
+    source = table(tmp_path / "in.csv", ["fine\nday"])
+    with pytest.raises(UserError, match=r"in\.csv:2: a cell has a tab or a line break"):
+        predict(
+            tuned, source, out=tmp_path / "out.tsv", text="review", device="cpu", progress=False
+        )
+
+
+def test_columns_and_second_texts_are_those_of_tuning(tmp_path: Path) -> None:
+    source = tmp_path / "pairs.tsv"
+    lines = [f"{text}\tthe {label} one\t{label}" for text, label in TRAIN]
+    source.write_text("\n".join(["a\tb\tlabel", *lines]), encoding="utf-8")
+    run = make_run(tmp_path / "run")
+    out = tune(run, source, source, text="a", pair="b", **FAST).out
+    result = predict(out, source, device="cpu", progress=False)
+    pairs = [(text, f"the {label} one") for text, label in TRAIN]
+    assert result.predictions == predict(out, pairs, device="cpu", progress=False).predictions
+    with pytest.raises(UserError, match="tuned on pairs; the second texts are missing"):
+        predict(out, TEXTS, device="cpu", progress=False)
+
+
+def test_numbers_are_predicted(tmp_path: Path) -> None:
+    numbers = [(text, str(len(text))) for text, _ in TRAIN]
+    out = tune(make_run(tmp_path / "run"), numbers, numbers, task="regress", **FAST).out
+    model = load(out, "cpu")
+    assert isinstance(model, TunedModel)
+    result = predict(model, TEXTS, progress=False)
+    assert np.float32(result.predictions).tolist() == model.outputs(TEXTS)[:, 0].tolist()
+    with pytest.raises(UserError, match=r"--probabilities: .* predict numbers"):
+        predict(model, TEXTS, probabilities=True, progress=False)
+
+
+def test_a_model_that_answers_in_text_writes_as_it_was_tuned(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", "encoder_decoder")
+    source = tmp_path / "train.tsv"
+    lines = [f"{text}\t{label}" for text, label in TRAIN * 6]
+    source.write_text("\n".join(["text\tlabel", *lines]), encoding="utf-8")
+    words = {"task.words": ["bad=dull", "good=fine"]}
+    how = {**FAST, "epochs": 6, "lr": 3e-3}
+    out = tune(
+        run, source, source, task="text_to_text", prefix="the film: ", settings=words, **how
+    ).out
+    model = load(out, "cpu")
+    assert isinstance(model, TunedWriter)
+    prompts = [f"the film: {text}" for text in TEXTS]
+    greedy = Sampling(tokens=2, temperature=0.0)
+    written = [one.text.strip() for one in generate(model.trained, prompts, greedy)]
+    labels = {"dull": "bad", "fine": "good"}
+    expected = [labels.get(text, text) for text in written]
+    assert set(expected) <= {"bad", "good"}
+    assert model.predict(TEXTS) == expected
+    assert predict(out, TEXTS, device="cpu", progress=False).predictions == expected
+
+
+def test_standard_input_is_a_text_per_line(
+    tuned: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = io.TextIOWrapper(io.BytesIO("fine day\n\nsehr schön\n".encode()))
+    monkeypatch.setattr(sys, "stdin", lines)
+    assert command(["predict", str(tuned), "-", "--device", "cpu"]) == 0
+    said = capsys.readouterr()
+    rows = [json.loads(line) for line in said.out.splitlines()]
+    assert [row["text"] for row in rows] == ["fine day", "", "sehr schön"]
+    assert rows[1]["prediction"] is None
+    assert "3 rows: " in said.err
+
+
+def test_a_model_that_was_not_tuned_is_refused(tuned: Path) -> None:
+    with pytest.raises(UserError, match="was pretrained and not fine-tuned; 'foreword tune"):
+        predict(tuned.parents[1], TEXTS, progress=False)
