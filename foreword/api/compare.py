@@ -112,7 +112,8 @@ def compare(
             is_done = comparison.run(lambda: tables.write(gather(comparison)))
             results = gather(comparison)
             tables.write(results)
-            write_plot(results)
+            if note := write_plot(results):
+                shown.note(note)
     return ComparisonResult(folder, is_done, results)
 
 

@@ -16,6 +16,7 @@ from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.data.prepared_text import PreparedText
 from foreword.data.shards import Shards
 from foreword.evaluation import context, heldout, sparsity
+from foreword.evaluation.baselines import prediction_name
 from foreword.evaluation.context import MemoryLoss
 from foreword.evaluation.heldout import HeldOut
 from foreword.evaluation.loaded import load
@@ -127,7 +128,11 @@ def evaluate(
         # Save the results.
         name = f"evaluate-{Path(files[0]).name if files else 'heldout'}"
         name += "" if memory is None else "-memory"
-        document = _document(name, loaded.trained.folder.name, losses, by_memory=memory is not None)
+        about: dict[str, Any] = {"checkpoint": loaded.trained.folder.name}
+        about |= {"prediction": prediction_name(recipe)}
+        about |= {"text": files[0] if len(files) == 1 else list(files)} if files else {}
+        about |= {} if rows is None else {"rows": rows}
+        document = _document(name, about, losses, by_memory=memory is not None)
         file = _save(folder, document)
         orders = None
         if by_order:
@@ -138,13 +143,17 @@ def evaluate(
 
 
 def _document(
-    name: str, checkpoint: str, losses: Sequence[HeldOut | MemoryLoss], *, by_memory: bool
+    name: str,
+    about: Mapping[str, Any],
+    losses: Sequence[HeldOut | MemoryLoss],
+    *,
+    by_memory: bool,
 ) -> dict[str, Any]:
     """Return the result that is saved."""
     document: dict[str, Any] = {
         "name": name,
         "task": "held-out loss by memory" if by_memory else "held-out loss",
-        "checkpoint": checkpoint,
+        **about,
         "rows": [one.as_row() for one in losses],
         "command": command(),
     }
@@ -156,7 +165,7 @@ def _document(
 
 def _notes(losses: Sequence[HeldOut | MemoryLoss]) -> list[str]:
     """Return remarks on the figures, a line each."""
-    notes = []
+    notes = [f"{one.what}: {one.about}" for one in losses if isinstance(one, HeldOut) and one.about]
     if losses[0].unknown:
         notes.append(unknown_share_note(losses[0].unknown))
     if any(one.as_row()["loss"] is None for one in losses):

@@ -100,14 +100,15 @@ def _show(comparison: Comparison, *, as_json: bool) -> int:
 
     results = gather(comparison)
     tables.write(results)
-    write_plot(results)
+    undrawn = write_plot(results)
     if as_json:
         console.emit(tables.as_document(results))
     else:
         for table in tables.tables(results):
             console.table(table.title, table.columns, [_plain(row) for row in table.rows])
-        for note in tables.notes(results):
-            console.say(note)
+        for note in (*tables.notes(results), undrawn):
+            if note:
+                console.say(note)
         names = ("table.md", "results.csv", "results.json", "plot.png")
         console.say("  ".join(str(comparison.out / name) for name in names))
     if not comparison.failures:

@@ -15,6 +15,7 @@ from foreword.cli._options import PathText
 from foreword.cli._reading import Reading
 
 if TYPE_CHECKING:
+    from foreword.figures import Rendered
     from foreword.probes._contract import Finding, ProbedModel
 
 
@@ -63,13 +64,15 @@ def probe(
         shown.stage(f"probing {', '.join(one.label for one in models)}")
         finding = built.measure(models)
     result = _result(kind, finding, models)
+    plot = _plot(finding)
+    result["notes"] += [plot.note] if plot.note else []
     for folder in folders:
-        _save(folder, result, finding)
+        _save(folder, result, plot)
     if json:
         console.emit(result)
         return
     _show(finding)
-    for note in finding.notes:
+    for note in result["notes"]:
         console.say(note)
     for folder in folders:
         console.say(f"saved to {folder / result['name']}.json and .png")
@@ -116,19 +119,25 @@ def _result(kind: str, finding: Finding, models: Sequence[ProbedModel]) -> dict[
     }
 
 
-def _save(folder: Path, result: dict[str, Any], finding: Finding) -> None:
-    """Write the figures and the plot."""
+def _plot(finding: Finding) -> Rendered:
+    import matplotlib
     from matplotlib.figure import Figure
 
+    from foreword import figures
+
+    with matplotlib.rc_context(figures.STYLE):
+        figure = Figure(layout="constrained")
+        finding.plot(figure)
+        return figures.render(figure, "png")
+
+
+def _save(folder: Path, result: dict[str, Any], plot: Rendered) -> None:
+    """Write the figures and the plot."""
     from foreword import atomic, stored
 
     text = stored.to_json(result, indent=1) + "\n"
     atomic.write_text(folder / f"{result['name']}.json", text)
-    figure = Figure(layout="constrained")
-    finding.plot(figure)
-    path = folder / f"{result['name']}.png"
-    with atomic.writing(path, "wb") as file:
-        figure.savefig(file, format="png", dpi=150, metadata={"Software": None})
+    atomic.write_bytes(folder / f"{result['name']}.png", plot.data)
 
 
 def _show(finding: Finding) -> None:

@@ -100,13 +100,21 @@ def translate(
         result["rows"][0] |= quality
     saved = _save(loaded, result, outputs)
     stem = saved[0].with_suffix("")
+    undrawn = []
     for number in alignment:
         pair = texts[number - 1], outputs[number - 1]
-        saved.append(_plot_alignment(stem, loaded, number, pair, layer))
+        path, note = _plot_alignment(stem, loaded, number, pair, layer)
+        saved.append(path)
+        undrawn += [note] if note else []
+    if undrawn:
+        result["notes"] = list(dict.fromkeys(undrawn))
+        _save(loaded, result, outputs)
     if json:
         console.emit({**result, "translations": outputs, "kept": [str(path) for path in saved]})
         return
     _show(result, outputs)
+    for note in result.get("notes", ()):
+        console.say(note)
     for path in saved:
         console.say(f"saved to {path}")
 
@@ -162,15 +170,16 @@ def _save(loaded: LoadedModel, result: dict[str, Any], outputs: list[str]) -> li
 
 def _plot_alignment(
     stem: Path, loaded: LoadedModel, number: int, pair: tuple[str, str], layer: int | None
-) -> Path:
-    """Plot the attention to the source while one line was written."""
+) -> tuple[Path, str]:
+    """Plot the attention to the source while one line was written; return the file and a note."""
     from foreword import atomic
     from foreword.evaluation.alignment import align
     from foreword.report.alignment import plot_alignment
 
     path = stem.with_name(f"{stem.name}-line-{number}.png")
-    atomic.write_bytes(path, plot_alignment(align(loaded.trained, *pair, layer)))
-    return path
+    plot = plot_alignment(align(loaded.trained, *pair, layer))
+    atomic.write_bytes(path, plot.data)
+    return path, plot.note
 
 
 def _show(result: dict[str, Any], outputs: list[str]) -> None:

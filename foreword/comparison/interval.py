@@ -50,3 +50,36 @@ def interval(values: Sequence[float]) -> Interval:
         return Interval(mean, math.nan, count)
     error = float(np.std(values, ddof=1)) / math.sqrt(count)
     return Interval(mean, float(stats.t.ppf((1 + LEVEL) / 2, count - 1)) * error, count)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean, sample standard deviation and number of some values; the deviation of one is nan."""
+
+    mean: float
+    deviation: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """Return what describes these values."""
+        deviation = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
+        return cls(float(np.mean(values)), deviation, len(values))
+
+
+def difference(one: Spread, other: Spread) -> Interval:
+    """Return the difference of two means with Welch's t interval at 95 %, for unequal deviations.
+
+    Reference: Welch 1947.
+    """
+    mean, count = one.mean - other.mean, min(one.count, other.count)
+    if count < 2 or math.isnan(one.deviation + other.deviation):
+        return Interval(mean, math.nan, count)
+    squares = [sample.deviation**2 / sample.count for sample in (one, other)]
+    if not sum(squares):
+        return Interval(mean, 0.0, count)
+    degrees = sum(squares) ** 2 / sum(
+        square**2 / (sample.count - 1) for square, sample in zip(squares, (one, other), strict=True)
+    )
+    quantile = float(stats.t.ppf((1 + LEVEL) / 2, degrees))
+    return Interval(mean, quantile * math.sqrt(sum(squares)), count)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import matplotlib
 from matplotlib import colormaps
 from matplotlib.figure import Figure
 
-from foreword import atomic
+from foreword import atomic, figures
 from foreword.comparison.results import Results
 
 BAR_WIDTH = 0.38  # of two bars side by side
@@ -16,24 +17,29 @@ MOST_INSIDE = 6  # curves; with more, the legend would hide some and moves outsi
 LOG_SCALE_RATIO = 100  # largest / smallest amount spent, above which the axis is logarithmic
 
 
-def write_plot(results: Results) -> None:
+def write_plot(results: Results) -> str:
     """Write plot.png, unless no run is finished.
+
+    Returns:
+        A note on characters that no font of the machine has, or "".
 
     Raises:
         UserError: the disk is full or the folder cannot be written.
     """
     tasks = [task for task in results.comparison.grid.tasks if results.metric(task)]
     if not results.runs:
-        return
+        return ""
     count = 1 + len(tasks)
-    figure = Figure(figsize=(6.5 + 3.6 * len(tasks), 4.6), layout="constrained")
-    axes = figure.subplots(1, count, width_ratios=[6.5, *[3.6] * len(tasks)], squeeze=False)[0]
-    _plot_losses(axes[0], results)
-    for axis, task in zip(axes[1:], tasks, strict=True):
-        _plot_scores(axis, results, task)
-    path = results.comparison.out / "plot.png"
-    with atomic.writing(path, "wb") as file:
-        figure.savefig(file, format="png", dpi=150, metadata={"Software": None})
+    with matplotlib.rc_context(figures.STYLE):
+        figure = Figure(figsize=(6.5 + 3.6 * len(tasks), 4.6), layout="constrained")
+        widths = [6.5, *[3.6] * len(tasks)]
+        axes = figure.subplots(1, count, width_ratios=widths, squeeze=False)[0]
+        _plot_losses(axes[0], results)
+        for axis, task in zip(axes[1:], tasks, strict=True):
+            _plot_scores(axis, results, task)
+        rendered = figures.render(figure, "png")
+    atomic.write_bytes(results.comparison.out / "plot.png", rendered.data)
+    return rendered.note
 
 
 def _plot_losses(axis: Any, results: Results) -> None:
@@ -58,7 +64,7 @@ def _plot_losses(axis: Any, results: Results) -> None:
         axis.set_xscale("log")
     axis.grid(alpha=0.3)
     if len(results.comparison.grid.cells) > MOST_INSIDE:
-        axis.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize="small")
+        axis.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     else:
         axis.legend(frameon=False)
 

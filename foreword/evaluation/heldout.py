@@ -13,7 +13,8 @@ from foreword.data.prepared_text import PreparedText, data_warnings
 from foreword.data.shards import Shards
 from foreword.data.write_shards import PrepareSettings, prepare
 from foreword.errors import UserError
-from foreword.evaluation import entropy
+from foreword.evaluation import baselines, entropy
+from foreword.evaluation.baselines import Baseline
 from foreword.evaluation.prompting import PromptedModel
 from foreword.runs.measure import measure, perplexity_of
 from foreword.runs.provenance import read_state
@@ -39,6 +40,7 @@ class HeldOut:
         components: the loss of each term of a sum, and other means.
         unknown: share of the text's tokens that are [UNK]; these have a low loss, so the more there
             are, the less comparable the loss is.
+        about: what the figure is, for people; "" if it needs no words.
     """
 
     what: str
@@ -48,6 +50,7 @@ class HeldOut:
     has_perplexity: bool = True
     components: Mapping[str, float] = field(default_factory=dict)
     unknown: float = 0.0
+    about: str = ""
 
     @property
     def perplexity(self) -> float | None:
@@ -132,17 +135,31 @@ def on_prepared(
     """
     per_token = prepared.bytes_per_token(ends=prompted.recipe.ends_texts)
     losses = on_shards(prompted, (prepared.heldout, per_token), rows, streams, stage)
-    if prepared.heldout.tokens_total and prepared.train.tokens_total:
-        stage("counting words to compare with")
-        counts = entropy.baselines(prepared.train, prepared.heldout, prompted.vocab.size)
-        baselines = [("unigram counts", counts.unigram)]
+    if prompted.recipe.objective.predicts_tokens:
         # Bigrams are not comparable with a model that does not predict every token.
-        if losses[0].bits_per_byte is not None:
-            baselines.insert(0, ("bigram counts", counts.bigram))
-        for what, nats in baselines:
-            bits = entropy.bits_per_byte(nats, prepared.bytes_per_token())
-            losses.append(HeldOut(what, nats, counts.tokens, bits))
+        predicts_all = losses[0].bits_per_byte is not None
+        watch = stage("counting tokens to compare with")
+        counts = baselines.of_counts(
+            prompted, prepared, rows, streams, watch, with_bigrams=predicts_all
+        )
+        losses += _token_loss(prompted, losses[0], counts)
+        for one in counts:
+            bits = entropy.bits_per_byte(one.loss, per_token) if predicts_all else None
+            losses.append(HeldOut(one.name, one.loss, one.predictions, bits, about=one.about))
     return losses
+
+
+def _token_loss(
+    prompted: PromptedModel, whole: HeldOut, counts: Sequence[Baseline]
+) -> list[HeldOut]:
+    """Return the part of a sum of losses that compares with counts of tokens; none otherwise."""
+    name = prompted.recipe.objective.token_component
+    if not counts or name not in whole.components:
+        return []
+    loss, predictions = whole.components[name], counts[0].predictions
+    what = f"{whole.what}: {name.replace('_', ' ')}"
+    about = "the part of the loss that the counts compare with"
+    return [HeldOut(what, loss, predictions, None, about=about)]
 
 
 def on_texts(

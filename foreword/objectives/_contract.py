@@ -77,6 +77,11 @@ class Objective(Ranged, ABC):
         """The forms of its sources if it predicts a target, the best one for prompts first."""
         return ()
 
+    @property
+    def token_component(self) -> str:
+        """The component of the loss that is the loss of the predicted tokens, "" for all of it."""
+        return ""
+
     def token_backbone(self, model: Model) -> Backbone:
         """Return the backbone whose states the head `token` reads."""
         return model.backbone

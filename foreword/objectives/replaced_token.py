@@ -77,6 +77,11 @@ class ReplacedToken(Objective):
         """Whether there is a generator."""
         return self.replacements == "generator"
 
+    @property
+    def token_component(self) -> str:
+        """The generator's loss."""
+        return "generator" if self.predicts_tokens else ""
+
     def token_backbone(self, model: Model) -> Backbone:
         """Return the generator, which predicts masked tokens; without one the backbone."""
         return neural(model.heads["generator"]) if self.predicts_tokens else model.backbone

@@ -156,6 +156,11 @@ class SpanMasked(Term):
             )
         return heads
 
+    @property
+    def token_component(self) -> str:
+        """The loss of the tokens from their own states, without the boundary's."""
+        return "masked" if self.boundary else ""
+
     def chance_loss(self, vocab: int) -> float:
         """Return the loss of uniform predictions, in nats: twice a token's with `boundary`."""
         return (1 + self.boundary) * math.log(vocab)

@@ -99,6 +99,14 @@ class Sum(Term):
         """Whether a term predicts tokens."""
         return any(term.predicts_tokens for term in self.terms)
 
+    @property
+    def token_component(self) -> str:
+        """The term that predicts tokens, or its component that does."""
+        term = next((term for term in self.terms if term.predicts_tokens), None)
+        if term is None:
+            return ""
+        return "_".join(name for name in (kinds.name_of(term), term.token_component) if name)
+
     def require_room(self, length: int) -> None:
         """Check that each term fits rows of `length` tokens.
 

@@ -119,7 +119,7 @@ def _plot(figure: Any, details: Sequence[Row]) -> None:
             label=f"{run} ({right:,} of {asked:,})",
         )
         counts = [f"{r['right']} of {r['asked']}" if r["asked"] else "not asked" for r in rows]
-        axes.bar_label(bars, counts, padding=3, fontsize=7)
+        axes.bar_label(bars, counts, padding=3)
     axes.set_yticks(range(len(sections)), sections)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.15 * max(0.1, *(row["accuracy"] or 0.0 for row in details)))

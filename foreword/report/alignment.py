@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import io
-
 import matplotlib
 from matplotlib.figure import Figure
 
+from foreword import figures
 from foreword.evaluation.alignment import Alignment
 
 CELL = 0.32  # inches
-STYLE = {"font.size": 9.5, "font.family": "sans-serif", "text.parse_math": False}
 
 
-def plot_alignment(aligned: Alignment) -> bytes:
+def plot_alignment(aligned: Alignment) -> figures.Rendered:
     """Plot an alignment as PNG: source words at the top, target words on the left."""
     rows, columns = aligned.weights.shape
     size = (max(3.2, 1.6 + CELL * columns), max(2.6, 1.6 + CELL * rows))
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(figures.STYLE):
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.add_subplot()
         axes.imshow(aligned.weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
@@ -33,6 +31,4 @@ def plot_alignment(aligned: Alignment) -> bytes:
         for side in axes.spines.values():
             side.set_color("#c9cbc7")
         axes.set_xlabel(aligned.what, color="#656d7a")
-        data = io.BytesIO()
-        figure.savefig(data, format="png", dpi=150, metadata={"Software": None})
-    return data.getvalue()
+        return figures.render(figure, "png")

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import matplotlib
-from matplotlib.figure import Figure
 
 from foreword.formatting import figure as number
-from foreword.report.curves import CELLS, PLACEHOLDERS, STYLE, inline
+from foreword.report.svg import CELLS, PLACEHOLDERS, Size, canvas, to_svg
 
 POINT_OFFSET = 0.16  # vertical distance of a cell's two points from the middle of its row
+LABEL_WIDTH = {"wide": 40, "half": 20, "narrow": 14}  # characters of a line
 
 
 @dataclass(frozen=True)
@@ -25,14 +21,20 @@ class CellScores:
     Attributes:
         label: label of the cell.
         points: (mean, half the interval's width), pretrained and from scratch; nan if missing.
+        colour: name of a colour of the page; "" for the next of the cells' colours.
     """
 
     label: str
     points: tuple[tuple[float, float], ...]
+    colour: str = ""
 
 
 def plot_scores(
-    cells: Sequence[CellScores], x_label: str, title: str, level: float = math.nan
+    cells: Sequence[CellScores],
+    x_label: str,
+    title: str,
+    level: float = math.nan,
+    size: Size = "half",
 ) -> str:
     """Return an `<svg>` of scores: full points pretrained, hollow ones from scratch.
 
@@ -41,10 +43,13 @@ def plot_scores(
         x_label: label of the axis.
         title: text for screen readers.
         level: score of the chance baseline, a dashed line; nan for none.
+        size: size of the plot.
     """
-    with _canvas((3.8, 0.9 + 0.36 * len(cells)), title) as (figure, axes):
+    labels = [textwrap.fill(cell.label, LABEL_WIDTH[size]) for cell in cells]
+    lines = sum(max(2, 1 + label.count("\n")) for label in labels)
+    with canvas(size, 0.8 + 0.19 * lines, title) as (figure, axes):
         for row, cell in enumerate(cells):
-            colour = PLACEHOLDERS[f"cell{row % CELLS}"]
+            colour = PLACEHOLDERS[cell.colour or f"cell{row % CELLS}"]
             for index, (mean, half_width) in enumerate(cell.points):
                 offset = (index - (len(cell.points) - 1) / 2) * 2 * POINT_OFFSET
                 axes.errorbar(
@@ -60,15 +65,21 @@ def plot_scores(
                 )
         if not math.isnan(level):
             axes.axvline(level, color=PLACEHOLDERS["muted"], linewidth=1.0, linestyle=(0, (4, 3)))
-        axes.set_yticks(range(len(cells)), [cell.label for cell in cells])
+        axes.set_yticks(range(len(cells)), labels)
         axes.set_ylim(len(cells) - 0.5, -0.5)
         axes.grid(axis="x", linewidth=0.8)
         axes.tick_params(length=0)
         axes.set_xlabel(x_label)
-        return _svg(figure, title)
+        return to_svg(figure, title)
 
 
-def plot_columns(labels: Sequence[str], values: Sequence[float], x_label: str, title: str) -> str:
+def plot_columns(
+    labels: Sequence[str],
+    values: Sequence[float],
+    x_label: str,
+    title: str,
+    size: Size = "half",
+) -> str:
     """Return an `<svg>` of vertical bars with their values above them.
 
     Args:
@@ -76,32 +87,16 @@ def plot_columns(labels: Sequence[str], values: Sequence[float], x_label: str, t
         values: height of each bar, from 0; nan leaves a gap.
         x_label: label of the axis.
         title: text for screen readers.
+        size: size of the plot.
     """
-    with _canvas((3.8, 2.3), title) as (figure, axes):
+    with canvas(size, 2.4, title) as (figure, axes):
         heights = [0.0 if math.isnan(value) else value for value in values]
         bars = axes.bar(range(len(values)), heights, width=0.6, color=PLACEHOLDERS["accent"])
-        axes.bar_label(bars, [number(value, 3) for value in values], padding=2, fontsize=8.5)
+        axes.bar_label(bars, [number(value, 3) for value in values], padding=2)
         axes.set_xticks(range(len(labels)), labels)
         axes.margins(y=0.15)
         axes.grid(axis="y", linewidth=0.8)
         axes.set_axisbelow(True)
         axes.tick_params(length=0)
         axes.set_xlabel(x_label)
-        return _svg(figure, title)
-
-
-@contextmanager
-def _canvas(size: tuple[float, float], title: str) -> Iterator[tuple[Figure, Any]]:
-    """Yield a figure with a transparent background, and its axes, in the page's style."""
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": title}):
-        figure = Figure(figsize=size, layout="constrained")
-        figure.patch.set_alpha(0)
-        axes: Any = figure.add_subplot()
-        axes.patch.set_alpha(0)
-        yield figure, axes
-
-
-def _svg(figure: Figure, title: str) -> str:
-    text = io.StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-    return inline(text.getvalue(), title)
+        return to_svg(figure, title)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from foreword import atomic, stored
+from foreword.comparison.interval import LEVEL
 from foreword.errors import DamagedError, UserError
 from foreword.report.bars import CellScores, plot_scores
-from foreword.report.curves import CELLS, Line, plot_curves
+from foreword.report.curves import Line, plot_curves
+from foreword.report.meaning import comparison_sentences
 from foreword.report.page import page
+from foreword.report.svg import CELLS, responsive
+from foreword.report.tables import Table
 
 FILE = "results.json"
 STARTS = ("pretrained", "from scratch")
@@ -65,6 +70,7 @@ def body(name: str, results: Mapping[str, Any]) -> str:
     sections = [
         f"<h1>{escape(name)}</h1>",
         f'<p class="lead">{escape(lead)}, at equal budgets.</p>',
+        *(f'<p class="meaning">{escape(said)}</p>' for said in comparison_sentences(results)),
         *(_table(table) for table in results["tables"] if table["title"] != SAMPLES),
         _losses(results),
         _tasks(results),
@@ -76,17 +82,10 @@ def body(name: str, results: Mapping[str, Any]) -> str:
 
 def _table(table: Mapping[str, Any]) -> str:
     """Return a table as HTML, with numbers aligned to the right."""
-
-    def line(tag: str, values: Sequence[str]) -> str:
-        kinds = ["t", *["t" if table["title"] == SAMPLES else "n"] * (len(values) - 1)]
-        pairs = zip(kinds, values, strict=True)
-        return "".join(f'<{tag} class="{kind}">{escape(str(v))}</{tag}>' for kind, v in pairs)
-
-    lines = "".join(f"<tr>{line('td', row)}</tr>" for row in table["rows"])
-    return (
-        f'<h2>{escape(table["title"])}</h2><div class="card scroll"><table><thead>'
-        f"<tr>{line('th', table['columns'])}</tr></thead><tbody>{lines}</tbody></table></div>"
-    )
+    columns, rows = table["columns"], [[str(v) for v in row] for row in table["rows"]]
+    is_text = table["title"] == SAMPLES
+    is_number = [not is_text and n > 0 and name != "recipe" for n, name in enumerate(columns)]
+    return f"<h2>{escape(table['title'])}</h2>{Table(columns, rows, is_number).html()}"
 
 
 def _losses(results: Mapping[str, Any]) -> str:
@@ -114,11 +113,11 @@ def _losses(results: Mapping[str, Any]) -> str:
         caption = "Held-out loss, nats per token"
     axis = results["axis"]
     label, title = f"10{exponent} {axis}" if power else axis, f"Held-out loss against {axis}"
-    small = plot_curves(lines, label, title, is_log=is_log)
-    broad = plot_curves(lines, label, title, tall=True, is_log=is_log)
+    plot = responsive(
+        lambda size: plot_curves(lines, label, title, size, is_log=is_log), is_large=True
+    )
     return (
-        f'<h2>Learning</h2><figure class="card"><figcaption>{caption}</figcaption>'
-        f'<div class="broad">{broad}</div><div class="narrow">{small}</div></figure>'
+        f'<h2>Learning</h2><figure class="card"><figcaption>{caption}</figcaption>{plot}</figure>'
     )
 
 
@@ -134,12 +133,16 @@ def _tasks(results: Mapping[str, Any]) -> str:
         chance = [s["scores"] for s in results["scores"] if s["task"] == task and not s["cell"]]
         level = float(chance[0].get(metric, math.nan)) if chance else math.nan
         if cells:
-            plot = plot_scores(cells, metric, f"{task}, {metric}", level)
+            title = escape(f"{task}, {metric}", quote=True)
+            plot = responsive(partial(plot_scores, cells, metric, title, level))
             caption = f"<figcaption>{escape(task)}</figcaption>"
             figures.append(f'<figure class="card">{caption}{plot}</figure>')
     if not figures:
         return ""
-    note = "Full: pretrained. Hollow: the same network from scratch. Dashed: chance."
+    note = (
+        "Full: pretrained. Hollow: the same network from scratch. Dashed: chance. "
+        f"Bars: {LEVEL:.0%} intervals over seeds, as in the table."
+    )
     return (
         f'<h2>What it is worth</h2><div class="pair">{"".join(figures)}</div>'
         f'<p class="note">{note}</p>'

@@ -3,34 +3,70 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+import struct
+from functools import partial
 from html import escape
 
 from foreword.formatting import cell
+from foreword.report import tuning
 from foreword.report.bars import plot_columns
-from foreword.report.folder import Picture, Record, SavedEvaluation, number
+from foreword.report.folder import Picture, SavedEvaluation, number
+from foreword.report.meaning import loss_sentence
+from foreword.report.svg import responsive
+from foreword.report.tables import Table
 
 # Columns plotted for count-based models, which have no curves, and their captions.
 BY_ORDER = {
     "never seen": "Share of the text's n-grams never seen, by order",
     "megabytes": "Size in megabytes, by order",
 }
+LOSS = "held-out loss"  # the task of an evaluation of the loss
+SCREEN_DPI = 96
 
 
-def evaluation_section(one: SavedEvaluation) -> str:
-    """Return an evaluation as a table with its plots and notes."""
+def evaluation_section(one: SavedEvaluation, *, says_meaning: bool = True) -> str:
+    """Return an evaluation as a table with its plots and notes.
+
+    Args:
+        one: the evaluation.
+        says_meaning: whether to begin with what the figures mean.
+    """
     task = one.task if one.task and one.task != one.name else ""
     command = f"<code>{escape(one.command)}</code>" * bool(one.command)
     origin = " · ".join(part for part in (escape(task), command) if part)
-    heading = one.title or one.name.replace("-", " ").replace("_", " ").capitalize()
+    said = meaning(one) if says_meaning else ""
     parts = [
-        f'<h2>{escape(heading)}</h2><div class="card scroll">{html_table(one.rows)}</div>',
+        f"<h2>{escape(heading(one))}</h2>",
+        f'<p class="meaning">{escape(said)}</p>' if said else "",
+        tuning.section(one) if tuning.metrics(one) else Table.of_records(one.rows).html(),
         bars_by_order(one),
         *(figure_of(one, drawn) for drawn in one.pictures),
         *(f'<p class="note">{escape(note)}</p>' for note in one.notes),
         f'<p class="note">{origin}</p>',
     ]
     return "".join(parts)
+
+
+def heading(one: SavedEvaluation) -> str:
+    """Return the heading of an evaluation."""
+    if not one.title and one.task == LOSS:
+        text = _text(one)
+        return f"Loss on {text}" if text else "Held-out loss"
+    return one.title or one.name.replace("-", " ").replace("_", " ").capitalize()
+
+
+def meaning(one: SavedEvaluation) -> str:
+    """Return what the figures of an evaluation mean, in words; "" if nothing is known to say."""
+    if one.task == LOSS:
+        prediction = str(one.document.get("prediction") or "prediction")
+        return loss_sentence(one.rows, prediction, _text(one) or "held-out text")
+    return tuning.meaning(one)
+
+
+def _text(one: SavedEvaluation) -> str:
+    """Return the text of an evaluation; "" for the run's own held-out text."""
+    text = one.document.get("text", "")
+    return ", ".join(map(str, text)) if isinstance(text, list) else str(text)
 
 
 def bars_by_order(one: SavedEvaluation) -> str:
@@ -41,7 +77,8 @@ def bars_by_order(one: SavedEvaluation) -> str:
     figures = []
     for column, caption in BY_ORDER.items():
         values = [number(row, column) for row in one.rows]
-        plot = plot_columns(labels, values, "order", escape(f"{one.name}: {caption}"))
+        title = escape(f"{one.name}: {caption}", quote=True)
+        plot = responsive(partial(plot_columns, labels, values, "order", title))
         figures.append(f"<figcaption>{escape(caption)}</figcaption>{plot}")
     cards = "".join(f'<figure class="card">{figure}</figure>' for figure in figures)
     return f'<div class="pair">{cards}</div>'
@@ -52,23 +89,19 @@ def figure_of(one: SavedEvaluation, drawn: Picture) -> str:
     data = base64.b64encode(drawn.png).decode("ascii")
     alt = escape(f"{one.task or one.name}: {drawn.label or 'plot'}", quote=True)
     caption = f"<figcaption>{escape(drawn.label)}</figcaption>" if drawn.label else ""
-    image = f'<img src="data:image/png;base64,{data}" alt="{alt}">'
+    width = f' width="{pixels}"' if (pixels := screen_width(drawn.png)) else ""
+    image = f'<img src="data:image/png;base64,{data}"{width} alt="{alt}">'
     return f'<figure class="card">{caption}{image}</figure>'
 
 
-def html_table(rows: Sequence[Record]) -> str:
-    """Return flat records as an HTML table; columns in order of first occurrence."""
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    kinds = {
-        c: "n" if all(isinstance(row.get(c), int | float | None) for row in rows) else "t"
-        for c in columns
-    }
+def screen_width(png: bytes) -> int:
+    """Return the pixels at which a plot's text is as large as that of other plots; 0 if unknown.
 
-    def line(tag: str, values: Iterable[str]) -> str:
-        pairs = zip(columns, values, strict=True)
-        cells = (f'<{tag} class="{kinds[c]}">{escape(value)}</{tag}>' for c, value in pairs)
-        return f"<tr>{''.join(cells)}</tr>"
-
-    head = line("th", (str(c).replace("_", " ") for c in columns))
-    lines = (line("td", (cell(row.get(c)) for c in columns)) for row in rows)
-    return f"<table><thead>{head}</thead><tbody>{''.join(lines)}</tbody></table>"
+    They follow from its width and resolution.
+    """
+    at = png.find(b"pHYs")
+    if at < 0 or png[12:16] != b"IHDR" or len(png) < at + 13:
+        return 0
+    (width,) = struct.unpack(">I", png[16:20])
+    per_metre, _, unit = struct.unpack(">IIB", png[at + 4 : at + 13])
+    return round(width * SCREEN_DPI * 39.37 / per_metre) if unit == 1 and per_metre else 0

@@ -7,7 +7,7 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ class SavedEvaluation:
         rows: flat records; their keys are the columns.
         notes: remarks on the figures, a line each.
         pictures: plots named after the file: `NAME.png`, `NAME-line-3.png`.
+        document: the whole content of the file.
     """
 
     name: str
@@ -54,6 +55,7 @@ class SavedEvaluation:
     rows: tuple[Record, ...]
     notes: tuple[str, ...] = ()
     pictures: tuple[Picture, ...] = ()
+    document: Record = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,7 @@ def _evaluations(folder: Path, unread: list[str]) -> list[SavedEvaluation]:
                 rows=tuple(rows),
                 notes=tuple(map(str, notes)) if isinstance(notes, list) else (),
                 pictures=tuple(pictures[path.stem]),
+                document=value,
             )
         )
     return evaluations

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from foreword import __version__, atomic
-from foreword.formatting import cell, duration, figure, power, quantity, unknown_share_note
+from foreword.formatting import duration, figure, power, quantity, unknown_share_note
 from foreword.report import folder as folders
+from foreword.report import tuning
 from foreword.report.curves import Line, plot_curves, smoothed
 from foreword.report.evaluations import evaluation_section
 from foreword.report.folder import RunFolder, number
+from foreword.report.heldout import HeldOutLoss, held_out_loss
 from foreword.report.style import CSS
+from foreword.report.svg import responsive
+from foreword.report.tables import key_value_table
 from foreword.train import log
 
 
@@ -67,13 +71,19 @@ def title(run: RunFolder) -> str:
 
 def body(run: RunFolder) -> str:
     """Return the content of the page, section by section; empty sections are left out."""
+    loss = held_out_loss(run)
     sections = [
         f"<h1>{escape(title(run))}</h1>",
         f'<p class="lead">{escape(sentence(run))}</p>',
-        tiles(run),
+        *(f'<p class="meaning">{escape(said)}</p>' for said in meanings(run, loss)),
+        tiles(run, loss),
+        f'<p class="note">{escape(loss.note)}</p>' if loss is not None and loss.note else "",
         unknown_note(run),
         curves(run),
-        "".join(evaluation_section(one) for one in run.evaluations),
+        "".join(
+            evaluation_section(one, says_meaning=loss is None or one is not loss.evaluation)
+            for one in run.evaluations
+        ),
         samples(run),
         _details("Recipe", f"<pre>{escape(run.recipe_text.strip())}</pre>"),
         _details("Where it comes from", key_value_table(run.provenance)),
@@ -107,22 +117,28 @@ def sentence(run: RunFolder) -> str:
     )
 
 
+def meanings(run: RunFolder, loss: HeldOutLoss | None) -> list[str]:
+    """Return what the most telling figures mean: the held-out loss and what pretraining adds."""
+    said = [loss.meaning] if loss is not None and loss.meaning else []
+    said += [f"{one.name}: {text}" for one in run.evaluations if (text := tuning.worth(one))]
+    return said
+
+
 def trains_offline(run: RunFolder) -> bool:
     """Return whether the model was trained offline, without steps."""
     # Older records of count-based models lack the mark, but have no learning rate either.
     return bool(run.train) and bool(run.train[-1].get("fitted", "lr" not in run.train[-1]))
 
 
-def tiles(run: RunFolder) -> str:
+def tiles(run: RunFolder, loss: HeldOutLoss | None) -> str:
     """Return the key numbers of a run as tiles."""
     pairs: list[tuple[str, str]] = []
-    if run.heldout:
-        best = min(run.heldout, key=lambda r: _or_infinite(number(r, "loss")))
+    if loss is not None:
         pairs += [
-            ("held-out loss, nats", figure(number(best, "loss"))),
-            ("perplexity", figure(number(best, "perplexity"))),
-            ("bits per byte", figure(number(best, "bits_per_byte"))),
-            *((f"held-out {_spaced(name)}", figure(v)) for name, v in log.components(best).items()),
+            ("held-out loss, nats", figure(loss.loss)),
+            ("perplexity", figure(loss.perplexity)),
+            ("bits per byte", figure(loss.bits_per_byte)),
+            *((f"held-out {_spaced(name)}", figure(v)) for name, v in loss.components.items()),
         ]
     if run.train:
         last = run.train[-1]
@@ -173,7 +189,7 @@ def curves(run: RunFolder) -> str:
     if run.heldout:
         heldout_steps = [number(r, "step") for r in run.heldout]
         heldout = [number(r, "loss") for r in run.heldout]
-        lines.append(Line("held-out", heldout_steps, heldout, "second", "dots"))
+        lines.append(Line("held-out sample", heldout_steps, heldout, "second", "dots"))
     if not lines:
         return ""
     lines += _baseline_levels(run)
@@ -201,7 +217,7 @@ def _component_figure(run: RunFolder, name: str) -> str:
     heldout = [number(r, name) for r in run.heldout]
     if any(map(math.isfinite, heldout)):
         heldout_steps = [number(r, "step") for r in run.heldout]
-        lines.append(Line("held-out", heldout_steps, heldout, "second", "dots"))
+        lines.append(Line("held-out sample", heldout_steps, heldout, "second", "dots"))
     return _figure(_spaced(name).capitalize(), lines)
 
 
@@ -242,40 +258,15 @@ def _sample(sample: Mapping[str, Any]) -> str:
     return f'<div class="sample"><span class="{css_class}">{prompt}</span>{marked}</div>'
 
 
-def key_value_table(values: Mapping[str, Any]) -> str:
-    """Return nested values as a table of names and values."""
-    rows = [
-        f'<tr><th>{escape(name)}</th><td class="wide">{escape(value)}</td></tr>'
-        for name, value in _flat(values)
-    ]
-    return (
-        f'<div class="scroll"><table><tbody>{"".join(rows)}</tbody></table></div>' if rows else ""
-    )
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
-    for key, value in values.items():
-        name = f"{prefix}{key}".replace("_", " ")
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{name}: ")
-        elif isinstance(value, list):
-            yield name, ", ".join(map(cell, value))
-        elif value is not None:
-            yield name, cell(value)
-
-
 def _table(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = values.get(key)
     return value if isinstance(value, Mapping) else {"kind": value} if value else {}
 
 
 def _figure(caption: str, lines: Sequence[Line], *, is_large: bool = False) -> str:
-    """Return curves as an HTML figure; a large one also has a form for narrow screens."""
-    label = f"{caption} against steps"
-    plot = plot_curves(lines, "step", escape(label))
-    if is_large:
-        broad = plot_curves(lines, "step", escape(label), tall=True)
-        plot = f'<div class="broad">{broad}</div><div class="narrow">{plot}</div>'
+    """Return curves as an HTML figure."""
+    label = escape(f"{caption} against steps", quote=True)
+    plot = responsive(lambda size: plot_curves(lines, "step", label, size), is_large=is_large)
     return f'<figure class="card"><figcaption>{escape(caption)}</figcaption>{plot}</figure>'
 
 
@@ -293,7 +284,3 @@ def _median(values: Sequence[float]) -> float:
 def _median_percent(values: Sequence[float]) -> str:
     median = _median(values)
     return f"{100 * median:.0f} %" if median == median else "–"
-
-
-def _or_infinite(value: float) -> float:
-    return value if value == value else float("inf")

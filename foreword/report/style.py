@@ -29,6 +29,7 @@ h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .5rem; letter-spacing: -.0
 h2 { font-size: 1.15rem; margin: 2.6rem 0 .8rem; letter-spacing: -.005em; }
 h3 { font-size: 1rem; margin: 1.4rem 0 .4rem; }
 p { margin: .3rem 0; overflow-wrap: anywhere; }
+.meaning { max-width: 46rem; margin: .8rem 0; }
 .lead { font-size: 1.06rem; color: var(--muted); max-width: 46rem; }
 .note { color: var(--muted); font-size: .88rem; }
 .tiles {
@@ -37,31 +38,35 @@ p { margin: .3rem 0; overflow-wrap: anywhere; }
   border-radius: 12px; overflow: hidden;
 }
 .tile { background: var(--card); padding: .8rem 1rem .75rem; flex: 1 1 9.4rem; line-height: 1.35; }
-.tile b { display: block; font-size: 1.4rem; font-weight: 600; line-height: 1.5;
-  letter-spacing: -.02em; }
+.tile b { display: block; white-space: nowrap; font-size: 1.4rem; font-weight: 600;
+  line-height: 1.5; letter-spacing: -.02em; }
 .tile span { color: var(--muted); font-size: .82rem; }
 .card {
   background: var(--card); border: 1px solid var(--grid); border-radius: 12px;
   padding: .9rem 1rem; margin: 0;
 }
 figure figcaption { font-size: .88rem; font-weight: 600; margin-bottom: .35rem; }
-figure svg { display: block; width: 100%; height: auto; }
-figure img { display: block; max-width: 100%; height: auto; margin: 0 auto; border-radius: 6px; }
-.narrow { display: none; }
+figure svg, figure img { display: block; max-width: 100%; height: auto; }
+figure img { border-radius: 6px; }
+.wide, .narrow, .half.large { display: none; }
+.wide { display: block; }
 svg text { font-family: inherit !important; }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); gap: 1rem; }
+.pair { display: grid; gap: 1rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 28.5rem), 1fr)); }
 .pair, .card + .card { margin-top: 1rem; }
 .pair .card { margin: 0; }
-.scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 th, td { text-align: left; padding: .38rem .8rem .38rem 0; border-bottom: 1px solid var(--grid);
   vertical-align: top; }
 th { color: var(--muted); font-weight: 500; }
-thead th { white-space: nowrap; }
+thead th { vertical-align: bottom; }
 tr:last-child td, tbody tr:last-child th { border-bottom: 0; }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+td, tbody th { overflow-wrap: anywhere; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
+td.n { white-space: nowrap; }
+td.t:first-child { min-width: 5.5rem; }
+tr > :last-child { padding-right: 0; }
 tbody th { width: 12rem; }
-td.wide { overflow-wrap: anywhere; }
 details { background: var(--card); border: 1px solid var(--grid); border-radius: 12px;
   margin: .6rem 0; }
 summary { cursor: pointer; padding: .65rem 1rem; font-weight: 500; }
@@ -73,11 +78,26 @@ details > div { padding: 0 1rem .9rem; }
 .sample .above { display: block; font-size: .88rem; }
 mark { background: var(--mark); color: inherit; border-radius: 4px; padding: 0 .2em; }
 pre, code { font: .84rem/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
-pre { margin: 0; overflow-x: auto; }
+pre, code { overflow-wrap: anywhere; }
+pre { margin: 0; white-space: pre-wrap; }
 footer { margin-top: 3rem; color: var(--muted); font-size: .85rem; }
 @media (max-width: 30rem) {
   main { padding: 1.6rem .9rem 3rem; } h1 { font-size: 1.5rem; } tbody th { width: auto; }
 }
-@media (max-width: 38rem) { .narrow { display: block; } .broad { display: none; } }
+@media (max-width: 61.99rem) { .wide { display: none; } .half.large { display: block; } }
+@media (max-width: 31.99rem) {
+  .half, .half.large { display: none; } .narrow { display: block; }
+  /* A table becomes a list: the first cell of each row, and under it the others by name. */
+  thead { position: absolute; clip-path: inset(50%); width: 1px; height: 1px; overflow: hidden; }
+  td, td.n { display: flex; justify-content: space-between; gap: 1rem; padding: .15rem 0;
+    border: 0; white-space: normal; text-align: right; }
+  td::before { content: attr(data-name); color: var(--muted); text-align: left; }
+  td:first-child:not(.n) { display: block; text-align: left; font-weight: 600; }
+  td:first-child:not(.n)::before { content: none; }
+  table, tbody, tr, .pairs th, .pairs td { display: block; }
+  tr { padding: .45rem 0; border-bottom: 1px solid var(--grid); }
+  tr:last-child { border-bottom: 0; }
+  .pairs th { width: auto; padding: 0; border: 0; } .pairs td { text-align: left; }
+}
 @media print { details > div { display: block; } .card, details, .tiles { break-inside: avoid; } }
 """

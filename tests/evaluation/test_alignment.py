@@ -122,11 +122,11 @@ def test_the_picture_grows_with_the_words(bpe: Tokenizer) -> None:
     from PIL import Image
 
     prompted = prompted_of(recipe("seq2seq"), bpe)
-    short = plot_alignment(align(prompted, SOURCE, TARGET))
-    long = plot_alignment(align(prompted, SOURCE + " " + SOURCE, TARGET))
+    short = plot_alignment(align(prompted, SOURCE, TARGET)).data
+    long = plot_alignment(align(prompted, SOURCE + " " + SOURCE, TARGET)).data
     widths = [Image.open(BytesIO(picture)).width for picture in (short, long)]
     assert widths[0] < widths[1]
-    assert plot_alignment(align(prompted, SOURCE, TARGET)) == short
+    assert plot_alignment(align(prompted, SOURCE, TARGET)).data == short
 
 
 @pytest.mark.parametrize("kind", ["seq2seq", "encoder_decoder"])

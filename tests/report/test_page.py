@@ -160,7 +160,7 @@ def test_ngram_orders_are_plotted_as_bars(tmp_path: Path) -> None:
     html = write_page(write_run(tmp_path / "run", **evaluations)).read_text(encoding="utf-8")
     assert "svg" in check(html).tags
     for caption in ("never seen, by order", "in megabytes, by order"):
-        assert f"{caption}</figcaption><svg" in html
+        assert f'{caption}</figcaption><div class="half"><svg' in html
     assert ">0.250</text>" in html and ">0.667</text>" in html and ">–</text>" in html
 
 
@@ -282,3 +282,100 @@ def test_numbers_are_formatted_for_people(shown: str, wanted: str) -> None:
 
 def test_a_heading_is_escaped() -> None:
     assert "<title>a &lt;b&gt;</title>" in page("a <b>", "<p>c</p>")
+
+
+def tuning_run(folder: Path, **more: Any) -> Path:
+    seeds = {"seeds": 3, "epochs": 2, "lr": 1e-3, "skipped_steps": 0}
+    rows: list[dict[str, Any]] = [
+        {"start": start, "strategy": strategy, **seeds, "accuracy": mean, "accuracy_std": 0.01}
+        for start, strategy, mean in (
+            ("pretrained", "full", 0.8),
+            ("pretrained", "frozen", 0.7),
+            ("from scratch", "full", 0.75),
+        )
+    ]
+    rows += [
+        {"start": "no network", "strategy": "bag of words", "accuracy": 0.77},
+        {"start": "no model", "strategy": "majority class", "accuracy": 0.5, "accuracy_std": None},
+    ]
+    tuned = {"name": "영화", "task": "classify", "rows": rows, "examples": {"train": 9, "dev": 872}}
+    return write_run(folder, run_json={}, evaluations__tune_json=tuned, **more)
+
+
+def test_fine_tuning_has_a_chart_with_intervals_a_sentence_and_a_table(tmp_path: Path) -> None:
+    html = write_page(tuning_run(tmp_path / "run")).read_text(encoding="utf-8")
+    check(html)
+    assert "영화: Pretraining adds 5.0 points of accuracy" in html
+    assert "bars: ± one standard deviation over 3 seeds" in html
+    svg = html[html.index("<svg") : html.index("</svg>")]
+    for name in ("pretrained", "pretrained, frozen", "from scratch", "bag of words", "majority"):
+        assert f">{name}" in svg, name
+    assert svg.count("LineCollection") == 3, "an interval each for those with several seeds"
+    assert "0.800 ± 0.010" in html and '<td class="n" data-name="accuracy">0.770</td>' in html
+    assert "9 training examples, 872 scored; 2 epochs; 3 seeds" in html
+    assert "accuracy std" not in html and "skipped steps" not in html
+
+
+def loss_evaluation(loss: float, predictions: int) -> dict[str, Any]:
+    rows = [
+        {"what": "model", "loss": loss, "perplexity": math.exp(loss), "predictions": predictions},
+        {"what": "unigram counts", "loss": 6.5, "perplexity": 665.1, "predictions": predictions},
+    ]
+    said = {"prediction": "masked token", "checkpoint": "step-00000050"}
+    return {"name": "evaluate-heldout", "task": "held-out loss", "rows": rows, **said}
+
+
+def test_a_page_has_one_held_out_loss_or_the_reason_for_two(tmp_path: Path) -> None:
+    records = "".join(json.dumps(r | {"predictions": 900}) + "\n" for r in metrics())
+    files = {"metrics.jsonl": records, "run_json": {}}
+    run = write_run(tmp_path / "run", **files, evaluations__a_json=loss_evaluation(1.5, 4000))
+    html = write_page(run).read_text(encoding="utf-8")
+    check(html)
+    assert "<b>1.500</b><span>held-out loss, nats</span>" in html
+    assert "1.234" in html, "that of training's sample"
+    assert "on all of the held-out text (4,000 predictions), by checkpoint step-00000050" in html
+    assert "the curve&#x27;s lowest, 1.234, is measured during training on a sample" in html
+    assert "the loss is 1.50 nats per masked token" in html and "1 in 670 (6.50 nats)" in html
+    same = write_run(tmp_path / "same", **files, evaluations__a_json=loss_evaluation(1.2345, 900))
+    assert "is measured during training" not in write_page(same).read_text(encoding="utf-8")
+    alone = write_page(write_run(tmp_path / "alone", **files)).read_text(encoding="utf-8")
+    assert "<b>1.234</b><span>held-out loss, nats</span>" in alone
+    assert "Held-out loss: the lowest during training, at step 50" in alone
+
+
+def test_a_loss_on_another_text_is_named_after_it(tmp_path: Path) -> None:
+    other = loss_evaluation(2.0, 10) | {"name": "evaluate-x", "text": "<x>.txt"}
+    run = write_run(tmp_path / "run", run_json={}, evaluations__x_json=other)
+    html = write_page(run).read_text(encoding="utf-8")
+    assert "<h2>Loss on &lt;x&gt;.txt</h2>" in html and "On &lt;x&gt;.txt the loss is 2.00" in html
+
+
+def test_all_plots_have_one_font_size_at_their_natural_size(tmp_path: Path) -> None:
+    lines = "".join(json.dumps(record) + "\n" for record in metrics())
+    run = tuning_run(tmp_path / "run", **{"metrics.jsonl": lines})
+    html = write_page(run).read_text(encoding="utf-8")
+    boxes = re.findall(r'<svg viewBox="0 0 ([\d.]+) [\d.]+" width="(\d+)"', html)
+    assert len(boxes) == html.count("<svg ") > 8
+    assert all(int(width) / float(box) == pytest.approx(4 / 3, 0.01) for box, width in boxes)
+    texts = re.findall(r"<text [^>]*>", html)
+    assert texts and all("9.5px" in text for text in texts)
+
+
+def test_plots_in_png_are_shown_at_the_size_of_their_text() -> None:
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    from foreword import figures
+    from foreword.report.evaluations import screen_width
+
+    with matplotlib.rc_context(figures.STYLE):
+        png = figures.render(Figure(figsize=(4, 2)), "png").data
+    assert screen_width(png) == 4 * 96
+    assert screen_width(PNG + b"broken") == 0
+
+
+def test_each_width_of_the_screen_has_its_plot_in_both_colour_schemes(tmp_path: Path) -> None:
+    html = write_page(full_run(tmp_path / "run")).read_text(encoding="utf-8")
+    large = re.findall(r'<div class="(wide|half|narrow) large"><svg', html)
+    assert large == ["wide", "half", "narrow"]
+    assert "prefers-color-scheme: dark" in html and "overflow-x" not in html

@@ -1,0 +1,192 @@
+"""What counting alone reaches on a model's own predictions: the same tokens at the same positions.
+
+A masked language model predicts some of the tokens, a T5 targets with sentinels, a decoder the ends
+of texts too. So the tokens to predict are counted in the training text as the objective makes
+them, and scored where the model was scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from foreword.data.prepared_text import PreparedText
+from foreword.data.shards import Shards
+from foreword.evaluation.entropy import BigramCounts
+from foreword.evaluation.prompting import PromptedModel
+from foreword.ngrams.texts import NgramTexts
+from foreword.runs.recipe import Recipe
+from foreword.runs.setup import heldout_feed, training_feed
+from foreword.types import Array, Backward, Batch, Vocab
+
+MAX_COUNTED = 50_000_000  # tokens of training text read; less than a minute
+MAX_MASKED = 4_000_000  # predictions counted if there are no bigrams: enough for their frequencies
+CHUNK = 1 << 20  # tokens read at once
+
+# (context, target) of predictions: each (predictions,) int64; the context is the token before.
+Pairs = tuple[Array, Array]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The loss of a table of counts.
+
+    Attributes:
+        name: `unigram counts` or `bigram counts`.
+        loss: nats per prediction.
+        predictions: the number of predictions.
+        about: what was counted and what is predicted, for people.
+    """
+
+    name: str
+    loss: float
+    predictions: int
+    about: str
+
+
+def prediction_name(recipe: Recipe) -> str:
+    """Return what one prediction of a recipe's objective is: token, masked token, target token."""
+    if recipe.model.is_count_based or recipe.objective.predicts == "next":
+        return "token"
+    if recipe.objective.predicts == "target":
+        return "target token"
+    return "predicted token" if recipe.objective.predicts_in_order else "masked token"
+
+
+def of_counts(
+    prompted: PromptedModel,
+    prepared: PreparedText,
+    rows: int,
+    streams: int,
+    watch: Callable[[float, float], None],
+    *,
+    with_bigrams: bool,
+) -> list[Baseline]:
+    """Return the losses of counts of the training text on the predictions of `measure`.
+
+    Args:
+        prompted: the model.
+        prepared: its text.
+        rows: the maximum number of held-out rows, as the model's loss was measured.
+        streams: as in `measure`.
+        watch: receives the tokens counted and their total.
+        with_bigrams: whether each token is predicted given the one before it, so that bigrams
+            compare.
+    """
+    recipe, vocab = prompted.recipe, prompted.vocab
+    train = _training_pairs(recipe, prepared.train, vocab, with_bigrams)
+    counts = _count(train, vocab, with_bigrams, watch, prepared.train.tokens_total)
+    if not counts or not counts[0].tokens:
+        return []
+    # Score the held-out predictions, each direction by its own counts.
+    nats, predictions = np.zeros(2), 0
+    for directions in _heldout_pairs(recipe, prepared.heldout, vocab, rows, streams):
+        for count, (context, target) in zip(counts, directions, strict=True):
+            nats[0] += count.unigram_nats(target).sum()
+            if with_bigrams:
+                nats[1] += count.bigram_nats(context * vocab.size + target).sum()
+            predictions += len(target)
+    if not predictions:
+        return []
+    noun, counted = prediction_name(recipe), sum(count.tokens for count in counts)
+    what = f"among {counted:,} {noun}s of the training text; at the {predictions:,} positions that "
+    what += "the model predicts"
+    found = [(f"each {noun} by its frequency", nats[0], "unigram counts")]
+    if with_bigrams:
+        beside = "before or after" if len(counts) > 1 else "before"
+        about = f"each {noun} by its frequency given the one {beside}"
+        found.insert(0, (about, nats[1], "bigram counts"))
+    return [
+        Baseline(name, float(total) / predictions, predictions, f"{about} {what}")
+        for about, total, name in found
+    ]
+
+
+def _count(
+    pairs: Iterable[tuple[Pairs, ...]],
+    vocab: Vocab,
+    with_bigrams: bool,
+    watch: Callable[[float, float], None],
+    total: int,
+) -> list[BigramCounts]:
+    """Count the predictions of the training text; one table per direction of prediction."""
+    unigrams: list[Array] = []
+    keys: list[list[Array]] = []
+    read, most = 0, MAX_COUNTED if with_bigrams else MAX_MASKED
+    for directions in pairs:
+        unigrams = unigrams or [np.zeros(vocab.size, np.int64) for _ in directions]
+        keys = keys or [[] for _ in directions]
+        for n, (context, target) in enumerate(directions):
+            unigrams[n] += np.bincount(target, minlength=vocab.size)
+            if with_bigrams:
+                keys[n].append(context * vocab.size + target)
+        read += len(directions[0][1])
+        watch(min(read, total), min(most, total))
+        if read >= most:
+            break
+    tables = []
+    for of_direction, one in zip(keys, unigrams, strict=True):
+        joined = np.concatenate(of_direction) if of_direction else np.zeros(0, np.int64)
+        distinct, counts = np.unique(joined, return_counts=True)
+        tables.append(BigramCounts(vocab.size, one, distinct, counts, int(one.sum())))
+    return tables
+
+
+def _training_pairs(
+    recipe: Recipe, shards: Shards, vocab: Vocab, with_bigrams: bool
+) -> Iterator[tuple[Pairs, ...]]:
+    """Yield the predictions of training: its text once, or a random part of it."""
+    if recipe.model.is_count_based:
+        yield from _ngram_pairs(recipe, shards, vocab, MAX_COUNTED)
+        return
+    if shards.tokens_total < recipe.packing.length:
+        return
+    feed = training_feed(recipe, shards, vocab)
+    length, at_once = recipe.packing.length, max(1, CHUNK // recipe.packing.length)
+    rows = min(feed.packed.rows_per_epoch, MAX_COUNTED // length)
+    for start in range(0, rows, at_once):
+        numbers = np.arange(start, min(start + at_once, rows))
+        yield _pairs_of(feed.batch(numbers, recipe.train.seed))
+
+
+def _heldout_pairs(
+    recipe: Recipe, shards: Shards, vocab: Vocab, rows: int, streams: int
+) -> Iterator[tuple[Pairs, ...]]:
+    """Yield the predictions that the held-out loss is measured on."""
+    if recipe.model.is_count_based:
+        yield from _ngram_pairs(recipe, shards, vocab, rows * recipe.packing.length)
+        return
+    for batch in heldout_feed(recipe, shards, vocab, streams).heldout(rows):
+        yield _pairs_of(batch)
+
+
+def _ngram_pairs(
+    recipe: Recipe, shards: Shards, vocab: Vocab, most: int
+) -> Iterator[tuple[Pairs, ...]]:
+    """Yield all tokens of texts with the one before, as n-gram models read them."""
+    texts = NgramTexts.of(shards, vocab, *recipe.wrapping)
+    end = min(len(texts), most)
+    for at in range(0, end, CHUNK):
+        before = min(at, 1)
+        ids = texts.read(at - before, min(at + CHUNK, end)).astype(np.int64)
+        is_text = ids[1:] != texts.start
+        yield ((ids[:-1][is_text], ids[1:][is_text]),)
+
+
+def _pairs_of(batch: Batch) -> tuple[Pairs, ...]:
+    """Return the predictions of a batch, with the token that each one's position holds."""
+    backward = batch.part(Backward)
+    targets = [(batch.targets, batch.weights)]
+    targets += [] if backward is None else [(backward.targets, backward.weights)]
+    return tuple(_scored(batch.ids, *one) for one in targets)
+
+
+def _scored(ids: Any, targets: Any, weights: Any) -> Pairs:
+    is_scored = np.asarray(weights) > 0
+    target = np.asarray(targets)[is_scored].astype(np.int64)
+    same_shape = ids.shape == targets.shape  # in a query stream the targets stand apart
+    context = np.asarray(ids)[is_scored].astype(np.int64) if same_shape else np.zeros_like(target)
+    return context, target

@@ -1,0 +1,221 @@
+"""What the figures mean, in sentences made from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from foreword.comparison.interval import LEVEL, Interval, Spread, difference, half_width_of_share
+from foreword.formatting import figure
+from foreword.report.folder import Record, number
+
+SHARES = ("accuracy", "f1")  # metrics that people read in percent and points
+PRETRAINED, SCRATCH = "pretrained", "from scratch"
+
+
+def loss_sentence(rows: Sequence[Record], prediction: str, text: str = "held-out text") -> str:
+    """Return what a held-out loss means, beside those of counts; "" without a loss.
+
+    Args:
+        rows: the model's loss first, then the part of it that counts compare with, if it is a sum,
+            and the counts.
+        prediction: what one prediction is: `token`, `masked token`.
+        text: what it was measured on.
+    """
+    if not rows or math.isnan(number(rows[0], "loss")):
+        return ""
+    counts = {str(row.get("what")): number(row, "loss") for row in rows}
+    baselines = [
+        (words, counts[name])
+        for name, words in (
+            ("unigram counts", "by its frequency alone"),
+            ("bigram counts", "by its frequency after the token before"),
+        )
+        if counts.get(name, math.nan) == counts.get(name)
+    ]
+    # In a sum of losses, the part that predicts tokens is the one to be compared.
+    has_part = len(rows) > 1 and not str(rows[1].get("what", "")).endswith(" counts")
+    model = rows[1] if has_part else rows[0]
+    loss = number(model, "loss")
+    said = f"{figure(loss, 3)} nats per {prediction}"
+    if has_part:
+        total = figure(number(rows[0], "loss"), 3)
+        said = f"{total} nats, a sum of which its tokens are {said}"
+    text = f"On {text} the loss is {said}"
+    if not (has_part or baselines or model.get("perplexity") is not None):
+        return f"{text}."
+    text += f": the model gives the right token a probability of {_odds(loss)} (geometric mean)"
+    beside = [f"{words}, {_odds(nats)} ({figure(nats, 3)} nats)" for words, nats in baselines]
+    text += f"; {'; '.join(beside)}." if beside else "."
+    if loss >= counts.get("unigram counts", math.inf):
+        text += " It has not learned more than frequencies tell."
+    elif loss >= counts.get("bigram counts", math.inf):
+        text += " It has learned more than frequencies tell, not more than pairs of tokens do."
+    return text
+
+
+def _odds(nats: float) -> str:
+    """Return the probability of a loss as `1 in 80`."""
+    if nats > 690:
+        return "almost 0"
+    times = math.exp(nats)
+    return f"1 in {times:.2g}" if times < 10 else f"1 in {float(f'{times:.2g}'):,.0f}"
+
+
+def score_sentence(rows: Sequence[Record], metric: str) -> str:
+    """Return the score of fine-tuning beside those that need no network.
+
+    Args:
+        rows: a row per variant and per baseline.
+        metric: the score.
+    """
+    pretrained = _variant(rows, PRETRAINED, metric)
+    if pretrained is None:
+        return ""
+    score = number(pretrained, metric)
+    baselines = [row for row in rows if is_baseline(row) and not math.isnan(number(row, metric))]
+    named = [f"{row['strategy']} {_score(number(row, metric), metric)}" for row in baselines]
+    text = f"Fine-tuned, the pretrained model reaches {_score(score, metric)}"
+    text += f"; without a network: {', '.join(named)}." if named else "."
+    better = [str(row["strategy"]) for row in baselines if number(row, metric) >= score]
+    return text + (f" It is no better than {' and '.join(better)}." if better else "")
+
+
+def worth_sentence(rows: Sequence[Record], metric: str, dev: int) -> str:
+    """Return what pretraining adds to fine-tuning; "" unless it was done from scratch too.
+
+    Args:
+        rows: a row per variant and per baseline.
+        metric: the score.
+        dev: number of examples scored; 0 if unknown.
+    """
+    pretrained, scratch = (_variant(rows, start, metric) for start in (PRETRAINED, SCRATCH))
+    if pretrained is None or scratch is None:
+        return ""
+    gain = difference(_sample(pretrained, metric), _sample(scratch, metric))
+    text = gain_sentence(gain, metric)
+    if dev and metric == "accuracy" and not math.isnan(gain.half_width):
+        text += (
+            f" The interval is over seeds of fine-tuning; having {dev:,} examples to score moves "
+            f"an accuracy by up to ± {100 * half_width_of_share(dev):.1f} points besides."
+        )
+    return text
+
+
+def _variant(rows: Sequence[Record], start: str, metric: str) -> Record | None:
+    """Return the row that was fine-tuned in full from this start, if it has the score."""
+    return next(
+        (
+            row
+            for row in rows
+            if row.get("start") == start
+            and row.get("strategy") == "full"
+            and not math.isnan(number(row, metric))
+        ),
+        None,
+    )
+
+
+def gain_sentence(gain: Interval, metric: str, over: str = "the same network from scratch") -> str:
+    """Return what a difference and its interval say about pretraining, zero included."""
+    scale, unit = (100.0, "points of ") if metric in SHARES else (1.0, "")
+    digits = 1 if metric in SHARES else 3
+    mean, half = scale * gain.mean, scale * gain.half_width
+    amount = f"{abs(mean):.{digits}f} {unit}{metric}"
+    if math.isnan(half):
+        direction = "adds" if mean >= 0 else "costs"
+        return (
+            f"Pretraining {direction} {amount} over {over}; with one seed there is no interval, so "
+            "this may be chance."
+        )
+    low, high = mean - half, mean + half
+    interval = f"{LEVEL:.0%} interval {_signed(low, digits)} to {_signed(high, digits)}"
+    if low > 0:
+        return f"Pretraining adds {amount} over {over} ({interval})."
+    if high < 0:
+        return f"Pretraining costs {amount} against {over} ({interval})."
+    return (
+        f"Against {over} the difference is {_signed(mean, digits)} {unit}{metric} ({interval}): "
+        "the interval includes zero, so these runs do not show that pretraining helps."
+    )
+
+
+def comparison_sentences(results: Mapping[str, Any]) -> list[str]:
+    """Return what a comparison's results say: the lowest loss, and on each task the best cell."""
+    sentences = []
+    losses = {
+        cell["cell"]: cell["heldout_loss"]["mean"]
+        for cell in results["cells"]
+        if cell.get("heldout_loss")
+    }
+    if results["is_one_objective"] and len(losses) > 1:
+        best = min(losses, key=lambda name: losses[name])
+        sentences.append(
+            f"{best} has the lowest held-out loss, {figure(losses[best], 3)} nats per token: it "
+            f"gives the right token a probability of {_odds(losses[best])} (geometric mean)."
+        )
+    for task, metric in results["metrics"].items():
+        sentences += _task_sentence(results, task, metric)
+    return sentences
+
+
+def _task_sentence(results: Mapping[str, Any], task: str, metric: str) -> list[str]:
+    """Return what a task's scores say, as a list of one sentence or none."""
+    samples = {
+        (cell["cell"], start): Spread.of(values)
+        for cell in results["cells"]
+        for start in (PRETRAINED, SCRATCH)
+        if (values := _values(results, cell["cell"], task, start, metric))
+    }
+    ranked = sorted(
+        (name for name, start in samples if start == PRETRAINED),
+        key=lambda name: -samples[name, PRETRAINED].mean,
+    )
+    if not ranked:
+        return []
+    best = ranked[0]
+    text = f"{task}: {best} is highest, {_score(samples[best, PRETRAINED].mean, metric)}"
+    if len(ranked) > 1:
+        lead = difference(samples[best, PRETRAINED], samples[ranked[1], PRETRAINED])
+        second = f"{ranked[1]} at {_score(samples[ranked[1], PRETRAINED].mean, metric)}"
+        is_clear = lead.half_width == lead.half_width and lead.mean > lead.half_width
+        text += f", ahead of {second}" if is_clear else f", not clearly ahead of {second}"
+    text += "."
+    if (best, SCRATCH) in samples:
+        gain = difference(samples[best, PRETRAINED], samples[best, SCRATCH])
+        text += f" {gain_sentence(gain, metric)}"
+    return [text]
+
+
+def _values(
+    results: Mapping[str, Any], cell: str, task: str, start: str, metric: str
+) -> list[float]:
+    """Return a cell's scores: means of seeds of pretraining if there are several."""
+    by_seed: dict[int, list[float]] = {}
+    for score in results["scores"]:
+        is_ours = (score["cell"], score["task"], score.get("start")) == (cell, task, start)
+        if is_ours and isinstance(score["scores"].get(metric), int | float):
+            by_seed.setdefault(score.get("seed", 0), []).append(score["scores"][metric])
+    if len(by_seed) == 1:
+        return next(iter(by_seed.values()))
+    return [sum(values) / len(values) for values in by_seed.values()]
+
+
+def is_baseline(row: Record) -> bool:
+    """Return whether a row of scores is a baseline's: of no model, or of no network."""
+    return str(row.get("start", "")).startswith("no ")
+
+
+def _sample(row: Record, metric: str) -> Spread:
+    seeds = number(row, "seeds")
+    count = int(seeds) if seeds == seeds else 1
+    return Spread(number(row, metric), number(row, f"{metric}_std"), count)
+
+
+def _score(value: float, metric: str) -> str:
+    return f"{100 * value:.1f} % {metric}" if metric in SHARES else f"{value:.3f} {metric}"
+
+
+def _signed(value: float, digits: int) -> str:
+    return f"{value:+.{digits}f}".replace("-", "−")

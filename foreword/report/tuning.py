@@ -1,0 +1,140 @@
+"""The scores of fine-tuning: what they mean, a chart with intervals, and a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from foreword.formatting import cell, figure
+from foreword.report.bars import CellScores, plot_scores
+from foreword.report.folder import Record, SavedEvaluation, number
+from foreword.report.meaning import SCRATCH, is_baseline, score_sentence, worth_sentence
+from foreword.report.svg import responsive
+from foreword.report.tables import Table
+from foreword.tuning.result import RUN_COLUMNS, is_score
+
+
+def metrics(one: SavedEvaluation) -> list[str]:
+    """Return the scores of an evaluation, the most telling first; none if it is no fine-tuning."""
+    first = one.rows[0]
+    names = [str(name) for name in first if is_score(name) and not str(name).endswith("_std")]
+    has_scores = "start" in first and "strategy" in first
+    return [name for name in names if isinstance(first[name], float)] if has_scores else []
+
+
+def worth(one: SavedEvaluation) -> str:
+    """Return what pretraining was worth; "" if the evaluation does not tell."""
+    names = metrics(one)
+    return worth_sentence(one.rows, names[0], _count(one, "dev")) if names else ""
+
+
+def meaning(one: SavedEvaluation) -> str:
+    """Return what the scores mean; "" if the evaluation is no fine-tuning."""
+    names = metrics(one)
+    said = [score_sentence(one.rows, names[0]), worth(one)] if names else []
+    return " ".join(text for text in said if text)
+
+
+def section(one: SavedEvaluation) -> str:
+    """Return the chart, the table and how the scores were made."""
+    names = metrics(one)
+    how = f'<p class="note">{escape(_how(one))}</p>'
+    return chart(one, names[0]) + table(one, names).html() + how
+
+
+def chart(one: SavedEvaluation, metric: str) -> str:
+    """Return the chart of a metric: a point per variant, its deviation over seeds as a bar."""
+    scores = [
+        CellScores(variant_name(row), ((number(row, metric), deviation),), _colour(row))
+        for row in one.rows
+        if not math.isnan(number(row, metric))
+        for deviation in (number(row, f"{metric}_std"),)
+    ]
+    if not scores:
+        return ""
+    title = escape(f"{one.title or one.name}: {metric}", quote=True)
+    plot = responsive(lambda size: plot_scores(scores, metric, title, size=size), is_large=True)
+    caption = f"{metric.capitalize()} on the dev examples{_deviation_words(one.rows, metric)}"
+    return f'<figure class="card"><figcaption>{escape(caption)}</figcaption>{plot}</figure>'
+
+
+def table(one: SavedEvaluation, names: Sequence[str]) -> Table:
+    """Return the scores with their deviations, a row per variant and baseline."""
+    # Settings that differ between the variants have columns; the others are in the note.
+    varied = [key for key in ("lr", "epochs", "seeds") if len(_values(one.rows, key)) > 1]
+    others = [str(key) for row in one.rows for key in row if _is_other(str(key), names)]
+    others = list(dict.fromkeys(others))
+    if any(number(row, "skipped_steps") > 0 for row in one.rows):
+        others.append("skipped_steps")
+    columns = ["", *names, *varied, *others]
+    rows = [
+        [
+            variant_name(row),
+            *(_with_deviation(row, name) for name in names),
+            *(cell(row.get(key)) for key in (*varied, *others)),
+        ]
+        for row in one.rows
+    ]
+    heads = [column.replace("_", " ") for column in columns]
+    return Table(heads, rows, [False, *[True] * (len(columns) - 1)])
+
+
+def variant_name(row: Record) -> str:
+    """Return the name of a variant or a baseline."""
+    start, strategy = str(row.get("start", "")), str(row.get("strategy", ""))
+    if is_baseline(row):
+        return strategy
+    return start if strategy == "full" else f"{start}, {strategy}"
+
+
+def _is_other(key: str, names: Sequence[str]) -> bool:
+    run = (*RUN_COLUMNS, "seeds", "epochs")
+    return key not in run and key not in names and key.removesuffix("_std") not in names
+
+
+def _with_deviation(row: Record, name: str) -> str:
+    deviation = number(row, f"{name}_std")
+    text = figure(number(row, name), 3)
+    return text if math.isnan(deviation) else f"{number(row, name):.3f} ± {deviation:.3f}"
+
+
+def _deviation_words(rows: Sequence[Record], metric: str) -> str:
+    seeds = sorted({int(number(row, "seeds")) for row in rows if number(row, "seeds") > 0})
+    if not any(not math.isnan(number(row, f"{metric}_std")) for row in rows):
+        return "; one seed, so no intervals"
+    return f"; bars: ± one standard deviation over {' or '.join(map(str, seeds))} seeds"
+
+
+def _how(one: SavedEvaluation) -> str:
+    """Return how the scores were made: examples, epochs, seeds, learning rate."""
+    parts = []
+    train, dev = _count(one, "train"), _count(one, "dev")
+    if train and dev:
+        parts.append(f"{train:,} training examples, {dev:,} scored")
+    for key, words in (("epochs", "epochs"), ("seeds", "seeds"), ("lr", "learning rate")):
+        values = _values(one.rows, key)
+        if len(values) == 1:
+            parts.append(f"{values[0]} {words}" if key != "lr" else f"{words} {values[0]}")
+    has_deviation = any(
+        not math.isnan(number(row, key)) for row in one.rows for key in row if key.endswith("_std")
+    )
+    parts += ["±: standard deviation over seeds of fine-tuning"] * has_deviation
+    return "; ".join(parts)
+
+
+def _values(rows: Sequence[Record], key: str) -> list[str]:
+    known = [row[key] for row in rows if row.get(key) is not None]
+    return list(dict.fromkeys(f"{one:g}" if isinstance(one, float) else cell(one) for one in known))
+
+
+def _count(one: SavedEvaluation, name: str) -> int:
+    examples = one.document.get("examples")
+    found = number(examples, name) if isinstance(examples, Mapping) else math.nan
+    return int(found) if found == found else 0
+
+
+def _colour(row: Record) -> str:
+    if is_baseline(row):
+        return "muted"
+    return "second" if row.get("start") == SCRATCH else "accent"

@@ -1,0 +1,122 @@
+"""What the pages say in words follows from the figures, also where they show nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from foreword.comparison.interval import Interval, Spread, difference
+from foreword.report.meaning import (
+    comparison_sentences,
+    gain_sentence,
+    loss_sentence,
+    score_sentence,
+    worth_sentence,
+)
+
+
+def row(what: str, loss: float | None, perplexity: float | None = 1.0) -> dict[str, Any]:
+    return {"what": what, "loss": loss, "perplexity": perplexity}
+
+
+def tuned(start: str, accuracy: float, deviation: float | None, seeds: int = 3) -> dict[str, Any]:
+    strategy = {"start": start, "strategy": "full", "seeds": seeds}
+    return {**strategy, "accuracy": accuracy, "accuracy_std": deviation}
+
+
+def test_a_loss_is_said_as_a_probability_beside_that_of_counts() -> None:
+    said = loss_sentence([row("m", 4.38), row("unigram counts", 6.51)], "masked token")
+    assert "4.38 nats per masked token" in said
+    assert "1 in 80" in said and "by its frequency alone, 1 in 670 (6.51 nats)" in said
+    assert "has not learned" not in said
+
+
+def test_a_loss_no_better_than_counts_is_said_to_be_none() -> None:
+    pair = [row("bigram counts", 4.0), row("unigram counts", 6.0)]
+    assert loss_sentence([row("m", 6.0), *pair], "token").endswith(
+        "It has not learned more than frequencies tell."
+    )
+    assert loss_sentence([row("m", 5.0), *pair], "token").endswith(
+        "not more than pairs of tokens do."
+    )
+
+
+def test_of_a_sum_of_losses_the_part_of_the_tokens_is_compared() -> None:
+    rows = [row("BERT", 5.0, None), row("BERT: masked", 4.38), row("unigram counts", 6.51)]
+    said = loss_sentence(rows, "masked token")
+    assert "the loss is 5.00 nats, a sum of which its tokens are 4.38 nats per masked" in said
+    assert "1 in 80" in said
+
+
+def test_a_missing_loss_has_no_meaning() -> None:
+    assert loss_sentence([], "token") == ""
+    assert loss_sentence([row("m", None)], "token") == ""
+
+
+def test_pretraining_that_helps_adds_points_with_their_interval() -> None:
+    rows = [tuned("pretrained", 0.80, 0.01), tuned("from scratch", 0.75, 0.01)]
+    said = worth_sentence(rows, "accuracy", 872)
+    assert said.startswith("Pretraining adds 5.0 points of accuracy over the same network")
+    assert "(95% interval +2.7 to +7.3)" in said
+    assert "872 examples" in said and "± 3.3 points" in said
+
+
+def test_an_interval_that_includes_zero_shows_nothing() -> None:
+    rows = [tuned("pretrained", 0.76, 0.03), tuned("from scratch", 0.75, 0.03)]
+    said = worth_sentence(rows, "accuracy", 0)
+    assert "includes zero, so these runs do not show that pretraining helps" in said
+    assert "adds" not in said
+
+
+def test_pretraining_that_hurts_costs_points() -> None:
+    rows = [tuned("pretrained", 0.60, 0.01), tuned("from scratch", 0.75, 0.01)]
+    assert worth_sentence(rows, "accuracy", 0).startswith("Pretraining costs 15.0 points")
+
+
+def test_one_seed_has_no_interval_and_may_be_chance() -> None:
+    rows = [tuned("pretrained", 0.8, None, 1), tuned("from scratch", 0.7, None, 1)]
+    said = worth_sentence(rows, "accuracy", 872)
+    assert "with one seed there is no interval" in said and "±" not in said
+
+
+def test_scores_stand_beside_those_without_a_network() -> None:
+    bag = {"start": "no network", "strategy": "bag of words", "accuracy": 0.82}
+    chance = {"start": "no model", "strategy": "majority class", "accuracy": 0.5}
+    said = score_sentence([tuned("pretrained", 0.8, 0.1), bag, chance], "accuracy")
+    assert "80.0 % accuracy" in said and "majority class 50.0 % accuracy" in said
+    assert said.endswith("It is no better than bag of words.")
+
+
+def test_a_correlation_is_not_said_in_points() -> None:
+    assert "0.050 pearson" in gain_sentence(Interval(0.05, 0.01, 3), "pearson")
+
+
+def test_the_interval_of_a_difference_is_welchs() -> None:
+    from scipy import stats
+
+    one, other = [0.80, 0.82, 0.81, 0.86], [0.70, 0.79, 0.77]
+    found = difference(Spread.of(one), Spread.of(other))
+    expected = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
+    low, high = found.mean - found.half_width, found.mean + found.half_width
+    assert (low, high) == pytest.approx((expected.low, expected.high))
+    assert math.isnan(difference(Spread.of([1.0]), Spread.of(other)).half_width)
+
+
+def test_a_comparison_says_which_cell_is_best_and_how_surely() -> None:
+    scores = [
+        {"cell": cell, "seed": 1 * (start == "pretrained"), "task": "T", "start": start,
+         "scores": {"accuracy": mean + noise}}
+        for cell, start, mean in (
+            ("a", "pretrained", 0.9), ("b", "pretrained", 0.895), ("a", "from scratch", 0.5)
+        )
+        for noise in (-0.01, 0.0, 0.01)
+    ]  # fmt: skip
+    cells = [{"cell": name, "heldout_loss": {"mean": n}} for n, name in enumerate("ab", 2)]
+    results = {"cells": cells, "scores": scores, "metrics": {"T": "accuracy"}}
+    loss, task = comparison_sentences({**results, "is_one_objective": True})
+    assert loss.startswith("a has the lowest held-out loss, 2.00 nats per token")
+    assert "a is highest, 90.0 % accuracy, not clearly ahead of b at 89.5 %" in task
+    assert "Pretraining adds 40.0 points" in task
+    assert len(comparison_sentences({**results, "is_one_objective": False})) == 1
