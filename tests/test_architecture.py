@@ -58,38 +58,38 @@ def test_every_folder_of_kinds_has_a_contract_file() -> None:
 
 def test_only_kinds_may_share_a_class_name() -> None:
     folders = {Path(folder) for folder in kinds.folders()}
-    found: dict[str, set[Path]] = defaultdict(set)
+    modules_of: dict[str, set[Path]] = defaultdict(set)
     for file, tree in trees():
         for node in tree.body:
             is_kind = file.parent in folders and not file.stem.startswith("_")
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 if is_kind and node.name.lower() == kinds.class_name(file.stem):
                     continue  # kinds of several folders may share a name
-                found[node.name].add(file)
-    twice = {name: files for name, files in found.items() if len(files) > 1}
+                modules_of[node.name].add(file)
+    twice = {name: files for name, files in modules_of.items() if len(files) > 1}
     assert not twice
 
 
 def test_json_is_written_by_one_function() -> None:
     # The others hash it, give it to a library, or write strings of TOML.
     others = {"config.py", "data/fingerprint.py", "text/extended.py", "text/tokenizer.py"}
-    found = {
+    files = {
         str(path.relative_to(kinds.ROOT))
         for path in kinds.ROOT.rglob("*.py")
         if re.search(r"\bjsons?\.dump", path.read_text(encoding="utf-8"))
     }
-    assert not found - {"stored.py", "text/tokenizers/unigram.py", *others}
+    assert not files - {"stored.py", "text/tokenizers/unigram.py", *others}
 
 
 def test_first_lines_of_docstrings_are_not_bare_genitives() -> None:
-    found = []
+    genitives = []
     for file, tree in trees():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
                 first = (ast.get_docstring(node) or "").partition("\n")[0]
                 if re.match(r"(Of|The same)\b", first):
-                    found.append(f"{file}:{node.lineno}: {first}")
-    assert not found, "\n".join(found)
+                    genitives.append(f"{file}:{node.lineno}: {first}")
+    assert not genitives, "\n".join(genitives)
 
 
 @pytest.mark.parametrize("folder", FROM_PAPERS)

@@ -89,8 +89,8 @@ def test_names_are_flushed_after_contents(tmp_path: Path, monkeypatch: pytest.Mo
     sync, replace = os.fsync, Path.replace
 
     def noted_sync(number: int) -> None:
-        found = os.fstat(number).st_ino
-        names = [p.name for p in (tmp_path, *tmp_path.rglob("*")) if p.stat().st_ino == found]
+        inode = os.fstat(number).st_ino
+        names = [p.name for p in (tmp_path, *tmp_path.rglob("*")) if p.stat().st_ino == inode]
         done.append(f"sync {' '.join(names)}")
         sync(number)
 
@@ -144,8 +144,8 @@ def test_a_folder_is_locked_by_one_process(tmp_path: Path) -> None:
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"here\n"
-        said = "run: another process is writing here"
-        with pytest.raises(UserError, match=said), atomic.locked(folder):
+        message = "run: another process is writing here"
+        with pytest.raises(UserError, match=message), atomic.locked(folder):
             raise AssertionError("two are at work")
         other.kill()
         other.wait()

@@ -75,7 +75,7 @@ def test_written_recipes_read_back_equal(settings: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "wanted"),
+    ("settings", "expected"),
     [
         ({"raet": 1}, "raet: Whole has no such setting; did you mean 'rate'?"),
         (
@@ -106,8 +106,8 @@ def test_written_recipes_read_back_equal(settings: dict[str, Any]) -> None:
         ({"objective": {"rate": 0.2}}, "objective.kind: required; one of: "),
     ],
 )
-def test_a_mistake_is_named_in_one_line(settings: dict[str, Any], wanted: str) -> None:
-    assert message(**settings).startswith(wanted)
+def test_a_mistake_is_named_in_one_line(settings: dict[str, Any], expected: str) -> None:
+    assert message(**settings).startswith(expected)
 
 
 def test_missing_settings_are_named() -> None:
@@ -174,8 +174,8 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"a\.toml: not valid TOML"):
         config.read(recipe(tmp_path, "a.toml", "count = = 3"))
     (tmp_path / "b.toml").write_bytes(b"name = '\xff'")
-    wanted = r"b\.toml: cannot be read: byte 8 \(0xff\) is not UTF-8; save it as UTF-8$"
-    with pytest.raises(UserError, match=wanted):
+    expected = r"b\.toml: cannot be read: byte 8 \(0xff\) is not UTF-8; save it as UTF-8$"
+    with pytest.raises(UserError, match=expected):
         config.read(tmp_path / "b.toml")
 
 
@@ -205,7 +205,7 @@ def test_a_mistake_names_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("assignment", "wanted"),
+    ("assignment", "expected"),
     [
         ("count=4", {"count": 4}),
         ("rate = 1e-4", {"rate": 1e-4}),
@@ -219,9 +219,9 @@ def test_a_mistake_names_its_file(tmp_path: Path) -> None:
         ("name=", {"name": ""}),
     ],
 )
-def test_set_assigns_toml_values_and_bare_words(assignment: str, wanted: dict[str, Any]) -> None:
+def test_set_assigns_toml_values_and_bare_words(assignment: str, expected: dict[str, Any]) -> None:
     table = {"objective": {"kind": "masked", "rate": 0.2}, "inner": {"steps": 1, "share": 0.1}}
-    assert config.assign(table, [assignment]) == table | wanted
+    assert config.assign(table, [assignment]) == table | expected
 
 
 def test_later_assignments_override_earlier_ones() -> None:
@@ -271,7 +271,7 @@ def test_an_item_of_a_default_list_is_set_by_its_number() -> None:
     assert len(recipe.objective.terms) == 2
 
 
-def test_a_setting_of_a_part_is_pointed_to_where_it_is() -> None:
+def test_a_misplaced_setting_is_pointed_to_its_part() -> None:
     with pytest.raises(UserError, match=r"has it: objective.terms\[0\].rate"):
         load_recipe("bert_tiny", ["objective.rate=0.3"])
     with pytest.raises(UserError, match=r"has it: model.position.length"):

@@ -21,8 +21,8 @@ from .tiny import TRAINED, batch, build
 def loss_and_gradients(recipe: Recipe, model: Model, of: Batch) -> tuple[Tensor, list[Tensor]]:
     loss = recipe.objective.loss(model, of)
     parameters = list(model.parameters())
-    found = torch.autograd.grad(loss.total / loss.weight, parameters, allow_unused=True)
-    return loss.total, [grad for grad in found if grad is not None]
+    gradients = torch.autograd.grad(loss.total / loss.weight, parameters, allow_unused=True)
+    return loss.total, [grad for grad in gradients if grad is not None]
 
 
 @pytest.mark.parametrize("norm", ["layer", "rms"])
@@ -33,11 +33,11 @@ def test_float64_gives_the_loss_and_gradients_of_float32(name: str, norm: str) -
     single, of = build(recipe).eval(), batch(recipe, 2)
     double = copy.deepcopy(single).double()
     total, grads = loss_and_gradients(recipe, single, of)
-    precise, wanted = loss_and_gradients(recipe, double, of)
+    precise, expected = loss_and_gradients(recipe, double, of)
     assert precise.dtype == torch.float64
     torch.testing.assert_close(total.double(), precise, rtol=1e-5, atol=0)
-    size = torch.stack([grad.norm() for grad in wanted]).norm()
-    for grad, right in zip(grads, wanted, strict=True):
+    size = torch.stack([grad.norm() for grad in expected]).norm()
+    for grad, right in zip(grads, expected, strict=True):
         assert right.dtype == torch.float64
         assert (grad.double() - right).norm() < 1e-4 * size
 
@@ -50,6 +50,6 @@ def test_gradient_reach_reads_every_model_in_float64(name: str, norm: str) -> No
     recipe = replace(recipe, model=replace(recipe.model, norm=norm))
     model = build(recipe).eval().double()
     reader = recipe.objective.token_backbone(model)
-    found = gradient_norms(model, batch(recipe, 2), reader.first_state, positions=2, reader=reader)
-    assert len(found.norm) and found.broken == 0
-    assert np.isfinite(found.norm).all() and found.norm.max() > 0
+    norms = gradient_norms(model, batch(recipe, 2), reader.first_state, positions=2, reader=reader)
+    assert len(norms.norm) and norms.broken == 0
+    assert np.isfinite(norms.norm).all() and norms.norm.max() > 0

@@ -41,10 +41,10 @@ def test_a_mutated_recipe_is_read_or_refused_in_one_line(
     for seed in range(150):
         (command,) = recipes.read(place_of(seed))
         statuses.append(run(command.words))
-        said = capsys.readouterr()
-        assert statuses[-1] in (0, 2), f"{seed}: {said.err}"
+        captured = capsys.readouterr()
+        assert statuses[-1] in (0, 2), f"{seed}: {captured.err}"
         if statuses[-1]:
-            assert re.fullmatch("foreword: .{1,1500}\n", said.err), f"{seed}: {said.err}"
+            assert re.fullmatch("foreword: .{1,1500}\n", captured.err), f"{seed}: {captured.err}"
     assert 5 < statuses.count(0) < 100  # neither all of them right nor all wrong
 
 

@@ -128,8 +128,8 @@ def test_an_error_in_a_plug_ins_code_names_its_line(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(folder, "cli/crash", "def crash() -> None:\n    [][1]\n")
-    said = fail(["crash", "--plugins", str(folder)], capsys)
-    assert said.endswith("crash.py:2: plug-in: IndexError: list index out of range")
+    error = fail(["crash", "--plugins", str(folder)], capsys)
+    assert error.endswith("crash.py:2: plug-in: IndexError: list index out of range")
 
 
 def test_impossible_names_and_folders_are_refused(
@@ -195,6 +195,6 @@ def test_a_run_records_its_plug_ins_and_loads_them_again(
     write(folder, "objectives/mine", OBJECTIVE + "\n# changed\n")
     capsys.readouterr()
     assert run(["resume", str(trained), "--json", "--plugins", str(folder)]) == 0
-    said = capsys.readouterr()
-    assert "the plug-in objectives/mine has changed since the run began" in said.err
-    assert json.loads(said.out)["done"] is True
+    captured = capsys.readouterr()
+    assert "the plug-in objectives/mine has changed since the run began" in captured.err
+    assert json.loads(captured.out)["done"] is True

@@ -45,14 +45,16 @@ def test_no_sequence_is_longer_than_the_bound(case: Case) -> None:
     for settings in (given for name, given in SETTINGS if name == case.objective):
         objective = kinds.load("objectives", case.objective)(**settings)
         bound = layout.max_length(objective.max_lengths(LENGTH, LENGTH))
-        found = []
+        lengths = []
         for shape in ([LENGTH], [1, LENGTH - 1], [5, 2, LENGTH - 7], [LENGTH - 3]):
             of = rows([shape] * 64, seed=len(shape))
             example = objective.corrupt(of, RowRng(SEED, of.numbers), vocab())
-            found.append(places(layout.arrange(example, vocab()).to("cpu")))
-        assert max(found) <= bound
+            lengths.append(places(layout.arrange(example, vocab()).to("cpu")))
+        assert max(lengths) <= bound
         is_reached = case.objective != "translate" or case.layout != "encoder_decoder"
-        assert max(found) == bound or not is_reached  # the text of a pair is cut in the middle here
+        assert (
+            max(lengths) == bound or not is_reached
+        )  # the text of a pair is cut in the middle here
 
 
 def recipe(objective: Any, layout: str, position: Any, **packing: Any) -> Recipe:
@@ -80,16 +82,16 @@ def recipe(objective: Any, layout: str, position: Any, **packing: Any) -> Recipe
     ],
 )
 def test_position_tables_hold_the_sequences_of_the_layout(objective: Any, layout: str) -> None:
-    wanted = recipe(objective, layout, "rotary").max_sequence(64)
-    held = {"kind": "learned", "length": wanted}
-    assert recipe(objective, layout, held).max_sequence(64) == wanted
-    if wanted == 64:
+    expected = recipe(objective, layout, "rotary").max_sequence(64)
+    held = {"kind": "learned", "length": expected}
+    assert recipe(objective, layout, held).max_sequence(64) == expected
+    if expected == 64:
         return
-    short = {"kind": "learned", "length": wanted - 1}
+    short = {"kind": "learned", "length": expected - 1}
     with pytest.raises(UserError) as refused:
         recipe(objective, layout, short)
-    assert f"become up to {wanted} with" in str(refused.value)
-    assert f"set model.position.length={wanted}" in str(refused.value)
+    assert f"become up to {expected} with" in str(refused.value)
+    assert f"set model.position.length={expected}" in str(refused.value)
 
 
 def test_pairs_of_texts_leave_room_for_their_ends() -> None:
@@ -105,6 +107,6 @@ def test_too_long_sequences_are_refused_before_text_is_read(
     text = tmp_path / "missing.txt"
     words = ["pretrain", "gpt2_tiny", "--data", str(text), "--out", str(tmp_path / "run")]
     assert command([*words, "--set", "objective.kind=span_corruption"]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "packing.length: rows of" in said and "set model.position.length=" in said
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "packing.length: rows of" in error and "set model.position.length=" in error

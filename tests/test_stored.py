@@ -37,12 +37,12 @@ def test_every_flipped_bit_is_found(file: Path) -> None:
     for bit in range(8 * len(data)):
         file.write_bytes(flip(data, bit))
         try:
-            found = stored.read(file)
+            document = stored.read(file)
         except DamagedError:
             continue
         # Of the checksum's own name nothing else is damaged; blanks are one as the other.
-        assert {key: found[key] for key in DOCUMENT if key in found} == DOCUMENT
-        assert len(found) == len(DOCUMENT) + 1
+        assert {key: document[key] for key in DOCUMENT if key in document} == DOCUMENT
+        assert len(document) == len(DOCUMENT) + 1
 
 
 def test_numbers_that_are_not_finite_become_null(tmp_path: Path) -> None:

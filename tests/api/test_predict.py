@@ -214,11 +214,11 @@ def test_standard_input_is_a_text_per_line(
     lines = io.TextIOWrapper(io.BytesIO("fine day\n\nsehr schön\n".encode()))
     monkeypatch.setattr(sys, "stdin", lines)
     assert command(["predict", str(tuned), "-", "--device", "cpu"]) == 0
-    said = capsys.readouterr()
-    rows = [json.loads(line) for line in said.out.splitlines()]
+    captured = capsys.readouterr()
+    rows = [json.loads(line) for line in captured.out.splitlines()]
     assert [row["text"] for row in rows] == ["fine day", "", "sehr schön"]
     assert rows[1]["prediction"] is None
-    assert "3 rows: " in said.err
+    assert "3 rows: " in captured.err
 
 
 def test_a_model_that_was_not_tuned_is_refused(tuned: Path) -> None:

@@ -44,9 +44,9 @@ def test_the_benchmark_writes_both_files(tmp_path: Path) -> None:
 
     words = ["--device", "cpu", "--size", "tiny", "--minutes", "1", "--only", "machine"]
     gpu.main([*words, "--out", str(tmp_path / "out")])
-    found = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert found["parts"]["machine"]["outcome"] == "done"
-    assert found["parts"]["machine"]["records"][0]["torch"] == torch.__version__
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["parts"]["machine"]["outcome"] == "done"
+    assert results["parts"]["machine"]["records"][0]["torch"] == torch.__version__
     page = (tmp_path / "out" / "results.md").read_text()
     assert torch.__version__ in page
     assert "Aims: 50 % of the bf16 peak" in page

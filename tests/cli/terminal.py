@@ -87,13 +87,13 @@ class Terminal:
 
     def orphans(self) -> list[int]:
         """Processes of the command that are there still, when it has ended."""
-        found = []
+        processes = []
         for path in Path("/proc").glob("[0-9]*/stat"):
             with suppress(OSError):
                 state, _, _, session = path.read_text().rpartition(")")[2].split()[:4]
                 if int(session) == self._child.pid and state != "Z":
-                    found.append(int(path.parent.name))
-        return found
+                    processes.append(int(path.parent.name))
+        return processes
 
     def press_ctrl_c(self) -> None:
         """Interrupts, as the key does."""
@@ -127,11 +127,11 @@ class Terminal:
     def _read(self) -> bool:
         """Whether there may be more."""
         try:
-            found = self._child.read_nonblocking(65536, timeout=1.0)
+            text = self._child.read_nonblocking(65536, timeout=1.0)
         except pexpect.TIMEOUT:
             return True
         except pexpect.EOF:
             return False
-        self.printed += found
-        self._stream.feed(found)
+        self.printed += text
+        self._stream.feed(text)
         return True

@@ -38,12 +38,12 @@ class Case:
     def fails(self, words: list[str]) -> str:
         """The one line that a command leaves with."""
         assert run(words) == 2
-        said = self._capsys.readouterr()
-        assert said.out == ""
-        assert "Traceback" not in said.err
-        lines = [line for line in said.err.splitlines() if line.startswith("foreword: ")]
+        captured = self._capsys.readouterr()
+        assert captured.out == ""
+        assert "Traceback" not in captured.err
+        lines = [line for line in captured.err.splitlines() if line.startswith("foreword: ")]
         assert len(lines) == 1
-        assert said.err.splitlines()[-1] == lines[0]
+        assert captured.err.splitlines()[-1] == lines[0]
         assert not self.out.exists()
         return lines[0]
 
@@ -179,15 +179,15 @@ SETTINGS: dict[str, tuple[list[str], list[str]]] = {
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_bad_text_is_refused_in_one_line(name: str, case: Case) -> None:
-    mistake, says = TEXTS[name]
+    mistake, message = TEXTS[name]
     line = case.fails(mistake(case))
-    for words in says:
+    for words in message:
         assert words in line
 
 
 @pytest.mark.parametrize("verb", ["pretrain", "check"])
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         (
             ["model.d_model=18", "model.heads=6", "model.position=rotary"],
@@ -202,19 +202,19 @@ def test_bad_text_is_refused_in_one_line(name: str, case: Case) -> None:
     ],
 )
 def test_incompatible_settings_are_refused_before_text_is_read(
-    case: Case, verb: str, more: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+    case: Case, verb: str, more: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("foreword.data.text_files.TextFile.open", None)
     words = case.words(*(word for setting in more for word in ("--set", setting)))
     words = words if verb == "pretrain" else [verb, *words[1:4], *words[6:]]
-    assert said in case.fails(words)
+    assert message in case.fails(words)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_bad_settings_are_refused_in_one_line(name: str, case: Case) -> None:
-    more, says = SETTINGS[name]
+    more, message = SETTINGS[name]
     line = case.fails(case.words(*more))
-    for words in says:
+    for words in message:
         assert words in line
 
 

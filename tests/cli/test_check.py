@@ -37,34 +37,34 @@ def write(tmp_path: Path, family: str, **train: object) -> str:
 def checked(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     capsys.readouterr()
     assert run(["check", *words, "--json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
 
 
 def test_check_gives_the_numbers_of_the_run(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe = write(tmp_path, "encoder", steps=5, precision="fp32")
-    found = checked([recipe, "--data", str(text)], capsys)
+    result = checked([recipe, "--data", str(text)], capsys)
     made = runs.recipe("encoder", steps=5)
     done = runs.begin(made, text, tmp_path / "run")
     runs.carry_on(done)
     provenance = json.loads((done / "run.json").read_text())
-    parts = found["parameters"]
+    parts = result["parameters"]
     assert parts["total"] == provenance["parameters"]
     assert parts["embedding"] + parts["stack"] + parts["heads"] == parts["total"]
-    memory = found["memory_bytes"]
+    memory = result["memory_bytes"]
     assert memory["weights"] == 4 * parts["total"]
     assert memory["gradients"] == made.train.workers * memory["weights"]
     assert 8 * parts["total"] <= memory["optimizer"] < 8 * parts["total"] + 1000  # and step counts
-    assert found["data"]["tokens"] == provenance["data"]["counts"]["train"]["tokens"]
+    assert result["data"]["tokens"] == provenance["data"]["counts"]["train"]["tokens"]
     last = runs.logged(done, "train")[-1]
-    assert found["flops"]["total"] == pytest.approx(last["flops"], rel=0.05)
-    assert found["tokens_per_step"] * 5 == last["tokens"]
-    assert found["first_loss"] == pytest.approx(math.log(found["data"]["vocab"]), rel=0.05)
-    assert found["seconds"]["total"] == pytest.approx(5 * found["seconds"]["per_step"])
+    assert result["flops"]["total"] == pytest.approx(last["flops"], rel=0.05)
+    assert result["tokens_per_step"] * 5 == last["tokens"]
+    assert result["first_loss"] == pytest.approx(math.log(result["data"]["vocab"]), rel=0.05)
+    assert result["seconds"]["total"] == pytest.approx(5 * result["seconds"]["per_step"])
     of = set_up_training(made, *corpus(made, done, runs.stage))
-    assert found["epochs"] == pytest.approx(5 * 4 / of.feed.packed.rows_per_epoch)
+    assert result["epochs"] == pytest.approx(5 * 4 / of.feed.packed.rows_per_epoch)
 
 
 def test_activations_grow_with_the_micro_batch(
@@ -114,15 +114,15 @@ def test_masked_rows_show_masked_tokens_and_targets(text: Path, tmp_path: Path) 
     is_scored = batch.weights[0] > 0
     hidden = np.isin(marks, ["masked", "random", "kept"])
     assert (hidden == is_scored).all()
-    for n, (read, wanted) in enumerate(zip(row.inputs, row.targets, strict=True)):
+    for n, (read, expected) in enumerate(zip(row.inputs, row.targets, strict=True)):
         assert read.text == of.tokenizer.token(int(batch.ids[0, n]))
         if is_scored[n]:
-            assert wanted.text == of.tokenizer.token(int(batch.targets[0, n]))
+            assert expected.text == of.tokenizer.token(int(batch.targets[0, n]))
             assert (read.mark == "masked") == (read.text == "[MASK]")
             if read.mark == "kept":
-                assert read.text == wanted.text
+                assert read.text == expected.text
         else:
-            assert wanted.mark == "unscored"
+            assert expected.mark == "unscored"
     firsts = [piece.mark for piece in row.targets].index("first")
     assert firsts == np.flatnonzero(is_scored)[0]
 
@@ -134,9 +134,9 @@ def test_causal_rows_show_the_first_token_scored(text: Path, tmp_path: Path) -> 
     assert next_token is not None
     for row, after in zip(rows, next_token, strict=True):
         assert [piece.mark for piece in row.targets].count("first") == 1
-        for n, wanted in enumerate(row.targets[:-1]):
-            if wanted.mark != "unscored":
-                assert wanted.text == row.inputs[n + 1].text
+        for n, expected in enumerate(row.targets[:-1]):
+            if expected.mark != "unscored":
+                assert expected.text == row.inputs[n + 1].text
         assert (row.targets[-1].mark == "unscored") == (after < 0), "unless its document goes on"
 
 
@@ -167,10 +167,10 @@ def test_check_prints_numbers_rows_and_a_legend(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
     assert run(["check", write(tmp_path, "encoder"), "--data", str(text), "--rows", "1"]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for words in ("parameters", "memory", "FLOPs per step", "epochs", "chance loss", "row 1 of 4"):
-        assert words in said
-    assert "hidden behind [MASK]" in said
+        assert words in output
+    assert "hidden behind [MASK]" in output
     assert not list((tmp_path / "tmp").iterdir())  # nothing is left
 
 
@@ -192,8 +192,8 @@ def test_shards_are_checked_without_being_changed(
     made = tmp_path / "shards"
     assert run(["prepare", str(text), "--out", str(made), "--kind", "word"]) == 0
     before = sorted(made.rglob("*"))
-    found = checked([write(tmp_path, "decoder"), "--data", str(made)], capsys)
-    assert found["data"]["share_read"] == 1
+    result = checked([write(tmp_path, "decoder"), "--data", str(made)], capsys)
+    assert result["data"]["share_read"] == 1
     assert sorted(made.rglob("*")) == before
 
 
@@ -205,21 +205,21 @@ def test_check_takes_the_held_out_text_and_start_of_a_run(
     words = [recipe, "--data", str(text), "--heldout", str(apart)]
     assert run(["pretrain", *words, "--out", str(tmp_path / "run")]) == 0
     of = json.loads((tmp_path / "run" / "run.json").read_text())["data"]["counts"]
-    found = checked(words, capsys)
-    assert found["data"]["tokens"] == of["train"]["tokens"]
-    assert found["data"]["heldout_tokens"] == of["heldout"]["tokens"]
+    result = checked(words, capsys)
+    assert result["data"]["tokens"] == of["train"]["tokens"]
+    assert result["data"]["heldout_tokens"] == of["heldout"]["tokens"]
     start = ["--from", str(tmp_path / "run")]
     begun = checked([*words, *start], capsys)
-    assert begun["data"]["vocab"] == found["data"]["vocab"]
-    assert begun["first_loss"] < found["first_loss"]
-    for more, said in (
+    assert begun["data"]["vocab"] == result["data"]["vocab"]
+    assert begun["first_loss"] < result["first_loss"]
+    for more, message in (
         (["--heldout", str(text)], "is in both --data and --heldout"),
         (["--heldout", "1.5"], "--heldout: must be a number of at least 0"),
         (["--extend-vocabulary", "5"], "--extend-vocabulary: requires --from"),
         ([*start, "--extend-vocabulary", "5"], "does not join pieces"),
     ):
         assert run(["check", recipe, "--data", str(text), *more]) == 2
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
 def test_errors_of_check_name_the_users_files(

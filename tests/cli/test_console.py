@@ -33,18 +33,22 @@ def test_a_table_too_wide_continues_below(
         assert text.count(name) == 1, name
 
 
-class _Gone(io.StringIO):
-    """A terminal that was closed."""
+class _Closed(io.StringIO):
+    """A terminal that was closed; it counts the failed writes."""
+
+    failures = 0
 
     def isatty(self) -> bool:
         return True
 
     def write(self, text: str) -> int:
+        self.failures += 1
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def test_a_closed_terminal_does_not_stop_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", _Gone())
+    terminal, stages = _Closed(), []
+    monkeypatch.setattr(sys, "stderr", terminal)
     with guarded():
         console.say("a line")
         for is_live in (True, False):
@@ -53,9 +57,12 @@ def test_a_closed_terminal_does_not_stop_the_work(monkeypatch: pytest.MonkeyPatc
                 console.say("a line above")
                 if is_live:
                     sys.stderr.write("half")
+                stages.append(is_live)
+    assert stages == [True, False]
+    assert terminal.failures >= 4
 
 
-def test_samples_stay_on_their_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_are_shown_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "one\r\ntwo\n\n\x1b[31mthree\u00a0"
     assert console.side_by_side("a\nb", text) == "    a⏎b  ->  one ⏎two⏎⏎ [31mthree "
     monkeypatch.setattr(console.err, "_force_terminal", True)
@@ -73,8 +80,8 @@ def test_a_narrow_window_shows_the_loss_first(
 ) -> None:
     monkeypatch.setattr(console.err, "_force_terminal", True)
     monkeypatch.setattr(console.err, "width", 30)
-    said = list[str]()
-    display = RunDisplay(Bar(said.append, is_live=False, is_coloured=False))
+    printed = list[str]()
+    display = RunDisplay(Bar(printed.append, is_live=False, is_coloured=False))
     losses = {"step": 1, "loss": 9.1234, "perplexity": 8.0, "bits_per_byte": 2.0}
     display.record({"kind": "heldout", **losses}, 0.5)
     speed = {"lr": 0.1, "tokens_per_second": 9.0, "share_of_matmul": 0.5, "seconds": 2.0}
@@ -112,7 +119,7 @@ def test_long_texts_fold_within_one_table(
 ) -> None:
     monkeypatch.setattr(console.out, "width", 60)
     console.table("", ["cell", "text", "score"], [["a", "many words " * 30, 0.25]])
-    said = capsys.readouterr().out
-    assert said.count("score") == 1
-    assert "0.25" in said
-    assert max(map(len, said.splitlines())) <= 60
+    output = capsys.readouterr().out
+    assert output.count("score") == 1
+    assert "0.25" in output
+    assert max(map(len, output.splitlines())) <= 60

@@ -28,14 +28,14 @@ def command(*words: str, passes: bool = False) -> Callable[..., Any]:
 
     def read(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
         status = run([word.replace("RUN", str(folder)) for word in words])
-        said = capsys.readouterr()
-        lines = [line for line in said.err.splitlines() if line.startswith("foreword: ")]
-        assert "Traceback" not in said.err, said.err
-        assert status in (0, 2), said.err
-        assert len(lines) == (status == 2), said.err
-        if status == 2 or passes or "the one before it is used" in said.err:
-            raise Refused(said.err)
-        return said.out
+        captured = capsys.readouterr()
+        lines = [line for line in captured.err.splitlines() if line.startswith("foreword: ")]
+        assert "Traceback" not in captured.err, captured.err
+        assert status in (0, 2), captured.err
+        assert len(lines) == (status == 2), captured.err
+        if status == 2 or passes or "the one before it is used" in captured.err:
+            raise Refused(captured.err)
+        return captured.out
 
     return read
 
@@ -43,11 +43,11 @@ def command(*words: str, passes: bool = False) -> Callable[..., Any]:
 def predict(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[list[float]]:
     """What a tuned model makes of a text."""
     try:
-        found: list[list[float]] = load_tuned(folder, "cpu").outputs(["the cat"]).tolist()
+        outputs: list[list[float]] = load_tuned(folder, "cpu").outputs(["the cat"]).tolist()
     except UserError as error:
         assert "\n" not in str(error)
         raise Refused(str(error)) from error
-    return found
+    return outputs
 
 
 SCORE = command("score", "RUN", "the cat sat", "--json")

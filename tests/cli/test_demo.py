@@ -38,10 +38,10 @@ def test_a_second_demo_reuses_the_first(out: Path, capsys: pytest.CaptureFixture
 
     metrics = (out / "run" / "metrics.jsonl").read_bytes()
     assert run(["demo", "--quick", "--out", str(out)]) == 0
-    said = capsys.readouterr().out
-    assert said.count("done before") == 2
-    assert "read before" in said
-    assert "foreword fill" in said
+    output = capsys.readouterr().out
+    assert output.count("done before") == 2
+    assert "read before" in output
+    assert "foreword fill" in output
     assert (out / "run" / "metrics.jsonl").read_bytes() == metrics
 
 

@@ -33,9 +33,9 @@ def test_every_file_of_the_folder_is_a_verb(capsys: pytest.CaptureFixture[str]) 
     files = {file.stem for file in (kinds.ROOT / "cli").glob("[!_]*.py")}
     assert set(main.verbs()) == {name.rstrip("_") for name in files} - {"main", "console"}
     assert main.run(["--help"]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for verb in main.verbs():
-        assert verb in said
+        assert verb in output
 
 
 def test_without_words_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,13 +61,13 @@ def test_the_help_names_every_verb_once_and_cuts_no_description(
 @pytest.mark.parametrize("verb", main.verbs())
 def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([verb, "--help"]) == 0
-    said = capsys.readouterr().out
-    assert f"foreword {verb}" in said
-    assert len(said.splitlines()) > 5
+    output = capsys.readouterr().out
+    assert f"foreword {verb}" in output
+    assert len(output.splitlines()) > 5
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["pretrian"], "no command 'pretrian'; did you mean 'pretrain'?"),
         (["pretrain"], "Missing argument"),
@@ -76,27 +76,27 @@ def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> N
     ],
 )
 def test_mistakes_are_reported_in_one_line(
-    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.run(words) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("foreword: ")
-    assert said.err.count("\n") == 1
-    assert says in said.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("foreword: ")
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
 
 
 def test_a_huge_value_is_quoted_by_its_two_ends(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["x" * 9_000 + "y"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("foreword: no command 'xxx")
-    assert "...(8," in said
-    assert "xxy'" in said
-    assert len(said) < 1_000
+    error = capsys.readouterr().err
+    assert error.startswith("foreword: no command 'xxx")
+    assert "...(8," in error
+    assert "xxy'" in error
+    assert len(error) < 1_000
 
 
 @pytest.mark.parametrize(
-    ("raised", "status", "says"),
+    ("raised", "status", "message"),
     [
         (UserError("a\n  mistake"), 2, "foreword: a mistake\n"),
         (PermissionError(13, "Permission denied", "/x"), 2, "foreword: /x: Permission denied\n"),
@@ -107,18 +107,18 @@ def test_a_huge_value_is_quoted_by_its_two_ends(capsys: pytest.CaptureFixture[st
 def test_errors_give_their_exit_status_and_one_line(
     raised: BaseException,
     status: int,
-    says: str,
+    message: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def fail(wanted: str | None) -> None:
+    def fail(expected: str | None) -> None:
         raise raised
 
     monkeypatch.setattr(main, "assemble", fail)
     assert main.run(["show"]) == status
-    said = capsys.readouterr().err
-    assert says in said
-    assert "Traceback" not in said
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
     assert main.run(["show"], is_debug=True) == status
     assert "Traceback" in capsys.readouterr().err
 
@@ -204,11 +204,11 @@ def test_a_closed_pipe_is_not_an_error(words: list[str]) -> None:
 def test_unwritable_output_is_reported_in_one_line(words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         done = with_streams(words, stdout=full)
-    said = "foreword: the output cannot be written: No space left on device\n"
-    assert (done.stderr, done.returncode) == (said, 2)
+    message = "foreword: the output cannot be written: No space left on device\n"
+    assert (done.stderr, done.returncode) == (message, 2)
     done = with_streams(words, closed=1)
-    said = "foreword: the output cannot be written: Bad file descriptor\n"
-    assert (done.stderr, done.returncode) == (said, 2)
+    message = "foreword: the output cannot be written: Bad file descriptor\n"
+    assert (done.stderr, done.returncode) == (message, 2)
 
 
 LOST: list[dict[str, Any]] = [
@@ -286,9 +286,9 @@ def test_a_circular_link_is_reported_in_one_line(
     assert (
         main.run(["pretrain", "gpt2_tiny", "--data", str(loop), "--out", str(tmp_path / "r")]) == 2
     )
-    said = capsys.readouterr().err
-    assert str(loop) in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert str(loop) in error
+    assert error.count("\n") == 1
 
 
 def test_output_on_a_full_disk_is_reported_in_one_line(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +54,13 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_fill_proposes_words_for_each_blank(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     encoder = str(runs / "encoder")
-    found = told(capsys, "fill", encoder, "The [MASK] sat on the [MASK].", "--top", "3")
-    assert [len(blank) for blank in found["blanks"]] == [3, 3]
+    result = told(capsys, "fill", encoder, "The [MASK] sat on the [MASK].", "--top", "3")
+    assert [len(blank) for blank in result["blanks"]] == [3, 3]
     assert command(["fill", encoder, "The [MASK] sat."]) == 0
-    assert found["blanks"][0][0]["text"] in capsys.readouterr().out
+    assert result["blanks"][0][0]["text"] in capsys.readouterr().out
     assert "no [MASK]" in refused(capsys, "fill", encoder, "The cat sat.")
     assert "foreword generate" in refused(capsys, "fill", str(runs / "decoder"), "A [MASK].")
-    assert "did you mean 'cpu'" in refused(capsys, "fill", encoder, "A [MASK].", "--device", "cp")
+    assert "there is: auto, cpu" in refused(capsys, "fill", encoder, "A [MASK].", "--device", "cp")
 
 
 def test_generate_continues_a_prompt_reproducibly(
@@ -67,11 +68,11 @@ def test_generate_continues_a_prompt_reproducibly(
 ) -> None:
     decoder = str(runs / "decoder")
     words = ("generate", decoder, "The cat", "--tokens", "5", "--samples", "2", "--seed", "7")
-    found = told(capsys, *words)
-    assert len(found) == 2 and found == told(capsys, *words)
-    assert all(one["tokens"] <= 5 and one["prompt"] == "The cat" for one in found)
+    result = told(capsys, *words)
+    assert len(result) == 2 and result == told(capsys, *words)
+    assert all(one["tokens"] <= 5 and one["prompt"] == "The cat" for one in result)
     assert command(list(words)) == 0
-    assert ("The cat" + found[0]["text"]) in capsys.readouterr().out
+    assert ("The cat" + result[0]["text"]) in capsys.readouterr().out
     assert "top-p" in refused(capsys, *words, "--top-p", "2")
     assert "fills blanks" in refused(capsys, "generate", str(runs / "encoder"), "The cat")
 
@@ -90,8 +91,8 @@ def test_score_sums_the_tokens_of_a_text_or_file(
     assert command(["score", decoder, TEXTS[0]]) == 0
     assert "perplexity" in capsys.readouterr().out
     assert command(["score", str(runs / "encoder"), TEXTS[0]]) == 0
-    said = capsys.readouterr().out
-    assert "pseudo-perplexity" in said and "bits per byte" not in said
+    output = capsys.readouterr().out
+    assert "pseudo-perplexity" in output and "bits per byte" not in output
     assert told(capsys, "score", str(runs / "encoder"), TEXTS[0])["bits_per_byte"] is None
     assert "not both" in refused(capsys, "score", decoder, TEXTS[0], "--file", str(text))
     assert "--file" in refused(capsys, "score", decoder)
@@ -115,12 +116,12 @@ def test_score_and_evaluate_read_text_as_options_say(
         error = refused(capsys, verb, decoder, *text, "--field", "x")
         assert f"--field: requires {option}" in error
     assert command(["score", decoder, "--file", str(folder), "--field", "body"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "documents 19 files read 1 empty documents 1 files not read (1 .pdf) 1" in said
+    output = " ".join(capsys.readouterr().out.split())
+    assert "documents 19 files read 1 empty documents 1 files not read (1 .pdf) 1" in output
     more = ["--errors", "replace", "--documents", "line"]
-    found = told(capsys, "score", decoder, "--file", str(tmp_path / "c.txt"), *more)
-    assert found["documents"] == 40
-    assert (found["read"]["empty_documents"], found["read"]["replaced_bytes"]) == (20, 20)
+    result = told(capsys, "score", decoder, "--file", str(tmp_path / "c.txt"), *more)
+    assert result["documents"] == 40
+    assert (result["read"]["empty_documents"], result["read"]["replaced_bytes"]) == (20, 20)
     words = ["evaluate", decoder, "--data", str(folder), "--field", "body"]
     assert command(words) == 0
     assert "1 unknown tokens; 1 empty documents; 1 files not read (1 .pdf)" in (
@@ -136,10 +137,13 @@ def test_evaluate_saves_its_result_and_report_shows_it(
     text = tmp_path / "more.txt"
     text.write_text("\n".join(TEXTS * 20), encoding="utf-8")
     assert "--file" in refused(capsys, "evaluate", str(decoder))
-    found = told(capsys, "evaluate", str(decoder), "--file", str(text))
+    result = told(capsys, "evaluate", str(decoder), "--file", str(text))
     kept = decoder / "evaluations" / "evaluate-more.txt.json"
-    assert json.loads(kept.read_text(encoding="utf-8")) == found
-    assert found["rows"][0]["loss"] > 0 and found["rows"][0]["bits_per_byte"] > 0
+    assert json.loads(kept.read_text(encoding="utf-8")) == result
+    row, scored = result["rows"][0], told(capsys, "score", str(decoder), "--file", str(text))
+    nats, size = row["loss"] * row["predictions"], len(text.read_bytes())
+    assert nats == pytest.approx(scored["nats"], rel=0.01)  # rows and windows begin elsewhere
+    assert row["bits_per_byte"] == pytest.approx(nats / size / math.log(2), rel=1e-4)
     page = Path(told(capsys, "report", str(decoder))["page"])
     assert "Evaluate more.txt" in page.read_text(encoding="utf-8")
     assert "not a run folder" in refused(capsys, "report", str(tmp_path))
@@ -150,23 +154,23 @@ def test_unknown_tokens_are_noted_beside_the_figures(
 ) -> None:
     decoder, text = str(runs / "decoder"), tmp_path / "zebras.txt"
     text.write_text("The zebra sat.\n" * 20, encoding="utf-8")
-    said = "25 % of the tokens are [UNK]: the figures flatter the model"
+    message = "25 % of the tokens are [UNK]: the figures flatter the model"
     assert command(["score", decoder, "The zebra sat."]) == 0
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     for more in ([], ["--rows", "1"]):
         assert command(["evaluate", decoder, "--data", str(text), *more]) == 0
-        assert said in capsys.readouterr().err
-    assert told(capsys, "evaluate", decoder, "--data", str(text))["notes"] == [said]
+        assert message in capsys.readouterr().err
+    assert told(capsys, "evaluate", decoder, "--data", str(text))["notes"] == [message]
     page = Path(told(capsys, "report", decoder, "--out", str(tmp_path / "x.html"))["page"])
-    assert said in page.read_text(encoding="utf-8")
+    assert message in page.read_text(encoding="utf-8")
 
 
 def test_show_lists_kinds_recipes_and_families(capsys: pytest.CaptureFixture[str]) -> None:
-    found = told(capsys, "show", "kinds")
-    assert found["nn/positions"]["none"].startswith("No positions")
-    assert all(line for lines in found.values() for line in lines.values())
-    assert {"objectives", "models", "nn/attentions", "tuning/tasks"} <= set(found)
-    assert not {"cli", "train", "nn", "demo"} & set(found)
+    result = told(capsys, "show", "kinds")
+    assert result["nn/positions"]["none"].startswith("No positions")
+    assert all(line for lines in result.values() for line in lines.values())
+    assert {"objectives", "models", "nn/attentions", "tuning/tasks"} <= set(result)
+    assert not {"cli", "train", "nn", "demo"} & set(result)
     sizes = {recipe["recipe"]: recipe["parameters"] for recipe in told(capsys, "show", "recipes")}
     assert set(sizes) == set(config.recipe_names())
     families = {family["family"]: family for family in told(capsys, "show", "families")}

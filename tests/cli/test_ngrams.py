@@ -55,17 +55,17 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_evaluate_counts_the_end_of_each_line(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = told(capsys, "evaluate", str(run), "--file", str(run.parent / "test.txt"))
+    actual = told(capsys, "evaluate", str(run), "--file", str(run.parent / "test.txt"))
     lines = TEST.splitlines()
-    assert found["rows"][0]["predictions"] == len(TEST.split()) + len(lines)
+    assert actual["rows"][0]["predictions"] == len(TEST.split()) + len(lines)
     loaded = foreword.load(run)
     vocab, table = loaded.tokenizer.vocab, table_of(loaded.module)
     ends = [[vocab.id("<s>")], [vocab.id("</s>")]]
     texts = [np.concatenate([ends[0], loaded.tokenizer.encode(line), ends[1]]) for line in lines]
     nats = -table.log_probs_of(np.concatenate(texts)).sum()
-    wanted = math.exp(nats / found["rows"][0]["predictions"])
-    assert found["rows"][0]["perplexity"] == pytest.approx(wanted)
-    orders = found["by_order"]
+    expected = math.exp(nats / actual["rows"][0]["predictions"])
+    assert actual["rows"][0]["perplexity"] == pytest.approx(expected)
+    orders = actual["by_order"]
     assert [row["order"] for row in orders] == [1, 2, 3]
     assert orders[0]["n-grams in the model"] == len(set(TEXT.split())) + 2  # </s> and [UNK]
     pairs = {pair for line in TEXT.splitlines() for pair in neighbours(line)}
@@ -82,8 +82,8 @@ def neighbours(line: str) -> list[tuple[str, str]]:
 def test_ngram_models_score_generate_report_and_resume(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = told(capsys, "score", str(run), "the price of oil rose")
-    assert (found["tokens"], found["ends"]) == (6, 1)
+    result = told(capsys, "score", str(run), "the price of oil rose")
+    assert (result["tokens"], result["ends"]) == (6, 1)
     test = ["--file", str(run.parent / "test.txt")]
     whole = told(capsys, "score", str(run), *test)
     assert (whole["tokens"], whole["ends"]) == (len(TEST.split()) + 2, 2)
@@ -113,8 +113,8 @@ def test_the_scorer_gives_the_log_probabilities_of_the_table(run: Path) -> None:
 def test_an_untrained_count_based_model_is_refused(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = refused(capsys, "probe", str(run), "--kind", "similarity", "--untrained")
-    assert f"--untrained: {run} is a count-based model" in said
+    error = refused(capsys, "probe", str(run), "--kind", "similarity", "--untrained")
+    assert f"--untrained: {run} is a count-based model" in error
 
 
 def test_an_exported_arpa_file_is_imported_equal(
@@ -148,15 +148,15 @@ def test_an_arpa_file_written_by_hand_is_imported(
     run = tmp_path / "run"
     assert command(["import", str(file), "--format", "arpa", "--out", str(run)]) == 0
     (tmp_path / "text.txt").write_text("a\nnever a\n", encoding="utf-8")
-    found = told(capsys, "evaluate", str(run), "--file", str(tmp_path / "text.txt"))
-    wanted = (-0.1 - 0.4) + (-0.5 - 1 - 0.3 - 0.4)  # `never` backs off from <s>
-    assert found["rows"][0]["loss"] == pytest.approx(-wanted * math.log(10) / 5)
+    actual = told(capsys, "evaluate", str(run), "--file", str(tmp_path / "text.txt"))
+    expected = (-0.1 - 0.4) + (-0.5 - 1 - 0.3 - 0.4)  # `never` backs off from <s>
+    assert actual["rows"][0]["loss"] == pytest.approx(-expected * math.log(10) / 5)
     text = file.read_text(encoding="utf-8").replace("unk", "UNK")
     file.write_text(
         text.replace("\ta", "\ta\u00a0b").replace("> a", "> a\u00a0b"), encoding="utf-8"
     )
-    found = told(capsys, "import", str(file), "--format", "arpa", "--out", f"{run}-again")
-    assert found["notes"] == [
+    actual = told(capsys, "import", str(file), "--format", "arpa", "--out", f"{run}-again")
+    assert actual["notes"] == [
         "words that never occur, since text is split at white space and normalised to "
         "composed letters (NFC): 1"
     ]

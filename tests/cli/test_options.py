@@ -37,8 +37,8 @@ def test_fields_of_an_options_class_become_parameters_in_its_place() -> None:
 def test_a_verb_without_an_options_class_is_unchanged() -> None:
     def verb(first: str, last: bool = False) -> None: ...
 
-    found = inspect.signature(flat(verb)).parameters
-    assert {name: (p.annotation, p.default) for name, p in found.items()} == {
+    parameters = inspect.signature(flat(verb)).parameters
+    assert {name: (p.annotation, p.default) for name, p in parameters.items()} == {
         "first": (str, inspect.Parameter.empty),
         "last": (bool, False),
     }
@@ -68,13 +68,15 @@ def numbers(hint: Any) -> Iterator[Any]:
 
 
 def test_every_numeric_option_states_its_range() -> None:
-    found = {f"{verb} {p.name}": list(numbers(p.annotation)) for verb, p in every_option()}
-    assert len([hints for hints in found.values() if hints]) > 30
-    assert [name for name, hints in found.items() if None in map(range_of, hints)] == []
+    hints_of_options = {
+        f"{verb} {p.name}": list(numbers(p.annotation)) for verb, p in every_option()
+    }
+    assert len([hints for hints in hints_of_options.values() if hints]) > 30
+    assert [name for name, hints in hints_of_options.items() if None in map(range_of, hints)] == []
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         ("generate RUN x --temperature nan", "--temperature: must be a number from 0 to 1,000"),
         ("generate RUN x --top-p inf", "--top-p: must be a number above 0 and at most 1"),
@@ -94,11 +96,11 @@ def test_every_numeric_option_states_its_range() -> None:
     ],
 )
 def test_a_number_out_of_range_is_refused_in_one_line(
-    words: str, says: str, capsys: pytest.CaptureFixture[str]
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(words.split()) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(f"foreword: {says}") and said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"foreword: {message}") and error.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -130,8 +132,8 @@ def test_an_empty_path_is_refused(
     words: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["" if word == "@" else word for word in words.split()]) == 2
-    said = capsys.readouterr().err
-    assert said == f"foreword: {name}: the path is empty; '.' is the current folder\n"
+    error = capsys.readouterr().err
+    assert error == f"foreword: {name}: the path is empty; '.' is the current folder\n"
 
 
 READS = ["pretrain", "check", "prepare", "compare", "score", "evaluate", "probe", "tokenizer train"]
@@ -142,6 +144,6 @@ def test_verbs_that_read_text_share_its_options(
     verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*verb.split(), "--help"]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for option in ("--field", "--target", "--documents", "--errors"):
-        assert option in said
+        assert option in output

@@ -32,7 +32,7 @@ from tests.train import runs
 from tests.tuning.runs import reviews
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-# As safetensors says it.
+# The message of safetensors.
 NO_ROOM = "Error while serializing: I/O error: No space left on device (os error 28)"
 
 
@@ -82,9 +82,9 @@ def fails(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     """The line that a command fails with."""
     capsys.readouterr()
     assert run(words) == 2
-    said = capsys.readouterr().err
-    assert "Traceback" not in said
-    (line,) = (line for line in said.splitlines() if line.startswith("foreword: "))
+    captured = capsys.readouterr().err
+    assert "Traceback" not in captured
+    (line,) = (line for line in captured.splitlines() if line.startswith("foreword: "))
     return line
 
 
@@ -212,12 +212,12 @@ def test_a_write_beyond_the_size_limit_leaves_nothing(
 def after(done: Callable[..., Any], folder: Path) -> Callable[..., Any]:
     """A function, behind which somebody removes a folder."""
 
-    def found(*given: Any, **more: Any) -> Any:
+    def wrapper(*given: Any, **more: Any) -> Any:
         result = done(*given, **more)
         shutil.rmtree(folder)
         return result
 
-    return found
+    return wrapper
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ def test_prepare_prints_a_table_of_counts(
     words = ["prepare", text, "--out", str(tmp_path / "out"), "--kind", "char", "--heldout", "0.2"]
     assert run(words) == 0
     printed = capsys.readouterr()
-    found = PreparedText.load(tmp_path / "out")
-    for split in found.counts.values():
+    prepared = PreparedText.load(tmp_path / "out")
+    for split in prepared.counts.values():
         assert f"{split.tokens:,}" in printed.out
     assert "written" in printed.out
     assert "files read  1" in printed.out
@@ -42,9 +42,9 @@ def test_reused_shards_train_no_tokenizer(
     assert run(words) == 0
     monkeypatch.undo()
     assert run([*words, "--vocab", "120"]) == 0
-    found = [json.loads(part) for part in _documents(capsys.readouterr().out)]
-    assert [each["reused"] for each in found] == [False, True, False]
-    assert found[2]["tokenizer"]["vocab"] == 120
+    outputs = [json.loads(part) for part in _documents(capsys.readouterr().out)]
+    assert [each["reused"] for each in outputs] == [False, True, False]
+    assert outputs[2]["tokenizer"]["vocab"] == 120
 
 
 def test_a_given_tokenizer_is_used(
@@ -61,7 +61,7 @@ def test_a_given_tokenizer_is_used(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["--documents", "page"], "--documents: file, paragraph or line"),
         (["--errors", "ignore"], "--errors: strict or replace"),
@@ -75,11 +75,11 @@ def test_a_given_tokenizer_is_used(
     ],
 )
 def test_mistakes_are_reported_in_one_line(
-    tmp_path: Path, text: str, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, text: str, words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["prepare", text, "--out", str(tmp_path / "out"), *words]) == 2
     message = capsys.readouterr().err
-    assert said in message
+    assert expected in message
     assert message.count("\n") == 1
     assert not (tmp_path / "out" / "prepared.json").exists()
 
@@ -97,7 +97,7 @@ def test_other_files_and_runs_are_not_overwritten(
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     capsys.readouterr()
     prepare, train = ["prepare", text, "--out"], ["tokenizer", "train", text, "--out"]
-    for words, out, said in (
+    for words, out, message in (
         (prepare, "run", f"belongs to the model in {trained}; choose another --out"),
         (prepare, "run/shards", "belongs to the model"),
         (train, "run/tokenizer", "belongs to the model"),
@@ -106,7 +106,7 @@ def test_other_files_and_runs_are_not_overwritten(
         (prepare, "mine", "is not empty; choose another --out"),
     ):
         assert run([*words, str(tmp_path / out), "--kind", "char"]) == 2
-        assert f"{tmp_path / out}: {said}" in capsys.readouterr().err
+        assert f"{tmp_path / out}: {message}" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
@@ -131,15 +131,20 @@ def test_files_not_read_are_reported(tmp_path: Path, capsys: pytest.CaptureFixtu
     options = ["--kind", "char", "--errors", "replace", "--documents", "line", "--heldout", "0.4"]
     assert run(["prepare", str(folder), "--out", str(tmp_path / "out"), *options]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    for said in ("empty files 1", "empty documents 1", "bytes replaced 1", "not read (1 .pdf) 1"):
-        assert said in printed
+    for message in (
+        "empty files 1",
+        "empty documents 1",
+        "bytes replaced 1",
+        "not read (1 .pdf) 1",
+    ):
+        assert message in printed
 
 
 def _documents(text: str) -> list[str]:
     """JSON documents that were printed one after the other."""
-    found, decoder = [], json.JSONDecoder()
+    document, decoder = [], json.JSONDecoder()
     while text := text.strip():
         _, end = decoder.raw_decode(text)
-        found.append(text[:end])
+        document.append(text[:end])
         text = text[end:]
-    return found
+    return document

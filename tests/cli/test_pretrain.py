@@ -34,14 +34,14 @@ def test_one_command_makes_a_run(
 ) -> None:
     out = tmp_path / "runs" / "one"
     assert run(["pretrain", recipe, "--data", str(text), "--out", str(out), "--steps", "6"]) == 0
-    said = capsys.readouterr()
-    assert said.out == ""
+    captured = capsys.readouterr()
+    assert captured.out == ""
     sample = (
         "tokenizer trained on 240 of 240 documents, 6.6 of 6.6 kB; a vocabulary of 30,000 "
         "requested, the text has 134\n"
     )
     for words in ("fp32 on cpu", "tokens to train on", sample, "held-out loss", f"done: {out}"):
-        assert words in said.err
+        assert words in captured.err
     names = {path.name for path in out.iterdir()}
     assert {"recipe.toml", "run.json", "metrics.jsonl", "tokenizer", "checkpoints"} <= names
     provenance = json.loads((out / "run.json").read_text())
@@ -122,7 +122,7 @@ def test_given_held_out_text_is_held_out(
     apart_too = ["--heldout", str(apart), "--kind", "word"]
     assert run(["prepare", str(text), "--out", str(made), *apart_too]) == 0
     capsys.readouterr()
-    for more, said in (
+    for more, message in (
         (
             [str(apart), "--heldout", str(apart)],
             "ambiguous: put --data or --heldout before",
@@ -131,7 +131,7 @@ def test_given_held_out_text_is_held_out(
         (["--heldout", "1.5"], "--heldout: must be a number of at least 0"),
     ):
         assert run([*words, str(tmp_path / "wrong"), *more]) == 2
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
         assert not (tmp_path / "wrong").exists()
     words = ["pretrain", recipe, "--data", str(made), "--out", str(tmp_path / "wrong")]
     assert run([*words, "--heldout", str(apart)]) == 2
@@ -167,8 +167,8 @@ def test_a_run_that_blows_up_is_reported_in_one_line(
     for wild in ("optimizer.kind=sgd", "optimizer.lr=100", "optimizer.decay=10"):
         words += ["--set", wild]
     assert run([*words, "--set", "train.patience=3", "--set", "train.checkpoints=12"]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert [line for line in said if line.startswith("foreword: ")] == said[-1:]
-    assert "3 steps in a row were not finite" in said[-1]
-    assert f"the last good checkpoint is {checkpoint.newest(out)}" in said[-1]
-    assert f"'foreword resume {out} --set optimizer.lr=50'" in said[-1]
+    error = capsys.readouterr().err.splitlines()
+    assert [line for line in error if line.startswith("foreword: ")] == error[-1:]
+    assert "3 steps in a row were not finite" in error[-1]
+    assert f"the last good checkpoint is {checkpoint.newest(out)}" in error[-1]
+    assert f"'foreword resume {out} --set optimizer.lr=50'" in error[-1]

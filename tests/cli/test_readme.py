@@ -17,15 +17,15 @@ README = Path(__file__).parents[2] / "README.md"
 
 def commands(text: str) -> list[list[str]]:
     """The words after `foreword`, of each command in a block of code, fenced or indented."""
-    found = []
+    commands = []
     blocks = r"^```\w*\n(.*?)^```|((?:^(?: {4}.*)?\n)+)"
     for block in map("".join, re.findall(blocks, text, flags=re.MULTILINE | re.DOTALL)):
         for line in block.replace("\\\n", " ").splitlines():
             line = line.strip().removeprefix("$ ")
             if line.startswith("foreword "):
                 command = re.split(r"\s(?:\||&&|;|>)\s", line)[0]
-                found.append(shlex.split(command, comments=True)[1:])
-    return found
+                commands.append(shlex.split(command, comments=True)[1:])
+    return commands
 
 
 def parse(words: list[str]) -> None:
@@ -41,18 +41,18 @@ def parse(words: list[str]) -> None:
     command: Any = typer.main.get_command(assemble(words[0]))
     context = None
     while hasattr(command, "resolve_command"):
-        name, found, rest = command.resolve_command(None, words)
-        command, words = found, rest
+        name, subcommand, rest = command.resolve_command(None, words)
+        command, words = subcommand, rest
         context = name
     if "--help" not in words:
         command.make_context(context, list(words))
 
 
 def test_every_command_of_the_readme_is_valid() -> None:
-    found = commands(README.read_text(encoding="utf-8"))
-    assert found
+    lines = commands(README.read_text(encoding="utf-8"))
+    assert lines
     wrong = []
-    for words in found:
+    for words in lines:
         try:
             parse(words)
         except Exception as error:

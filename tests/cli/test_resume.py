@@ -28,9 +28,9 @@ def test_resume_continues_from_the_last_checkpoint(
     stopped: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["resume", str(stopped), "--json"]) == 0
-    said = capsys.readouterr()
-    assert "resuming from step 6" in said.err
-    printed = json.loads(said.out)
+    captured = capsys.readouterr()
+    assert "resuming from step 6" in captured.err
+    printed = json.loads(captured.out)
     assert printed["done"] is True
     assert printed["last"]["train"]["step"] == 12
 
@@ -51,9 +51,11 @@ def test_a_damaged_checkpoint_is_named_and_the_previous_one_used(
     weights = newest / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-10])
     assert run(["resume", str(stopped)]) == 0
-    said = capsys.readouterr().err
-    assert f"{newest}: damaged: weights.safetensors is missing or cut short; the one before" in said
-    assert "resuming from step 3" in said
+    error = capsys.readouterr().err
+    assert (
+        f"{newest}: damaged: weights.safetensors is missing or cut short; the one before" in error
+    )
+    assert "resuming from step 3" in error
 
 
 def test_a_run_with_only_damaged_checkpoints_is_refused(
@@ -62,9 +64,9 @@ def test_a_run_with_only_damaged_checkpoints_is_refused(
     for folder in checkpoint.all_in(stopped):
         (folder / "weights.safetensors").unlink()
     assert run(["resume", str(stopped)]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert sum(line.startswith("foreword: ") for line in said) == 1
-    assert said[-1].endswith("damaged: weights.safetensors is missing or cut short")
+    error = capsys.readouterr().err.splitlines()
+    assert sum(line.startswith("foreword: ") for line in error) == 1
+    assert error[-1].endswith("damaged: weights.safetensors is missing or cut short")
 
 
 def test_checkpoints_of_another_version_are_refused(

@@ -96,24 +96,26 @@ def script(tmp_path: Path, text: str) -> str:
 def test_workers_run_nothing_of_the_current_folder(everywhere: Hostile, tmp_path: Path) -> None:
     program = script(tmp_path, SCRIPT)
     words = ["prepare", "text.jsonl", "--out", str(tmp_path / "shards"), "--json"]
-    said = everywhere.run(program, *words, "--kind", "word", "--workers", "2")
-    assert json.loads(said)["counts"]["train"]["documents"] > 250
+    output = everywhere.run(program, *words, "--kind", "word", "--workers", "2")
+    assert json.loads(output)["counts"]["train"]["documents"] > 250
 
 
 def test_training_runs_nothing_of_the_current_folder(everywhere: Hostile, tmp_path: Path) -> None:
+    run = tmp_path / "run"
     options = ["train.compile=off", "tokenizer.kind=char", "packing.length=16"]
-    words = ["pretrain", "gpt2_tiny", "--data", "text.jsonl", "--out", str(tmp_path / "run")]
+    words = ["pretrain", "gpt2_tiny", "--data", "text.jsonl", "--out", str(run)]
     for option in options:
         words += ["--set", option]
     everywhere.run(script(tmp_path, SCRIPT), *words, "--steps", "1")
+    assert (run / "checkpoints" / "step-00000001" / "weights.safetensors").is_file()
 
 
 def test_processes_that_python_starts_run_nothing_of_the_current_folder(
     everywhere: Hostile, tmp_path: Path
 ) -> None:
     packages = make(tmp_path / "count")
-    said = everywhere.run(script(tmp_path, READ_PACKAGES), str(tmp_path / "packages"))
-    assert int(said) == sum(len(package.files) for package in packages)
+    output = everywhere.run(script(tmp_path, READ_PACKAGES), str(tmp_path / "packages"))
+    assert int(output) == sum(len(package.files) for package in packages)
 
 
 WORDS = ["tokenizer", "train", "text.jsonl", "--kind", "word", "--out"]

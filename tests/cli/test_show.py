@@ -17,7 +17,7 @@ from foreword.tuning.fine_tuner import TuneSettings
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("names", "message"),
     [
         ("t5_base t5_1.1_xl t5_small", "t5_{base, 1.1_xl, small}"),
         ("fixed_window_tiny fixed_window_mini_direct", "fixed_window_{tiny, mini_direct}"),
@@ -27,17 +27,17 @@ from foreword.tuning.fine_tuner import TuneSettings
         ("elmo elmo_mini elmo_mini_tokens", "elmo; elmo_{mini, mini_tokens}"),
     ],
 )
-def test_names_with_a_common_start_are_grouped(names: str, said: str) -> None:
-    assert grouped(names.split()) == said
+def test_names_with_a_common_start_are_grouped(names: str, message: str) -> None:
+    assert grouped(names.split()) == message
 
 
 def test_grouped_names_expand_to_all_recipes() -> None:
     names = config.recipe_names()
-    found = []
+    expanded = []
     for word in grouped(names).split("; "):
         first, brace, rest = word.partition("{")
-        found += [first + end for end in re.split(", ", rest.rstrip("}"))] if brace else [first]
-    assert sorted(found) == sorted(names)
+        expanded += [first + end for end in re.split(", ", rest.rstrip("}"))] if brace else [first]
+    assert sorted(expanded) == sorted(names)
 
 
 def shown(capsys: pytest.CaptureFixture[str], *words: str) -> Any:

@@ -48,9 +48,9 @@ def text(tmp_path: Path) -> str:
 def failed(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     capsys.readouterr()
     assert run(words) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    lines = said.err.splitlines()
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = captured.err.splitlines()
     assert len(lines) == 1
     return lines[0]
 
@@ -131,12 +131,12 @@ def test_check_estimates_a_model_too_large_for_the_machine(
         ["pretrain", *words, "--out", str(tmp_path / "run")], capsys
     )
     assert run(["check", *words]) == 0
-    said = capsys.readouterr()
-    assert "too large" in said.out
-    assert "no steps are taken" in said.err
+    captured = capsys.readouterr()
+    assert "too large" in captured.out
+    assert "no steps are taken" in captured.err
     for line in measured.splitlines():
         if line.startswith(("parameters", "budget", "text")):
-            assert line in said.out
+            assert line in captured.out
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +152,7 @@ def runs_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("family", "words", "said"),
+    ("family", "words", "message"),
     [
         ("decoder", ["generate", "the", "--samples", "2000000000"], "--samples: 2,000,000,000 tex"),
         ("decoder", ["generate", "the", "--beams", "2000000000"], "--beams: 2,000,000,000 beams"),
@@ -163,12 +163,12 @@ def runs_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def test_more_text_than_memory_holds_is_refused(
     family: str,
     words: list[str],
-    said: str,
+    message: str,
     runs_of: dict[str, str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     line = failed([words[0], runs_of[family], *words[1:]], capsys)
-    assert line.startswith(f"foreword: {said}")
+    assert line.startswith(f"foreword: {message}")
     assert "is available; ask for fewer" in line
 
 
@@ -191,7 +191,7 @@ def test_an_argument_that_is_not_utf8_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "message"),
     [
         ("objective=[1]", "objective: expected a kind, got [1]"),
         ('objective=["masked"]', "objective: expected a kind, got ['masked']"),
@@ -200,6 +200,6 @@ def test_an_argument_that_is_not_utf8_is_refused(
     ],
 )
 def test_a_list_in_place_of_a_kind_is_refused(
-    setting: str, said: str, recipe: str, text: str, capsys: pytest.CaptureFixture[str]
+    setting: str, message: str, recipe: str, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert said in failed(["check", recipe, "--data", text, "--set", setting], capsys)
+    assert message in failed(["check", recipe, "--data", text, "--set", setting], capsys)

@@ -120,9 +120,9 @@ def test_every_verb_accepts_or_refuses_a_tiny_recipe(
     assert all(map(math.isfinite, losses))
     capsys.readouterr()
     for what, words in commands(family, places).items():
-        status, said = run(words), capsys.readouterr()
-        assert status == (0 if family in CAN[what] else 2), f"{what}: {said.err}"
-        assert "Traceback" not in said.err
+        status, captured = run(words), capsys.readouterr()
+        assert status == (0 if family in CAN[what] else 2), f"{what}: {captured.err}"
+        assert "Traceback" not in captured.err
         if status:
-            assert said.out == ""
-            assert [line for line in said.err.splitlines() if line.startswith("foreword: ")]
+            assert captured.out == ""
+            assert [line for line in captured.err.splitlines() if line.startswith("foreword: ")]

@@ -23,21 +23,21 @@ def _json(capsys, *words: str):
 
 
 def test_trace_shows_the_textbook_example(capsys) -> None:
-    said = _json(capsys, "trace", "low:5", "lower:2", "newest:6", "widest:3")
-    assert [step["symbol"] for step in said["merges"]] == (
+    output = _json(capsys, "trace", "low:5", "lower:2", "newest:6", "widest:3")
+    assert [step["symbol"] for step in output["merges"]] == (
         ["es", "est", "lo", "low", "ne", "new", "newest", "wi", "wid", "widest"]
     )
-    assert said["segmented"] == {"lowest": ["low", "est"]}
-    assert _json(capsys, "trace") == said
-    assert _json(capsys, "trace", "low:5 lower:2 newest:6", "widest:3") == said  # in quotes
+    assert output["segmented"] == {"lowest": ["low", "est"]}
+    assert _json(capsys, "trace") == output
+    assert _json(capsys, "trace", "low:5 lower:2 newest:6", "widest:3") == output  # in quotes
 
 
 def test_trace_prints_merges_and_segments(capsys) -> None:
     assert run(["tokenizer", "trace", "aab:3", "[b]", "--segment", "ab", "--merges", "1"]) == 0
-    said = capsys.readouterr().out
-    assert "a a" in said
-    assert "[·b·]" in said
-    assert said.splitlines()[-1].split("  ") == ["ab", "a b"]
+    output = capsys.readouterr().out
+    assert "a a" in output
+    assert "[·b·]" in output
+    assert output.splitlines()[-1].split("  ") == ["ab", "a b"]
 
 
 @pytest.mark.parametrize("word", ["low:", ":3", "low:x", "low:0", "low:-1"])
@@ -47,21 +47,21 @@ def test_trace_refuses_words_without_a_count(capsys, word: str) -> None:
 
 
 def test_show_describes_a_tokenizer_as_json(capsys, folder) -> None:
-    said = _json(capsys, "show", str(folder), "--text", "the [MASK] road zebra")
-    assert said["kind"] == "word"
-    assert said["special"]["[MASK]"] == 4
-    assert said["sentinels"] == 100
-    assert said["tokens"] == ["the", "[MASK]", "road", "[UNK]"]
-    assert said["bytes_per_token"] == len("the [MASK] road zebra") / 4
-    assert said["sample"]["documents_kept"] == 3
-    assert "lowest" in said["pieces"]
+    output = _json(capsys, "show", str(folder), "--text", "the [MASK] road zebra")
+    assert output["kind"] == "word"
+    assert output["special"]["[MASK]"] == 4
+    assert output["sentinels"] == 100
+    assert output["tokens"] == ["the", "[MASK]", "road", "[UNK]"]
+    assert output["bytes_per_token"] == len("the [MASK] road zebra") / 4
+    assert output["sample"]["documents_kept"] == 3
+    assert "lowest" in output["pieces"]
 
 
 def test_show_prints_tokens_and_sample(capsys, folder) -> None:
     assert run(["tokenizer", "show", str(folder), "--text", "the [mask] road"]) == 0
-    said = capsys.readouterr().out
-    assert "the [ mask ] road" in " ".join(said.split())
-    assert "3 of 3 documents" in said
+    output = capsys.readouterr().out
+    assert "the [ mask ] road" in " ".join(output.split())
+    assert "3 of 3 documents" in output
 
 
 def test_show_refuses_a_folder_without_a_tokenizer(capsys, tmp_path) -> None:
@@ -76,16 +76,16 @@ def test_train_writes_a_tokenizer_and_refuses_bad_text(capsys, tmp_path) -> None
     (tmp_path / "text.txt").write_text("\n".join(TEXT), encoding="utf-8")
     out = tmp_path / "out"
     words = ["train", str(tmp_path / "text.txt"), "--out", str(out)]
-    said = _json(capsys, *words, "--kind", "char", "--set", "tokenizer.vocab=112")
-    assert (said["kind"], said["vocab"], said["folder"]) == ("char", 112, str(out))
+    output = _json(capsys, *words, "--kind", "char", "--set", "tokenizer.vocab=112")
+    assert (output["kind"], output["vocab"], output["folder"]) == ("char", 112, str(out))
     assert (out / "tokenizer.json").is_file()
     (tmp_path / "text.txt").write_bytes(b"caf\xe9 au lait\n\nand the road\n" * 3)
     assert run(["tokenizer", *words, "--kind", "char"]) == 2
     assert "--errors replace" in capsys.readouterr().err
     more = ["--kind", "char", "--errors", "replace", "--documents", "line"]
-    said = _json(capsys, *words, *more)
-    assert (said["read"]["replaced_bytes"], said["read"]["empty_documents"]) == (3, 3)
-    assert said["sample"]["documents_seen"] == 6
+    output = _json(capsys, *words, *more)
+    assert (output["read"]["replaced_bytes"], output["read"]["empty_documents"]) == (3, 3)
+    assert output["sample"]["documents_seen"] == 6
     assert run(["tokenizer", *words, *more]) == 0
     assert "bytes replaced 3" in " ".join(capsys.readouterr().out.split())
     assert run(["tokenizer", *words, "--errors", "replace"]) == 2

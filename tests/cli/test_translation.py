@@ -102,22 +102,22 @@ def test_translate_scores_and_plots_an_alignment(
     run, source = str(made / model), str(made / "valid.en")
     words = ["translate", run, "--source", source, "--beams", "2", "--tokens", "8"]
     scored = ["--reference", str(made / "valid.de.gz"), "--alignment", "3"]
-    found = told(capsys, *words, *scored)
-    row = found["rows"][0]
-    assert row["lines"] == len(found["translations"]) == 12
+    result = told(capsys, *words, *scored)
+    row = result["rows"][0]
+    assert row["lines"] == len(result["translations"]) == 12
     assert 0 <= row["bleu"] <= 100 and 0 <= row["chrf"] <= 100
-    assert "tok:13a" in found["signatures"][0]
-    kept = [Path(path) for path in found["kept"]]
+    assert "tok:13a" in result["signatures"][0]
+    kept = [Path(path) for path in result["kept"]]
     assert [path.name for path in kept] == [
         "translate-valid.en.txt",
         "translate-valid.en-line-3.png",
     ]
-    assert kept[0].read_text().splitlines() == found["translations"]
+    assert kept[0].read_text().splitlines() == result["translations"]
     assert kept[1].read_bytes().startswith(b"\x89PNG")
-    assert json.loads(kept[0].with_suffix(".json").read_text())["rows"] == found["rows"]
+    assert json.loads(kept[0].with_suffix(".json").read_text())["rows"] == result["rows"]
     capsys.readouterr()
     assert command(words) == 0
-    assert capsys.readouterr().out.splitlines() == found["translations"]
+    assert capsys.readouterr().out.splitlines() == result["translations"]
 
 
 def test_impossible_options_of_translate_are_refused(
@@ -126,12 +126,12 @@ def test_impossible_options_of_translate_are_refused(
     run, source = str(made / "seq2seq"), str(made / "valid.en")
     (made / "short.de").write_text("ein Hund\n")
     words = ("translate", run, "--source", source)
-    said = refused(capsys, *words, "--reference", str(made / "short.de"))
-    assert f"{source}:2: there is no line 2 in {made / 'short.de'}" in said
+    error = refused(capsys, *words, "--reference", str(made / "short.de"))
+    assert f"{source}:2: there is no line 2 in {made / 'short.de'}" in error
     assert "has no text in line 99" in refused(capsys, *words, "--alignment", "99")
     monkeypatch.setattr(translation, "translate", None)  # all this is said before
-    said = refused(capsys, *words, "--alignment", "1", "--layer", "4")
-    assert "--layer 4: layers 1 to 1 attend to the source" in said
+    error = refused(capsys, *words, "--alignment", "1", "--layer", "4")
+    assert "--layer 4: layers 1 to 1 attend to the source" in error
     assert "--layer: requires --alignment" in refused(capsys, *words, "--layer", "1")
     monkeypatch.setattr(alignment, "_source_attentions", lambda backbone: [])
     assert "this model has no attention" in refused(capsys, *words, "--alignment", "1")
@@ -143,10 +143,10 @@ def test_impossible_options_of_translate_are_refused(
 def test_empty_lines_stay_empty_lines(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (made / "gaps.en").write_text("a dog runs\n\n  \na cat\n")
     run, source = str(made / "seq2seq"), str(made / "gaps.en")
-    found = told(capsys, "translate", run, "--source", source, "--beams", "2")
-    assert len(found["translations"]) == 4
-    assert found["translations"][1:3] == ["", ""]
-    assert found["rows"][0]["empty_lines"] == 2
+    result = told(capsys, "translate", run, "--source", source, "--beams", "2")
+    assert len(result["translations"]) == 4
+    assert result["translations"][1:3] == ["", ""]
+    assert result["rows"][0]["empty_lines"] == 2
 
 
 def test_bytes_that_are_not_utf8_can_be_replaced(
@@ -168,9 +168,9 @@ def test_bytes_that_are_not_utf8_can_be_replaced(
 
 def test_evaluate_and_score_read_pairs(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, data = str(made / "seq2seq"), str(made / "valid.en")
-    found = told(capsys, "evaluate", run, "--file", data)
+    result = told(capsys, "evaluate", run, "--file", data)
     again = told(capsys, "evaluate", run)
-    assert found["rows"][0]["loss"] == pytest.approx(again["rows"][0]["loss"], rel=1e-6)
+    assert result["rows"][0]["loss"] == pytest.approx(again["rows"][0]["loss"], rel=1e-6)
     scored = told(capsys, "score", run, "ein Hund rennt", "--source", "a dog runs")
     assert scored["tokens"] == 4
     both = told(capsys, "score", run, "--file", data)
@@ -195,7 +195,7 @@ def test_prepared_pairs_are_trained_on(made: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         (["packing.kind=documents"], "use packing.kind = 'parallel'"),
         (["model.kind=transformer"], "'encoder_decoder' requires model.kind"),
@@ -203,11 +203,11 @@ def test_prepared_pairs_are_trained_on(made: Path, capsys: pytest.CaptureFixture
     ],
 )
 def test_incompatible_parts_are_refused_for_pairs(
-    made: Path, tmp_path: Path, changes: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    made: Path, tmp_path: Path, changes: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["pretrain", str(made / "seq2seq.toml"), "--data", str(made / "train.en")]
     sets = [word for change in changes for word in ("--set", change)]
-    assert said in refused_last(capsys, *words, *sets, "--out", str(tmp_path / "out"))
+    assert message in refused_last(capsys, *words, *sets, "--out", str(tmp_path / "out"))
 
 
 def refused_last(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -223,7 +223,7 @@ def test_sides_of_different_lengths_are_refused_in_one_line(
     file = write(tmp_path / "text", SENTENCES)
     with file.open("a") as more:
         more.write("a dog\n")
-    said = refused_last(
+    error = refused_last(
         capsys,
         "pretrain",
         str(made / "seq2seq.toml"),
@@ -232,7 +232,7 @@ def test_sides_of_different_lengths_are_refused_in_one_line(
         "--out",
         str(tmp_path / "out"),
     )
-    assert f"{file}:73: there is no line 73 in" in said
+    assert f"{file}:73: there is no line 73 in" in error
     assert not (tmp_path / "out").exists()
 
 
@@ -251,5 +251,5 @@ def test_cut_pairs_are_counted(
     out = ["--out", str(tmp_path / "out"), "--steps", "1", "--set", "packing.length=8"]
     assert command([*words, *out]) == 0
     documents = json.loads((tmp_path / "out" / "run.json").read_text())["data"]["counts"]["train"]
-    said = f"{documents['documents']:,} pairs longer than a row are cut"
-    assert said in capsys.readouterr().err
+    message = f"{documents['documents']:,} pairs longer than a row are cut"
+    assert message in capsys.readouterr().err

@@ -55,12 +55,12 @@ def test_tune_prints_a_table_of_scores(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(words) == 0
-    said = capsys.readouterr()
-    assert "accuracy" in said.out
-    assert "±" in said.out
-    assert "majority class" in said.out
-    assert "64 training examples, 32 dev examples; 0 cut to 32 tokens" in said.err
-    assert "2 seeds, scored after 1 epoch;" in said.err
+    captured = capsys.readouterr()
+    assert "accuracy" in captured.out
+    assert "±" in captured.out
+    assert "majority class" in captured.out
+    assert "64 training examples, 32 dev examples; 0 cut to 32 tokens" in captured.err
+    assert "2 seeds, scored after 1 epoch;" in captured.err
 
 
 def test_columns_by_number_and_settings_of_the_task_are_accepted(
@@ -101,13 +101,13 @@ def test_regression_scores_are_shown(
         text = path.read_text(encoding="utf-8")
         path.write_text(text.replace("\tgood", "\t4.5").replace("\tbad", "\t1"), encoding="utf-8")
     assert run([*words, "--task", "regress"]) == 0
-    said = capsys.readouterr().out
-    assert "pearson" in said
-    assert "spearman" in said
+    output = capsys.readouterr().out
+    assert "pearson" in output
+    assert "spearman" in output
 
 
 @pytest.mark.parametrize(
-    ("more", "says"),
+    ("more", "message"),
     [
         (
             ["--label", "lable"],
@@ -129,12 +129,12 @@ def test_mistakes_are_reported_in_one_line_and_leave_nothing(
     tmp_path: Path,
     words: list[str],
     more: list[str],
-    says: str,
+    message: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run([*words, *more]) == 2
     error = capsys.readouterr().err
-    assert says in error
+    assert message in error
     assert error.count("\n") == 1
     assert not (tmp_path / "run" / "evaluations").exists()
     assert not (tmp_path / "run" / "tuned").exists()
@@ -182,7 +182,7 @@ def test_several_tasks_are_told_apart_by_prefixes(
 def test_an_unknown_precision_or_device_is_refused(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for more, said in (
+    for more, message in (
         (
             ["--precision", "fp16"],
             "tune.precision: 'fp16' is not a choice; choose from: auto, bf16, fp32",
@@ -190,7 +190,7 @@ def test_an_unknown_precision_or_device_is_refused(
         (["--device", "gpu"], "--device: there is no 'gpu'; there is: auto, cpu, cuda, mps"),
     ):
         assert run([*words, *more]) == 2
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
 def test_a_finished_tune_is_not_repeated(
@@ -206,9 +206,9 @@ def test_a_finished_tune_is_not_repeated(
     scores = evaluation.read_bytes()
     monkeypatch.setattr("foreword.tuning.run.tune", lambda *_: pytest.fail("it trained again"))
     assert run(words) == 0
-    said = capsys.readouterr()
-    assert "done already" in said.err
-    assert "majority class" in said.out
+    captured = capsys.readouterr()
+    assert "done already" in captured.err
+    assert "majority class" in captured.out
     assert run([*words, "--epochs", "2"]) == 2
     assert "exists already; choose another --name" in capsys.readouterr().err
     # As after a kill between the model and its scores.

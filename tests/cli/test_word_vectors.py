@@ -81,9 +81,15 @@ def test_unknown_words_are_counted(run: Path) -> None:
 
 
 def test_neighbours_are_of_the_topic(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = asked(capsys, "neighbours", run, "River", "queen", "--top", "5")
-    assert {near["word"] for near in found["River"]} == {"lake", "water", "boat", "fish", "shore"}
-    assert {near["word"] for near in found["queen"]} == {"king", "crown", "court", "throne", "duke"}
+    result = asked(capsys, "neighbours", run, "River", "queen", "--top", "5")
+    assert {near["word"] for near in result["River"]} == {"lake", "water", "boat", "fish", "shore"}
+    assert {near["word"] for near in result["queen"]} == {
+        "king",
+        "crown",
+        "court",
+        "throne",
+        "duke",
+    }
 
 
 def test_a_word_outside_the_vocabulary_is_refused(run: Path, refused: Refused) -> None:
@@ -114,8 +120,8 @@ def test_exported_vectors_are_imported_equal(
     facts = asked(capsys, "export", run, "--format", "word2vec", "--binary", "--out", path)
     assert (facts["words"], facts["width"]) == (12, 16)
     asked(capsys, "import", path, "--format", "word2vec", "--out", back)
-    wanted = asked(capsys, "neighbours", run, "boat")
-    assert asked(capsys, "neighbours", back, "boat") == wanted
+    expected = asked(capsys, "neighbours", run, "boat")
+    assert asked(capsys, "neighbours", back, "boat") == expected
     assert "already exists" in refused("export", run, "--format", "word2vec", "--out", path)
     path.write_bytes(path.read_bytes()[:100])
     for verb, *more in (
@@ -133,14 +139,14 @@ def test_probes_read_lists_of_questions(
 ) -> None:
     pairs, questions = tmp_path / "pairs.txt", tmp_path / "questions.txt"
     pairs.write_text("river lake 9\nriver king 1\nqueen throne 8\nboat pear 5\n")
-    found = asked(capsys, "probe", run, "--kind", "similarity", "--set", f"file={pairs}")
-    (row,) = found["rows"]
+    result = asked(capsys, "probe", run, "--kind", "similarity", "--set", f"file={pairs}")
+    (row,) = result["rows"]
     assert row["spearman"] > 0.8 and (row["pairs"], row["left_out"]) == (3, 1)
     questions.write_text(": gram1\nriver lake king queen\nriver pear king queen\n")
-    found = asked(capsys, "probe", run, "--kind", "analogies", "--set", f"file={questions}")
-    assert [row["section"] for row in found["rows"]] == ["semantic", "syntactic", "all"]
-    assert [row["left_out"] for row in found["rows"]] == [0, 1, 1]
-    assert found["rows"][0]["accuracy"] is None
+    result = asked(capsys, "probe", run, "--kind", "analogies", "--set", f"file={questions}")
+    assert [row["section"] for row in result["rows"]] == ["semantic", "syntactic", "all"]
+    assert [row["left_out"] for row in result["rows"]] == [0, 1, 1]
+    assert result["rows"][0]["accuracy"] is None
 
 
 def test_the_report_says_trained_offline(run: Path) -> None:
@@ -154,9 +160,9 @@ def test_losses_and_samples_are_printed(text: Path, capsys: pytest.CaptureFixtur
     capsys.readouterr()
     words = pretrain(text, text.parent / "shown", "train.epochs=1", "prepare.heldout=0.1")
     assert command(words) == 0
-    said = capsys.readouterr().err
+    error = capsys.readouterr().err
     for part in ("words, 12 different ones, 1 times", "training loss", "held-out loss", "  ->  "):
-        assert part in said
+        assert part in error
 
 
 def test_lists_of_unknown_words_are_refused(
@@ -165,10 +171,10 @@ def test_lists_of_unknown_words_are_refused(
     file, out = tmp_path / "list.txt", tmp_path / "out"
     file.write_text("rome italy paris france\n")
     words = ("probe", run, "--set", f"file={file}", "--out", out, "--kind")
-    said = "each has a word that is not in the vocabulary"
-    assert f"no question could be asked: {said}" in refused(*words, "analogies")
+    message = "each has a word that is not in the vocabulary"
+    assert f"no question could be asked: {message}" in refused(*words, "analogies")
     file.write_text("rome italy 9\nrome river 1\n")
-    assert f"no pair could be compared: {said}" in refused(*words, "similarity")
+    assert f"no pair could be compared: {message}" in refused(*words, "similarity")
     assert not out.exists()
     file.write_text("river lake 9\nriver king 1\nrome italy 3\n")
     (row,) = asked(capsys, *words, "similarity")["rows"]

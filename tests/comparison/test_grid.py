@@ -53,7 +53,7 @@ def test_other_data_drops_the_held_out_text_of_the_grid(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "says"),
+    ("more", "message"),
     [
         ({"cell": []}, "grid.toml: cell: Grid has no such setting; did you mean 'cells'?"),
         ({"cells": []}, "cells: give at least one"),
@@ -94,16 +94,16 @@ def test_a_mistake_in_a_grid_is_refused_in_one_line(
     folder: Path,
     tmp_path: Path,
     more: dict[str, Any],
-    says: str,
+    message: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = tmp_path / "out"
     assert run(["compare", grids.write_grid(folder, **more), "--out", str(out)]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    line = said.err.splitlines()[-1]
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    line = captured.err.splitlines()[-1]
     assert line.startswith("foreword: ")
-    assert says in line
+    assert message in line
     assert not (out / "runs").exists()
 
 
@@ -113,8 +113,10 @@ def test_an_unknown_grid_is_refused_with_the_nearest_name() -> None:
 
 
 def test_read_settings_override_those_of_all_cells() -> None:
-    said = {"documents": "file", "errors": "replace", "blank_lines": False}
-    for cell in (grid := load_grid("ladder", ["text"], read=said, budget=Budget("steps", 1))).cells:
+    settings = {"documents": "file", "errors": "replace", "blank_lines": False}
+    for cell in (
+        grid := load_grid("ladder", ["text"], read=settings, budget=Budget("steps", 1))
+    ).cells:
         read = grid.recipe(cell, 1).read
         assert (read.documents, read.errors, read.blank_lines) == ("file", "replace", False)
 

@@ -25,11 +25,11 @@ VALUES = [0.61, 0.58, 0.66, 0.6]
 
 
 def test_the_interval_equals_scipys() -> None:
-    found = interval(VALUES)
+    actual = interval(VALUES)
     low, high = stats.t.interval(0.95, 3, np.mean(VALUES), stats.sem(VALUES))
-    assert found.mean - found.half_width == pytest.approx(low)
-    assert found.mean + found.half_width == pytest.approx(high)
-    assert str(found) == "0.613 ± 0.054"
+    assert actual.mean - actual.half_width == pytest.approx(low)
+    assert actual.mean + actual.half_width == pytest.approx(high)
+    assert str(actual) == "0.613 ± 0.054"
 
 
 def test_one_value_has_no_interval() -> None:
@@ -39,7 +39,7 @@ def test_one_value_has_no_interval() -> None:
 
 def test_the_interval_covers_the_mean_at_its_level() -> None:
     samples = np.random.default_rng(1).normal(3.0, 2.0, (2000, 3))
-    held = [abs(found.mean - 3.0) <= found.half_width for found in map(interval, samples)]
+    held = [abs(estimate.mean - 3.0) <= estimate.half_width for estimate in map(interval, samples)]
     assert np.mean(held) == pytest.approx(0.95, abs=0.015)
 
 
@@ -65,11 +65,11 @@ def test_scores_are_those_of_the_last_epoch(folder: Path, out: Path) -> None:
     (task,) = comparison.grid.tasks
     file = out / "runs" / "masked-1" / "evaluations" / "tune-classify-reviews.json"
     document = json.loads(file.read_text(encoding="utf-8"))
-    found = results.task_interval("masked", task, "pretrained")
-    assert found is not None
-    assert found.mean == pytest.approx(document["rows"][0]["matthews"])
+    interval = results.task_interval("masked", task, "pretrained")
+    assert interval is not None
+    assert interval.mean == pytest.approx(document["rows"][0]["matthews"])
     error = document["rows"][0]["matthews_std"] / math.sqrt(2)
-    assert found.half_width == pytest.approx(error * stats.t.ppf(0.975, 1))
+    assert interval.half_width == pytest.approx(error * stats.t.ppf(0.975, 1))
     chance_loss = results.task_interval("", task, "majority class")
     assert chance_loss is not None
     assert chance_loss.mean == pytest.approx(0.0)
@@ -85,10 +85,10 @@ def test_with_several_pretraining_seeds_the_interval_is_over_them(folder: Path, 
         )
         for n in (1, 2)
     ]
-    found = results.task_interval("decoder", task, "pretrained")
-    assert found is not None
-    assert found.count == 2
-    assert found.mean == pytest.approx(np.mean(means))
+    interval = results.task_interval("decoder", task, "pretrained")
+    assert interval is not None
+    assert interval.count == 2
+    assert interval.mean == pytest.approx(np.mean(means))
     losses = [run.heldout_loss for run in results.runs if run.cell == "decoder"]
     assert len(set(losses)) == 2
     assert any("over 2 seeds of pretraining" in note for note in notes(results))
@@ -182,8 +182,8 @@ def test_notes_give_the_number_of_dev_examples(
         grids.Quiet(),
     )
     comparison.prepare()
-    (said,) = [note for note in notes(gather(comparison)) if "dev examples" in note]
-    assert f"Reviews has 12{more}" in said
+    (note,) = [line for line in notes(gather(comparison)) if "dev examples" in line]
+    assert f"Reviews has 12{more}" in note
 
 
 def test_the_sample_table_shows_every_sample_and_the_blanks_of_long_ones(

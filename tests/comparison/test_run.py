@@ -67,16 +67,16 @@ def test_held_out_text_is_prepared_once_for_all_cells(tmp_path: Path) -> None:
     grids.write_files(tmp_path)
     apart = tmp_path / "apart.txt"
     apart.write_text("the cat sat on a red house.\n" * 30, encoding="utf-8")
-    found = set()
+    fingerprints = set()
     for text in ("the old dog ran.\n" * 30, None):
         grid = load_grid(grids.write_grid(tmp_path, heldout=["apart.txt"]))
         comparison = Comparison(grid, tmp_path / "out", Quiet())
         comparison.prepare()
         shards = comparison.corpora.shards_for(comparison.recipes["masked", 1])
         assert shards.counts["heldout"].documents == 30
-        found.add(shards.folder)
+        fingerprints.add(shards.folder)
         apart.write_text(text or "", encoding="utf-8")
-    assert len(found) == 2, "made anew for another held-out text"
+    assert len(fingerprints) == 2, "made anew for another held-out text"
     more = {"heldout": ["text/0.txt"]}
     with pytest.raises(UserError, match="in both --data and --heldout"):
         Comparison(load_grid(grids.write_grid(tmp_path, **more)), tmp_path / "out", Quiet())

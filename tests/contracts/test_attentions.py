@@ -131,10 +131,10 @@ def test_flex_attention_equals_dense_attention_with_its_mask(
             assert_same([out], [dense(*qkv, allowed)])
             continue
         leaves = [x.requires_grad_() for x in qkv]
-        found = outcome(mechanism(*leaves, prepared_mask, wide**-0.5, 0.0, None), *leaves)
+        actual = outcome(mechanism(*leaves, prepared_mask, wide**-0.5, 0.0, None), *leaves)
         plain = [x.detach().cpu().requires_grad_() for x in qkv]
-        wanted = outcome(dense(*plain, allowed), *plain)
-        for one, other in zip(found, wanted, strict=True):
+        expected = outcome(dense(*plain, allowed), *plain)
+        for one, other in zip(actual, expected, strict=True):
             torch.testing.assert_close(one.cpu().double(), other.double(), atol=1e-4, rtol=1e-3)
 
 
@@ -148,8 +148,8 @@ def test_attention_equals_the_slow_reference(kind: str, settings: dict[str, Any]
     prepared_mask = attention.prepare(CausalMask(), None, (1, LENGTH, LENGTH), q, flex=False)
     out = attention_mechanisms[0](q, k, v, prepared_mask, 2**-0.5, 0.0, None)
     some = [0, 1, 17, 64, LENGTH - 1]  # queries: the reference is slow
-    wanted = dense_rows(q, k, v, own, some)
-    torch.testing.assert_close(out[:, :, some].double(), wanted, atol=1e-5, rtol=1e-4)
+    expected = dense_rows(q, k, v, own, some)
+    torch.testing.assert_close(out[:, :, some].double(), expected, atol=1e-5, rtol=1e-4)
 
 
 def dense_rows(q: Tensor, k: Tensor, v: Tensor, own: Mask, some: list[int]) -> Tensor:
@@ -204,12 +204,12 @@ def test_linformer_equals_its_formula(share: str) -> None:
         if share in ("none", "heads"):
             f = mechanism.get_parameter("values.weight").view(-1, 9, LENGTH)
         assert len(e) == (HEADS if share == "none" else 1)
-        found = mechanism(q, k, v, PATTERN_OF_ALL, 0.5, 0.0, None)
+        actual = mechanism(q, k, v, PATTERN_OF_ALL, 0.5, 0.0, None)
         for b in range(2):
             for h in range(HEADS):
                 few_k, few_v = (p[h % len(p)] @ x[b, h] for p, x in ((e, k), (f, v)))
-                wanted = torch.softmax(0.5 * q[b, h] @ few_k.T, -1) @ few_v
-                torch.testing.assert_close(found[b, h], wanted, atol=1e-5, rtol=1e-5)
+                expected = torch.softmax(0.5 * q[b, h] @ few_k.T, -1) @ few_v
+                torch.testing.assert_close(actual[b, h], expected, atol=1e-5, rtol=1e-5)
 
 
 PATTERN_OF_ALL = kinds.load("nn/attentions", "linformer")(length=LENGTH).prepare(
@@ -232,8 +232,8 @@ def test_linformer_gives_a_text_the_same_alone_and_padded() -> None:
     for n, length in enumerate((70, 110)):
         row = slice(n, n + 1)
         alone = Batch(both.ids[row, :length], both.positions[row, :length], FullMask())
-        found = together[row, :length]
-        torch.testing.assert_close(model(alone).states, found, atol=1e-5, rtol=1e-5)
+        expected = together[row, :length]
+        torch.testing.assert_close(model(alone).states, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_bigbird_draws_other_blocks_for_each_head_and_layer() -> None:

@@ -101,9 +101,9 @@ def test_the_docstring_example_is_exact(name: str) -> None:
     given = {key: cells(inside) for key, inside in re.findall(r"(\w+) +\[(.*?)\]", text)}
     given.setdefault("source", given.get("ids", []))
     if name == "encoder":
-        shown, wanted = tokens(given["source"]), tokens(given["targets"])
-        weights = (wanted.ids >= 0).astype(np.float32)
-        example = Example(shown, wanted, weights, is_aligned=True)
+        shown, expected = tokens(given["source"]), tokens(given["targets"])
+        weights = (expected.ids >= 0).astype(np.float32)
+        example = Example(shown, expected, weights, is_aligned=True)
     elif name == "two_streams":
         shown, order = tokens(given["source"]), tokens(given["order"]).ids
         weights = (order >= 0).astype(np.float32)

@@ -65,18 +65,18 @@ def test_the_loss_equals_that_of_the_full_distribution(
     learned = [hidden.states, *(p for p in head.parameters())]
 
     def gradients(total: Tensor) -> list[Tensor]:
-        found = torch.autograd.grad(total, learned, allow_unused=True)
+        actual = torch.autograd.grad(total, learned, allow_unused=True)
         return [
-            torch.zeros_like(p) if g is None else g for p, g in zip(learned, found, strict=True)
+            torch.zeros_like(p) if g is None else g for p, g in zip(learned, actual, strict=True)
         ]
 
     loss = head.loss(hidden, given)
     log_probs = head(hidden.states).log_softmax(-1)
     assert log_probs.shape == (3, 7, VOCAB)
-    wanted = -(log_probs.gather(2, given.targets[..., None])[..., 0] * given.weights).sum()
-    torch.testing.assert_close(loss.total, wanted)
+    expected = -(log_probs.gather(2, given.targets[..., None])[..., 0] * given.weights).sum()
+    torch.testing.assert_close(loss.total, expected)
     torch.testing.assert_close(loss.weight, given.weights.sum())
-    for ours, theirs in zip(gradients(loss.total), gradients(wanted), strict=True):
+    for ours, theirs in zip(gradients(loss.total), gradients(expected), strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
 
 
@@ -119,7 +119,7 @@ def test_adaptive_equals_pytorchs(cutoffs: tuple[int, ...], factor: float) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "assignments", "said"),
+    ("name", "assignments", "message"),
     [
         (
             "lstm_tiny",
@@ -132,11 +132,11 @@ def test_adaptive_equals_pytorchs(cutoffs: tuple[int, ...], factor: float) -> No
         ("bert_tiny", ["cutoffs=[20]"], "model.output: the objective brings its own output layer"),
     ],
 )
-def test_impossible_settings_are_refused(name: str, assignments: list[str], said: str) -> None:
+def test_impossible_settings_are_refused(name: str, assignments: list[str], message: str) -> None:
     settings = [f"model.output.{assignment}" for assignment in assignments]
     with pytest.raises(UserError) as caught:
         load_recipe(name, ["model.output=adaptive", *settings]).build(vocab())
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_cutoffs_come_from_a_recipe() -> None:

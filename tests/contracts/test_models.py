@@ -95,12 +95,12 @@ def test_every_parameter_learns(case: Case) -> None:
 @every_trained_case
 def test_bfloat16_gives_nearly_the_loss_of_float32(case: Case) -> None:
     model, batch = case.build(), case.batch(rows([[30]] * 4))
-    wanted = case.loss(model, batch).total
+    expected = case.loss(model, batch).total
     with torch.autocast("cpu", torch.bfloat16):
         states = model.backbone(batch).states
-        found = case.loss(model, batch).total
+        actual = case.loss(model, batch).total
     assert states.dtype == torch.bfloat16
-    torch.testing.assert_close(found, wanted, rtol=0.03, atol=0.0)
+    torch.testing.assert_close(actual, expected, rtol=0.03, atol=0.0)
 
 
 @every_trained_case

@@ -137,19 +137,19 @@ def test_the_docstring_example_is_exact(name: str) -> None:
     batch = kinds.load("layouts", layout[1])().arrange(example, words)
     inputs = batch.ids if batch.source is None else batch.source.ids
     targets = np.where(batch.weights > 0, batch.targets, -1)
-    wanted = [-1 if cell is None else cell for cell in lines["targets"]]
+    expected = [-1 if cell is None else cell for cell in lines["targets"]]
     # Rows as wide as the widest draw: padding is 0, and not scored.
     shown = [*lines["inputs"], *[0] * (inputs.shape[1] - len(lines["inputs"]))]
-    wanted += [-1] * (targets.shape[1] - len(wanted))
+    expected += [-1] * (targets.shape[1] - len(expected))
     if "backward" in lines:
         backward = batch.require(Backward)
-        found = np.where(backward.weights > 0, backward.targets, -1)
-        assert found[0].tolist() == [-1 if cell is None else cell for cell in lines["backward"]]
+        actual = np.where(backward.weights > 0, backward.targets, -1)
+        assert actual[0].tolist() == [-1 if cell is None else cell for cell in lines["backward"]]
     pairs = example.part(PairLabels)
     labels = np.full_like(targets, -1) if pairs is None else pairs.labels
     classes = [-1 if cell is None else cell for cell in lines.get("labels", [])]
     is_shown = [
-        row.tolist() == shown and answer.tolist() == wanted and label[: len(classes)] == classes
+        row.tolist() == shown and answer.tolist() == expected and label[: len(classes)] == classes
         for row, answer, label in zip(inputs, targets, labels.tolist(), strict=True)
     ]
     assert any(is_shown), f"no draw gives the table; the first: {inputs[0]}, {targets[0]}"

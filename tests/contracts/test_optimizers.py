@@ -57,8 +57,8 @@ def test_only_biases_and_norms_are_spared_from_weight_decay(kind: str, name: str
     }
     groups = settings(kind, decay=0.5).build(of).param_groups
     decays = {p: group["weight_decay"] > 0 for group in groups for p in group["params"]}
-    found = {path for path, parameter in of.named_parameters() if not decays[parameter]}
-    assert found == spared | TABLES.get(name, set())
+    without_decay = {path for path, parameter in of.named_parameters() if not decays[parameter]}
+    assert without_decay == spared | TABLES.get(name, set())
     assert len(decays) == len(list(of.parameters()))
 
 

@@ -49,20 +49,20 @@ def test_text_that_is_read_once_is_predicted_to_its_end(
     packed = packing.open(corpora.shards(tmp_path, DOCUMENTS), words, 1, batch, once=True)
     rows = packed.rows(np.arange(packed.rows_per_epoch))
     example = Causal().corrupt(rows, RowRng(1, rows.numbers), words)
-    found = Decoder().arrange(example, words)
-    targets = found.targets[found.weights > 0]
+    actual = Decoder().arrange(example, words)
+    targets = actual.targets[actual.weights > 0]
     lengths = [n for n in DOCUMENTS if n]
     text = np.arange(10, 10 + sum(DOCUMENTS))
     firsts = 10 + np.cumsum([0, *lengths[:-1]])  # of documents
     before = words.id(packing.bos) if getattr(packing, "bos", "") else None
     if getattr(packing, "document_mask", False):
         # The first token of a document has nothing before it, unless it is given something.
-        wanted = text if before else np.setdiff1d(text, firsts)
+        expected = text if before else np.setdiff1d(text, firsts)
         ends = len(DOCUMENTS) if before else len(lengths)
     else:
-        wanted, ends = text[1:], len(DOCUMENTS)
+        expected, ends = text[1:], len(DOCUMENTS)
     plain = targets[targets >= 10]
-    assert sorted(plain.tolist()) == wanted.tolist()
+    assert sorted(plain.tolist()) == expected.tolist()
     assert (targets < 10).sum() == ends
     read = rows.ids[rows.documents >= 0]
     assert set(text.tolist()) <= set(read.tolist())

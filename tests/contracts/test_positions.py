@@ -109,10 +109,10 @@ def test_packed_pairs_give_the_states_of_each_alone(position: str) -> None:
 def test_long_causal_rows_equal_those_with_a_dense_mask(position: str) -> None:
     """Long causal rows go to kernels that know their mask without a tensor."""
     model, row = build("transformer", position), ids(1, LONG)
-    wanted = model(plain(row, CausalMask())).states
+    expected = model(plain(row, CausalMask())).states
     everywhere = torch.ones_like(row, dtype=torch.bool)
-    found = model(plain(row, AndMask(CausalMask(), PrefixMask(everywhere)))).states
-    torch.testing.assert_close(found, wanted, **CLOSE)
+    actual = model(plain(row, AndMask(CausalMask(), PrefixMask(everywhere)))).states
+    torch.testing.assert_close(actual, expected, **CLOSE)
 
 
 @every_position
@@ -120,15 +120,15 @@ def test_long_causal_rows_equal_those_with_a_dense_mask(position: str) -> None:
 def test_caching_the_source_changes_nothing(position: str) -> None:
     model, source, row = build("encoder_decoder", position), ids(2, 13), ids(2, 9, seed=2)
     read = plain(source, FullMask())
-    wanted = model(replace(plain(row, CausalMask()), source=read, cross_mask=FullMask())).states
+    expected = model(replace(plain(row, CausalMask()), source=read, cross_mask=FullMask())).states
     first = Batch(row[:, :4], places(0, 4, 2), CausalMask(), source=read, cross_mask=FullMask())
     hidden = model(first)
-    found = [hidden.states]
+    actual = [hidden.states]
     for n in range(4, 9):
         batch = Batch(row[:, n : n + 1], places(n, 1, 2), CausalMask(n), cross_mask=FullMask())
         hidden = model(batch, hidden.cache)
-        found.append(hidden.states)
-    torch.testing.assert_close(torch.cat(found, 1), wanted, **CLOSE)
+        actual.append(hidden.states)
+    torch.testing.assert_close(torch.cat(actual, 1), expected, **CLOSE)
 
 
 @every_position
@@ -156,17 +156,17 @@ def test_rows_with_memory_equal_one_long_row(position: str, length: int) -> None
     model, row = build("transformer", position), ids(2, 20)
     assert isinstance(model, TransformerBackbone)
     model.stack.memory_length = length
-    wanted = model(plain(row, CausalMask())).states
-    memory, found = None, []
+    expected = model(plain(row, CausalMask())).states
+    memory, actual = None, []
     for part in row.split([5, 5, 1, 9], dim=1):
         hidden = model(replace(plain(part, CausalMask()), memory=memory))
         memory = hidden.memory
         assert memory is not None
         assert memory[0].shape[1] <= length
-        found.append(hidden.states)
-    is_same = torch.allclose(torch.cat(found, 1), wanted, **CLOSE)
+        actual.append(hidden.states)
+    is_same = torch.allclose(torch.cat(actual, 1), expected, **CLOSE)
     assert is_same == (length == 20)
-    torch.testing.assert_close(torch.cat(found[:2], 1), wanted[:, :10], **CLOSE)
+    torch.testing.assert_close(torch.cat(actual[:2], 1), expected[:, :10], **CLOSE)
 
 
 @every_position

@@ -63,7 +63,7 @@ def test_probes_are_a_folder_of_kinds() -> None:
 
 
 @every_probe
-def test_a_plot_of_too_many_runs_shows_the_first_and_says_so(
+def test_a_plot_of_too_many_runs_shows_the_first_and_notes_it(
     name: str,
     make_run: Make,  # noqa: F811
     text: Path,  # noqa: F811
@@ -71,9 +71,9 @@ def test_a_plot_of_too_many_runs_shows_the_first_and_says_so(
 ) -> None:
     for module in (name, "_marks"):
         monkeypatch.setattr(f"foreword.probes.{module}.MAX_RUNS", 1)
-    _, found = measure_two(name, make_run, text)
+    _, result = measure_two(name, make_run, text)
     figure = Figure(layout="constrained")
-    found.plot(figure)
+    result.plot(figure)
     assert len(figure.legends[0].get_texts()) == 1
     assert "the first 1 of 2 runs" in figure.axes[0].get_title()
 

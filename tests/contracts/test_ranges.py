@@ -55,8 +55,8 @@ def sections(cls: Any) -> Iterator[Any]:
 def every_class() -> list[Any]:
     every = [kinds.load(folder, name) for folder in kinds.folders() for name in kinds.names(folder)]
     every += [Recipe, TuneSettings, Grid, GridTask, Budget, Sampling, Beams]
-    found = {c: None for cls in every if is_dataclass(cls) for c in sections(cls)}
-    return list(found)
+    classes = {c: None for cls in every if is_dataclass(cls) for c in sections(cls)}
+    return list(classes)
 
 
 def leaves(hint: Any) -> Iterator[Any]:
@@ -89,9 +89,9 @@ def replaced(value: Any, new: Any) -> Iterator[Any]:
 
 def given(cls: Any, name: str) -> tuple[dict[str, Any], Any]:
     """What a class must be told, and a value that its setting has."""
-    said = dict(GIVEN.get(cls.__name__, {}))
+    settings = dict(GIVEN.get(cls.__name__, {}))
     value = FILLED.get(cls.__name__, {}).get(name)
-    return said, getattr(cls(**said), name) if value is None else value
+    return settings, getattr(cls(**settings), name) if value is None else value
 
 
 def test_numeric_settings_of_every_folder_are_covered() -> None:
@@ -103,9 +103,9 @@ def test_numeric_settings_of_every_folder_are_covered() -> None:
 @pytest.mark.parametrize(("cls", "name"), NUMBERS)
 def test_a_number_states_a_range_of_two_ends(cls: Any, name: str) -> None:
     for leaf in leaves(hints_of(cls)[name]):
-        found = range_of(leaf)
-        assert found is not None, f"{cls.__name__}.{name}: use a type of foreword.ranges"
-        number, interval = found
+        stated = range_of(leaf)
+        assert stated is not None, f"{cls.__name__}.{name}: use a type of foreword.ranges"
+        number, interval = stated
         assert number in (int, float)
         low = interval.gt if interval.ge is None else interval.ge
         high = interval.lt if interval.le is None else interval.le
@@ -115,10 +115,10 @@ def test_a_number_states_a_range_of_two_ends(cls: Any, name: str) -> None:
 
 @pytest.mark.parametrize(("cls", "name"), NUMBERS)
 def test_a_number_out_of_range_is_refused_by_name(cls: Any, name: str) -> None:
-    said, value = given(cls, name)
+    settings, value = given(cls, name)
     for changed in (new for wild in WILD for new in replaced(value, wild)):
         try:
-            made = cls(**{**said, name: changed})
+            made = cls(**{**settings, name: changed})
         except (ValueError, UserError) as error:
             assert str(error).startswith(name) and "\n" not in str(error)
         else:
@@ -127,8 +127,8 @@ def test_a_number_out_of_range_is_refused_by_name(cls: Any, name: str) -> None:
 
 @pytest.mark.parametrize(("cls", "name"), NUMBERS)
 def test_a_recipe_with_nan_or_infinity_is_refused_by_name(cls: Any, name: str) -> None:
-    said, value = given(cls, name)
-    table = config.to_table(cls(**said)) if is_dataclass(cls) else {}
+    settings, value = given(cls, name)
+    table = config.to_table(cls(**settings)) if is_dataclass(cls) else {}
     for wild in (math.nan, math.inf, 10**400):
         changed = next(replaced(value, wild))
         with pytest.raises(UserError) as caught:
@@ -138,9 +138,9 @@ def test_a_recipe_with_nan_or_infinity_is_refused_by_name(cls: Any, name: str) -
 
 def ends(hint: Any) -> list[Any]:
     """The least and the greatest value of a range, but no size that would fill the memory."""
-    found = range_of(hint)
-    assert found is not None
-    number, interval = found
+    stated = range_of(hint)
+    assert stated is not None
+    number, interval = stated
     low = np.nextafter(interval.gt, 1.0) if interval.ge is None else interval.ge
     high = np.nextafter(interval.lt, 0.0) if interval.le is None else interval.le
     return [number(end) if end < LARGEST else number(16) for end in (low, high)]
@@ -164,7 +164,7 @@ def test_optimizers_take_finite_steps_at_the_ends_of_ranges(
     model, batch = case.build(), case.batch(rows([[16]] * 2))
     optimizer = kinds.load("train/optimizers", kind)(**{setting: end}).build(model)
     for _ in range(2):
-        found = train_step(
+        result = train_step(
             model,
             optimizer,
             [batch],
@@ -173,7 +173,7 @@ def test_optimizers_take_finite_steps_at_the_ends_of_ranges(
             dtype=torch.float32,
             seeds=[SEED],
         )
-        assert found.is_finite
+        assert result.is_finite
     assert all(bool(p.isfinite().all()) for p in model.parameters())
 
 

@@ -46,12 +46,12 @@ def test_every_schedule_has_a_closed_form() -> None:
 @pytest.mark.parametrize("floor", [0.0, 0.1, 1.0])
 @pytest.mark.parametrize("warmup", [Warmup(steps=RISE), Warmup(share=RISE / TOTAL)])
 def test_rates_equal_the_closed_form(kind: str, floor: float, warmup: Warmup) -> None:
-    found = rates(made(kind, warmup, floor))
+    actual = rates(made(kind, warmup, floor))
     for step in range(RISE):
-        assert found[step] == pytest.approx((step + 1) / RISE), step
+        assert actual[step] == pytest.approx((step + 1) / RISE), step
     for step in range(RISE, TOTAL):
         after = (step - RISE) / (TOTAL - RISE)
-        assert found[step] == pytest.approx(CLOSED[kind](step, after, floor)), step
+        assert actual[step] == pytest.approx(CLOSED[kind](step, after, floor)), step
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -59,6 +59,16 @@ def test_rates_equal_the_closed_form(kind: str, floor: float, warmup: Warmup) ->
 def test_every_schedule_keeps_the_contract(check: Callable[[Schedule], None], kind: str) -> None:
     for warmup in (Warmup(steps=0, share=0.0), Warmup(steps=5 * TOTAL), Warmup()):
         check(made(kind, warmup))
+
+
+@pytest.mark.parametrize("kind", sorted({*EVERY} - {"inverse_sqrt"}))  # by steps, not by progress
+def test_the_rate_follows_the_progress_of_a_budget_in_another_unit(kind: str) -> None:
+    """A budget in hours: the steps at the end are estimated, and twice as many as there are."""
+    schedule = made(kind, Warmup(share=RISE / TOTAL))
+    exact = rates(schedule)
+    for step in (0, RISE // 2, RISE, TOTAL // 2, TOTAL - 1):
+        estimated = schedule.factor(step / TOTAL, step, 2 * TOTAL)
+        assert estimated == pytest.approx(exact[step], abs=1 / RISE), step
 
 
 @pytest.mark.parametrize("kind", ["linear", "cosine"])

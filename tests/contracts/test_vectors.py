@@ -75,9 +75,9 @@ def test_words_of_one_topic_get_similar_vectors(architecture: str, output: str) 
 
 @every_case
 def test_the_same_seed_gives_the_same_vectors(architecture: str, output: str) -> None:
-    wanted = inputs(learned(architecture, output))
-    assert torch.equal(inputs(learn(architecture, output)), wanted)
-    assert not torch.equal(inputs(learn(architecture, output, seed=2)), wanted)
+    expected = inputs(learned(architecture, output))
+    assert torch.equal(inputs(learn(architecture, output)), expected)
+    assert not torch.equal(inputs(learn(architecture, output, seed=2)), expected)
 
 
 @every_case

@@ -45,10 +45,10 @@ def test_a_failed_worker_is_reported_in_one_line(
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     words = ["prepare", str(path), "--out", str(tmp_path / "shards"), "--kind", "char"]
     assert run(words) == status
-    said = capfd.readouterr()
-    assert said.out == ""
-    assert line in said.err
-    assert said.err.count("\n") == 1, "no traceback of the worker's"
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert line in captured.err
+    assert captured.err.count("\n") == 1, "no traceback of the worker's"
     assert not (tmp_path / "shards" / "prepared.json").exists()
     assert run(words, is_debug=True) == status
     assert "Traceback" in capfd.readouterr().err

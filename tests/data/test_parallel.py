@@ -40,9 +40,9 @@ def test_two_files_are_read_side_by_side(tmp_path: Path, given: str) -> None:
     write(tmp_path, *sides(PAIRS))
     (tmp_path / "README.txt").write_text("not parallel")
     counts = ReadCounts()
-    found = list(read_documents([tmp_path / given if given else tmp_path], BOTH, counts))
-    assert [document.text for document in found] == ["\n".join(pair) for pair in PAIRS]
-    assert found[1].source == f"{tmp_path / 'train.en'}:2"
+    documents = list(read_documents([tmp_path / given if given else tmp_path], BOTH, counts))
+    assert [document.text for document in documents] == ["\n".join(pair) for pair in PAIRS]
+    assert documents[1].source == f"{tmp_path / 'train.en'}:2"
     assert counts.documents == 3
     files = find_files([tmp_path / "train.en"], None, BOTH)
     assert counts.bytes_read == sum(file.stat().st_size for file in files)
@@ -53,15 +53,15 @@ def test_pairs_are_read_from_two_fields(tmp_path: Path) -> None:
     records = [{"en": one, "de": two} for one, two in PAIRS]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     parquet.write_table(pa.Table.from_pylist(records), tmp_path / "b.parquet")
-    found = [document.text for document in read_documents([tmp_path], BOTH)]
-    assert found == 2 * ["\n".join(pair) for pair in PAIRS]
+    pairs = [document.text for document in read_documents([tmp_path], BOTH)]
+    assert pairs == 2 * ["\n".join(pair) for pair in PAIRS]
 
 
 def test_pairs_with_an_empty_side_are_counted(tmp_path: Path) -> None:
     write(tmp_path, "one\n\n \nfour\tand more\n", "eins\nzwei\n\nvier\n")
     counts = ReadCounts()
-    found = [document.text for document in read_documents([tmp_path], BOTH, counts)]
-    assert found == ["one\neins", "four and more\nvier"]
+    pairs = [document.text for document in read_documents([tmp_path], BOTH, counts)]
+    assert pairs == ["one\neins", "four and more\nvier"]
     assert (counts.empty_sides, counts.empty_documents) == (1, 1)
 
 
@@ -101,16 +101,16 @@ def test_an_invalid_byte_of_either_side_is_named(tmp_path: Path) -> None:
 def test_a_side_is_a_sequence_and_a_pair_stays_whole(tmp_path: Path) -> None:
     write(tmp_path, *sides(PAIRS))
     tokenizer = Char().train(text for pair in PAIRS for text in pair)
-    found = prepare([tmp_path], tokenizer, tmp_path / "out", PrepareSettings(heldout=1e-9), BOTH)
-    assert (found.counts["train"].documents, found.counts["heldout"].documents) == (2, 1)
-    for shards in (found.train, found.heldout):
+    prepared = prepare([tmp_path], tokenizer, tmp_path / "out", PrepareSettings(heldout=1e-9), BOTH)
+    assert (prepared.counts["train"].documents, prepared.counts["heldout"].documents) == (2, 1)
+    for shards in (prepared.train, prepared.heldout):
         starts = shards.sequence_starts
         texts = [
             tokenizer.decode(shards.tokens[starts[n] : starts[n + 1]])
             for n in range(len(shards.sequence_lengths))
         ]
         assert set(zip(texts[::2], texts[1::2], strict=True)) <= set(PAIRS)
-    assert not found.reused
+    assert not prepared.reused
     assert prepare(
         [tmp_path / "train.de.gz"],
         tokenizer,

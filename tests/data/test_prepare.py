@@ -85,22 +85,25 @@ def test_shards_decode_to_the_text(
     tmp_path: Path, tokenizer: Tokenizer, in_sentences: bool
 ) -> None:
     texts = make_texts(400)
-    found = run(tmp_path, texts, tokenizer, heldout=0.1, sentences=in_sentences)
-    train, heldout = decoded(found.train, tokenizer), decoded(found.heldout, tokenizer)
+    prepared = run(tmp_path, texts, tokenizer, heldout=0.1, sentences=in_sentences)
+    train, heldout = decoded(prepared.train, tokenizer), decoded(prepared.heldout, tokenizer)
     assert 15 < len(heldout) < 80
     assert [text for text in texts if text in set(train)] == train, "the order stays"
     assert sorted(train + heldout) == sorted(texts)
-    for name, kept, shards in (("train", train, found.train), ("heldout", heldout, found.heldout)):
-        counts = found.counts[name]
+    for name, kept, shards in (
+        ("train", train, prepared.train),
+        ("heldout", heldout, prepared.heldout),
+    ):
+        counts = prepared.counts[name]
         assert counts.documents == len(kept) == len(shards)
         assert counts.bytes == sum(len(text.encode()) for text in kept)
         assert counts.tokens == shards.tokens_total == sum(map(len, kept))
         pieces = [sentences.split(text) if in_sentences else [text] for text in kept]
         assert counts.sequences == len(shards.sequence_lengths) == sum(map(len, pieces))
-    counts = found.counts["heldout"]
-    assert found.bytes_per_token() == 1.0
-    assert found.bytes_per_token(ends=True) == counts.bytes / (counts.tokens + len(heldout))
-    assert Tokenizer.load(found.tokenizer).fingerprint == tokenizer.fingerprint
+    counts = prepared.counts["heldout"]
+    assert prepared.bytes_per_token() == 1.0
+    assert prepared.bytes_per_token(ends=True) == counts.bytes / (counts.tokens + len(heldout))
+    assert Tokenizer.load(prepared.tokenizer).fingerprint == tokenizer.fingerprint
 
 
 @pytest.mark.parametrize("in_sentences", [True, False])
@@ -119,8 +122,8 @@ def test_a_long_document_in_parts_has_the_tokens_of_the_whole(
 
 
 def test_unknown_tokens_are_counted(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    found = run(tmp_path, ["한글 text", "and more text"], tokenizer, heldout=0)
-    assert found.counts["train"].unknown == 2
+    prepared = run(tmp_path, ["한글 text", "and more text"], tokenizer, heldout=0)
+    assert prepared.counts["train"].unknown == 2
 
 
 def test_shards_do_not_depend_on_the_workers(
@@ -151,8 +154,8 @@ def test_progress_reaches_the_end(tmp_path: Path, tokenizer: Tokenizer) -> None:
 
 def test_copies_land_on_the_same_side(tmp_path: Path, tokenizer: Tokenizer) -> None:
     texts = make_texts(200)
-    found = run(tmp_path, texts + texts[::-1], tokenizer, heldout=0.2)
-    train, heldout = decoded(found.train, tokenizer), decoded(found.heldout, tokenizer)
+    prepared = run(tmp_path, texts + texts[::-1], tokenizer, heldout=0.2)
+    train, heldout = decoded(prepared.train, tokenizer), decoded(prepared.heldout, tokenizer)
     assert not set(train) & set(heldout)
     assert len(heldout) == 2 * len(set(heldout))
     more = run(tmp_path, make_texts(50, seed=1) + texts, tokenizer, heldout=0.2)
@@ -164,9 +167,9 @@ def test_at_least_one_of_a_few_documents_is_held_out(
     tmp_path: Path, tokenizer: Tokenizer, in_sentences: bool
 ) -> None:
     texts = make_texts(40)
-    found = run(tmp_path, texts, tokenizer, heldout=1e-9, sentences=in_sentences)
-    (held,) = decoded(found.heldout, tokenizer)
-    assert decoded(found.train, tokenizer) == [text for text in texts if text != held]
+    prepared = run(tmp_path, texts, tokenizer, heldout=1e-9, sentences=in_sentences)
+    (held,) = decoded(prepared.heldout, tokenizer)
+    assert decoded(prepared.train, tokenizer) == [text for text in texts if text != held]
     again = run(tmp_path, [*texts[::-1], held], tokenizer, heldout=1e-9, sentences=in_sentences)
     assert decoded(again.heldout, tokenizer) == [held, held]
     assert again.counts["heldout"].bytes == 2 * len(held)
@@ -179,34 +182,34 @@ def test_the_end_of_a_single_document_is_held_out(
     tmp_path: Path, tokenizer: Tokenizer, in_sentences: bool, copies: int, share: float
 ) -> None:
     text = " ".join(make_texts(30)) + " 한"
-    found = run(tmp_path, [text] * copies, tokenizer, heldout=share, sentences=in_sentences)
+    prepared = run(tmp_path, [text] * copies, tokenizer, heldout=share, sentences=in_sentences)
     known = text.replace("한", "")
-    kept, held = decoded(found.train, tokenizer), decoded(found.heldout, tokenizer)
+    kept, held = decoded(prepared.train, tokenizer), decoded(prepared.heldout, tokenizer)
     assert len(kept) == len(held) == copies
     assert kept[0] + held[0] == known
     assert len(sentences.split(held[0])) >= 1
     assert (0.1 <= len(held[0]) / len(known) < 0.13) if share == 0.1 else held[0]
-    counts = found.counts
+    counts = prepared.counts
     assert counts["train"].bytes + counts["heldout"].bytes == copies * len(text.encode())
     assert (counts["train"].unknown, counts["heldout"].unknown) == (0, copies)
-    assert counts["heldout"].tokens == found.heldout.tokens_total
+    assert counts["heldout"].tokens == prepared.heldout.tokens_total
     if not in_sentences:
-        assert len(found.train.sequence_lengths) == copies
+        assert len(prepared.train.sequence_lengths) == copies
 
 
 def test_a_long_document_is_not_held_out_whole(tmp_path: Path, tokenizer: Tokenizer) -> None:
     texts = [" ".join(make_texts(20, seed)) for seed in range(3)]
-    found = run(tmp_path, texts, tokenizer, heldout=0.01)
-    assert len(found.train) == 3
-    assert 0.005 < found.counts["heldout"].tokens / sum(map(len, texts)) < 0.05
+    prepared = run(tmp_path, texts, tokenizer, heldout=0.01)
+    assert len(prepared.train) == 3
+    assert 0.005 < prepared.counts["heldout"].tokens / sum(map(len, texts)) < 0.05
 
 
 def test_a_single_sentence_cannot_be_split(tmp_path: Path, tokenizer: Tokenizer) -> None:
     assert "--heldout 0" in fails(tmp_path, ["a single sentence"], tokenizer)
-    found = run(tmp_path, ["a single sentence"], tokenizer, heldout=0)
-    assert len(found.heldout) == 0
-    assert decoded(found.train, tokenizer) == ["a single sentence"]
-    assert PreparedText.load(found.folder).counts == found.counts
+    prepared = run(tmp_path, ["a single sentence"], tokenizer, heldout=0)
+    assert len(prepared.heldout) == 0
+    assert decoded(prepared.train, tokenizer) == ["a single sentence"]
+    assert PreparedText.load(prepared.folder).counts == prepared.counts
 
 
 def test_given_heldout_text_is_held_out(tmp_path: Path, tokenizer: Tokenizer) -> None:
@@ -214,17 +217,17 @@ def test_given_heldout_text_is_held_out(tmp_path: Path, tokenizer: Tokenizer) ->
     data = write(tmp_path / "a.jsonl", texts)
     held = write(tmp_path / "b.jsonl", [*apart, texts[0]])
     out = tmp_path / "out"
-    found = prepare([data], tokenizer, out, PrepareSettings(heldout=0.3), heldout=[held])
-    assert decoded(found.train, tokenizer) == texts, "all of it"
-    assert decoded(found.heldout, tokenizer) == [*apart, texts[0]]
-    assert found.counts["heldout"].documents == 11
+    prepared = prepare([data], tokenizer, out, PrepareSettings(heldout=0.3), heldout=[held])
+    assert decoded(prepared.train, tokenizer) == texts, "all of it"
+    assert decoded(prepared.heldout, tokenizer) == [*apart, texts[0]]
+    assert prepared.counts["heldout"].documents == 11
     again = prepare([data], tokenizer, out, PrepareSettings(heldout=0.1), heldout=[held])
     assert again.reused, "the share has no meaning then"
-    fingerprints = {found.fingerprint, prepare([data], tokenizer, out).fingerprint}
+    fingerprints = {prepared.fingerprint, prepare([data], tokenizer, out).fingerprint}
     write(held, apart)
     changed = prepare([data], tokenizer, out, heldout=[held])
     assert len({*fingerprints, changed.fingerprint}) == 3
-    assert changed.manifest["text"] == found.manifest["text"]
+    assert changed.manifest["text"] == prepared.manifest["text"]
 
 
 @pytest.mark.parametrize("in_sentences", [True, False])
@@ -236,11 +239,11 @@ def test_blank_lines_are_documents_with_blank_lines(tmp_path: Path, in_sentences
     read = ReadSettings(documents="line", blank_lines=True)
     settings = PrepareSettings(sentences=in_sentences)
     words = Word(split="whitespace", min_count=1).train(["= Title = one two three"])
-    found = prepare([text], words, tmp_path / "out", settings, read, heldout=[held])
-    assert decoded(found.train, words) == ["", "= Title =", "", "one two"]
-    assert decoded(found.heldout, words) == ["", "three"]
-    assert found.manifest["read"]["counts"]["empty_documents"] == 0
-    packed = Stream(3).open(found.train, words.vocab, 1, 1)
+    prepared = prepare([text], words, tmp_path / "out", settings, read, heldout=[held])
+    assert decoded(prepared.train, words) == ["", "= Title =", "", "one two"]
+    assert decoded(prepared.heldout, words) == ["", "three"]
+    assert prepared.manifest["read"]["counts"]["empty_documents"] == 0
+    packed = Stream(3).open(prepared.train, words.vocab, 1, 1)
     assert packed.tokens_per_epoch == 5 + 4
     assert packed.rows(np.arange(1)).ids[0, 0] == words.vocab.id("</s>")
     counts = prepare([text], words, tmp_path / "by_chance", settings, read).counts
@@ -253,13 +256,13 @@ def test_impossible_heldout_text_is_refused(tmp_path: Path, tokenizer: Tokenizer
     data = write(tmp_path / "a.jsonl", make_texts(3))
     empty = tmp_path / "empty.txt"
     empty.write_text("\n\n")
-    for held, said in (
+    for held, message in (
         ([tmp_path / "x" / ".." / "a.jsonl"], "is in both --data and --heldout"),
         ([empty], "contains no text to hold out"),
         ([tmp_path / "nowhere.txt"], "no such file"),
     ):
         (tmp_path / "x").mkdir(exist_ok=True)
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=message):
             prepare([data], tokenizer, tmp_path / "out", heldout=held)
         assert not (tmp_path / "out" / "prepared.json").exists()
 
@@ -289,51 +292,51 @@ def test_shards_are_made_again_after_any_change(tmp_path: Path, tokenizer: Token
         (None, ReadSettings(errors="replace"), tokenizer),
         (None, None, other),
     ):
-        found = prepare([path], used, out, settings, read)
-        assert not found.reused
-        fingerprints.add(found.fingerprint)
+        prepared = prepare([path], used, out, settings, read)
+        assert not prepared.reused
+        fingerprints.add(prepared.fingerprint)
     stamp = path.stat()
     write(path, [texts[0].replace("a", "b"), *texts[1:]])  # of the same size and age
     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    found = prepare([path], tokenizer, out)
-    assert not found.reused
-    fingerprints.add(found.fingerprint)
+    prepared = prepare([path], tokenizer, out)
+    assert not prepared.reused
+    fingerprints.add(prepared.fingerprint)
     assert len(fingerprints) == 6
 
 
 def test_damage_is_found_and_repaired(tmp_path: Path, tokenizer: Tokenizer) -> None:
     texts = make_texts(30)
-    found = run(tmp_path, texts, tokenizer)
-    before = contents(found.folder)
-    path = found.folder / "train.bin"
+    prepared = run(tmp_path, texts, tokenizer)
+    before = contents(prepared.folder)
+    path = prepared.folder / "train.bin"
     data = bytearray(path.read_bytes())
     data[5] ^= 1
     path.write_bytes(data)
     with pytest.raises(UserError, match=r"train\.bin: changed since it was written"):
-        PreparedText.load(found.folder)
+        PreparedText.load(prepared.folder)
     assert not run(tmp_path, texts, tokenizer).reused
-    assert contents(found.folder) == before
+    assert contents(prepared.folder) == before
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 99, "counts": {}, "files": {}}'])
 def test_a_broken_manifest_is_refused(tmp_path: Path, tokenizer: Tokenizer, text: str) -> None:
-    found = run(tmp_path, make_texts(30), tokenizer)
-    (found.folder / "prepared.json").write_text(text)
+    prepared = run(tmp_path, make_texts(30), tokenizer)
+    (prepared.folder / "prepared.json").write_text(text)
     with pytest.raises(UserError, match=r"prepared\.json.*prepare the text again"):
-        PreparedText.load(found.folder)
+        PreparedText.load(prepared.folder)
 
 
 # -- what goes wrong ---------------------------------------------------------------------------
 
 
 def test_a_user_error_leaves_the_shards_unchanged(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    found = run(tmp_path, make_texts(30), tokenizer)
-    before = contents(found.folder)
+    prepared = run(tmp_path, make_texts(30), tokenizer)
+    before = contents(prepared.folder)
     path = tmp_path / "a.jsonl"
     path.write_text(path.read_text() + "{broken\n")
     with pytest.raises(UserError, match=r"a\.jsonl:31: not JSON"):
-        prepare([path], tokenizer, found.folder)
-    assert contents(found.folder) == before
+        prepare([path], tokenizer, prepared.folder)
+    assert contents(prepared.folder) == before
 
 
 def test_a_full_disk_is_reported_in_one_line(
@@ -401,9 +404,9 @@ def test_shards_are_whole_after_a_kill_at_any_moment(
     else:
         with pytest.raises(UserError, match="no finished token shards"):
             PreparedText.load(out)
-    found = prepare([path], tokenizer, out)
-    assert not found.reused
-    assert found.counts["train"].documents + found.counts["heldout"].documents == 60
+    prepared = prepare([path], tokenizer, out)
+    assert not prepared.reused
+    assert prepared.counts["train"].documents + prepared.counts["heldout"].documents == 60
     assert sorted(path.name for path in out.iterdir()) == [
         ".lock",
         "heldout.bin",

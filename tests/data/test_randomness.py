@@ -49,8 +49,8 @@ def test_all_kinds_of_random_numbers_depend_on_the_row_alone() -> None:
     together = draw(RowRng(3, numbers))
     for row, number in enumerate(numbers):
         alone = draw(RowRng(3, np.array([number])))
-        for wanted, found in zip(together, alone, strict=True):
-            assert np.array_equal(wanted[row], found[0])
+        for expected, actual in zip(together, alone, strict=True):
+            assert np.array_equal(expected[row], actual[0])
 
 
 def test_wider_random_numbers_begin_with_narrower_ones() -> None:

@@ -59,9 +59,9 @@ def test_parquet_of_every_text_type_is_read(tmp_path: Path, kind: pa.DataType) -
     column = pa.array([*TEXTS, None, "  "]).cast(kind)
     parquet.write_table(pa.table({"n": range(5), "body": column}), path)
     counts = ReadCounts()
-    found = list(read_documents([path], ReadSettings(field="body"), counts))
-    assert [d.text for d in found] == TEXTS
-    assert found[1].source == f"{path}:2"
+    documents = list(read_documents([path], ReadSettings(field="body"), counts))
+    assert [d.text for d in documents] == TEXTS
+    assert documents[1].source == f"{path}:2"
     assert (counts.documents, counts.empty_documents) == (3, 2)
     assert "columns are: n, body" in fails(path)
     assert "not text but int64" in fails(path, field="n")
@@ -78,9 +78,9 @@ def test_compressed_parquet_leaves_no_copy(
     compress = gzip.compress if end == "gz" else zstd
     path.write_bytes(compress(plain.read_bytes()))
     counts = ReadCounts()
-    found = list(read_documents([path], None, counts))
-    assert [d.text for d in found] == TEXTS * 500
-    assert found[1].source == f"{path}:2"
+    documents = list(read_documents([path], None, counts))
+    assert [d.text for d in documents] == TEXTS * 500
+    assert documents[1].source == f"{path}:2"
     assert counts.bytes_read == path.stat().st_size
     assert "columns are: text" in fails(path, field="body")
     path.write_bytes(path.read_bytes()[:-200])
@@ -107,7 +107,7 @@ def test_damaged_parquet_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("documents", "wanted", "places"),
+    ("documents", "expected", "places"),
     [
         ("file", ["one\ntwo\n\n \nthree"], [None]),
         ("paragraph", ["one\ntwo", "three"], [1, 5]),
@@ -115,15 +115,15 @@ def test_damaged_parquet_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_plain_text_is_split_into_documents(
-    tmp_path: Path, documents: str, wanted: list[str], places: list[int | None]
+    tmp_path: Path, documents: str, expected: list[str], places: list[int | None]
 ) -> None:
     path = tmp_path / "a.md"
     path.write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n\r\n \r\nthree\r\n")
     settings = ReadSettings(documents=documents)  # type: ignore[arg-type]
     counts = ReadCounts()
-    found = list(read_documents([path], settings, counts))
-    assert [d.text for d in found] == wanted
-    assert [d.source for d in found] == [str(path) if n is None else f"{path}:{n}" for n in places]
+    actual = list(read_documents([path], settings, counts))
+    assert [d.text for d in actual] == expected
+    assert [d.source for d in actual] == [str(path) if n is None else f"{path}:{n}" for n in places]
     assert counts.empty_documents == (2 if documents == "line" else 0)
     assert counts.bytes_read == path.stat().st_size
 
@@ -147,7 +147,7 @@ def test_utf16_is_recognised(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
         ('{"text": "cut', "not JSON (character 10: unterminated string);"),
         ('{"text": "cut" "n": 1}', "not JSON (character 16: expecting ',' delimiter);"),
@@ -159,12 +159,12 @@ def test_utf16_is_recognised(tmp_path: Path) -> None:
         ('{"text": ' + "[" * 100_000, "not JSON"),
     ],
 )
-def test_broken_json_lines_are_refused(tmp_path: Path, line: str, said: str) -> None:
+def test_broken_json_lines_are_refused(tmp_path: Path, line: str, expected: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "fine"}\n\n' + line + "\n")
     message = fails(path)
     assert f"{path}:3:" in message
-    assert said in message
+    assert expected in message
 
 
 def test_null_text_is_an_empty_document(tmp_path: Path) -> None:
@@ -192,8 +192,8 @@ def test_find_files_expands_folders_and_patterns(tmp_path: Path) -> None:
         (tmp_path / name).write_text("x")
     (tmp_path / "deep" / "gone.txt").symlink_to("nowhere.txt")
     counts = ReadCounts()
-    found = find_files([tmp_path / "deep", str(tmp_path / "*.txt"), tmp_path / "b.txt"], counts)
-    names = [str(path.relative_to(tmp_path)) for path in found]
+    files = find_files([tmp_path / "deep", str(tmp_path / "*.txt"), tmp_path / "b.txt"], counts)
+    names = [str(path.relative_to(tmp_path)) for path in files]
     assert names == ["b.txt", "deep/c.TXT", "deep/er/a.jsonl.zst"]
     assert counts.skipped == {".pdf": 1, "README": 1, "broken link": 1, "named twice": 1}
 
@@ -202,7 +202,7 @@ def test_find_files_refuses_inputs_without_text(tmp_path: Path) -> None:
     (tmp_path / "x.pdf").write_text("x")
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "broken").symlink_to("nowhere.txt")
-    for given, said in (
+    for given, message in (
         ([tmp_path / "none.txt"], "no such file"),
         ([tmp_path / "*.txt"], "no such file"),
         ([tmp_path], "no text file in it"),
@@ -211,7 +211,7 @@ def test_find_files_refuses_inputs_without_text(tmp_path: Path) -> None:
         ([tmp_path / "brok*"], "broken: is a broken or circular link"),
         ([], "no text was given"),
     ):
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=message):
             find_files(given)
 
 

@@ -103,11 +103,11 @@ def test_a_file_that_is_cut_short_while_it_is_read_is_named(tmp_path: Path, name
     path.write_bytes(data[:-1])  # another file by its name does no harm
     assert shards.tokens.tolist() == [1, 2, 3, 4, 5, 6]
     os.truncate(tmp_path / "old", len(data) - 1)
-    said = (
+    message = (
         f"{path}: cut short while it was read: {len(data) - 1} bytes where there were {len(data)}"
     )
     for read in (lambda: shards.tokens, lambda: shards.counts(8), shards.require_whole):
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=message):
             read()
 
 

@@ -27,7 +27,7 @@ def sentence(words: list[str], rng: random.Random) -> str:
 def make(root: Path, files: int = 24, functions: int = 4) -> list[Package]:
     """Write packages, with one in place of Python's own library, into `root`."""
     rng = random.Random(1)
-    found = []
+    packages = []
     for name, words in {**SUBJECTS, "python": ["list", "value", "string", "loop"]}.items():
         folder = root / name
         folder.mkdir(parents=True)
@@ -37,5 +37,5 @@ def make(root: Path, files: int = 24, functions: int = 4) -> list[Package]:
                 prose = "\n\n    ".join(sentence(words, rng) for _ in range(3))
                 body.append(f'def f{k}():\n    """{prose}\n\n    Uses {name}.things.\n    """\n')
             (folder / f"part{n}.py").write_text("\n".join(body), encoding="utf-8")
-        found.append(Package.at(folder, name))
-    return found
+        packages.append(Package.at(folder, name))
+    return packages

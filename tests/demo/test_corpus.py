@@ -51,8 +51,8 @@ def test_repeated_paragraphs_and_broken_files_are_counted(tmp_path: Path) -> Non
         text = '"""The same sentence stands in the two of the packages that are read."""\n'
         (package.root / "part0.py").write_text(text, encoding="utf-8")
     (packages[2].root / "part0.py").write_text('"""x"""\ndef (', encoding="utf-8")
-    found = read(packages, 10**6)
-    assert (found.files, found.unread, found.repeated) == (7, 1, 1)
+    corpus = read(packages, 10**6)
+    assert (corpus.files, corpus.unread, corpus.repeated) == (7, 1, 1)
 
 
 def test_a_package_is_read_up_to_the_limit(tmp_path: Path) -> None:
@@ -100,14 +100,14 @@ def test_a_test_passage_that_training_contains_is_left_out() -> None:
         text(n, name[0], name, is_test=n >= 4) for name in ("alpha", "bravo") for n in range(8)
     ]
     copied = Docstring((texts[4].whole + " Copied here.",), "alpha", False)
-    found = choose_passages([*texts, copied], packages=2, train=2, test=2)
-    assert found.shared == 1
-    assert len(found.test) == 4
-    assert texts[4].whole not in [passage for passage, _ in found.test]
+    passages = choose_passages([*texts, copied], packages=2, train=2, test=2)
+    assert passages.shared == 1
+    assert len(passages.test) == 4
+    assert texts[4].whole not in [passage for passage, _ in passages.test]
 
 
 def test_passages_with_unicode_line_ends_are_read(tmp_path: Path) -> None:
-    found = [{"text": "a\u2028b\u0085c", "label": "x"}, {"text": "d", "label": "y"}]
-    lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in found]
+    passages = [{"text": "a\u2028b\u0085c", "label": "x"}, {"text": "d", "label": "y"}]
+    lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in passages]
     (tmp_path / "train.jsonl").write_text("".join(lines), encoding="utf-8")
     assert [e.text for e in _passages(tmp_path / "train.jsonl")] == ["a\u2028b\u0085c", "d"]

@@ -39,8 +39,8 @@ def test_tests_and_vendored_copies_are_left_out(tmp_path: Path) -> None:
         path = tmp_path / "lib" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("", encoding="utf-8")
-    found = Package.at(tmp_path / "lib", "lib")
-    assert {found.key(path) for path in found.files} == {"lib/a.py", "lib/sub/d.py"}
+    package = Package.at(tmp_path / "lib", "lib")
+    assert {package.key(path) for path in package.files} == {"lib/a.py", "lib/sub/d.py"}
 
 
 def test_installed_packages_are_found() -> None:

@@ -75,7 +75,7 @@ def test_code_between_paragraphs_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("marked", "said"),
+    ("marked", "message"),
     [
         ("see ``x.y`` and `z`", "see x.y and z"),
         ("see :func:`~a.b` now", "see a.b now"),
@@ -85,8 +85,8 @@ def test_code_between_paragraphs_is_left_out() -> None:
         ("an array .dtype is", "an array .dtype is"),
     ],
 )
-def test_markup_is_removed(marked: str, said: str) -> None:
-    assert plain(marked) == said
+def test_markup_is_removed(marked: str, message: str) -> None:
+    assert plain(marked) == message
 
 
 @pytest.mark.parametrize(

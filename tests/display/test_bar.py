@@ -72,9 +72,9 @@ def test_fit_parts_drops_the_highest_rank_first() -> None:
 
 
 def test_an_estimate_is_rounded_the_more_the_longer_it_is() -> None:
-    said = [rough(seconds) for seconds in (-1, 5.4, 58, 61, 203, 599, 750, 3599, 7460)]
-    assert said[:5] == ["0 s", "5 s", "58 s", "1 min", "3 min 20 s"]
-    assert said[5:] == ["10 min", "12 min", "1 h", "2 h 4 min"]
+    printed = [rough(seconds) for seconds in (-1, 5.4, 58, 61, 203, 599, 750, 3599, 7460)]
+    assert printed[:5] == ["0 s", "5 s", "58 s", "1 min", "3 min 20 s"]
+    assert printed[5:] == ["10 min", "12 min", "1 h", "2 h 4 min"]
 
 
 class _Screen(io.StringIO):
@@ -100,8 +100,8 @@ def test_printed_text_goes_above_the_live_line(
 
 
 def test_a_stage_that_goes_on_keeps_its_time_and_is_announced_once() -> None:
-    said: list[str] = []
-    with Bar(said.append, is_live=False, is_coloured=False) as bar:
+    printed: list[str] = []
+    with Bar(printed.append, is_live=False, is_coloured=False) as bar:
         display = RunDisplay(bar)
         display.stage("training")
         began = bar._stages["training"].began
@@ -109,7 +109,7 @@ def test_a_stage_that_goes_on_keeps_its_time_and_is_announced_once() -> None:
             display.stage(between)
             display.stage("training")
         assert bar._stages["training"].began == began
-    assert said == ["training"]
+    assert printed == ["training"]
 
 
 def test_what_lasts_no_moment_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,13 +127,13 @@ def test_without_a_terminal_a_long_stage_prints_its_progress(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(_bar, "SECONDS", 0.001)
-    said: list[str] = []
-    with Bar(said.append, is_live=False, is_coloured=False) as bar:
+    printed: list[str] = []
+    with Bar(printed.append, is_live=False, is_coloured=False) as bar:
         bar.stage("short")
-        assert said == []
+        assert printed == []
         monkeypatch.setattr(_bar, "FIRST_LINE", 0.0)
         bar.stage("long")(3, 4, "a note")
-        while not said:
+        while not printed:
             pass
         bar.stage("at once", is_announced=True, has_lines=False)
-    assert said[0].startswith("long") and said[1:] == ["at once"]
+    assert printed[0].startswith("long") and printed[1:] == ["at once"]

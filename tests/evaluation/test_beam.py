@@ -78,8 +78,8 @@ def test_one_beam_equals_greedy_decoding(make: MakeModel, family: str) -> None:
     starts, stops = starts_for(prompted, TEXTS), stops_of(prompted)
     greedy = decode(prompted, starts, Sampling(tokens=12, temperature=0.0), stops)
     for penalty in (0.0, 1.0):
-        found = beam.search(prompted, starts, Beams(1, penalty, tokens=12), stops)
-        for one, best in zip(greedy, found, strict=True):
+        hypotheses = beam.search(prompted, starts, Beams(1, penalty, tokens=12), stops)
+        for one, best in zip(greedy, hypotheses, strict=True):
             assert len(best) == 1
             assert_equal(best[0], one)
 
@@ -123,12 +123,12 @@ def test_enough_beams_find_the_likeliest_of_all_texts(
     prompted = make(family)
     start = starts_for(prompted, TEXTS[1:2])[0]
     beams = Beams(64, penalty, tokens=2)  # more than words in the vocabulary
-    found = beam.search(prompted, [start], beams, stops_of(prompted))[0]
+    hypotheses = beam.search(prompted, [start], beams, stops_of(prompted))[0]
     every = all_texts(prompted, start, 2)
     every.sort(key=lambda one: -one[1].sum() / len(one[1]) ** penalty)
     assert len(every) > 900
-    assert len(found) == 64
-    for one, (ids, nats) in zip(found[:20], every, strict=False):
+    assert len(hypotheses) == 64
+    for one, (ids, nats) in zip(hypotheses[:20], every, strict=False):
         assert one.ids.tolist() == ids
         np.testing.assert_allclose(one.log_probs, nats, atol=1e-5)
 
@@ -151,16 +151,16 @@ def test_a_start_gives_the_same_texts_alone_and_among_others(make: MakeModel, fa
 def test_search_stops_at_the_last_position(make: MakeModel) -> None:
     prompted = make("decoder")
     long = replace(starts_for(prompted, TEXTS[:1])[0], target=np.full(60, 110))
-    found = beam.search(prompted, [long], Beams(2, tokens=50), np.array([3]))[0]
-    assert {one.stopped for one in found} <= {"places", "end"}
-    assert max(len(one.ids) for one in found) <= 5
+    hypotheses = beam.search(prompted, [long], Beams(2, tokens=50), np.array([3]))[0]
+    assert {one.stopped for one in hypotheses} <= {"places", "end"}
+    assert max(len(one.ids) for one in hypotheses) <= 5
 
 
 def test_generate_returns_several_texts_for_each_prompt(make: MakeModel) -> None:
     prompted = make("seq2seq")
-    found = beam.generate(prompted, TEXTS[:2], Beams(4, tokens=6), samples=2)
-    assert [one.prompt for one in found] == [TEXTS[0]] * 2 + [TEXTS[1]] * 2
-    assert found[0].text != found[1].text
+    generated = beam.generate(prompted, TEXTS[:2], Beams(4, tokens=6), samples=2)
+    assert [one.prompt for one in generated] == [TEXTS[0]] * 2 + [TEXTS[1]] * 2
+    assert generated[0].text != generated[1].text
 
 
 @pytest.mark.parametrize(

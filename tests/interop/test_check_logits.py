@@ -23,12 +23,12 @@ from . import theirs
 pytest.importorskip("transformers")
 
 
-def differs(folder: Path, found: importing.ImportedModel, **model: Any) -> bool:
+def differs(folder: Path, imported: importing.ImportedModel, **model: Any) -> bool:
     """Whether the same weights under other settings are told from theirs."""
-    recipe = replace(found.recipe, model=replace(found.recipe.model, **model))
-    changed = recipe.build(found.vocab)
-    changed.load_state_dict(found.model.state_dict())
-    distance, greatest = difference(changed, recipe, found.vocab, found.family, folder)
+    recipe = replace(imported.recipe, model=replace(imported.recipe.model, **model))
+    changed = recipe.build(imported.vocab)
+    changed.load_state_dict(imported.model.state_dict())
+    distance, greatest = difference(changed, recipe, imported.vocab, imported.family, folder)
     assert distance < 1e-5 * greatest or distance > 1e-2
     return distance > 1e-2
 
@@ -48,31 +48,35 @@ def test_a_wrong_attention_pattern_is_found(
     tmp_path: Path, family: str, changes: dict[str, Any]
 ) -> None:
     theirs.write(family, tmp_path)
-    found = importing.read(tmp_path)
-    assert not differs(tmp_path, found)
-    assert differs(tmp_path, found, **changes)
+    imported = importing.read(tmp_path)
+    assert not differs(tmp_path, imported)
+    assert differs(tmp_path, imported, **changes)
 
 
 @pytest.mark.parametrize("family", ["albert", "bert", "big_bird", "electra", "xlnet"])
 def test_wrong_segments_are_found(tmp_path: Path, family: str) -> None:
     theirs.write(family, tmp_path)
-    found = importing.read(tmp_path)
-    names = [name for name, _ in found.model.named_parameters() if "segment" in name]
+    imported = importing.read(tmp_path)
+    names = [name for name, _ in imported.model.named_parameters() if "segment" in name]
     assert names
     with torch.no_grad():
         for name in names:  # the last row is of the second one alone
-            found.model.get_parameter(name)[-1] *= 2
-    distance, _ = difference(found.model, found.recipe, found.vocab, found.family, tmp_path)
+            imported.model.get_parameter(name)[-1] *= 2
+    distance, _ = difference(
+        imported.model, imported.recipe, imported.vocab, imported.family, tmp_path
+    )
     assert distance > 1e-2
 
 
 def test_a_wrong_distance_of_t5_is_found(tmp_path: Path) -> None:
     theirs.write("t5", tmp_path)
-    found = importing.read(tmp_path)
-    table = found.model.get_parameter("backbone.encoder.position.table.weight")
+    imported = importing.read(tmp_path)
+    table = imported.model.get_parameter("backbone.encoder.position.table.weight")
     with torch.no_grad():
         table[15] += 1  # of distances of 128 and more
-    distance, _ = difference(found.model, found.recipe, found.vocab, found.family, tmp_path)
+    distance, _ = difference(
+        imported.model, imported.recipe, imported.vocab, imported.family, tmp_path
+    )
     assert distance > 1e-3
 
 
@@ -82,13 +86,15 @@ def test_a_wrong_decoder_start_of_t5_is_found(tmp_path: Path) -> None:
         for file in (tmp_path / "config.json", tmp_path / "generation_config.json"):
             keys = json.loads(file.read_text()) | {"decoder_start_token_id": start}
             file.write_text(json.dumps(keys))
-        found = importing.read(tmp_path)
-        assert found.recipe.layout.start == name
+        imported = importing.read(tmp_path)
+        assert imported.recipe.layout.start == name
         for other in ("[PAD]", "</s>"):
-            recipe = replace(found.recipe, layout=EncoderDecoder(other))
-            distance, _ = difference(found.model, recipe, found.vocab, found.family, tmp_path)
+            recipe = replace(imported.recipe, layout=EncoderDecoder(other))
+            distance, _ = difference(
+                imported.model, recipe, imported.vocab, imported.family, tmp_path
+            )
             assert (distance > 1e-2) == (other != name)
-        importing.save(found, tmp_path / f"run{start}")
+        importing.save(imported, tmp_path / f"run{start}")
         out = tmp_path / f"out{start}"
         exporting.export(open_run(tmp_path / f"run{start}", "cpu"), out)
         assert json.loads((out / "config.json").read_text())["decoder_start_token_id"] == start
@@ -96,13 +102,13 @@ def test_a_wrong_decoder_start_of_t5_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
+    ("name", "expected"),
     [
         ("modernbert_base", 353),  # a window of 128, blocks of 64, up to 288 densely
         ("longformer_base", 1089),
         ("bigbird_base", 769),  # up to 704 in full
     ],
 )
-def test_published_models_are_checked_beyond_their_dense_lengths(name: str, wanted: int) -> None:
+def test_published_models_are_checked_beyond_their_dense_lengths(name: str, expected: int) -> None:
     longest = max(max(lengths) for lengths in _lengths(load_recipe(name)))
-    assert longest == wanted <= LONGEST
+    assert longest == expected <= LONGEST

@@ -50,8 +50,8 @@ def test_imported_models_apply_dropout_where_transformers_does(
     monkeypatch.setattr(dropout, "dropout", multiplied)
     monkeypatch.setattr(attention, "drop", multiplied)
     _leave_distances_alone(monkeypatch)
-    ours, wanted = both(run, folder, (30, 17), segments=False, training=True)
-    torch.testing.assert_close(ours, wanted, atol=1e-4, rtol=1e-4)
+    ours, expected = both(run, folder, (30, 17), segments=False, training=True)
+    torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-4)
     assert (ours - still).abs().max() > 0.1
 
 

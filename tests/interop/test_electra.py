@@ -85,13 +85,13 @@ def recipe_of(*settings: str) -> Recipe:
 def test_a_generator_in_a_subfolder_is_imported_with_its_discriminator(
     folder: Path, tmp_path: Path
 ) -> None:
-    found = importing.read(folder)
-    assert found.recipe.objective == ReplacedToken(generator=0.5)
-    assert importing.check(found)["logit_difference"] < 1e-4  # type: ignore[operator]
-    assert {file.partition("/")[0] for file in importing.provenance(found)["imported"]["files"]} > {
-        "generator"
-    }
-    importing.save(found, tmp_path / "run")
+    imported = importing.read(folder)
+    assert imported.recipe.objective == ReplacedToken(generator=0.5)
+    assert importing.check(imported)["logit_difference"] < 1e-4  # type: ignore[operator]
+    assert {
+        file.partition("/")[0] for file in importing.provenance(imported)["imported"]["files"]
+    } > {"generator"}
+    importing.save(imported, tmp_path / "run")
     assert_theirs(tmp_path / "run", folder, folder / "generator")
     exporting.export(open_run(tmp_path / "run", "cpu"), tmp_path / "out")
     for part in ("", "generator"):
@@ -115,23 +115,23 @@ def test_a_discriminator_alone_is_imported_with_unigram_replacements(
     folder: Path, tmp_path: Path
 ) -> None:
     shutil.move(folder / "generator", tmp_path / "apart")
-    found = importing.read(folder)
-    assert any("without its generator" in note for note in found.notes)
-    importing.save(found, tmp_path / "run")
+    imported = importing.read(folder)
+    assert any("without its generator" in note for note in imported.notes)
+    importing.save(imported, tmp_path / "run")
     for path, way in ((folder, "generator/, and go on"), (tmp_path / "run", "import it again")):
         with pytest.raises(UserError) as caught:
             open_starting_model(str(path)).with_recipe(recipe_of())
-        said = str(caught.value)
-        assert f"{path} has no generator" in said
-        assert f"into {folder}, as generator/" in said
-        assert way in said
-        assert said.endswith("or use --set objective.replacements=unigram")
+        error = str(caught.value)
+        assert f"{path} has no generator" in error
+        assert f"into {folder}, as generator/" in error
+        assert way in error
+        assert error.endswith("or use --set objective.replacements=unigram")
     laid = open_starting_model(str(folder)).with_recipe(recipe_of("objective.replacements=unigram"))
     assert set(laid.model.heads) == {"replaced"}
 
 
 def test_submodels_of_different_models_are_refused(folder: Path, tmp_path: Path) -> None:
-    def said() -> str:
+    def error() -> str:
         with pytest.raises(UserError) as caught:
             importing.read(folder)
         assert "\n" not in str(caught.value)
@@ -140,21 +140,21 @@ def test_submodels_of_different_models_are_refused(folder: Path, tmp_path: Path)
     own, config = folder / "generator", folder / "generator" / "config.json"
     whole = json.loads(config.read_text())
     config.write_text(json.dumps(whole | {"num_attention_heads": 1}))
-    assert "generator/config.json: does not fit" in said()
-    assert "model.heads is 2, not 1" in said()
+    assert "generator/config.json: does not fit" in error()
+    assert "model.heads is 2, not 1" in error()
     config.write_text(json.dumps(whole | {"model_type": "bert"}))
-    assert "model_type is 'bert', but the folder above it is of electra" in said()
+    assert "model_type is 'bert', but the folder above it is of electra" in error()
     config.write_text(json.dumps(whole))
     weights = load_file(own / "model.safetensors")
     weights[f"{SHARED}word_embeddings.weight"] *= 2  # another training's
     save_file(weights, own / "model.safetensors")
-    assert "was not trained with" in said()
-    assert "embedding.token.weight, which both have, is not the same" in said()
+    assert "was not trained with" in error()
+    assert "embedding.token.weight, which both have, is not the same" in error()
     theirs.write("electra-generator", folder)
-    assert "has a folder generator/, but the model has no generator" in said()
+    assert "has a folder generator/, but the model has no generator" in error()
     tokenizer = own / "tokenizer.json"
     tokenizer.write_text(tokenizer.read_text().replace('"w7"', '"x7"'))
-    assert "its tokens are not those of" in said()
+    assert "its tokens are not those of" in error()
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def both(
     with torch.no_grad():
         output = load(folder, training)(**call)
         states = trained.model.backbone(batch).states
-    wanted = output.logits if "logits" in output else output.prediction_logits
+    expected = output.logits if "logits" in output else output.prediction_logits
     pair = [output[key] for key in ("seq_relationship_logits", "sop_logits") if key in output]
     assert len(pair) == ("pair" in trained.model.heads)
     for logits in pair:
@@ -115,8 +115,11 @@ def both(
             ours = trained.model.heads["pair"](states[:, 0])
         torch.testing.assert_close(ours, logits, atol=1e-4, rtol=1e-4)
     if "replaced" in trained.model.heads:
-        return [trained.model.heads["replaced"](states).squeeze(-1)[counts > 0], wanted[counts > 0]]
-    return [trained.model.token_head(states)[counts > 0], wanted[counts > 0]]
+        return [
+            trained.model.heads["replaced"](states).squeeze(-1)[counts > 0],
+            expected[counts > 0],
+        ]
+    return [trained.model.token_head(states)[counts > 0], expected[counts > 0]]
 
 
 @pytest.mark.parametrize("lengths", LENGTHS)
@@ -124,9 +127,11 @@ def both(
 def test_logits_equal_those_of_transformers(
     folder: Path, again: Path, run: Path, direction: str, lengths: tuple[int, int]
 ) -> None:
-    ours, wanted = both(run, folder if direction == "imported" else again, lengths, segments=False)
-    assert wanted.std() > 0.1, "the logits say nothing"
-    torch.testing.assert_close(ours, wanted, atol=1e-4, rtol=1e-4)
+    ours, expected = both(
+        run, folder if direction == "imported" else again, lengths, segments=False
+    )
+    assert expected.std() > 0.1, "the logits say nothing"
+    torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_logits_with_segments_equal_those_of_transformers(
@@ -137,8 +142,8 @@ def test_logits_with_segments_equal_those_of_transformers(
     assert has_segments == (family.partition("-")[0] in WITH_SEGMENTS)
     for where in (folder, again) if has_segments else ():
         for lengths in LENGTHS[:3]:
-            ours, wanted = both(run, where, lengths, segments=True)
-            torch.testing.assert_close(ours, wanted, atol=1e-4, rtol=1e-4)
+            ours, expected = both(run, where, lengths, segments=True)
+            torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_bigbird_attends_to_some_blocks_only(family: str, folder: Path) -> None:
@@ -153,8 +158,8 @@ def test_bigbird_attends_to_some_blocks_only(family: str, folder: Path) -> None:
 def test_import_then_export_gives_the_same_tensors(
     family: str, folder: Path, again: Path, run: Path
 ) -> None:
-    found = exporting.find_family(open_run(run, "cpu"))
-    assert kinds.name_of(found) == family.partition("-")[0]
+    exported = exporting.find_family(open_run(run, "cpu"))
+    assert kinds.name_of(exported) == family.partition("-")[0]
     before, after = (load_file(f / "model.safetensors") for f in (folder, again))
     left = kinds.load("interop/hf", family.partition("-")[0])().dropped_tensors(before)
     assert before.keys() == {*after, *left}
@@ -180,10 +185,12 @@ def test_export_then_import_gives_the_same_bytes(folder: Path, run: Path) -> Non
 
 
 def test_the_logit_check_finds_a_wrong_weight(folder: Path) -> None:
-    found = importing.read(folder)
-    exact, greatest = difference(found.model, found.recipe, found.vocab, found.family, folder)
+    imported = importing.read(folder)
+    exact, greatest = difference(
+        imported.model, imported.recipe, imported.vocab, imported.family, folder
+    )
     assert exact < 3e-5 * greatest
     with torch.no_grad():
-        next(iter(found.model.backbone.parameters()))[9:].mul_(1.1)
-    wrong = difference(found.model, found.recipe, found.vocab, found.family, folder)[0]
+        next(iter(imported.model.backbone.parameters()))[9:].mul_(1.1)
+    wrong = difference(imported.model, imported.recipe, imported.vocab, imported.family, folder)[0]
     assert wrong > 1e-3

@@ -24,9 +24,9 @@ def test_lm_eval_scores_an_exported_text_as_foreword(tmp_path: Path) -> None:
     run, folder = exported(tmp_path, "gpt2_tiny", BPE(vocab=380), SMALL)
     theirs = HFLM(pretrained=str(folder), device="cpu", dtype="float32", batch_size=2)
     asked = [Instance("loglikelihood_rolling", {}, (text,), n) for n, text in enumerate(TEXTS)]
-    found = theirs.loglikelihood_rolling(asked)
+    actual = theirs.loglikelihood_rolling(asked)
     ours = foreword.load(run, "cpu")
-    for text, logarithm in zip(TEXTS, found, strict=True):
+    for text, logarithm in zip(TEXTS, actual, strict=True):
         own = ours.score(text)
         assert own.totals.ends == 1, "the end, which theirs leaves out"
         assert -logarithm == pytest.approx(-own.log_probs[:-1].sum(), rel=1e-5)

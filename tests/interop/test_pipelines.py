@@ -65,9 +65,9 @@ def test_spanbert_is_exported_as_bert(tmp_path: Path, capsys: pytest.CaptureFixt
     """The head that reads spans from their edges serves training alone."""
     settings = [*SMALL, "objective={kind='span_masked'}", MASKED[1]]
     run, folder = exported(tmp_path, "bert_tiny", WordPiece(vocab=180), settings)
-    said = capsys.readouterr()
-    assert "BertForMaskedLM" in said.out
-    assert "the span boundary head is not exported" in said.err
+    captured = capsys.readouterr()
+    assert "BertForMaskedLM" in captured.out
+    assert "the span boundary head is not exported" in captured.err
     assert command(["import", str(folder), "--out", str(tmp_path / "again")]) == 0
     again, before = (foreword.load(where, "cpu") for where in (tmp_path / "again", run))
     text = "the [MASK] sat on the mat."
@@ -117,12 +117,12 @@ def test_every_recipe_for_blanks_fills_them(
 def test_the_exported_tokenizer_gives_a_pair_two_segments(tmp_path: Path) -> None:
     run, folder = exported(tmp_path, "bert_tiny", WordPiece(vocab=180), [*SMALL, *MASKED])
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    found = tokenizer("the cat", "the mat")
+    encoded = tokenizer("the cat", "the mat")
     ours = foreword.load(run, "cpu").tokenizer
     cls, sep = ours.vocab.id("[CLS]"), ours.vocab.id("[SEP]")
     first, second = ours.encode("the cat").tolist(), ours.encode("the mat").tolist()
-    assert found["input_ids"] == [cls, *first, sep, *second, sep]
-    assert found["token_type_ids"] == [0] * (len(first) + 2) + [1] * (len(second) + 1)
+    assert encoded["input_ids"] == [cls, *first, sep, *second, sep]
+    assert encoded["token_type_ids"] == [0] * (len(first) + 2) + [1] * (len(second) + 1)
 
 
 def test_the_text_generation_pipeline_gives_our_text(tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_the_text_generation_pipeline_gives_our_text(tmp_path: Path) -> None:
     ours = loaded.generate("The cat", Sampling(tokens=8, temperature=0.0))
     # Both read first what stands between texts, as in training; ours writes no special tokens.
     special = np.flatnonzero(loaded.tokenizer.vocab.is_special).tolist()
-    found = write("The cat", max_new_tokens=8, do_sample=False, suppress_tokens=special)
-    assert found[0]["generated_text"].removeprefix("The cat") == ours.removeprefix("The cat")
+    generated = write("The cat", max_new_tokens=8, do_sample=False, suppress_tokens=special)
+    assert generated[0]["generated_text"].removeprefix("The cat") == ours.removeprefix("The cat")
     assert write("", max_new_tokens=2)  # begins with the token between texts
 
 
@@ -156,12 +156,12 @@ def test_transformers_generates_from_an_exported_t5(tmp_path: Path) -> None:
     run, folder = exported(tmp_path, "t5_tiny", Unigram(vocab=140), settings)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
-    found = tokenizer("The <extra_id_0> sat.", return_tensors="pt")
+    actual = tokenizer("The <extra_id_0> sat.", return_tensors="pt")
     ours = foreword.load(run, "cpu").tokenizer
-    wanted = [*ours.encode("The <extra_id_0> sat.", special=True), ours.vocab.id("</s>")]
-    assert found["input_ids"][0].tolist() == np.array(wanted).tolist()
+    expected = [*ours.encode("The <extra_id_0> sat.", special=True), ours.vocab.id("</s>")]
+    assert actual["input_ids"][0].tolist() == np.array(expected).tolist()
     with torch.no_grad():
-        assert model.generate(**found, max_new_tokens=4).shape[1] > 1
+        assert model.generate(**actual, max_new_tokens=4).shape[1] > 1
 
 
 CARRIED = {
@@ -192,9 +192,9 @@ def test_recipes_are_exported_as_their_family(name: str, tmp_path: Path) -> None
 
 def test_show_families_names_the_family_of_the_export(capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["show", "families", "--json"]) == 0
-    said = {one["family"]: one["hugging_face"] for one in json.loads(capsys.readouterr().out)}
-    found = {load_recipe(f"{name}_tiny").family: family for name, family in CARRIED.items()}
-    assert found == {name: family for name, family in said.items() if family}
+    output = {one["family"]: one["hugging_face"] for one in json.loads(capsys.readouterr().out)}
+    families = {load_recipe(f"{name}_tiny").family: family for name, family in CARRIED.items()}
+    assert families == {name: family for name, family in output.items() if family}
 
 
 def test_a_model_of_no_family_is_refused(
@@ -204,7 +204,7 @@ def test_a_model_of_no_family_is_refused(
     recipe = load_recipe("modern_encoder_tiny", ["model.d_model=32", "model.position.kind=alibi"])
     run = write_run(tmp_path / "run", recipe, tokenizer)
     assert command(["export", str(run), "--out", str(tmp_path / "hf")]) == 2
-    said = capsys.readouterr().err
-    assert "no transformers class matches this model; nearest is" in said
-    assert "modernbert, but model.position is alibi, not rotary" in said
+    error = capsys.readouterr().err
+    assert "no transformers class matches this model; nearest is" in error
+    assert "modernbert, but model.position is alibi, not rotary" in error
     assert not (tmp_path / "hf").exists()

@@ -156,8 +156,9 @@ def test_global_tokens_of_longformer_are_refused(
 
 
 def test_settings_without_effect_are_accepted(folder: Path) -> None:
+    before = importing.read(folder)
     set_keys(folder, _name_or_path="x", position_embedding_type="absolute", pruned_heads={})
-    importing.read(folder)
+    assert importing.read(folder).recipe == before.recipe
 
 
 def test_tensors_without_counterpart_are_refused(folder: Path) -> None:
@@ -249,9 +250,9 @@ def test_a_dropped_second_head_is_named(
     }
     change(folder, lambda weights: weights.update(extra))
     assert foreword(["import", str(folder), "--out", str(tmp_path / "run")]) == 0
-    said = capsys.readouterr()
-    assert "not imported: bert.pooler.dense.weight, cls.seq_relationship.bias" in said.err
-    assert "logit_difference" in said.out
+    captured = capsys.readouterr()
+    assert "not imported: bert.pooler.dense.weight, cls.seq_relationship.bias" in captured.err
+    assert "logit_difference" in captured.out
 
 
 def test_a_name_on_the_hub_requires_download(
@@ -305,9 +306,9 @@ def test_pretraining_continues_from_a_folder(folder: Path, tmp_path: Path) -> No
 def test_conversion_from_half_precision_is_noted(folder: Path) -> None:
     whole = importing.read(folder).model.state_dict()
     change(folder, lambda weights: weights.update({n: t.half() for n, t in weights.items()}))
-    found = importing.read(folder)
-    assert found.notes == ("stored as torch.float16, converted to torch.float32",)
-    for name, value in found.model.state_dict().items():
+    imported = importing.read(folder)
+    assert imported.notes == ("stored as torch.float16, converted to torch.float32",)
+    for name, value in imported.model.state_dict().items():
         torch.testing.assert_close(value, whole[name], atol=1e-2, rtol=1e-2)
 
 
@@ -379,9 +380,9 @@ def test_the_whole_reason_of_transformers_is_shown(
     def fail(*_: object, **__: object) -> None:
         raise ValueError("Validation error for field 'heads':\n    ValueError: 5 are too many")
 
-    found = importing.read(folder)
+    imported = importing.read(folder)
     monkeypatch.setattr(transformers.BertForMaskedLM, "from_pretrained", fail)
     with pytest.raises(UserError) as caught:
-        importing.check(found)
+        importing.check(imported)
     reason = "Validation error for field 'heads': ValueError: 5 are too many"
     assert str(caught.value) == f"{folder}: transformers cannot read it: {reason}"

@@ -75,8 +75,8 @@ def test_an_exported_tokenizer_encodes_as_the_original(
 
     def states(text: str, **how: Any) -> torch.Tensor:
         with torch.no_grad():
-            found = reader(**tokenizer(text, return_tensors="pt", **how))
-        return found.last_hidden_state[0]  # type: ignore[no-any-return]
+            actual = reader(**tokenizer(text, return_tensors="pt", **how))
+        return actual.last_hidden_state[0]  # type: ignore[no-any-return]
 
     counts_places = name in ("roberta", "longformer")
     for text in [*PLAIN, *NAMED, *PADDED]:
@@ -87,17 +87,17 @@ def test_an_exported_tokenizer_encodes_as_the_original(
             continue
         ours = torch.from_numpy(loaded.encode(text))
         torch.testing.assert_close(states(text), ours, atol=1e-4, rtol=1e-4)
-    said = "reads the name of the padding token within a text as padding"
-    assert any(said in note for note in family.notes(plain.recipe)) == counts_places
+    message = "reads the name of the padding token within a text as padding"
+    assert any(message in note for note in family.notes(plain.recipe)) == counts_places
 
 
 def test_other_special_tokens_around_a_text_are_noted(tmp_path: Path) -> None:
     theirs.write("bert", tmp_path)
-    found = importing.read(tmp_path)
-    (note,) = importing.reading_notes(found)  # its tokenizer puts nothing around a text
+    imported = importing.read(tmp_path)
+    (note,) = importing.reading_notes(imported)  # its tokenizer puts nothing around a text
     assert note.startswith("transformers reads a text as text, Foreword, as its family was trained")
     assert note.endswith("as [CLS] text [SEP]")
-    importing.save(found, tmp_path / "run")
+    importing.save(imported, tmp_path / "run")
     exporting.export(open_run(tmp_path / "run", "cpu"), tmp_path / "again")
     again = importing.read(tmp_path / "again")
     assert importing.reading_notes(again) == ()

@@ -97,6 +97,6 @@ def test_an_imported_gpt1_is_tuned_from_the_command_line(
     words = ["tune", str(trained.run), "--train", str(file), "--dev", str(file), "--pair", "other"]
     words += ["--seeds", "1", "--epochs", "1", "--device", "cpu", "--out", str(tmp_path / "out")]
     assert command(words) == 0
-    said = "special tokens added for the input template: [SEP], [CLS], <s>"
-    assert said in capsys.readouterr().err
+    message = "special tokens added for the input template: [SEP], [CLS], <s>"
+    assert message in capsys.readouterr().err
     assert load_tuned(tmp_path / "out", "cpu").tokenizer.vocab.size == theirs.SIZE + 3

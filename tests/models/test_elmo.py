@@ -86,9 +86,9 @@ def test_layers_above_the_first_add_their_inputs() -> None:
     torch.testing.assert_close(layers[0], torch.cat([x, x], -1))
     for n in range(3):
         ahead, back = layers[n].chunk(2, -1)
-        wanted = [backbone.ahead[n](ahead)[0], backbone.back[n](back.flip(1))[0].flip(1)]
+        expected = [backbone.ahead[n](ahead)[0], backbone.back[n](back.flip(1))[0].flip(1)]
         added = layers[n] if n else torch.zeros_like(layers[n])
-        torch.testing.assert_close(layers[n + 1], torch.cat(wanted, -1) + added)
+        torch.testing.assert_close(layers[n + 1], torch.cat(expected, -1) + added)
     assert torch.equal(layers[-1], backbone(read).states)
 
 
@@ -123,12 +123,12 @@ def test_each_direction_sees_only_its_own_side() -> None:
 def test_cached_decoding_equals_one_pass_of_the_forward_stack() -> None:
     backbone, read = build(), batch([[9], [9]])
     whole = backbone(read).states
-    memory, found = None, []
+    memory, states = None, []
     for part in (slice(0, 4), slice(4, 5), slice(5, 9)):
         hidden = backbone(Batch(read.ids[:, part], read.positions[:, part], FullMask()), memory)
         memory = hidden.cache
-        found.append(hidden.states[..., :8])
-    torch.testing.assert_close(torch.cat(found, 1), whole[..., :8])
+        states.append(hidden.states[..., :8])
+    torch.testing.assert_close(torch.cat(states, 1), whole[..., :8])
 
 
 def test_mirror_reverses_each_document_in_place() -> None:

@@ -73,7 +73,7 @@ def test_gpt3_has_the_parameters_of_the_table(name: str) -> None:
     assert count(load_recipe(f"gpt3_{name}")) == pytest.approx(printed, abs=half_a_digit)
 
 
-def test_the_tables_24_heads_do_not_give_its_1_3_billion() -> None:
+def test_the_24_heads_of_the_table_contradict_its_1_3_billion_parameters() -> None:
     recipe = load_recipe("gpt3_1.3b")
     odd = replace(recipe, model=replace(recipe.model, heads=24))
     assert count(odd) == pytest.approx(1.52e9, rel=0.01)

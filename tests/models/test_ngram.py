@@ -76,20 +76,20 @@ def test_scores_of_all_words_contain_those_of_the_targets(tmp_path: Path, order:
     states = backbone(of).states
     scores = head(states)
     assert torch.allclose(scores.exp().sum(-1), torch.ones(states.shape[:2]), atol=1e-5)
-    wanted = scores.gather(-1, of.targets[..., None]).flatten()
-    found = head.log_probs(states.flatten(0, 1), of.targets.flatten())
-    torch.testing.assert_close(found.float(), wanted, atol=1e-5, rtol=1e-5)
+    expected = scores.gather(-1, of.targets[..., None]).flatten()
+    actual = head.log_probs(states.flatten(0, 1), of.targets.flatten())
+    torch.testing.assert_close(actual.float(), expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("order", [1, 2, 4])
 def test_cached_decoding_equals_one_pass(tmp_path: Path, order: int) -> None:
     backbone, of = fitted(tmp_path, order), batch(rows())
-    wanted, memory = backbone(of).states, None
+    expected, memory = backbone(of).states, None
     for n in range(of.ids.shape[1]):
         one = Batch(of.ids[:, n : n + 1], of.positions[:, n : n + 1], Mask())
         hidden = backbone(one, memory)
         memory = hidden.cache
-        assert torch.equal(hidden.states[:, 0], wanted[:, n])
+        assert torch.equal(hidden.states[:, 0], expected[:, n])
 
 
 def test_fit_reports_numbers_of_ngrams(tmp_path: Path) -> None:

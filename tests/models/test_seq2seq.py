@@ -36,12 +36,12 @@ def build(name: str, **settings: Any) -> Model:
 
 def forms() -> list[Any]:
     """Every alignment, one direction or two, and with its output fed back where it has one."""
-    found = []
+    params = []
     for name in ALIGNMENTS:
-        found += [pytest.param(name, {"bidirectional": both}) for both in (True, False)]
+        params += [pytest.param(name, {"bidirectional": both}) for both in (True, False)]
         if name != "none":
-            found.append(pytest.param(name, {"input_feeding": True}))
-    return found
+            params.append(pytest.param(name, {"input_feeding": True}))
+    return params
 
 
 every_form = pytest.mark.parametrize(("name", "settings"), forms())
@@ -69,9 +69,9 @@ def test_packed_pairs_give_the_logits_of_each_alone(name: str, settings: dict[st
 @every_form
 def test_cached_decoding_equals_one_pass(name: str, settings: dict[str, Any]) -> None:
     model, batch = build(name, **settings), CASE.batch(rows([[20], [20]]))
-    wanted = model.backbone(batch).states
-    memory, found = None, []
-    for n in range(wanted.shape[1]):
+    expected = model.backbone(batch).states
+    memory, actual = None, []
+    for n in range(expected.shape[1]):
         if n == 0:
             part = replace(batch, ids=batch.ids[:, :1], positions=batch.positions[:, :1])
             part = replace(part, documents=batch.documents[:, :1])
@@ -80,8 +80,8 @@ def test_cached_decoding_equals_one_pass(name: str, settings: dict[str, Any]) ->
             part = replace(part, cross_mask=FullMask())
         hidden = model.backbone(part, memory)
         memory = hidden.cache
-        found.append(hidden.states)
-    torch.testing.assert_close(torch.cat(found, 1), wanted, atol=1e-5, rtol=1e-5)
+        actual.append(hidden.states)
+    torch.testing.assert_close(torch.cat(actual, 1), expected, atol=1e-5, rtol=1e-5)
 
 
 @every_form
@@ -117,10 +117,10 @@ def test_scores_and_means_equal_those_of_the_papers(name: str) -> None:
             for t in range(3):
                 states = source[b, :length]
                 scores = torch.stack([naive(name, aligner, x[b, t], s) for s in states])
-                wanted = scores.exp() / scores.exp().sum()
-                torch.testing.assert_close(weights[b, t, :length], wanted)
+                expected = scores.exp() / scores.exp().sum()
+                torch.testing.assert_close(weights[b, t, :length], expected)
                 assert (weights[b, t, length:] == 0).all()
-                torch.testing.assert_close(mean[b, t], wanted @ states)
+                torch.testing.assert_close(mean[b, t], expected @ states)
 
 
 def test_an_empty_source_gives_zeros() -> None:
@@ -139,12 +139,12 @@ def test_the_number_of_parameters_equals_the_formula() -> None:
     attention = d * d + d * (d + 1) + d
     merge = d * (2 * d + 1)
     built = settings.build(vocab_size)
-    found = sum(p.numel() for p in built.parameters())
-    assert found == vocab_size * d + encoder + decoder + attention + merge
+    count = sum(p.numel() for p in built.parameters())
+    assert count == vocab_size * d + encoder + decoder + attention + merge
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"d_model": 15}, "d_model: bidirectional requires an even number"),
         (
@@ -153,8 +153,8 @@ def test_the_number_of_parameters_equals_the_formula() -> None:
         ),
     ],
 )
-def test_impossible_settings_are_refused(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Seq2Seq(**settings)
 
 

@@ -120,27 +120,27 @@ def test_another_seed_gives_other_weights(name: str) -> None:
 def widths(settings: StackSettings) -> dict[str, float]:
     """The standard deviation of each kind of weight."""
     model = build(replace(settings, d_model=240, heads=4, d_head=60, d_ff=480))
-    found: dict[str, list[torch.Tensor]] = {}
+    weights: dict[str, list[torch.Tensor]] = {}
     for module in model.modules():
         if isinstance(module, Attention):
-            found.setdefault("query", []).append(module.query.weight)
-            found.setdefault("key_value", []).append(module.key_value.weight)
-            found.setdefault("output", []).append(module.output.weight)
+            weights.setdefault("query", []).append(module.query.weight)
+            weights.setdefault("key_value", []).append(module.key_value.weight)
+            weights.setdefault("output", []).append(module.output.weight)
         elif isinstance(module, FeedForward):
-            found.setdefault("wide", []).append(module.up.weight)
-            found.setdefault("narrow", []).append(module.down.weight)
-    found["token"] = [model.backbone.embedding.token.weight]
-    return {name: torch.cat([w.flatten() for w in ws]).std().item() for name, ws in found.items()}
+            weights.setdefault("wide", []).append(module.up.weight)
+            weights.setdefault("narrow", []).append(module.down.weight)
+    weights["token"] = [model.backbone.embedding.token.weight]
+    return {name: torch.cat([w.flatten() for w in ws]).std().item() for name, ws in weights.items()}
 
 
 def test_gpt2_scales_residual_projections_by_depth() -> None:
     soft = 0.02 / math.sqrt(2 * GPT2.layers)
-    wanted = {"query": 0.02, "key_value": 0.02, "output": soft, "wide": 0.02, "narrow": soft}
-    assert widths(GPT2) == pytest.approx(wanted | {"token": 0.02}, rel=0.03)
+    expected = {"query": 0.02, "key_value": 0.02, "output": soft, "wide": 0.02, "narrow": soft}
+    assert widths(GPT2) == pytest.approx(expected | {"token": 0.02}, rel=0.03)
 
 
 def test_t5_scales_weights_by_the_root_of_the_input_width() -> None:
-    wanted = {
+    expected = {
         "query": (240 * 60) ** -0.5,
         "key_value": 240**-0.5,
         "output": 240**-0.5,
@@ -148,7 +148,7 @@ def test_t5_scales_weights_by_the_root_of_the_input_width() -> None:
         "narrow": 480**-0.5,
         "token": 1.0,
     }
-    assert widths(T5) == pytest.approx(wanted, rel=0.03)
+    assert widths(T5) == pytest.approx(expected, rel=0.03)
 
 
 def test_bert_truncates_weights_at_two_deviations() -> None:

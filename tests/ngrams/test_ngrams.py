@@ -45,8 +45,8 @@ def distribution(made: NgramTable, contexts: Array) -> Array:
     """Return the log-probabilities of every word after each row of words, (rows, vocab)."""
     words = contexts.ravel()
     is_first = (words == START) | (np.arange(len(words)) % contexts.shape[1] == 0)
-    found = np.array(made.find(words, is_first)[: made.header.order - 1])
-    return made.distribution(found.reshape(-1, *contexts.shape)[:, :, -1].T)
+    numbers = np.array(made.find(words, is_first)[: made.header.order - 1])
+    return made.distribution(numbers.reshape(-1, *contexts.shape)[:, :, -1].T)
 
 
 def contexts(words: Array, at: int) -> list[int]:
@@ -75,8 +75,8 @@ def test_counts_equal_those_of_a_dictionary(tmp_path: Path) -> None:
             below = grams
             grams = [(*below[key // VOCAB], int(key % VOCAB)) for key in level.keys]
             assert [below[s] for s in level.suffixes] == [gram[1:] for gram in grams]
-        found = {gram: int(c) for gram, c in zip(grams, level.counts, strict=True) if c}
-        assert found == dict(ngrams(words, n))
+        counted = {gram: int(c) for gram, c in zip(grams, level.counts, strict=True) if c}
+        assert counted == dict(ngrams(words, n))
         assert level.is_initial.tolist() == [gram[0] == START for gram in grams]
 
 
@@ -86,10 +86,10 @@ def test_modified_kneser_ney_equals_the_reference_implementation(
     tmp_path: Path, order: int
 ) -> None:
     slow, unseen = SlowKneserNey(stream(), order), stream(12, seed=2)
-    found = table(tmp_path, order=order).log_probs_of(unseen)
+    actual = table(tmp_path, order=order).log_probs_of(unseen)
     for at, word in enumerate(unseen):
         expected = 0.0 if word == START else np.log(slow.prob(contexts(unseen, at), word))
-        assert found[at] == pytest.approx(expected, abs=1e-5)
+        assert actual[at] == pytest.approx(expected, abs=1e-5)
 
 
 @every_smoothing
@@ -157,10 +157,10 @@ def test_stupid_backoff_gives_scores_computed_by_hand(tmp_path: Path) -> None:
     words = np.array([START, 2, 3, 2, 3, END, START, 2, END])
     levels = counts(words, 3, 5, tmp_path)
     made = smoothed_table(levels, smoothing("stupid_backoff"), 5, tmp_path)
-    found = np.exp(distribution(made, np.array([[3, 2], [4, 4]])))
-    assert found[0, 3] == pytest.approx(1.0)  # 3 2 3, once after 3 2, seen once
-    assert found[0, END] == pytest.approx(0.4 * 1 / 3)  # 2 END, one of three after 2
-    assert found[1, 3] == pytest.approx(0.4 * 0.4 * 2 / 7)  # neither 4 4 nor 4 is seen
+    scores = np.exp(distribution(made, np.array([[3, 2], [4, 4]])))
+    assert scores[0, 3] == pytest.approx(1.0)  # 3 2 3, once after 3 2, seen once
+    assert scores[0, END] == pytest.approx(0.4 * 1 / 3)  # 2 END, one of three after 2
+    assert scores[1, 3] == pytest.approx(0.4 * 0.4 * 2 / 7)  # neither 4 4 nor 4 is seen
 
 
 def test_unseen_bigrams_have_probability_0_by_maximum_likelihood(tmp_path: Path) -> None:
@@ -168,8 +168,8 @@ def test_unseen_bigrams_have_probability_0_by_maximum_likelihood(tmp_path: Path)
     levels = counts(stream(), 2, VOCAB, tmp_path)
     is_seen = np.zeros((VOCAB, VOCAB), dtype=bool)
     is_seen[np.divmod(levels[1].keys, VOCAB)] = True
-    found = distribution(made, np.arange(VOCAB)[:, None])
-    assert np.array_equal(np.isfinite(found), is_seen)
+    log_probs = distribution(made, np.arange(VOCAB)[:, None])
+    assert np.array_equal(np.isfinite(log_probs), is_seen)
 
 
 def test_find_returns_a_number_for_seen_trigrams_alone(tmp_path: Path) -> None:
@@ -213,18 +213,18 @@ def test_memory_does_not_grow_with_the_text(
 
     def peaks(text: Array) -> dict[str, int]:
         """Return the peak memory of counting and of each smoothing, in bytes."""
-        found = {}
+        traced = {}
         tracemalloc.start()
         try:
             levels = count(text, 3, vocab, START, folder)
-            found["count"] = tracemalloc.get_traced_memory()[1]
+            traced["count"] = tracemalloc.get_traced_memory()[1]
             for name in SMOOTHINGS:
                 tracemalloc.reset_peak()
                 NgramTable.of(levels, START, smoothing(name), is_word, folder)
-                found[name] = tracemalloc.get_traced_memory()[1]
+                traced[name] = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-        return found
+        return traced
 
     peaks(words[:90])  # imports on first use
     small, large = peaks(words[:20_000]), peaks(words)

@@ -81,9 +81,9 @@ def test_dense_attention_equals_the_slow_reference(name: str, has_bias: bool) ->
     q, k, v = inputs()
     added = bias() if has_bias else None
     prepared_mask = prepare_mask(MASKS[name], added, (BATCH, LENGTH, LENGTH), q, flex=False)
-    found = attend(q, k, v, prepared_mask, D_HEAD**-0.5, 0.0)
-    wanted = reference.attention(q, k, v, MASKS[name], added)
-    torch.testing.assert_close(found.double(), wanted, atol=1e-5, rtol=1e-5)
+    actual = attend(q, k, v, prepared_mask, D_HEAD**-0.5, 0.0)
+    expected = reference.attention(q, k, v, MASKS[name], added)
+    torch.testing.assert_close(actual.double(), expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", MASKS)
@@ -123,9 +123,9 @@ def test_a_mask_may_differ_between_heads() -> None:
     mask = SAME & BlockSparseMask(torch.rand(HEADS, 5, 5, generator=random) < 0.5, 2)
     q, k, v = inputs()
     prepared_mask = prepare_mask(mask, None, (BATCH, LENGTH, LENGTH), q, flex=False, heads=HEADS)
-    found = attend(q, k, v, prepared_mask, D_HEAD**-0.5, 0.0)
-    wanted = reference.attention(q, k, v, mask, None)
-    torch.testing.assert_close(found.double(), wanted, atol=1e-5, rtol=1e-5)
+    actual = attend(q, k, v, prepared_mask, D_HEAD**-0.5, 0.0)
+    expected = reference.attention(q, k, v, mask, None)
+    torch.testing.assert_close(actual.double(), expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("queries", [1, 3])
@@ -140,17 +140,17 @@ def test_queries_after_a_cache_are_masked_at_their_positions(kind: str, queries:
     }[kind]
     q, k, v = inputs(queries)
     prepared_mask = prepare_mask(mask, None, (BATCH, queries, LENGTH), q, flex=False)
-    found = attend(q, k, v, prepared_mask, D_HEAD**-0.5, 0.0)
-    wanted = reference.attention(q, k, v, mask, None)
-    torch.testing.assert_close(found.double(), wanted, atol=1e-5, rtol=1e-5)
+    actual = attend(q, k, v, prepared_mask, D_HEAD**-0.5, 0.0)
+    expected = reference.attention(q, k, v, mask, None)
+    torch.testing.assert_close(actual.double(), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_a_causal_mask_is_not_widened_for_one_query() -> None:
     q, k, v = inputs(1)
     prepared_mask = prepare_mask(CausalMask(3), None, (BATCH, 1, LENGTH), q, flex=False)
-    found = attend(q, k, v, prepared_mask, D_HEAD**-0.5, 0.0)
-    wanted = reference.attention(q, k, v, CausalMask(3), None)
-    torch.testing.assert_close(found.double(), wanted, atol=1e-5, rtol=1e-5)
+    actual = attend(q, k, v, prepared_mask, D_HEAD**-0.5, 0.0)
+    expected = reference.attention(q, k, v, CausalMask(3), None)
+    torch.testing.assert_close(actual.double(), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_a_query_without_keys_gives_zeros_and_finite_gradients() -> None:

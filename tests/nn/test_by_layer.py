@@ -26,27 +26,30 @@ WITHOUT_GRADIENTS = {"ngram", "word_vectors"}
 def test_states_by_layer_equal_those_of_the_model(name: str, documents: list[list[int]]) -> None:
     case = case_of(name)
     model, batch = case.build(), case.batch(rows(documents * 3))
-    plain, found = model.backbone(batch), model.backbone.by_layer(batch)
+    plain, by_layer = model.backbone(batch), model.backbone.by_layer(batch)
     assert plain.layers is None
-    torch.testing.assert_close(found.states, plain.states)
-    assert (found.layers is None) == (name in WITHOUT_LAYERS)
-    if found.layers is None:
+    torch.testing.assert_close(by_layer.states, plain.states)
+    assert (by_layer.layers is None) == (name in WITHOUT_LAYERS)
+    if by_layer.layers is None:
         return
-    assert len(found.layers) in (1, tiny(name).layers + 1)  # a table of vectors has the first alone
+    assert len(by_layer.layers) in (
+        1,
+        tiny(name).layers + 1,
+    )  # a table of vectors has the first alone
     read = batch if batch.source is None else batch.source
-    assert all(layer.shape[:2] == read.ids.shape for layer in found.layers)
+    assert all(layer.shape[:2] == read.ids.shape for layer in by_layer.layers)
     if batch.source is None:
-        torch.testing.assert_close(found.layers[-1], plain.states)
+        torch.testing.assert_close(by_layer.layers[-1], plain.states)
 
 
 @pytest.mark.parametrize("name", RECURRENT)
 def test_single_layers_in_turn_equal_the_recurrent_core(name: str) -> None:
     backbone = case_of(name).build().backbone
     x = torch.randn(2, 7, backbone.core.input_size)
-    wanted, _ = backbone.core(x)
+    expected, _ = backbone.core(x)
     for layer in layers_of(backbone.core):
         x, _ = layer(x)
-    torch.testing.assert_close(x, wanted)
+    torch.testing.assert_close(x, expected)
 
 
 @pytest.mark.parametrize("both", [False, True])
@@ -64,9 +67,9 @@ def test_layers_with_negligible_dropout_equal_the_recurrent_core(
     if is_packed:
         x = pack_padded_sequence(x, torch.tensor([3, 7, 1, 5]), True, enforce_sorted=False)
     for given in (None, state):
-        found, wanted = run_layers(made, x, given), made.eval()(x, given)
+        actual, expected = run_layers(made, x, given), made.eval()(x, given)
         made.train()
-        torch.testing.assert_close(found, wanted)
+        torch.testing.assert_close(actual, expected)
 
 
 def test_recurrent_dropout_acts_between_layers_in_training_only() -> None:
@@ -81,12 +84,12 @@ def test_recurrent_dropout_acts_between_layers_in_training_only() -> None:
     x = torch.full((50, 1, 1), 0.1)
     entered = torch.tensor(0.1).tanh()
     with seeded(3, torch.device("cpu")):
-        found, _ = run_layers(core, x, None)
+        out, _ = run_layers(core, x, None)
     kept = (entered / 0.6).tanh()
-    assert (found == 0).float().mean().item() == pytest.approx(0.4, abs=0.02)
-    torch.testing.assert_close(found[found != 0], kept.expand(int((found != 0).sum())))
-    found, _ = run_layers(core.eval(), x, None)
-    torch.testing.assert_close(found, entered.tanh().expand_as(found))
+    assert (out == 0).float().mean().item() == pytest.approx(0.4, abs=0.02)
+    torch.testing.assert_close(out[out != 0], kept.expand(int((out != 0).sum())))
+    out, _ = run_layers(core.eval(), x, None)
+    torch.testing.assert_close(out, entered.tanh().expand_as(out))
 
 
 @pytest.mark.parametrize("name", [*RECURRENT, "elmo"])
@@ -94,8 +97,8 @@ def test_recurrent_dropout_acts_between_layers_in_training_only() -> None:
 def test_unrolled_states_equal_forward_states(name: str, documents: list[list[int]]) -> None:
     case = case_of(name)
     model, batch = case.build(), case.batch(rows(documents * 3))
-    wanted = model.backbone(batch).states
-    torch.testing.assert_close(model.backbone.with_layer_gradients(batch).states, wanted)
+    expected = model.backbone(batch).states
+    torch.testing.assert_close(model.backbone.with_layer_gradients(batch).states, expected)
 
 
 @pytest.mark.parametrize("name", kinds.names("models"))
@@ -124,10 +127,12 @@ def test_layer_gradients_equal_finite_differences(name: str) -> None:
 
     hidden = traced()
     assert hidden.layers is not None
-    (found,) = torch.autograd.grad((hidden.states[0, last] * way).sum(), hidden.layers[:1])
+    (gradient,) = torch.autograd.grad((hidden.states[0, last] * way).sum(), hidden.layers[:1])
     table = model.backbone.embedding.token.weight.data
     values = []
     for step in (small, -2 * small):
         table[token, 0] += step
         values.append(float(value().detach()))
-    assert float(found[0, place, 0]) == pytest.approx((values[0] - values[1]) / (2 * small), 1e-4)
+    assert float(gradient[0, place, 0]) == pytest.approx(
+        (values[0] - values[1]) / (2 * small), 1e-4
+    )

@@ -42,7 +42,7 @@ def spelt() -> Characters:
 def slowly(characters: Characters, token: int) -> Tensor:
     """One token by the formulas, with loops where the module has kernels."""
     table = [characters.character.weight[int(c)] for c in characters.table[token]]
-    found = []
+    maxima = []
     for find in characters.filters:
         assert isinstance(find, nn.Conv1d)
         size = find.kernel_size[0]
@@ -51,8 +51,8 @@ def slowly(characters: Characters, token: int) -> Tensor:
             for start in range(len(table) - size + 1):
                 window = table[start : start + size]
                 values.append(sum(x @ weight[:, n] for n, x in enumerate(window)) + bias)
-            found.append(max(max(values), torch.tensor(0.0)))
-    x = torch.stack(found)
+            maxima.append(max(max(values), torch.tensor(0.0)))
+    x = torch.stack(maxima)
     for layer in characters.highways:
         (w, gate_w), (b, gate_b) = layer.both.weight.chunk(2), layer.both.bias.chunk(2)
         gate = 1 / (1 + torch.exp(-(gate_w @ x + gate_b)))
@@ -67,8 +67,8 @@ def test_token_vectors_equal_the_formulas() -> None:
     vectors = characters(ids)
     assert vectors.shape == (2, 3, 7)
     for place in np.ndindex(2, 3):
-        wanted = slowly(characters, int(ids[place]))
-        torch.testing.assert_close(vectors[place], wanted, atol=1e-5, rtol=1e-5)
+        expected = slowly(characters, int(ids[place]))
+        torch.testing.assert_close(vectors[place], expected, atol=1e-5, rtol=1e-5)
 
 
 def test_markers_surround_the_bytes() -> None:

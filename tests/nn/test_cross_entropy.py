@@ -41,10 +41,12 @@ def test_cross_entropy_equals_torchs(
 ) -> None:
     monkeypatch.setitem(module.SLICE, "cpu", rows * VOCAB)
     case = parts(has_bias)
-    total, wanted = cross_entropy(*case), plain(*case)
-    torch.testing.assert_close(total, wanted, atol=1e-5, rtol=1e-5)
-    for found, grad in zip(gradients(total, *case[:3]), gradients(wanted, *case[:3]), strict=True):
-        torch.testing.assert_close(found, grad, atol=1e-5, rtol=1e-5)
+    total, expected = cross_entropy(*case), plain(*case)
+    torch.testing.assert_close(total, expected, atol=1e-5, rtol=1e-5)
+    for actual, grad in zip(
+        gradients(total, *case[:3]), gradients(expected, *case[:3]), strict=True
+    ):
+        torch.testing.assert_close(actual, grad, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("multiple", [8, 37, 64])
@@ -55,12 +57,14 @@ def test_aligned_rows_of_logits_give_the_same_result(
     """The way of CUDA, on the CPU."""
     monkeypatch.setattr(module, "ALIGNED", {"cpu": multiple})
     case = parts(has_bias)
-    total, wanted = cross_entropy(*case), plain(*case)
-    torch.testing.assert_close(total, wanted, atol=1e-5, rtol=1e-5)
-    for found, grad in zip(gradients(total, *case[:3]), gradients(wanted, *case[:3]), strict=True):
-        torch.testing.assert_close(found, grad, atol=1e-5, rtol=1e-5)
+    total, expected = cross_entropy(*case), plain(*case)
+    torch.testing.assert_close(total, expected, atol=1e-5, rtol=1e-5)
+    for actual, grad in zip(
+        gradients(total, *case[:3]), gradients(expected, *case[:3]), strict=True
+    ):
+        torch.testing.assert_close(actual, grad, atol=1e-5, rtol=1e-5)
     with torch.no_grad():
-        torch.testing.assert_close(cross_entropy(*case), wanted, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(cross_entropy(*case), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_loss_is_the_same_without_gradients() -> None:
@@ -74,14 +78,16 @@ def test_loss_is_the_same_without_gradients() -> None:
 def test_bfloat16_is_close_to_float32(has_bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(module.SLICE, "cpu", 8 * VOCAB)
     case = parts(has_bias)
-    wanted = plain(*case)
+    expected = plain(*case)
     with torch.autocast("cpu", torch.bfloat16):
         total = cross_entropy(*case)
     assert total.dtype == torch.float32
-    torch.testing.assert_close(total, wanted, atol=0.0, rtol=5e-3)
-    for found, grad in zip(gradients(total, *case[:3]), gradients(wanted, *case[:3]), strict=True):
-        assert found.dtype == torch.float32
-        assert (found - grad).norm() < 0.02 * grad.norm()
+    torch.testing.assert_close(total, expected, atol=0.0, rtol=5e-3)
+    for actual, grad in zip(
+        gradients(total, *case[:3]), gradients(expected, *case[:3]), strict=True
+    ):
+        assert actual.dtype == torch.float32
+        assert (actual - grad).norm() < 0.02 * grad.norm()
 
 
 def test_without_predictions_loss_and_gradients_are_zero() -> None:
@@ -116,5 +122,5 @@ def test_far_wrong_predictions_stay_finite() -> None:
 def test_torchs_softmax_may_write_to_its_input(vocab: int, dtype: torch.dtype) -> None:
     """What the CPU's path counts on; torch does not promise it."""
     logits = torch.randn(9, vocab).to(dtype)
-    wanted = torch.softmax(logits, -1)
-    assert torch.equal(torch.softmax(logits, -1, out=logits), wanted)
+    expected = torch.softmax(logits, -1)
+    assert torch.equal(torch.softmax(logits, -1, out=logits), expected)

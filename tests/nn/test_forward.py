@@ -35,21 +35,21 @@ def reads_outside_forward(model: Model) -> Iterator[set[str]]:
 
     visit(model, 0, "model")
     running: list[int] = []
-    found: set[str] = set()
+    reads: set[str] = set()
     read = nn.Module.__getattr__
 
     def watch(module: nn.Module, name: str) -> Any:
         value = read(module, name)
         is_ours = isinstance(value, nn.Parameter) and id(module) in around
         if is_ours and not around[id(module)] & set(running):
-            found.add(f"{names[id(module)]}.{name}")
+            reads.add(f"{names[id(module)]}.{name}")
         return value
 
     begin = hooks.register_module_forward_pre_hook(lambda m, _: running.append(id(m)))
     end = hooks.register_module_forward_hook(lambda m, *_: running.pop() and None)
     nn.Module.__getattr__ = watch  # type: ignore[method-assign, assignment]
     try:
-        yield found
+        yield reads
     finally:
         nn.Module.__getattr__ = read  # type: ignore[method-assign]
         begin.remove()
@@ -61,9 +61,9 @@ def outside_forward(case: Case, length: int = 16, **settings: Any) -> set[str]:
     backbone = replace(case.model_settings(), segments=2, **settings).build(SIZE)
     model = Model(backbone, case.instance.heads(backbone, vocab()))
     batch = case.batch(rows([[length], [length]]))
-    with reads_outside_forward(model) as found:
+    with reads_outside_forward(model) as reads:
         case.loss(model, batch).total.backward()
-    return found
+    return reads
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -97,6 +97,6 @@ def test_an_adaptive_softmax_reads_its_rows_in_a_forward() -> None:
 def test_a_weight_read_by_another_module_fails_the_check() -> None:
     case = Case("masked", "encoder", "transformer")
     model = case.build()
-    with reads_outside_forward(model) as found:
+    with reads_outside_forward(model) as reads:
         _ = model.token_head.weight
-    assert found == {"model.heads.token.weight"}
+    assert reads == {"model.heads.token.weight"}

@@ -46,8 +46,8 @@ def test_shaw_scores_equal_the_formula(start: int, is_causal: bool) -> None:
         for i in range(queries):
             for j in range(start + i + 1 if is_causal else start + queries):
                 distance = max(-reach, min(reach, j - (start + i)))
-                wanted = q[:, :, i] @ vectors[distance + reach]
-                torch.testing.assert_close(added[:, :, i, j], wanted)
+                expected = q[:, :, i] @ vectors[distance + reach]
+                torch.testing.assert_close(added[:, :, i, j], expected)
 
 
 def test_impossible_settings_are_refused() -> None:

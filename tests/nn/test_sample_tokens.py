@@ -13,11 +13,13 @@ def test_samples_follow_the_softmax() -> None:
     state, weight = torch.randn(1, 4, generator=random), torch.randn(9, 4, generator=random)
     bias = torch.randn(9, generator=random)
     uniform_draws = torch.rand(20_000, generator=random)
-    found = sample_tokens(state.expand(len(uniform_draws), -1), weight, bias, uniform_draws)
-    wanted = (state @ weight.t() + bias).softmax(-1)[0] * len(uniform_draws)
-    counts = torch.bincount(found, minlength=9)
+    actual = sample_tokens(state.expand(len(uniform_draws), -1), weight, bias, uniform_draws)
+    expected = (state @ weight.t() + bias).softmax(-1)[0] * len(uniform_draws)
+    counts = torch.bincount(actual, minlength=9)
     assert (
-        stats.chisquare(counts, wanted.double() / wanted.double().sum() * len(uniform_draws)).pvalue
+        stats.chisquare(
+            counts, expected.double() / expected.double().sum() * len(uniform_draws)
+        ).pvalue
         > 0.01
     )
 

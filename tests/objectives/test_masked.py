@@ -43,12 +43,12 @@ def test_four_fifths_are_masked_a_tenth_random_a_tenth_unchanged() -> None:
     n = len(was)
     ordinary = SIZE - FIRST  # a random token is the old one once in so many times
     is_mask, is_kept = shown == MASK, shown == was
-    for found, share in (
+    for group, share in (
         (is_mask, 0.8),
         (is_kept, 0.1 + 0.1 / ordinary),
         (~is_mask & ~is_kept, 0.1 - 0.1 / ordinary),
     ):
-        assert abs(found.sum() - n * share) < 4 * np.sqrt(n * share * (1 - share))
+        assert abs(group.sum() - n * share) < 4 * np.sqrt(n * share * (1 - share))
     replaced = shown[~is_mask & ~is_kept]
     assert replaced.min() == FIRST
     assert replaced.max() == SIZE - 1

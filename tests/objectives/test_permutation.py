@@ -52,9 +52,9 @@ def test_orders_are_equally_likely_permutations() -> None:
 
 
 def test_span_lengths_follow_their_distribution() -> None:
-    found = np.bincount(spans(corrupt().weights > 0), minlength=6)[:6] / 2000
-    assert found[2] > found[3] > found[4] > found[5] > 0.3
-    assert found[2] / found[4] == pytest.approx(4 / 2, rel=0.25)
+    frequencies = np.bincount(spans(corrupt().weights > 0), minlength=6)[:6] / 2000
+    assert frequencies[2] > frequencies[3] > frequencies[4] > frequencies[5] > 0.3
+    assert frequencies[2] / frequencies[4] == pytest.approx(4 / 2, rel=0.25)
     single = np.bincount(spans(corrupt(max_span=1).weights > 0), minlength=3)
     assert single[2:].sum() < 0.2 * single[1]
 
@@ -69,8 +69,8 @@ def test_a_prediction_sees_only_context_and_earlier_targets() -> None:
 
     def states(ids: Array) -> torch.Tensor:
         given.ids[:] = ids
-        found = cases.logits(model, TwoStreams().arrange(example, cases.vocab()).to("cpu"))
-        return found[0]
+        logits = cases.logits(model, TwoStreams().arrange(example, cases.vocab()).to("cpu"))
+        return logits[0]
 
     ids = given.ids.copy()
     before = states(ids)

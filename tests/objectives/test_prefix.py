@@ -20,8 +20,8 @@ def corrupt(of: Rows, objective: Prefix | None = None) -> Example:
 
 def piece(tokens: Tokens | None, row: int, document: int) -> list[int]:
     assert tokens is not None
-    found: list[int] = tokens.ids[row, tokens.documents[row] == document].tolist()
-    return found
+    ids: list[int] = tokens.ids[row, tokens.documents[row] == document].tolist()
+    return ids
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.25, 0.9])

@@ -100,13 +100,13 @@ def test_replacements_without_a_generator_follow_their_distribution(replacements
     assert example.source is not None
     chosen = example.weights > 0
     assert np.array_equal(example.source.ids[~chosen], given.ids[~chosen])
-    found = np.bincount(example.source.ids[chosen] - FIRST, minlength=SIZE - FIRST)
+    actual = np.bincount(example.source.ids[chosen] - FIRST, minlength=SIZE - FIRST)
     ordinary = given.ids[given.ids >= FIRST] - FIRST
     frequency = np.bincount(ordinary, minlength=SIZE - FIRST) / len(ordinary)
     expected = frequency if replacements == "unigram" else np.full(SIZE - FIRST, 1 / (SIZE - FIRST))
-    assert found[expected == 0].sum() == 0
+    assert actual[expected == 0].sum() == 0
     seen = expected > 0
-    assert stats.chisquare(found[seen], found.sum() * expected[seen]).pvalue > 0.01
+    assert stats.chisquare(actual[seen], actual.sum() * expected[seen]).pvalue > 0.01
     # They say nothing of the row: of ten alphabets one is the row's own.
     mine = (example.source.ids - FIRST) // 4 == given.numbers[:, None] % 10
     assert mine[chosen].mean() == pytest.approx(0.1, abs=0.02)
@@ -216,12 +216,12 @@ def test_a_sampled_original_is_not_a_replacement() -> None:
 def test_the_generator_learns_nothing_from_the_discriminator() -> None:
     batch = CASE.batch(rows([[30]] * 4))
     model = build()
-    found = gradients(model, ReplacedToken(weight=50.0).loss(model, batch).total)
+    actual = gradients(model, ReplacedToken(weight=50.0).loss(model, batch).total)
     alone = model.token_head.loss(model.heads["generator"](batch), batch).total
     expected = gradients(model, alone)
     assert len(own(model)) > 20
     for name in own(model):
-        torch.testing.assert_close(found[name], expected[name])
+        torch.testing.assert_close(actual[name], expected[name])
 
 
 def test_the_embeddings_learn_from_both_losses() -> None:

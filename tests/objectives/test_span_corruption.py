@@ -23,8 +23,8 @@ def corrupt(of: Rows, objective: SpanCorruption | None = None) -> Example:
 
 def pieces(of: Rows) -> tuple[list[int], list[int]]:
     """Each document of each row: the row, and the document's number in it."""
-    found = [(row, n) for row in range(len(of)) for n in range(of.documents[row].max() + 1)]
-    rows_, numbers = zip(*found, strict=True)
+    pieces = [(row, n) for row in range(len(of)) for n in range(of.documents[row].max() + 1)]
+    rows_, numbers = zip(*pieces, strict=True)
     return list(rows_), list(numbers)
 
 
@@ -75,10 +75,10 @@ def test_sentinels_stand_in_order_once_on_each_side_of_a_document() -> None:
         sides = [piece(side, row, document) for side in (example.source, example.target)]
         counts = []
         for ids in sides:
-            found = ids[np.isin(ids, SENTINELS)]
-            assert found.tolist() == SENTINELS[: len(found)].tolist()
+            sentinels = ids[np.isin(ids, SENTINELS)]
+            assert sentinels.tolist() == SENTINELS[: len(sentinels)].tolist()
             assert ids[-1] == END
-            counts.append(len(found))
+            counts.append(len(sentinels))
         assert counts[0] == counts[1]
         assert sides[1][0] in (SENTINELS[0], END)
 

@@ -38,11 +38,11 @@ def words_alone(length: int, batch: int) -> Rows:
 
 def spans(chosen: Array) -> list[tuple[int, int, int]]:
     """Row, start and end of every run, found one token at a time."""
-    found = []
+    spans = []
     for row, line in enumerate(chosen):
         edges = np.flatnonzero(np.diff(np.concatenate([[0], line.astype(int), [0]])))
-        found += [(row, int(a), int(b)) for a, b in edges.reshape(-1, 2)]
-    return found
+        spans += [(row, int(a), int(b)) for a, b in edges.reshape(-1, 2)]
+    return spans
 
 
 def truncated_geometric(stop: float, most: int) -> Array:
@@ -53,15 +53,15 @@ def truncated_geometric(stop: float, most: int) -> Array:
 @pytest.mark.parametrize(("stop", "most"), [(0.2, 10), (0.5, 4), (0.05, 20)])
 def test_lengths_are_geometric(stop: float, most: int) -> None:
     draws = RowRng(SEED, np.arange(1)).uniform(20_000)[0]
-    found = SpanMasked(stop=stop, longest=most).lengths(draws, most)
-    counts = np.bincount(found, minlength=most + 1)[1:]
+    result = SpanMasked(stop=stop, longest=most).lengths(draws, most)
+    counts = np.bincount(result, minlength=most + 1)[1:]
     assert stats.chisquare(counts, len(draws) * truncated_geometric(stop, most)).pvalue > 0.01
-    assert found.max() == most
+    assert result.max() == most
 
 
 def test_placed_spans_have_geometric_lengths() -> None:
-    found = spans(corrupt(words_alone(2000, 20)).weights > 0)
-    lengths = np.array([end - start for _, start, end in found])
+    masked = spans(corrupt(words_alone(2000, 20)).weights > 0)
+    lengths = np.array([end - start for _, start, end in masked])
     counts = np.bincount(lengths, minlength=11)[1:]
     assert lengths.max() == 10
     assert lengths.mean() == pytest.approx(3.8, abs=0.15)  # Joshi et al. 2020, section 3.1
@@ -71,15 +71,15 @@ def test_placed_spans_have_geometric_lengths() -> None:
 @pytest.mark.parametrize("rate", [0.15, 0.3])
 def test_each_row_has_its_share_masked(rate: float) -> None:
     given = words_alone(200, 30)
-    found = corrupt(given, rate=rate).weights.sum(1)
-    assert found.tolist() == [np.rint(rate * 199)] * 30  # all but </s>
+    targets = corrupt(given, rate=rate).weights.sum(1)
+    assert targets.tolist() == [np.rint(rate * 199)] * 30  # all but </s>
 
 
 def test_a_row_without_room_has_fewer_targets() -> None:
     given = rows([[4, 4, 4], [12], [12]])
-    found = corrupt(given, rate=1.0, longest=10).weights.sum(1)
-    assert 1 <= found[0] <= 6
-    assert (found[1:] <= 10).all()
+    targets = corrupt(given, rate=1.0, longest=10).weights.sum(1)
+    assert 1 <= targets[0] <= 6
+    assert (targets[1:] <= 10).all()
 
 
 def test_spans_are_whole_words_of_one_document_and_do_not_touch() -> None:
@@ -105,8 +105,8 @@ def test_a_span_has_one_fate() -> None:
         is_kept = (shown[row, start:end] == given.ids[row, start:end]).all()
         fates.append(0 if is_mask.all() else 2 if is_kept else 1)
     n, counts = len(fates), np.bincount(fates, minlength=3)
-    for found, share in zip(counts, (0.8, 0.1, 0.1), strict=True):
-        assert abs(found - n * share) < 4 * np.sqrt(n * share * (1 - share))
+    for count, share in zip(counts, (0.8, 0.1, 0.1), strict=True):
+        assert abs(count - n * share) < 4 * np.sqrt(n * share * (1 - share))
     assert (shown[example.weights == 0] == given.ids[example.weights == 0]).all()
 
 
@@ -162,9 +162,9 @@ def test_without_the_boundary_objective_only_berts_head_remains() -> None:
 def test_positions_beyond_the_last_share_its_embedding() -> None:
     head = SpanMasked(places=2).heads(CASE.build().backbone, vocab())["boundary"]
     state = torch.randn(3, 24)
-    found = head(state[:1].expand(3, -1), state[1:2].expand(3, -1), torch.arange(3))
-    assert torch.equal(found[1], found[2])
-    assert not torch.equal(found[0], found[1])
+    logits = head(state[:1].expand(3, -1), state[1:2].expand(3, -1), torch.arange(3))
+    assert torch.equal(logits[1], logits[2])
+    assert not torch.equal(logits[0], logits[1])
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,8 @@ def test_any_split_of_a_step_is_the_sum_of_the_means(ready: TrainingSetup) -> No
     at_once = runs.gradient(ready, [whole])
     loss = ready.recipe.objective.loss(ready.model, whole.without(TermCounts).to("cpu"))
     masked, pairs = (t / n for t, n in list(loss.components.values())[:2])
-    wanted = torch.autograd.grad(masked + pairs, list(ready.model.parameters()))
-    torch.testing.assert_close(at_once, torch.cat([g.flatten() for g in wanted]))
+    expected = torch.autograd.grad(masked + pairs, list(ready.model.parameters()))
+    torch.testing.assert_close(at_once, torch.cat([g.flatten() for g in expected]))
     for micro in (1, 2, 3, 4):
         batches = split(ready, micro)
         if micro == 1:  # rows differ, so a mean of means would be wrong
@@ -137,8 +137,8 @@ def test_a_swap_keeps_every_token_and_masks_the_swapped_text() -> None:
         one, two = (given.ids[row, where & (given.segments[row] == n)].tolist() for n in (0, 1))
         label = swapped.labels[row, column]
         seen.add(label)
-        wanted = [one[0], *two, *one[1:]] if label else one + two
-        assert swapped.ids[row, where].tolist() == wanted
+        expected = [one[0], *two, *one[1:]] if label else one + two
+        assert swapped.ids[row, where].tolist() == expected
         assert swapped.segments[row, where].tolist() == sorted(swapped.segments[row, where])
         assert swapped.segments[row, where].sum() == (len(one) - 1 if label else len(two))
     assert seen == {0, 1}

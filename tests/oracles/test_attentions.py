@@ -108,8 +108,8 @@ def test_modernbert_has_the_logits_of_transformers(lengths: tuple[int, int]) -> 
     taken = weights.Theirs(theirs)
     weights.load(ours, modernbert(taken), taken)
     ids, attention = tokens(lengths, seed=12)
-    wanted = theirs(ids, attention_mask=attention).logits
-    assert_same(logits(ours, ids, attention), wanted, attention)
+    expected = theirs(ids, attention_mask=attention).logits
+    assert_same(logits(ours, ids, attention), expected, attention)
 
 
 def modernbert(theirs: weights.Theirs) -> dict[str, Tensor]:
@@ -155,9 +155,9 @@ def test_bigbird_has_the_logits_of_transformers(lengths: tuple[int, int]) -> Non
     taken.left -= {"bert.pooler.weight", "bert.pooler.bias"}  # for classification alone
     weights.load(ours, weights.bert(taken, LAYERS), taken)
     ids, attention = tokens(lengths, seed=14)
-    wanted = theirs(ids, attention_mask=attention).logits
+    expected = theirs(ids, attention_mask=attention).logits
     assert theirs.bert.attention_type == ("block_sparse" if lengths[0] > 72 else "original_full")
-    assert_same(logits(ours, ids, attention), wanted, attention)
+    assert_same(logits(ours, ids, attention), expected, attention)
 
 
 def drawn(length: int, layer: int, monkeypatch: pytest.MonkeyPatch) -> Array:
@@ -167,17 +167,17 @@ def drawn(length: int, layer: int, monkeypatch: pytest.MonkeyPatch) -> Array:
     )
     theirs = modeling_big_bird.BigBirdBlockSparseAttention(settings, seed=layer).train()
     masks = transformers.BigBirdModel.create_masks_for_block_sparse_attn
-    found: list[Tensor] = []
+    blocks: list[Tensor] = []
 
     def look(from_mask: Tensor, to_mask: Tensor, drawn: Tensor, *rest: Any) -> Tensor:
-        found.append(drawn)
+        blocks.append(drawn)
         raise StopIteration
 
     monkeypatch.setattr(theirs, "_create_rand_mask_from_inputs", look)
     blocked, band, one, other = masks(torch.ones(1, length), settings.block_size)
     with pytest.raises(StopIteration):
         theirs(torch.zeros(1, length, HEADS), band, one, other, blocked, blocked)
-    return found[0][0].numpy()
+    return blocks[0][0].numpy()
 
 
 @pytest.mark.parametrize("length", [768, 1024, 2048, 3072, 4096])
@@ -186,12 +186,12 @@ def test_bigbird_draws_the_random_blocks_of_the_released_code(
     length: int, layer: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings, count = BigBird(random_from="start"), length // 64
-    wanted = drawn(length, layer, monkeypatch)
-    found = attended_blocks(settings, count, layer, HEADS)[:, 1:-1, settings.window :]
+    expected = drawn(length, layer, monkeypatch)
+    actual = attended_blocks(settings, count, layer, HEADS)[:, 1:-1, settings.window :]
     if length == 1024:  # the last block may be drawn, which all see anyway
-        assert (wanted == count - 1).any()
-        wanted = np.where(wanted == count - 1, -1, wanted)
-    assert np.array_equal(np.sort(found, axis=2), np.sort(wanted, axis=2))
+        assert (expected == count - 1).any()
+        expected = np.where(expected == count - 1, -1, expected)
+    assert np.array_equal(np.sort(actual, axis=2), np.sort(expected, axis=2))
 
 
 # Longformer's global attention has projections of its own; where they are equal to the others it is
@@ -217,14 +217,14 @@ def test_longformer_has_the_logits_of_transformers(
     weights.load(ours, longformer(taken), taken)
     ids, attention = tokens(lengths, seed=16)
     seen_by_all = (places(ids) < global_tokens).long()
-    wanted = theirs(
+    expected = theirs(
         ids,
         attention_mask=attention,
         global_attention_mask=seen_by_all,
         position_ids=places(ids),
         token_type_ids=torch.zeros_like(ids),
     ).logits
-    assert_same(logits(ours, ids, attention), wanted, attention)
+    assert_same(logits(ours, ids, attention), expected, attention)
 
 
 def longformer(theirs: weights.Theirs) -> dict[str, Tensor]:

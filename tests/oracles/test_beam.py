@@ -71,7 +71,7 @@ def test_beam_search_finds_what_transformers_finds(size: int, penalty: float) ->
     prompted = PromptedModel(ours.eval(), recipe, _Words(words), torch.device("cpu"))  # type: ignore[arg-type]
     sources = np.random.default_rng(1).integers(2, 24, (6, 9))
     starts = [Start(np.append(row, 1), row[:0]) for row in sources]
-    wanted = theirs.generate(
+    expected = theirs.generate(
         torch.from_numpy(np.stack([start.source for start in starts if start.source is not None])),
         num_beams=size,
         length_penalty=penalty,
@@ -80,8 +80,8 @@ def test_beam_search_finds_what_transformers_finds(size: int, penalty: float) ->
         max_new_tokens=8,
         suppress_tokens=[0],
     )
-    found = beam.search(prompted, starts, Beams(size, penalty, tokens=8), np.array([1]))
-    for best, row in zip(found, wanted.tolist(), strict=True):
+    actual = beam.search(prompted, starts, Beams(size, penalty, tokens=8), np.array([1]))
+    for best, row in zip(actual, expected.tolist(), strict=True):
         text = [token for token in row if token > 1]
         assert best[0].ids.tolist() == text
 

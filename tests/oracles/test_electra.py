@@ -117,12 +117,12 @@ def test_generator_and_discriminator_equal_those_of_transformers() -> None:
     batch = Batch(ids, places, DocumentMask(documents, documents), segments=segments)
     given = {"input_ids": ids, "attention_mask": attended, "token_type_ids": segments}
     with torch.no_grad():
-        said = ours.heads["replaced"](ours.backbone(batch).states)[..., 0]
+        replaced_logits = ours.heads["replaced"](ours.backbone(batch).states)[..., 0]
         filled = ours.token_head(ours.heads["generator"](batch).states)
-        wanted = discriminator_head(**given).logits, generator(**given).logits
+        expected = discriminator_head(**given).logits, generator(**given).logits
     is_text = attended > 0
-    torch.testing.assert_close(said[is_text], wanted[0][is_text], atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(filled[is_text], wanted[1][is_text], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(replaced_logits[is_text], expected[0][is_text], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(filled[is_text], expected[1][is_text], atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["small", "base"])

@@ -94,9 +94,9 @@ def test_bert_has_the_logits_of_transformers(lengths: tuple[int, int], has_segme
     weights.load(ours, weights.bert(taken, LAYERS), taken)
     ids, attention = tokens(lengths, seed=2)
     segments = (places(ids) >= ids.shape[1] // 3).long() if has_segments else None
-    wanted = theirs(ids, attention_mask=attention, token_type_ids=segments).logits
+    expected = theirs(ids, attention_mask=attention, token_type_ids=segments).logits
     batch = Batch(ids, places(ids), within(attention, attention), segments=segments)
-    assert_same(ours.token_head(ours.backbone(batch).states), wanted, attention)
+    assert_same(ours.token_head(ours.backbone(batch).states), expected, attention)
 
 
 def gpt2() -> tuple[nn.Module, Model]:
@@ -124,9 +124,9 @@ def gpt2() -> tuple[nn.Module, Model]:
 def test_gpt2_has_the_logits_of_transformers(lengths: tuple[int, int]) -> None:
     theirs, ours = gpt2()
     ids, attention = tokens(lengths, seed=4)
-    wanted = theirs(ids, attention_mask=attention).logits
+    expected = theirs(ids, attention_mask=attention).logits
     batch = Batch(ids, places(ids), CausalMask() & within(attention, attention))
-    assert_same(ours.token_head(ours.backbone(batch).states), wanted, attention)
+    assert_same(ours.token_head(ours.backbone(batch).states), expected, attention)
 
 
 @torch.no_grad()
@@ -135,9 +135,9 @@ def test_gpt2_with_left_padding_has_the_logits_of_transformers() -> None:
     ids, attention = tokens((20, 13), seed=5)
     ids, attention = ids.flip(1), attention.flip(1)
     positions = (attention.cumsum(1) - 1).clamp(min=0)
-    wanted = theirs(ids, attention_mask=attention, position_ids=positions).logits
+    expected = theirs(ids, attention_mask=attention, position_ids=positions).logits
     batch = Batch(ids, positions, CausalMask() & within(attention, attention))
-    assert_same(ours.token_head(ours.backbone(batch).states), wanted, attention)
+    assert_same(ours.token_head(ours.backbone(batch).states), expected, attention)
 
 
 @pytest.mark.parametrize("lengths", [*LENGTHS, (200, 150)])
@@ -182,12 +182,12 @@ def test_t5_has_the_logits_of_transformers(lengths: tuple[int, int], version: st
     weights.load(ours, weights.t5(taken, LAYERS, is_gated=is_gated, is_tied=is_tied), taken)
     source, attention = tokens(lengths, seed=7)
     target, counts = tokens((17, 17), seed=8)
-    wanted = theirs(source, attention_mask=attention, decoder_input_ids=target).logits
+    expected = theirs(source, attention_mask=attention, decoder_input_ids=target).logits
     read = Batch(source, places(source), within(attention, attention))
     batch = Batch(
         target, places(target), CausalMask(), source=read, cross_mask=within(counts, attention)
     )
-    assert_same(ours.token_head(ours.backbone(batch).states), wanted, counts)
+    assert_same(ours.token_head(ours.backbone(batch).states), expected, counts)
 
 
 @pytest.mark.parametrize("lengths", LENGTHS)
@@ -222,6 +222,6 @@ def test_llama_has_the_logits_of_transformers(lengths: tuple[int, int]) -> None:
     taken = weights.Theirs(theirs)
     weights.load(ours, weights.llama(taken, LAYERS), taken)
     ids, attention = tokens(lengths, seed=10)
-    wanted = theirs(ids, attention_mask=attention).logits
+    expected = theirs(ids, attention_mask=attention).logits
     batch = Batch(ids, places(ids), CausalMask() & within(attention, attention))
-    assert_same(ours.token_head(ours.backbone(batch).states), wanted, attention)
+    assert_same(ours.token_head(ours.backbone(batch).states), expected, attention)

@@ -59,7 +59,7 @@ def test_bert_has_both_losses_of_transformers() -> None:
     segments = ((places >= lengths // 2) & (documents == 0)).long()
     counts = (torch.rand(3, 24, generator=random) < 0.3) & (documents == 0)
     classes = torch.tensor([1, 0, 1])  # 1 is a random second text
-    wanted = theirs(
+    expected = theirs(
         ids,
         attention_mask=documents + 1,
         token_type_ids=segments,
@@ -76,4 +76,4 @@ def test_bert_has_both_losses_of_transformers() -> None:
         parts=(PairLabels(torch.where(places == 0, classes[:, None], -1)),),
     )
     loss = Sum().loss(ours, batch)
-    torch.testing.assert_close(loss.total / loss.weight, wanted, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(loss.total / loss.weight, expected, atol=1e-5, rtol=1e-5)

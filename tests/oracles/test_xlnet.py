@@ -91,9 +91,9 @@ def test_the_content_stream_has_the_logits_of_transformers(
 ) -> None:
     theirs, ours = pair(is_causal=is_causal, clamp=clamp)
     kinds = segments() if has_segments else None
-    wanted = theirs(ids(2), token_type_ids=kinds, use_mems=False).logits
+    expected = theirs(ids(2), token_type_ids=kinds, use_mems=False).logits
     batch = plain(ids(2), CausalMask() if is_causal else FullMask(), segments=kinds)
-    assert_same(ours.token_head(ours.backbone(batch).states), wanted)
+    assert_same(ours.token_head(ours.backbone(batch).states), expected)
 
 
 @pytest.mark.parametrize("memory", [8, 20])
@@ -104,11 +104,11 @@ def test_states_with_memory_equal_those_of_transformers(is_causal: bool, memory:
     mems, memory = None, None
     for n, length in enumerate([LENGTH, 6, LENGTH]):
         tokens = ids(n, length)
-        wanted = theirs(tokens, mems=mems, use_mems=True)
+        expected = theirs(tokens, mems=mems, use_mems=True)
         mask = CausalMask() if is_causal else FullMask()
         hidden = ours.backbone(plain(tokens, mask, memory=memory))
-        assert_same(ours.token_head(hidden.states), wanted.logits)
-        mems, memory = wanted.mems, hidden.memory
+        assert_same(ours.token_head(hidden.states), expected.logits)
+        mems, memory = expected.mems, hidden.memory
         assert memory is not None
         for one, other in zip(memory, mems, strict=True):
             torch.testing.assert_close(one, other.transpose(0, 1), **CLOSE)
@@ -131,7 +131,7 @@ def test_both_streams_equal_those_of_transformers(has_memory: bool, has_segments
     hidden = (order[:, None, :] >= order[:, :, None]) & (order[:, None, :] >= 0)
     mapping = nn.functional.one_hot(at, LENGTH).float()
     kinds = segments() if has_segments else None
-    wanted = theirs(
+    expected = theirs(
         ids(5),
         perm_mask=hidden.float(),
         target_mapping=mapping,
@@ -146,10 +146,10 @@ def test_both_streams_equal_those_of_transformers(has_memory: bool, has_segments
         memory=memory,
         parts=(Queries(at, PermutationMask(order, includes_self=False)),),
     )
-    found = ours.backbone(batch)
-    assert_same(ours.token_head(found.states), wanted.logits)
-    assert found.memory is not None
-    for one, other in zip(found.memory, wanted.mems, strict=True):
+    actual = ours.backbone(batch)
+    assert_same(ours.token_head(actual.states), expected.logits)
+    assert actual.memory is not None
+    for one, other in zip(actual.memory, expected.mems, strict=True):
         torch.testing.assert_close(one, other.transpose(0, 1), **CLOSE)
 
 

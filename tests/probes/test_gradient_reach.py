@@ -79,14 +79,14 @@ def batch_of(rows: int = 3, length: int = LENGTH) -> Batch:
     return Batch(ids, positions, CausalMask(), targets, weights).to("cpu")
 
 
-def mean(found: GradientNorms, k: int) -> float:
-    return float(np.exp(np.log(found.norm[found.distance == k]).mean()))
+def mean(norms: GradientNorms, k: int) -> float:
+    return float(np.exp(np.log(norms.norm[norms.distance == k]).mean()))
 
 
 def test_in_a_linear_network_norms_are_those_of_powers_of_the_recurrent_matrix() -> None:
     recurrent = torch.randn(WIDTH, WIDTH, dtype=torch.float64) / math.sqrt(WIDTH)
     model, batch = linear(recurrent), batch_of()
-    found = gradient_norms(model, batch, layer=1, positions=1)
+    actual = gradient_norms(model, batch, layer=1, positions=1)
     states = model.backbone.with_layer_gradients(batch).states[:, -1]
     head = model.token_head
     logits = states @ head.weight.T
@@ -94,16 +94,16 @@ def test_in_a_linear_network_norms_are_those_of_powers_of_the_recurrent_matrix()
     g = (error @ head.weight).T  # the gradient at t itself, (d_model, rows)
     for k in range(LENGTH):
         expected = (torch.linalg.matrix_power(recurrent.T, k) @ g).norm(dim=0)
-        got = torch.from_numpy(found.norm[found.distance == k])
+        got = torch.from_numpy(actual.norm[actual.distance == k])
         torch.testing.assert_close(got, expected.detach(), rtol=1e-9, atol=0)
 
 
 @pytest.mark.parametrize("size", [0.5, 1.0, 1.1])
 def test_in_a_scaled_rotation_norms_change_by_the_scale_per_step(size: float) -> None:
     rotation, _ = torch.linalg.qr(torch.randn(WIDTH, WIDTH, dtype=torch.float64))
-    found = gradient_norms(linear(size * rotation), batch_of(), layer=1, positions=4)
+    norms = gradient_norms(linear(size * rotation), batch_of(), layer=1, positions=4)
     for k in range(LENGTH // 2):
-        assert mean(found, k) == pytest.approx(mean(found, 0) * size**k)
+        assert mean(norms, k) == pytest.approx(mean(norms, 0) * size**k)
     short = _headline(
         _curve(gradient_norms(linear(size * rotation), batch_of(), layer=1, positions=1))
     )
@@ -127,15 +127,15 @@ def test_an_lstm_with_open_gates_reaches_further_than_an_rnn() -> None:
         gated.backbone.core.bias_ih_l0[16:32] = 3.0  # it forgets a twentieth a step
     falls = []
     for model in (plain, gated):
-        found = gradient_norms(model, batch_of(length=40), 1, 4)
-        falls.append(mean(found, 20) / mean(found, 1))
+        norms = gradient_norms(model, batch_of(length=40), 1, 4)
+        falls.append(mean(norms, 20) / mean(norms, 1))
     assert falls[1] > 1e3 * falls[0]
 
 
 def test_norms_are_zero_beyond_a_fixed_window() -> None:
-    found = gradient_norms(built(FixedWindow(d_model=8, window=3)), batch_of(), 0, 4)
-    assert (found.norm[found.distance >= 3] == 0).all()
-    assert (found.norm[found.distance < 3] > 0).all()
+    norms = gradient_norms(built(FixedWindow(d_model=8, window=3)), batch_of(), 0, 4)
+    assert (norms.norm[norms.distance >= 3] == 0).all()
+    assert (norms.norm[norms.distance < 3] > 0).all()
 
 
 def test_states_of_the_last_layer_have_no_gradient_from_later_positions() -> None:
@@ -150,8 +150,8 @@ def test_states_of_the_last_layer_have_no_gradient_from_later_positions() -> Non
 
 def test_norms_below_single_precision_are_not_zero() -> None:
     identity = torch.eye(WIDTH, dtype=torch.float64)
-    found = gradient_norms(linear(1e-3 * identity), batch_of(), 1, 1)
-    assert 0 < mean(found, LENGTH - 1) < 1e-45  # beneath single precision
+    norms = gradient_norms(linear(1e-3 * identity), batch_of(), 1, 1)
+    assert 0 < mean(norms, LENGTH - 1) < 1e-45  # beneath single precision
 
 
 def test_gradients_do_not_cross_documents_of_a_row() -> None:
@@ -160,11 +160,11 @@ def test_gradients_do_not_cross_documents_of_a_row() -> None:
     positions[:, 12:] -= 12
     documents = (torch.arange(LENGTH) >= 12).long().expand(3, -1)
     mask = CausalMask() & DocumentMask(documents, documents)
-    found = gradient_norms(
+    norms = gradient_norms(
         built(RNN(d_model=8)), replace(batch, positions=positions, mask=mask), 1, 4
     )
-    assert found.distance.max() <= 11
-    assert (found.norm > 0).all()
+    assert norms.distance.max() <= 11
+    assert (norms.norm > 0).all()
 
 
 def test_a_bidirectional_model_is_measured_in_its_forward_direction(

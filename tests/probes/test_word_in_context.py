@@ -56,10 +56,10 @@ def test_a_word_varies_between_contexts_in_the_layers_but_not_alone(
     family: str, make_run: Make
 ) -> None:
     prompted = open_prompted(make_run, family)
-    found = WordInContext().measure([ProbedModel("x", prompted)])
-    layers = [row["layer"] for row in found.rows]
+    result = WordInContext().measure([ProbedModel("x", prompted)])
+    layers = [row["layer"] for row in result.rows]
     assert layers == ["alone", *map(str, range(SIZES["layers"] + 1))]
-    alone, *_, last = found.rows
+    alone, *_, last = result.rows
     assert alone["same"] == alone["other"] == 1 and alone["AUC"] == 0.5
     assert alone["apart"] == alone["low"] == alone["high"] == 0
     assert last["same"] < 0.9999
@@ -85,11 +85,11 @@ def test_the_vector_of_a_cut_word_is_the_mean_of_its_pieces(make_run: Make) -> N
     model = recipe.build(bpe.vocab).eval()
     prompted = dataclasses.replace(kept, tokenizer=bpe, model=model)
     placed = WordInText("On the ice a crane stood.", 13, 18)
-    (found,) = vectors(prompted, [placed])
-    assert found is not None and len(found.pieces) > 1
-    assert bpe.decode(found.pieces).strip() == "crane"
+    (word,) = vectors(prompted, [placed])
+    assert word is not None and len(word.pieces) > 1
+    assert bpe.decode(word.pieces).strip() == "crane"
     table = model.backbone.embedding.token.weight.detach().numpy()
-    np.testing.assert_allclose(found.alone, table[found.pieces].mean(0), rtol=1e-5)
+    np.testing.assert_allclose(word.alone, table[word.pieces].mean(0), rtol=1e-5)
 
 
 def test_unknown_words_are_left_out_and_listed(make_run: Make, tmp_path: Path) -> None:
@@ -98,9 +98,9 @@ def test_unknown_words_are_left_out_and_listed(make_run: Make, tmp_path: Path) -
     entry = '[[words]]\nword = "{0}"\n' + senses.replace("{0}", "[{0}]")
     file.write_text(entry.format("bank") + entry.format("xylophone"), encoding="utf-8")
     one = ProbedModel("x", open_prompted(make_run, "decoder"))
-    found = WordInContext(str(file)).measure([one])
-    assert {row["words"] for row in found.rows} == {1}
-    assert "x: 1 of 2 words are unknown: xylophone" in found.notes
+    result = WordInContext(str(file)).measure([one])
+    assert {row["words"] for row in result.rows} == {1}
+    assert "x: 1 of 2 words are unknown: xylophone" in result.notes
     file.write_text(entry.format("xylophone"), encoding="utf-8")
     with pytest.raises(UserError, match="knows none of the 1 words"):
         WordInContext(str(file)).measure([one])
@@ -108,15 +108,15 @@ def test_unknown_words_are_left_out_and_listed(make_run: Make, tmp_path: Path) -
 
 def test_the_auc_equals_mann_and_whitneys() -> None:
     rng = np.random.default_rng(1)
-    found = {
+    actual = {
         str(n): [CosinePair(float(x), bool(i % 3)) for i, x in enumerate(rng.normal(size=6))]
         for n in range(9)
     }
-    every = [pair for pairs in found.values() for pair in pairs]
+    every = [pair for pairs in actual.values() for pair in pairs]
     same, other = ([p.cosine for p in every if p.is_same == kind] for kind in (True, False))
-    wanted = mannwhitneyu(same, other).statistic / len(same) / len(other)
-    figures = _figures(found)
-    assert figures["AUC"] == pytest.approx(wanted)
+    expected = mannwhitneyu(same, other).statistic / len(same) / len(other)
+    figures = _figures(actual)
+    assert figures["AUC"] == pytest.approx(expected)
     assert figures["low"] < figures["apart"] < figures["high"]
 
 

@@ -29,7 +29,7 @@ def results(**more: Any) -> dict[str, Any]:
     runs = [{"cell": cell, "curve": [[1e15, 3.0], [2.5e15, 2.0]]} for cell in CELLS]
     chance_loss = {"cell": "", "task": "CoLA", "scores": {"matthews": 0.0}}
     table = {"title": "Fine-tuning", "columns": ["cell", "CoLA"], "rows": [[CELLS[0], "0.5 ± 0.1"]]}
-    said = {"title": "What they say", "columns": ["cell", "text"], "rows": [["x", "<script>"]]}
+    samples = {"title": "What they say", "columns": ["cell", "text"], "rows": [["x", "<script>"]]}
     return {
         "grid": {"description": "Which <b>objective</b>?", "cells": CELLS},
         "axis": "FLOPs",
@@ -38,7 +38,7 @@ def results(**more: Any) -> dict[str, Any]:
         "cells": cells,
         "runs": runs,
         "scores": [chance_loss],
-        "tables": [table, said],
+        "tables": [table, samples],
         "notes": ["Losses do not compare."],
         **more,
     }

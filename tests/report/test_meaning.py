@@ -27,10 +27,10 @@ def tuned(start: str, accuracy: float, deviation: float | None, seeds: int = 3) 
 
 
 def test_a_loss_is_said_as_a_probability_beside_that_of_counts() -> None:
-    said = loss_sentence([row("m", 4.38), row("unigram counts", 6.51)], "masked token")
-    assert "4.38 nats per masked token" in said
-    assert "1 in 80" in said and "by its frequency alone, 1 in 670 (6.51 nats)" in said
-    assert "has not learned" not in said
+    output = loss_sentence([row("m", 4.38), row("unigram counts", 6.51)], "masked token")
+    assert "4.38 nats per masked token" in output
+    assert "1 in 80" in output and "by its frequency alone, 1 in 670 (6.51 nats)" in output
+    assert "has not learned" not in output
 
 
 def test_a_loss_no_better_than_counts_is_said_to_be_none() -> None:
@@ -45,9 +45,9 @@ def test_a_loss_no_better_than_counts_is_said_to_be_none() -> None:
 
 def test_of_a_sum_of_losses_the_part_of_the_tokens_is_compared() -> None:
     rows = [row("BERT", 5.0, None), row("BERT: masked", 4.38), row("unigram counts", 6.51)]
-    said = loss_sentence(rows, "masked token")
-    assert "the loss is 5.00 nats, a sum of which its tokens are 4.38 nats per masked" in said
-    assert "1 in 80" in said
+    output = loss_sentence(rows, "masked token")
+    assert "the loss is 5.00 nats, a sum of which its tokens are 4.38 nats per masked" in output
+    assert "1 in 80" in output
 
 
 def test_a_missing_loss_has_no_meaning() -> None:
@@ -97,9 +97,9 @@ def test_the_interval_of_a_difference_is_welchs() -> None:
     from scipy import stats
 
     one, other = [0.80, 0.82, 0.81, 0.86], [0.70, 0.79, 0.77]
-    found = difference(Spread.of(one), Spread.of(other))
+    actual = difference(Spread.of(one), Spread.of(other))
     expected = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
-    low, high = found.mean - found.half_width, found.mean + found.half_width
+    low, high = actual.mean - actual.half_width, actual.mean + actual.half_width
     assert (low, high) == pytest.approx((expected.low, expected.high))
     assert math.isnan(difference(Spread.of([1.0]), Spread.of(other)).half_width)
 

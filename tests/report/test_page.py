@@ -77,8 +77,8 @@ def metrics(steps: int = 50) -> list[dict[str, Any]]:
         records.append(record | {"flops": 1e9 * step, "share_of_matmul": 0.25, "skipped": 0})
     held = {"kind": "heldout", "step": steps, "loss": 1.2345, "perplexity": 3.4366}
     records.append(held | {"bits_per_byte": None, "tokens": 1024 * steps, "seconds": 9.0})
-    said = [{"prompt": "The <b>[MASK]</b>", "text": "The <b>«cat»</b> </div><script>x</script>"}]
-    records.append({"kind": "samples", "step": steps, "samples": said})
+    samples = [{"prompt": "The <b>[MASK]</b>", "text": "The <b>«cat»</b> </div><script>x</script>"}]
+    records.append({"kind": "samples", "step": steps, "samples": samples})
     return records
 
 
@@ -107,8 +107,8 @@ def test_the_page_of_a_run_shows_all_its_records(tmp_path: Path) -> None:
     assert path == tmp_path / "run" / "report.html"
     html = path.read_text(encoding="utf-8")
     assert "svg" in check(html).tags
-    for wanted in ("1.234", "536,064 parameters", "51,200", "12 s", "5.0 × 10¹⁰", "25 %"):
-        assert wanted in html, wanted
+    for expected in ("1.234", "536,064 parameters", "51,200", "12 s", "5.0 × 10¹⁰", "25 %"):
+        assert expected in html, expected
     assert "<mark>cat</mark>" in html
     assert "tune &lt;x&gt;" in html and "&lt;pre&gt;" in html and "a&lt;b&gt;.txt" in html
     assert "&lt;script&gt;" in html and "a &lt;decoder&gt; &amp; more" in html
@@ -133,13 +133,13 @@ def test_plots_are_inline_below_their_evaluation(tmp_path: Path) -> None:
         path.write_bytes(PNG + name.encode())
     (run / "evaluations" / "translate-x.en-broken.png").write_bytes(b"GIF89a")
     (run / "evaluations" / "alone.png").write_bytes(PNG)
-    found = read(run)
-    labels = {one.name: [drawn.label for drawn in one.pictures] for one in found.evaluations}
+    page = read(run)
+    labels = {one.name: [drawn.label for drawn in one.pictures] for one in page.evaluations}
     assert labels == {
         "translate-x.en": ["", "line 9", "line 10", "line <i>"],
         "other": ["line 1"],
     }
-    assert found.unread == (
+    assert page.unread == (
         "alone.png (it belongs to no evaluation)",
         "translate-x.en-broken.png",
     )
@@ -164,14 +164,16 @@ def test_ngram_orders_are_plotted_as_bars(tmp_path: Path) -> None:
     assert ">0.250</text>" in html and ">0.667</text>" in html and ">–</text>" in html
 
 
-@pytest.mark.parametrize(("unknown", "said"), [(25, "2.5 % of the tokens are [UNK]"), (0, "")])
-def test_a_note_gives_the_share_of_unknown_tokens(unknown: int, said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("unknown", "message"), [(25, "2.5 % of the tokens are [UNK]"), (0, "")])
+def test_a_note_gives_the_share_of_unknown_tokens(
+    unknown: int, message: str, tmp_path: Path
+) -> None:
     counts = {"heldout": {"tokens": 1000, "unknown": unknown}, "train": {"unknown": 7}}
     run = write_run(tmp_path / "run", run_json={"data": {"counts": counts}})
     (run / "metrics.jsonl").write_text(json.dumps(metrics()[-2]) + "\n", encoding="utf-8")
     html = write_page(run).read_text(encoding="utf-8")
     check(html)
-    assert ("flatter the model" in html) == bool(said) and said in html
+    assert ("flatter the model" in html) == bool(message) and message in html
 
 
 def test_loss_components_have_tiles_and_figures(tmp_path: Path) -> None:
@@ -229,9 +231,9 @@ def test_malformed_records_are_skipped_and_named(tmp_path: Path) -> None:
 def test_records_with_unicode_line_ends_are_read(tmp_path: Path) -> None:
     record = {"kind": "samples", "samples": [{"prompt": "a\u2028b", "text": "c\u0085d"}]}
     line = json.dumps(record, ensure_ascii=False) + "\n"
-    found = read(write_run(tmp_path / "run", **{"metrics.jsonl": line, "run.json": "{}"}))
-    assert found.samples == (record,)
-    assert found.unread == ()
+    records = read(write_run(tmp_path / "run", **{"metrics.jsonl": line, "run.json": "{}"}))
+    assert records.samples == (record,)
+    assert records.unread == ()
 
 
 def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
@@ -258,7 +260,7 @@ def test_smoothing_corrects_its_start_and_keeps_nan() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shown", "wanted"),
+    ("shown", "expected"),
     [
         (formatting.quantity(536064), "536,064"),
         (formatting.quantity(109_514_298), "110 M"),
@@ -276,8 +278,8 @@ def test_smoothing_corrects_its_start_and_keeps_nan() -> None:
         (formatting.cell(7182), "7,182"),
     ],
 )
-def test_numbers_are_formatted_for_people(shown: str, wanted: str) -> None:
-    assert shown == wanted
+def test_numbers_are_formatted_for_people(shown: str, expected: str) -> None:
+    assert shown == expected
 
 
 def test_a_heading_is_escaped() -> None:
@@ -321,8 +323,8 @@ def loss_evaluation(loss: float, predictions: int) -> dict[str, Any]:
         {"what": "model", "loss": loss, "perplexity": math.exp(loss), "predictions": predictions},
         {"what": "unigram counts", "loss": 6.5, "perplexity": 665.1, "predictions": predictions},
     ]
-    said = {"prediction": "masked token", "checkpoint": "step-00000050"}
-    return {"name": "evaluate-heldout", "task": "held-out loss", "rows": rows, **said}
+    output = {"prediction": "masked token", "checkpoint": "step-00000050"}
+    return {"name": "evaluate-heldout", "task": "held-out loss", "rows": rows, **output}
 
 
 def test_a_page_has_one_held_out_loss_or_the_reason_for_two(tmp_path: Path) -> None:

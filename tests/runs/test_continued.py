@@ -111,7 +111,7 @@ def assert_extended(before: continued.StartingModel, text: Path, number: int) ->
 
 
 @pytest.mark.parametrize(
-    ("family", "settings", "wanted"),
+    ("family", "settings", "expected"),
     [
         ("decoder", [], {"backbone.embedding.token.weight"}),
         (
@@ -123,26 +123,26 @@ def assert_extended(before: continued.StartingModel, text: Path, number: int) ->
     ],
 )
 def test_new_tokens_start_at_the_mean_of_their_pieces(
-    other: Path, tmp_path: Path, family: str, settings: list[str], wanted: set[str]
+    other: Path, tmp_path: Path, family: str, settings: list[str], expected: set[str]
 ) -> None:
     recipe = runs.build(config.assign(table(family), settings))
     tokenizer = recipe.tokenizer.train(file.read_text() for file in other.iterdir())
     model = recipe.build(tokenizer.vocab)
     weights.randomise(model, seed=3)
     before = continued.StartingModel(model, recipe, tokenizer, source=tmp_path)
-    assert assert_extended(before, other, 6) == wanted
+    assert assert_extended(before, other, 6) == expected
 
 
 @pytest.mark.parametrize("padded", [0, 4], ids=["whole", "with rows that no token has"])
 @pytest.mark.parametrize(
-    ("family", "wanted"),
+    ("family", "expected"),
     [
         ("bert", {"backbone.embedding.token.weight", "heads.token.bias"}),
         ("t5-1.1", {"backbone.embedding.token.weight", "heads.token.weight"}),
     ],
 )
 def test_a_hugging_face_folder_is_extended_by_means_of_pieces(
-    other: Path, tmp_path: Path, family: str, wanted: set[str], padded: int
+    other: Path, tmp_path: Path, family: str, expected: set[str], padded: int
 ) -> None:
     pytest.importorskip("transformers")
     theirs.write(family, tmp_path)
@@ -156,7 +156,7 @@ def test_a_hugging_face_folder_is_extended_by_means_of_pieces(
     engine.save(str(tmp_path / "tokenizer.json"))
     before = open_starting_model(str(tmp_path))
     assert before.tokenizer.vocab.size == theirs.SIZE
-    assert assert_extended(before, other, 6) == wanted
+    assert assert_extended(before, other, 6) == expected
 
 
 def test_of_the_model_only_dropout_can_be_set(trained: Path) -> None:
@@ -226,12 +226,12 @@ def test_impossible_starts_are_refused_and_leave_nothing(
     trained: Path, other: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["pretrain", "gpt2_tiny", "--data", str(other), "--out", str(tmp_path / "run")]
-    for more, said in (
+    for more, message in (
         (["--extend-vocabulary", "3"], "requires --from"),
         (["--from", str(trained), "--tokenizer", "x"], "cannot be combined with --from"),
         (["--from", str(tmp_path / "none")], "no such folder"),
         (["--from", str(trained), "--extend-vocabulary", "9999"], "supports only"),
     ):
         assert foreword([*words, *more]) == 2
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
         assert not (tmp_path / "run").exists()

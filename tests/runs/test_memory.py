@@ -48,8 +48,8 @@ def test_the_estimate_is_near_the_peak_of_the_process(tmp_path: Path) -> None:
     measured = 1024 * int(
         command("pretrain", str(recipe), "--data", text, "--out", str(tmp_path / "run")).split()[-1]
     )
-    said = command("check", str(recipe), "--data", text, "--json").rpartition("}")[0] + "}"
-    memory = json.loads(said)["memory_bytes"]
+    output = command("check", str(recipe), "--data", text, "--json").rpartition("}")[0] + "}"
+    memory = json.loads(output)["memory_bytes"]
     assert memory["total"] == sum(
         memory[part] for part in memory if part not in ("total", "there_is")
     )
@@ -103,13 +103,13 @@ def test_the_parts_sum_to_the_total() -> None:
 
 
 @pytest.mark.parametrize(
-    ("measured", "said"),
+    ("measured", "message"),
     [([60, 100], 340), ([100, 90], 90), ([10, 100], 400), ([-9, -8], -8)],
 )
 def test_extrapolated_memory_grows_at_most_in_proportion_to_rows(
-    measured: list[int], said: int
+    measured: list[int], message: int
 ) -> None:
-    assert extrapolate(measured, [4, 8], 32) == said
+    assert extrapolate(measured, [4, 8], 32) == message
 
 
 def test_the_default_micro_batch_halves_in_float32(

@@ -272,7 +272,7 @@ def test_a_start_from_weights_is_refused(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("train", "said"),
+    ("train", "message"),
     [
         ({}, ""),
         ({"epochs": 1}, ""),
@@ -280,10 +280,12 @@ def test_a_start_from_weights_is_refused(tmp_path: Path, kind: str) -> None:
         ({"steps": 500}, "the text is read once, whatever the budget: 500 steps"),
     ],
 )
-def test_a_budget_without_effect_is_noted(tmp_path: Path, train: dict[str, Any], said: str) -> None:
+def test_a_budget_without_effect_is_noted(
+    tmp_path: Path, train: dict[str, Any], message: str
+) -> None:
     watcher = Quiet()
     finish(begin(tmp_path, changed(recipe(), train=train)), watcher)
-    assert [note for note in watcher.notes if "budget" in note] == [said] * bool(said)
+    assert [note for note in watcher.notes if "budget" in note] == [message] * bool(message)
 
 
 @pytest.mark.parametrize("train", [{}, {"steps": 500}, {"epochs": 1.5}, {"hours": 1}])

@@ -56,7 +56,7 @@ def test_a_setting_equal_to_the_old_is_not_recorded(text: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("assignment", "says"),
+    ("assignment", "message"),
     [
         ("model.layers=3", r"--set model.layers=3: a run that has begun takes optimizer\.\*"),
         ("train.seed=2", "takes optimizer"),
@@ -67,9 +67,11 @@ def test_a_setting_equal_to_the_old_is_not_recorded(text: Path, tmp_path: Path) 
         ("train.clip", "expected key.name=value"),
     ],
 )
-def test_other_settings_are_refused(text: Path, tmp_path: Path, assignment: str, says: str) -> None:
+def test_other_settings_are_refused(
+    text: Path, tmp_path: Path, assignment: str, message: str
+) -> None:
     run = runs.begin(runs.recipe(), text, tmp_path / "run")
     before = (run / "recipe.toml").read_bytes(), (run / "run.json").read_bytes()
-    with pytest.raises(UserError, match=says):
+    with pytest.raises(UserError, match=message):
         override(run, [assignment])
     assert ((run / "recipe.toml").read_bytes(), (run / "run.json").read_bytes()) == before

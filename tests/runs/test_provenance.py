@@ -29,6 +29,6 @@ def test_a_run_of_another_format_is_refused_in_one_line(
     del state["format"]  # as runs were before there was one
     provenance.write_state(run, state)
     assert main.run(["resume", str(run)]) == 2
-    said = capsys.readouterr().err
-    assert f"{run}: a run folder of format 1; this Foreword reads format 2" in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert f"{run}: a run folder of format 1; this Foreword reads format 2" in error
+    assert error.count("\n") == 1

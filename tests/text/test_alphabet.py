@@ -69,8 +69,8 @@ def test_a_vocabulary_of_hardly_more_than_characters_is_remarked_on(korean: list
     least = re.search(r"special tokens are ([\d,]+)", refusal(Unigram(vocab=300), korean))
     assert least is not None
     size = int(least[1].replace(",", "")) + 50
-    said = training.describe(Unigram(vocab=size).train(korean))
-    assert f"of its {size:,} tokens are single characters; a larger tokenizer.vocab" in said
+    message = training.describe(Unigram(vocab=size).train(korean))
+    assert f"of its {size:,} tokens are single characters; a larger tokenizer.vocab" in message
     assert size < 2 * (size - 50 - len(special.ALL))
 
 
@@ -79,8 +79,8 @@ def test_chinese_without_spaces_gets_room_for_more_than_characters() -> None:
     characters = [chr(0x4E00 + n) for n in range(500)]
     words = ["".join(draw.choices(characters, k=2)) for _ in range(800)]
     texts = ["".join(draw.choices(words, k=100)) for _ in range(200)]
-    said = refusal(Unigram(vocab=200), texts)
-    proposed = re.search(r"tokenizer.vocab=(\d+)", said)
+    message = refusal(Unigram(vocab=200), texts)
+    proposed = re.search(r"tokenizer.vocab=(\d+)", message)
     assert proposed is not None
     assert int(proposed[1]) >= 2 * 500
     tokenizer = Unigram(vocab=int(proposed[1])).train(texts)

@@ -30,8 +30,8 @@ def old(request: pytest.FixtureRequest) -> Tokenizer:
 
 
 def test_new_words_become_one_piece(old: Tokenizer) -> None:
-    found = extend(old, NEW, 12)
-    new = found.tokenizer
+    extended = extend(old, NEW, 12)
+    new = extended.tokenizer
     assert new.vocab.size == old.vocab.size + 12
     assert len(new.encode(" ribosome")) < len(old.encode(" ribosome")) - 2
     assert new.vocab.special == old.vocab.special
@@ -46,11 +46,11 @@ def test_new_words_become_one_piece(old: Tokenizer) -> None:
 
 
 def test_new_pieces_name_the_pieces_they_replace(old: Tokenizer) -> None:
-    found = extend(old, NEW, 12)
-    for new, replaced in found.replaced.items():
+    extended = extend(old, NEW, 12)
+    for new, replaced in extended.replaced.items():
         assert max(replaced) < old.vocab.size
         pieces = [old.pieces[i].removeprefix("##") for i in replaced]
-        assert "".join(pieces) == found.tokenizer.pieces[new].removeprefix("##")
+        assert "".join(pieces) == extended.tokenizer.pieces[new].removeprefix("##")
 
 
 def test_extension_is_reproducible(old: Tokenizer) -> None:
@@ -68,9 +68,9 @@ def test_an_extended_tokenizer_loads_back_equal(old: Tokenizer, tmp_path: object
 def test_rows_without_a_token_are_used_first(old: Tokenizer) -> None:
     engine = Engine.from_str(old.to_str())
     padded = Tokenizer(engine, size=old.vocab.size + 20)
-    found = extend(padded, NEW, 5)
-    assert min(found.replaced) == old.vocab.size
-    assert found.tokenizer.vocab.size == old.vocab.size + 20
+    extended = extend(padded, NEW, 5)
+    assert min(extended.replaced) == old.vocab.size
+    assert extended.tokenizer.vocab.size == old.vocab.size + 20
 
 
 def test_more_pieces_than_the_text_supports_are_refused(old: Tokenizer) -> None:

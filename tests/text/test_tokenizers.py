@@ -312,16 +312,16 @@ def test_an_unwritable_folder_is_refused(tmp_path, trained) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "settings", "said"),
+    ("kind", "settings", "message"),
     [
         ("word", {"min_count": 1}, "; a vocabulary of 30,000 requested, the text has 111"),
         ("char", {}, "; a vocabulary of 10,000 requested, the text has 112"),
         ("char", {"vocab": 109}, ""),
     ],
 )
-def test_the_sample_is_summarised(kind: str, settings: dict[str, int], said: str) -> None:
+def test_the_sample_is_summarised(kind: str, settings: dict[str, int], message: str) -> None:
     trainer = kinds.load("text/tokenizers", kind)(**settings)
     trained = trainer.train(["a b c d"] * 300)
-    assert training.describe(trained) == f"300 of 300 documents, 2.1 of 2.1 kB{said}"
+    assert training.describe(trained) == f"300 of 300 documents, 2.1 of 2.1 kB{message}"
     engine = Engine.from_str(trained.to_str())
     assert training.describe(Tokenizer(engine)) == ""

@@ -29,16 +29,16 @@ class Commands:
         )
         assert self._line() == "ready"
 
-    def start(self, words: list[str], said: Path, largest_file: int = 0) -> int:
+    def start(self, words: list[str], output: Path, largest_file: int = 0) -> int:
         """Starts a command and returns its process's id.
 
         Args:
             words: after `foreword`.
-            said: gets all that it prints.
+            output: gets all that it prints.
             largest_file: bytes that a file may have, as on a disk that is full; 0 for any.
         """
         assert self._server.stdin is not None
-        order = {"words": words, "said": str(said), "largest_file": largest_file}
+        order = {"words": words, "output": str(output), "largest_file": largest_file}
         self._server.stdin.write(json.dumps(order) + "\n")
         self._server.stdin.flush()
         return int(self._line())
@@ -47,9 +47,9 @@ class Commands:
         """The status of the command started last; negative for a signal."""
         return int(self._line())
 
-    def run(self, words: list[str], said: Path, largest_file: int = 0) -> int:
+    def run(self, words: list[str], output: Path, largest_file: int = 0) -> int:
         """Starts a command and waits for it."""
-        self.start(words, said, largest_file)
+        self.start(words, output, largest_file)
         return self.wait()
 
     def close(self) -> None:
@@ -83,9 +83,9 @@ def serve() -> None:
         order = json.loads(line)
         child = os.fork()
         if not child:
-            with Path(order["said"]).open("a") as said:
-                os.dup2(said.fileno(), 1)
-                os.dup2(said.fileno(), 2)
+            with Path(order["output"]).open("a") as output:
+                os.dup2(output.fileno(), 1)
+                os.dup2(output.fileno(), 2)
             if order["largest_file"]:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (order["largest_file"],) * 2)
             with guarded():

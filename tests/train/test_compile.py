@@ -73,8 +73,8 @@ def test_compiled_blocks_have_one_graph_each_and_equal_losses(
 ) -> None:
     plain, compiled = (three_blocks(family, text, tmp_path / name) for name in "ab")
     compile_blocks(compiled.model)
-    wanted = [step(plain, 0) for _ in range(2)]
-    assert [step(compiled, 0) for _ in range(2)] == pytest.approx(wanted, rel=1e-4)
+    expected = [step(plain, 0) for _ in range(2)]
+    assert [step(compiled, 0) for _ in range(2)] == pytest.approx(expected, rel=1e-4)
     assert compiler.graphs == GRAPHS[family]
 
 
@@ -100,11 +100,11 @@ def test_the_recompile_limit_allows_a_graph_for_each_layer(compiler: Counted) ->
     assert torch._dynamo.config.recompile_limit >= 2 * 12  # in training and in evaluation
 
 
-@pytest.mark.parametrize(("has_triton", "wanted"), [(True, "on"), (False, "off")])
+@pytest.mark.parametrize(("has_triton", "expected"), [(True, "on"), (False, "off")])
 def test_blocks_are_compiled_by_default_if_triton_is_installed(
-    has_triton: bool, wanted: str, monkeypatch: pytest.MonkeyPatch
+    has_triton: bool, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(setup, "has_triton", lambda: has_triton)
     made = runs.recipe(micro_batch=4)
-    assert resolve_auto(made, torch.device("cuda"), torch.bfloat16).train.compile == wanted
+    assert resolve_auto(made, torch.device("cuda"), torch.bfloat16).train.compile == expected
     assert resolve_auto(made, torch.device("cpu"), torch.bfloat16).train.compile == "off"

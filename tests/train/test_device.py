@@ -9,15 +9,15 @@ from foreword.errors import UserError
 from foreword.train.device import choose_device, choose_precision
 
 
-@pytest.mark.parametrize(("is_emulated", "wanted"), [(True, "float32"), (False, "bfloat16")])
+@pytest.mark.parametrize(("is_emulated", "expected"), [(True, "float32"), (False, "bfloat16")])
 def test_emulated_bf16_is_not_chosen(
-    is_emulated: bool, wanted: str, monkeypatch: pytest.MonkeyPatch
+    is_emulated: bool, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def supported(including_emulation: bool = True) -> bool:
         return including_emulation or not is_emulated
 
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", supported)
-    assert choose_precision("auto", torch.device("cuda")) == getattr(torch, wanted)
+    assert choose_precision("auto", torch.device("cuda")) == getattr(torch, expected)
 
 
 def test_unknown_devices_and_precisions_are_refused() -> None:

@@ -65,10 +65,10 @@ def test_a_run_that_blows_up_goes_back_to_weights_that_gave_a_loss(
     watcher = runs.Quiet()
     with pytest.raises(TrainingStoppedError) as stopped:
         runs.carry_on(run, watcher)
-    said, good = str(stopped.value), checkpoint.newest(run)
-    assert "\n" not in said and "not finite" in said
-    assert f"the last good checkpoint is {good};" in said
-    assert f"'foreword resume {run} --set optimizer.lr=50' resumes from it" in said
+    error, good = str(stopped.value), checkpoint.newest(run)
+    assert "\n" not in error and "not finite" in error
+    assert f"the last good checkpoint is {good};" in error
+    assert f"'foreword resume {run} --set optimizer.lr=50' resumes from it" in error
     losses = {r["step"]: r["loss"] for r in runs.logged(run, "train")}
     step = checkpoint.read_state(good)["step"]
     assert losses[step + 1] is not None  # what its weights gave
@@ -117,9 +117,9 @@ def test_a_held_out_loss_of_nan_is_never_the_best(
     honest = Causal.loss
 
     def loss(self: Causal, model: nn.Module, batch: Batch) -> Loss:
-        found = honest(self, model, batch)
+        result = honest(self, model, batch)
         factor = 1.0 if model.training else math.nan
-        return Loss(found.total * factor, found.weight)
+        return Loss(result.total * factor, result.weight)
 
     monkeypatch.setattr(Causal, "loss", loss)
     run = runs.begin(runs.recipe(steps=4, evaluations=2), text, tmp_path / "run")
@@ -136,9 +136,9 @@ def test_vectors_that_are_not_finite_are_not_saved(
     honest = WordVectorsBackbone.fit
 
     def fit(self: WordVectorsBackbone, reading: Any) -> Any:
-        found = honest(self, reading)
+        result = honest(self, reading)
         self.embedding.token.weight.data[0, 0] = math.nan
-        return found
+        return result
 
     monkeypatch.setattr(WordVectorsBackbone, "fit", fit)
     run = test_offline.begin(tmp_path, test_offline.recipe("word_vectors"))
@@ -166,8 +166,8 @@ def test_a_resume_that_fails_at_once_deletes_no_checkpoint(
     honest = Causal.loss
 
     def loss(self: Causal, model: nn.Module, batch: Batch) -> Loss:
-        found = honest(self, model, batch)
-        return Loss(found.total * math.nan, found.weight)
+        result = honest(self, model, batch)
+        return Loss(result.total * math.nan, result.weight)
 
     monkeypatch.setattr(Causal, "loss", loss)
     write_recipe(run, runs.recipe(steps=9, checkpoints=9, keep=4))

@@ -21,11 +21,11 @@ pytestmark = [
 
 
 def table(family: str, **train: object) -> dict[str, object]:
-    found = runs.table(family, device="cuda", precision="auto", batch=16, micro_batch=8, **train)
-    found["model"] |= {"d_model": 64, "dropout": 0.1, "attention_dropout": 0.0}
-    found["packing"]["length"] = 128
-    found["optimizer"] = {"kind": "adamw", "lr": 5e-3}
-    return found
+    table = runs.table(family, device="cuda", precision="auto", batch=16, micro_batch=8, **train)
+    table["model"] |= {"d_model": 64, "dropout": 0.1, "attention_dropout": 0.0}
+    table["packing"]["length"] = 128
+    table["optimizer"] = {"kind": "adamw", "lr": 5e-3}
+    return table
 
 
 @pytest.mark.parametrize("family", runs.FAMILIES)

@@ -47,23 +47,23 @@ def losses(of: TrainingSetup, dtype: torch.dtype, steps: int = 3) -> list[float]
     loss_fn = partial(of.recipe.objective.loss, of.model)
     optimizer = torch.optim.AdamW(of.model.parameters(), lr=1e-3, fused=True)
     of.model.train()
-    found = []
+    losses = []
     for number in range(steps):
         batches = of.feed.micro_batches(number)
         seeds = range(len(batches))
         step = train_step(of.model, optimizer, batches, loss_fn, clip=1.0, dtype=dtype, seeds=seeds)
         assert step.is_finite
-        found.append(step.loss)
-    return found
+        losses.append(step.loss)
+    return losses
 
 
 @pytest.mark.parametrize("family", [*runs.FAMILIES, *runs.VARIANTS])
 def test_gpu_steps_have_the_losses_of_the_cpu(family: str, text: Path, tmp_path: Path) -> None:
-    wanted = losses(build(family, text, tmp_path / "cpu", "cpu"), torch.float32)
+    expected = losses(build(family, text, tmp_path / "cpu", "cpu"), torch.float32)
     exact = losses(build(family, text, tmp_path / "fp32", DEVICE), torch.float32)
-    assert exact == pytest.approx(wanted, rel=2e-3)
+    assert exact == pytest.approx(expected, rel=2e-3)
     low = losses(build(family, text, tmp_path / "bf16", DEVICE), torch.bfloat16)
-    assert low == pytest.approx(wanted, rel=0.02)
+    assert low == pytest.approx(expected, rel=0.02)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
@@ -75,10 +75,10 @@ def test_compiled_steps_have_the_losses_of_the_cpu(
     torch._dynamo.utils.counters.clear()
     of = build(family, text, tmp_path / DEVICE, DEVICE, dropout)
     compile_blocks(of.model)
-    found = losses(of, torch.bfloat16)
+    actual = losses(of, torch.bfloat16)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0
-    wanted = losses(build(family, text, tmp_path / "cpu", "cpu", dropout), torch.float32)
-    assert found == pytest.approx(wanted, rel=0.1 if dropout else 0.02)
+    expected = losses(build(family, text, tmp_path / "cpu", "cpu", dropout), torch.float32)
+    assert actual == pytest.approx(expected, rel=0.1 if dropout else 0.02)
 
 
 @pytest.mark.parametrize("family", ["encoder", "encoder_decoder"])
@@ -111,17 +111,17 @@ def test_the_fused_softmax_equals_torchs_cross_entropy(vocab: int, has_bias: boo
     bias = torch.randn(vocab, generator=random).to(DEVICE).requires_grad_() if has_bias else None
     targets = torch.randint(0, vocab, (300,), generator=random).to(DEVICE)
     leaves = [leaf for leaf in (states, weight, bias) if leaf is not None]
-    wanted = F.cross_entropy(F.linear(states, weight, bias), targets, reduction="sum")
-    grads = torch.autograd.grad(wanted, leaves)
+    expected = F.cross_entropy(F.linear(states, weight, bias), targets, reduction="sum")
+    grads = torch.autograd.grad(expected, leaves)
     for dtype, near in ((torch.float32, 1e-4), (torch.bfloat16, 0.02)):
         with torch.autocast(DEVICE, dtype, enabled=dtype != torch.float32):
-            found = cross_entropy(states, weight, bias, targets, torch.ones(300, device=DEVICE))
-        torch.testing.assert_close(found, wanted, rtol=near, atol=0.0)
-        for grad, good in zip(torch.autograd.grad(found, leaves), grads, strict=True):
+            actual = cross_entropy(states, weight, bias, targets, torch.ones(300, device=DEVICE))
+        torch.testing.assert_close(actual, expected, rtol=near, atol=0.0)
+        for grad, good in zip(torch.autograd.grad(actual, leaves), grads, strict=True):
             assert (grad - good).norm() < near * good.norm()
         with torch.no_grad(), torch.autocast(DEVICE, dtype, enabled=dtype != torch.float32):
             again = cross_entropy(states, weight, bias, targets, torch.ones(300, device=DEVICE))
-        torch.testing.assert_close(again, wanted, rtol=near, atol=0.0)
+        torch.testing.assert_close(again, expected, rtol=near, atol=0.0)
 
 
 @pytest.mark.parametrize("layout", ["decoder", "prefix", "encoder_decoder", "recurrent"])

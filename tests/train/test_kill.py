@@ -21,9 +21,9 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 @pytest.fixture(scope="module")
 def commands() -> Iterator[Commands]:
-    found = Commands()
-    yield found
-    found.close()
+    commands = Commands()
+    yield commands
+    commands.close()
 
 
 def pretraining(family: str, text: Path, folder: Path) -> list[str]:
@@ -41,9 +41,9 @@ def words(text: Path, tmp_path: Path) -> list[str]:
 def test_a_run_killed_at_any_moment_resumes_to_the_same_bytes(
     words: list[str], commands: Commands, tmp_path: Path
 ) -> None:
-    said, run, whole = tmp_path / "said", tmp_path / "run", tmp_path / "whole"
+    output, run, whole = tmp_path / "output", tmp_path / "run", tmp_path / "whole"
     begin = time.monotonic()
-    assert commands.run([*words, "--out", str(whole)], said) == 0
+    assert commands.run([*words, "--out", str(whole)], output) == 0
     took = time.monotonic() - begin
     reached = [  # one kill in each stage
         lambda: (run / "recipe.toml").exists(),
@@ -58,7 +58,7 @@ def test_a_run_killed_at_any_moment_resumes_to_the_same_bytes(
     for kill in range(9):
         is_begun = (run / "recipe.toml").exists()
         again = ["resume", str(run)] if is_begun else [*words, "--out", str(run)]
-        process = commands.start(again, said)
+        process = commands.start(again, output)
         if kill < len(reached):
             wait_until(reached[kill], took)
         else:
@@ -66,8 +66,8 @@ def test_a_run_killed_at_any_moment_resumes_to_the_same_bytes(
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
         status = commands.wait()
-        assert status in (0, -signal.SIGKILL), said.read_text()
-    assert commands.run(["resume", str(run)], said) == 0, said.read_text()
+        assert status in (0, -signal.SIGKILL), output.read_text()
+    assert commands.run(["resume", str(run)], output) == 0, output.read_text()
     assert runs.last_bytes(run) == runs.last_bytes(whole)
     assert runs.logged(run, "train") == runs.logged(whole, "train")
     assert sorted(run.rglob(".*")) == [run / ".lock", run / "shards" / ".lock"]
@@ -78,14 +78,14 @@ def test_a_killed_run_resumes_with_its_memory(
 ) -> None:
     """What rows hand on to the next is in the checkpoints too."""
     words = pretraining("transformer_xl", text, tmp_path)
-    said, run, whole = tmp_path / "said", tmp_path / "run", tmp_path / "whole"
-    assert commands.run([*words, "--out", str(whole)], said) == 0
-    process = commands.start([*words, "--out", str(run)], said)
+    output, run, whole = tmp_path / "output", tmp_path / "run", tmp_path / "whole"
+    assert commands.run([*words, "--out", str(whole)], output) == 0
+    process = commands.start([*words, "--out", str(run)], output)
     wait_until((run / "checkpoints" / checkpoint.name_of(15)).exists)
     with contextlib.suppress(ProcessLookupError):
         os.kill(process, signal.SIGKILL)
-    assert commands.wait() in (0, -signal.SIGKILL), said.read_text()
-    assert commands.run(["resume", str(run)], said) == 0, said.read_text()
+    assert commands.wait() in (0, -signal.SIGKILL), output.read_text()
+    assert commands.run(["resume", str(run)], output) == 0, output.read_text()
     assert "memory.safetensors" in runs.last_bytes(whole)
     assert runs.last_bytes(run) == runs.last_bytes(whole)
     assert runs.logged(run, "train") == runs.logged(whole, "train")
@@ -95,12 +95,12 @@ def test_a_killed_run_resumes_with_its_memory(
 def test_a_signal_while_training_leaves_with_130(
     number: signal.Signals, words: list[str], commands: Commands, tmp_path: Path
 ) -> None:
-    said, run = tmp_path / "said", tmp_path / "run"
-    process = commands.start([*words, "--out", str(run), "--steps", "100000"], said)
+    output, run = tmp_path / "output", tmp_path / "run"
+    process = commands.start([*words, "--out", str(run), "--steps", "100000"], output)
     wait_until(lambda: (run / log.FILE).exists() and len(log.read(run)) > 0)
     os.kill(process, number)
     assert commands.wait() == 130
-    assert f"'foreword resume {run}' continues" in said.read_text().splitlines()[-1]
+    assert f"'foreword resume {run}' continues" in output.read_text().splitlines()[-1]
     state = checkpoint.read_state(checkpoint.newest(run))
     assert state["step"] > 0
 
@@ -132,14 +132,14 @@ def test_a_signal_before_training_leaves_with_130(
     words: list[str], commands: Commands, tmp_path: Path
 ) -> None:
     text = runs.write_text(tmp_path / "more", files=400)
-    said, run = tmp_path / "said", tmp_path / "run"
-    process = commands.start([*words, str(text), "--out", str(run)], said)
-    wait_until(lambda: said.exists() and "training the tokenizer" in said.read_text())
+    output, run = tmp_path / "output", tmp_path / "run"
+    process = commands.start([*words, str(text), "--out", str(run)], output)
+    wait_until(lambda: output.exists() and "training the tokenizer" in output.read_text())
     os.kill(process, signal.SIGTERM)
     assert commands.wait() == 130
-    assert said.read_text().splitlines()[-1] == f"interrupted; 'foreword resume {run}' continues"
+    assert output.read_text().splitlines()[-1] == f"interrupted; 'foreword resume {run}' continues"
     assert not checkpoint.all_in(run)
-    assert commands.run(["resume", str(run)], said) == 0
+    assert commands.run(["resume", str(run)], output) == 0
 
 
 @pytest.mark.parametrize(("largest_file", "where"), [(10_000, "tokenizer"), (45_000, "step-")])
@@ -147,16 +147,16 @@ def test_a_full_disk_is_reported_in_one_line(
     largest_file: int, where: str, words: list[str], commands: Commands, tmp_path: Path
 ) -> None:
     """A limit on the size of files refuses a tokenizer or a checkpoint as a full disk does."""
-    said, run = tmp_path / "said", tmp_path / "run"
-    status = commands.run([*words, "--out", str(run)], said, largest_file=largest_file)
-    assert status == 2, said.read_text()
-    lines = [line for line in said.read_text().splitlines() if line.startswith("foreword: ")]
+    output, run = tmp_path / "output", tmp_path / "run"
+    status = commands.run([*words, "--out", str(run)], output, largest_file=largest_file)
+    assert status == 2, output.read_text()
+    lines = [line for line in output.read_text().splitlines() if line.startswith("foreword: ")]
     assert len(lines) == 1
     assert where in lines[0]
     assert "File too large" in lines[0]
-    assert "Traceback" not in said.read_text()
+    assert "Traceback" not in output.read_text()
     if where == "tokenizer":
         assert not run.exists()
     else:
         assert not list((run / "checkpoints").iterdir())  # nothing by halves
-        assert commands.run(["resume", str(run)], said) == 0
+        assert commands.run(["resume", str(run)], output) == 0

@@ -40,9 +40,9 @@ def test_files_not_read_and_bytes_replaced_are_reported(tmp_path: Path) -> None:
     table["read"]["errors"] = "replace"
     watcher = runs.Quiet()
     runs.carry_on(runs.begin(runs.build(table), text, tmp_path / "run"), watcher)
-    said = next(note for note in watcher.notes if "tokens to train on" in note)
+    summary = next(note for note in watcher.notes if "tokens to train on" in note)
     for words in ("1 empty files", "1 files not read", "1 bytes replaced"):
-        assert words in said
+        assert words in summary
 
 
 IN_TURN = {"micro_batch": 2, "workers": 1}
@@ -53,12 +53,12 @@ def break_loss(monkeypatch: pytest.MonkeyPatch, bad: set[int]) -> None:
     honest, calls = Causal.loss, [-1]
 
     def loss(self: Causal, model: torch.nn.Module, batch: Batch) -> Loss:
-        found = honest(self, model, batch)
+        result = honest(self, model, batch)
         if not model.training:
-            return found
+            return result
         step = calls[0] // 2 + 1  # the first call counts FLOPs
         calls[0] += 1
-        return Loss(found.total * math.nan, found.weight) if step in bad and step else found
+        return Loss(result.total * math.nan, result.weight) if step in bad and step else result
 
     monkeypatch.setattr(Causal, "loss", loss)
 

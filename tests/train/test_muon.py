@@ -41,7 +41,7 @@ def test_embeddings_and_output_layers_are_updated_by_adamw() -> None:
     for recipe in ("gpt2_tiny", "lstm_tiny", "xlnet_tiny", "t5_tiny"):
         model = build(load_recipe(recipe, ["model.tied=false"]))
         names = {p: name for name, p in model.named_parameters()}
-        found = {names[p] for p in hidden_matrices(model)}
-        assert found
-        assert not any("embedding" in name or name == "heads.token.weight" for name in found)
-        assert not any("table" in name for name in found)
+        hidden = {names[p] for p in hidden_matrices(model)}
+        assert hidden
+        assert not any("embedding" in name or name == "heads.token.weight" for name in hidden)
+        assert not any("table" in name for name in hidden)

@@ -58,9 +58,9 @@ def step(setup: TrainingSetup, rank: int, processes: int) -> dict[str, object]:
 def test_two_processes_take_the_step_of_one(family: str, text: Path, tmp_path: Path) -> None:
     """Each in two micro-batches; BERT's terms have other counts in each process."""
     alone = step(set_up(family, text, tmp_path / "alone"), 0, 1)
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = str(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = str(listener.getsockname()[1])
     known = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
     processes = [
         subprocess.Popen(

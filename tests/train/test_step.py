@@ -78,11 +78,11 @@ def test_workers_take_the_same_step_each_time(family: str, text: Path, tmp_path:
 @pytest.mark.parametrize(("workers", "keeps"), [(1, True), (2, False)])
 def test_autocast_caches_weights_on_one_thread_only(workers: int, keeps: bool) -> None:
     """Autocast's cache is everyone's, and emptied by the first thread that leaves it."""
-    model, found = Line(), []
+    model, cached = Line(), []
 
     def loss_fn(batch: Batch) -> Loss:
         assert torch.is_autocast_enabled("cpu")
-        found.append(torch.is_autocast_cache_enabled())
+        cached.append(torch.is_autocast_cache_enabled())
         return Loss(model.weight.sum(), torch.tensor(1.0))
 
     empty = Batch(torch.zeros(1, 1), torch.zeros(1, 1), None)
@@ -98,7 +98,7 @@ def test_autocast_caches_weights_on_one_thread_only(workers: int, keeps: bool) -
             seeds=range(2),
             accumulate=accumulate_on(workers),
         )
-    assert found == [keeps] * 4
+    assert cached == [keeps] * 4
 
 
 class Twins(nn.Module):

@@ -62,18 +62,20 @@ CORES = """
 import threading, torch
 from foreword.train.workers import side_by_side
 a = torch.ones(400, 400)
-found = side_by_side(lambda _: (a @ a, torch.get_num_threads())[1], range(2), 2)
+threads = side_by_side(lambda _: (a @ a, torch.get_num_threads())[1], range(2), 2)
 later = []
 thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
 thread.start(); thread.join()
-print(found, later, torch.get_num_threads())
+print(threads, later, torch.get_num_threads())
 """
 
 
-def test_workers_share_the_cores_and_leave_other_threads_theirs() -> None:
+def test_workers_share_the_cores_and_change_no_other_thread() -> None:
     code = "import torch; torch.set_num_threads(4)" + CORES
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "[2, 2] [4] 4"
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert output.stdout.strip() == "[2, 2] [4] 4"
 
 
 def test_each_thread_draws_dropout_from_its_own_seed() -> None:
@@ -88,14 +90,14 @@ def test_each_thread_draws_dropout_from_its_own_seed() -> None:
     barrier = threading.Barrier(2)
     both = side_by_side(draw, [7, 8], 2)
     barrier = threading.Barrier(1)
-    for found, seed in zip(both, (7, 8), strict=True):
-        assert all(map(torch.equal, found, draw(seed)))
+    for masks, seed in zip(both, (7, 8), strict=True):
+        assert all(map(torch.equal, masks, draw(seed)))
     assert not torch.equal(both[0][0], both[1][0])
     assert not torch.equal(both[0][0], both[0][1])
 
 
 def test_the_number_of_workers_follows_cores_and_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    for cores, rows, length, wanted in (
+    for cores, rows, length, expected in (
         (1, 64, 128, 1),
         (2, 64, 128, 2),
         (16, 64, 128, MOST),
@@ -104,7 +106,7 @@ def test_the_number_of_workers_follows_cores_and_tokens(monkeypatch: pytest.Monk
         (16, 1, 8 * TOKENS, 1),
     ):
         monkeypatch.setattr(torch, "get_num_threads", lambda cores=cores: cores)
-        assert choose_workers(0, CPU, rows, length) == wanted
+        assert choose_workers(0, CPU, rows, length) == expected
     assert choose_workers(5, CPU, 8, 16) == 5
     assert choose_workers(5, CPU, 3, 16) == 3
     assert choose_workers(5, torch.device("cuda"), 8, 16) == 1

@@ -72,9 +72,9 @@ def test_encoded_texts_return_the_examples_they_were_made_of(has_answer: bool) -
     texts = EncodedTexts.of(iter(examples))
     assert len(texts) == len(examples)
     for n in (0, 5, AT_ONCE, AT_ONCE + 8):
-        found, wanted = vars(texts[n]), vars(examples[n])
-        for name, value in wanted.items():
-            np.testing.assert_array_equal(found[name], value)
+        actual, expected = vars(texts[n]), vars(examples[n])
+        for name, value in expected.items():
+            np.testing.assert_array_equal(actual[name], value)
     assert [e.was_cut for e in texts] == [e.was_cut for e in examples]
     assert len(EncodedTexts.of([])) == 0
 
@@ -111,6 +111,6 @@ def test_parquet_that_is_not_utf8_names_its_row(tmp_path: Path, column: str) -> 
     table = pa.table({"text": ["a", "b"], "label": ["c", "d"]})
     table = table.set_column(table.column_names.index(column), column, broken)
     parquet.write_table(table, tmp_path / "a.parquet")
-    says = rf"a\.parquet:2: column '{column}', byte 1 \(0xff\) is not UTF-8"
-    with pytest.raises(UserError, match=says):
+    message = rf"a\.parquet:2: column '{column}', byte 1 \(0xff\) is not UTF-8"
+    with pytest.raises(UserError, match=message):
         labelled(read_table(tmp_path / "a.parquet"), Columns())

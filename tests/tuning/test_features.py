@@ -72,8 +72,8 @@ def test_cached_features_equal_computed_ones(tmp_path: Path, layout: str, task: 
         (alone,) = data.train.batches(np.array([n]), "cpu")
         assert target == alone.targets[0]
         with torch.no_grad():
-            wanted = features_of(network, alone.to("cpu"))
-        torch.testing.assert_close(features, wanted[:, 0], rtol=1e-4, atol=1e-5)
+            expected = features_of(network, alone.to("cpu"))
+        torch.testing.assert_close(features, expected[:, 0], rtol=1e-4, atol=1e-5)
     outputs = (predict(network, of, CPU, FP32) for of in (cached, data.train))
     np.testing.assert_allclose(*outputs, rtol=1e-4, atol=1e-5)
 
@@ -141,7 +141,7 @@ def test_features_too_large_for_memory_are_not_cached(
     task = Classify(mix_layers=True)
     template = template_of(trained.recipe, trained.vocab, None)
     data = _encode(trained, task, reviews(10, 1), reviews(6, 2), template)
-    wanted = 4 * 16 * 3 * 32  # bytes of 16 examples, 3 layers, a width of 32
-    for memory, fits in ((8 * wanted, True), (8 * wanted - 8, False)):
+    expected = 4 * 16 * 3 * 32  # bytes of 16 examples, 3 layers, a width of 32
+    for memory, fits in ((8 * expected, True), (8 * expected - 8, False)):
         monkeypatch.setattr("foreword.tuning.features.memory_of", lambda _, memory=memory: memory)
         assert fits_in_memory(trained.recipe.model, task, data.train, data.dev) == fits

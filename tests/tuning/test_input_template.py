@@ -128,16 +128,16 @@ def test_segments_in_attention_scores_count_as_segments(tmp_path: Path, has_segm
 
 
 @pytest.mark.parametrize(
-    ("layout", "wanted"), [("encoder", ["[SEP]"]), ("decoder", ["[SEP]", "[CLS]", "<s>"])]
+    ("layout", "expected"), [("encoder", ["[SEP]"]), ("decoder", ["[SEP]", "[CLS]", "<s>"])]
 )
 def test_end_tokens_that_pretraining_lacked_are_missing(
-    tmp_path: Path, layout: str, wanted: list[str]
+    tmp_path: Path, layout: str, expected: list[str]
 ) -> None:
     trained = open_run(make_run(tmp_path, layout), "cpu")
     recipe, vocab = trained.recipe, trained.vocab
     bare = replace(vocab, special={"[UNK]": 1})
     assert missing_special_tokens(recipe, vocab) == ()
-    assert missing_special_tokens(recipe, bare) == tuple(wanted)
+    assert missing_special_tokens(recipe, bare) == tuple(expected)
     assert missing_special_tokens(recipe, replace(vocab, special={recipe.wrapping[1]: 5})) == ()
     endless = replace(recipe, packing=replace(recipe.packing, eos=""))  # type: ignore[type-var]
     assert missing_special_tokens(endless, vocab) == ()

@@ -39,9 +39,9 @@ def network_of(trained: TrainedModel) -> Network:
 
 
 def gradients(network: Network) -> dict[str, Tensor]:
-    found = {n: p.grad.clone() for n, p in network.named_parameters() if p.grad is not None}
+    by_name = {n: p.grad.clone() for n, p in network.named_parameters() if p.grad is not None}
     network.zero_grad()
-    return found
+    return by_name
 
 
 def one_per_row(examples: PooledExamples, width: int) -> Batch:
@@ -87,9 +87,9 @@ def test_packed_rows_give_the_gradient_of_padded_ones(
     examples = examples_of(trained, labelled, pooling)
     network = network_of(trained)
 
-    found = network.backbone(one_per_row(examples, 32)).states
+    actual = network.backbone(one_per_row(examples, 32)).states
     states = torch.stack(
-        [found[n, e.pooled_positions].mean(0) for n, e in enumerate(examples.encoded)]
+        [actual[n, e.pooled_positions].mean(0) for n, e in enumerate(examples.encoded)]
     )
     padded = TASK.loss(network.head(states), torch.from_numpy(examples.targets))
     padded.total.backward()
@@ -116,7 +116,7 @@ def test_the_auxiliary_loss_weights_every_text_equally(tmp_path: Path) -> None:
     examples = replace(examples_of(trained, reviews(13, 2)), auxiliary=0.5)
     network = network_of(trained)
     assert network.token_head is not None
-    expected = found = 0.0
+    expected = actual = 0.0
     for row, example in zip(one_per_row(examples, 32).ids, examples.encoded, strict=True):
         ids = row[: len(example.ids)][None]
         batch = Batch(ids, torch.arange(ids.shape[1])[None], CausalMask())
@@ -124,8 +124,8 @@ def test_the_auxiliary_loss_weights_every_text_equally(tmp_path: Path) -> None:
         expected += 0.5 * torch.nn.functional.cross_entropy(logits, ids[0, 1:]).item()
     for packed in examples.batches(np.arange(13), "cpu"):
         batch = packed.to("cpu").batch
-        found += network.token_head.loss(network.backbone(batch), batch).total.item()
-    assert found == pytest.approx(expected, rel=1e-5)
+        actual += network.token_head.loss(network.backbone(batch), batch).total.item()
+    assert actual == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -137,13 +137,13 @@ def test_fixed_shapes_and_small_batches_give_the_same_outputs(
     network = network_of(trained)
 
     def outputs(device: str) -> tuple[Tensor, list[tuple[int, ...]]]:
-        found, shapes = torch.zeros(30, 2), []
+        outputs, shapes = torch.zeros(30, 2), []
         for batch in examples.batches(np.arange(30), device):
             moved = batch.to("cpu")
-            found[moved.numbers] = outputs_of(network, moved)
+            outputs[moved.numbers] = outputs_of(network, moved)
             source = moved.batch.source or moved.batch
             shapes.append(tuple(source.ids.shape))
-        return found, shapes
+        return outputs, shapes
 
     free, _ = outputs("cpu")
     monkeypatch.setattr(rows, "TOKENS_AT_ONCE", {"cpu": 1 << 14, "cuda": 96})

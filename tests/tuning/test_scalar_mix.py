@@ -34,8 +34,8 @@ def test_the_scalar_mix_equals_its_formula() -> None:
         scalar_mix.gamma.fill_(1.7)
     layers = [torch.randn(4, 5) for _ in range(3)]
     exp = np.exp([0.5, -1.0, 2.0])
-    wanted = 1.7 * sum(float(s) * x for s, x in zip(exp / exp.sum(), layers, strict=True))
-    torch.testing.assert_close(scalar_mix(torch.stack(layers)), wanted)
+    expected = 1.7 * sum(float(s) * x for s, x in zip(exp / exp.sum(), layers, strict=True))
+    torch.testing.assert_close(scalar_mix(torch.stack(layers)), expected)
     assert list(scalar_mix.learned().values()) == pytest.approx([*(exp / exp.sum()), 1.7])
 
 
@@ -83,8 +83,8 @@ def test_a_saved_scalar_mix_loads_back_with_equal_outputs(tmp_path: Path) -> Non
         assert torch.equal(p, dict(result.network.named_parameters())[name])
     texts = [example.text for example in reviews(16, 2)]
     right = [example.label for example in reviews(16, 2)]
-    said = again.predict(texts)[0]
-    agreed = np.mean([a == b for a, b in zip(said, right, strict=True)])
+    predicted = again.predict(texts)[0]
+    agreed = np.mean([a == b for a, b in zip(predicted, right, strict=True)])
     assert agreed == pytest.approx(result.rows[0]["accuracy"])
 
 
@@ -119,10 +119,10 @@ def test_tune_shows_the_layer_weights(tmp_path: Path, capsys: pytest.CaptureFixt
     words = ["tune", str(run), "--train", str(files[0]), "--dev", str(files[1]), "--device", "cpu"]
     more = ["--set", "task.mix_layers=true", "--compare", "--seeds", "2", "--epochs", "1"]
     assert foreword([*words, *more, "--name", "mixed"]) == 0
-    said = capsys.readouterr()
-    assert "layer_0" not in said.out
+    captured = capsys.readouterr()
+    assert "layer_0" not in captured.out
     shown = "layer weights, embeddings first: 0.3"
-    assert said.err.count(shown) == 3
+    assert captured.err.count(shown) == 3
     written = json.loads((run / "evaluations" / "tune-classify-mixed.json").read_text("utf-8"))
     assert written["settings"]["task"]["mix_layers"] is True
     assert {"layer_0", "layer_1", "layer_2", "layer_gamma", "layer_0_std"} <= set(

@@ -128,7 +128,7 @@ def test_a_missing_column_is_refused_with_the_names_of_others(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "says"),
+    ("name", "content", "message"),
     [
         (
             "a.tsv",
@@ -148,11 +148,11 @@ def test_a_missing_column_is_refused_with_the_names_of_others(tmp_path: Path) ->
     ],
 )
 def test_broken_files_are_refused_with_their_line(
-    tmp_path: Path, name: str, content: bytes, says: str
+    tmp_path: Path, name: str, content: bytes, message: str
 ) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    with pytest.raises(UserError, match=says) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         labelled(read_table(path), Columns())
     assert "\n" not in str(caught.value)
 

@@ -21,10 +21,10 @@ def table() -> WordTable:
 
 
 def test_neighbours_have_the_greatest_cosines() -> None:
-    found = table().nearest("Queen", top=2)
-    assert [near.word for near in found] == ["king", "woman"]
+    neighbours = table().nearest("Queen", top=2)
+    assert [near.word for near in neighbours] == ["king", "woman"]
     unit = VECTORS / np.linalg.norm(VECTORS, axis=1, keepdims=True)
-    assert found[0].cosine == pytest.approx(float(np.sort(unit @ unit[3])[-2]), abs=1e-6)
+    assert neighbours[0].cosine == pytest.approx(float(np.sort(unit @ unit[3])[-2]), abs=1e-6)
     assert "queen" not in {near.word for near in table().nearest("queen", top=10)}
     assert len(table().nearest("queen", top=10)) == 4
 

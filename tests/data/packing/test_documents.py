@@ -41,18 +41,18 @@ def test_rows_are_the_endless_stream(tmp_path: Path, bos: str, eos: str, length:
     count = packed.rows_per_epoch
     for epoch in range(epochs):
         rows = packed.rows(np.arange(epoch * count, (epoch + 1) * count))
-        wanted = [
+        expected = [
             tuple(endless[r * length : (r + 1) * length, 0])
             for r in range(epoch * count, (epoch + 1) * count)
         ]
-        assert sorted(map(tuple, rows.ids.tolist())) == sorted(wanted)
+        assert sorted(map(tuple, rows.ids.tolist())) == sorted(expected)
 
 
 def test_rows_equal_the_docstrings(tmp_path: Path) -> None:
     """The table of the docstring."""
     shards = corpora.shards(tmp_path, [3, 1, 2])
     packed = Documents(4).open(shards, corpora.vocab(), 0, 1)
-    found = {
+    rows = {
         tuple(ids): (documents, positions)
         for numbers in (range(2), range(2, 4))
         for ids, documents, positions in zip(
@@ -63,7 +63,7 @@ def test_rows_equal_the_docstrings(tmp_path: Path) -> None:
             strict=True,
         )
     }
-    assert found == {
+    assert rows == {
         (10, 11, 12, 6): ([0, 0, 0, 0], [0, 1, 2, 3]),
         (13, 6, 14, 15): ([0, 0, 1, 1], [0, 1, 0, 1]),
         (6, 10, 11, 12): ([0, 1, 1, 1], [0, 0, 1, 2]),

@@ -48,7 +48,7 @@ def read(rows: Rows) -> list[Pair]:
     """The pairs of rows, taken apart by what stands in them."""
     assert rows.segments is not None
     assert rows.labels is not None
-    found = []
+    pairs = []
     for ids, documents, positions, segments, labels in zip(
         rows.ids, rows.documents, rows.positions, rows.segments, rows.labels, strict=True
     ):
@@ -63,9 +63,9 @@ def read(rows: Rows) -> list[Pair]:
             assert one[-1] == SEP
             assert not two or two[-1] == SEP
             assert not {CLS, SEP} & {*one[1:-1], *two[:-1]}
-            found.append(Pair(one[1:-1], two[:-1], int(labels[where[0]])))
+            pairs.append(Pair(one[1:-1], two[:-1], int(labels[where[0]])))
         assert (labels[documents < 0] == -1).all()
-    return found
+    return pairs
 
 
 def epoch(packed: Any, number: int = 0) -> Rows:
@@ -157,12 +157,12 @@ def test_rows_equal_the_docstrings(tmp_path: Path) -> None:
         writer.add(np.array([7, 8, 9]), np.array([2, 1]), np.array([2]))
         writer.add(np.array([4, 5, 6]), np.array([1, 2]), np.array([2]))
     vocab = replace(corpora.vocab(100), special={"[PAD]": 0, "[CLS]": 1, "[SEP]": 2})
-    found = []
+    rows = []
     for seed in range(200):
         packed = Pairs(8).open(Shards.open(tmp_path / "train"), vocab, seed, 4)
-        found.append({tuple(ids) for ids in epoch(packed).ids.tolist()})
-    wanted = {(1, 7, 8, 2, 9, 2, 0, 0), (1, 4, 2, 7, 8, 2, 0, 0), (1, 5, 6, 2, 0, 0, 0, 0)}
-    assert wanted in found
+        rows.append({tuple(ids) for ids in epoch(packed).ids.tolist()})
+    expected = {(1, 7, 8, 2, 9, 2, 0, 0), (1, 4, 2, 7, 8, 2, 0, 0), (1, 5, 6, 2, 0, 0, 0, 0)}
+    assert expected in rows
 
 
 def test_a_row_does_not_depend_on_earlier_requests(tmp_path: Path) -> None:

@@ -24,12 +24,12 @@ def many(folder: Path) -> Shards:
 def read(rows: Rows) -> list[tuple[list[int], list[int]]]:
     """The pairs of rows, taken apart by what stands in them."""
     assert rows.segments is not None
-    found = []
+    pairs = []
     for ids, documents, segments in zip(rows.ids, rows.documents, rows.segments, strict=True):
         for number in range(documents.max() + 1):
             sides = [ids[(documents == number) & (segments == side)] for side in (0, 1)]
-            found.append((sides[0].tolist(), sides[1].tolist()))
-    return found
+            pairs.append((sides[0].tolist(), sides[1].tolist()))
+    return pairs
 
 
 def test_rows_equal_the_docstrings(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_every_epoch_shows_every_pair_once(tmp_path: Path, length: int) -> None:
     shards = many(tmp_path)
     packed = Parallel(length).open(shards, VOCAB, 1, 4)
     starts = shards.sequence_starts + 10
-    wanted = [
+    expected = [
         (list(range(a, b)), list(range(b, c)))
         for a, b, c in zip(starts[:-1:2], starts[1::2], starts[2::2], strict=True)
     ]
@@ -54,7 +54,7 @@ def test_every_epoch_shows_every_pair_once(tmp_path: Path, length: int) -> None:
         numbers = epoch * packed.rows_per_epoch + np.arange(packed.rows_per_epoch)
         rows = packed.rows(numbers)
         seen.append(read(rows))
-        assert sorted(seen[-1]) == sorted(wanted)
+        assert sorted(seen[-1]) == sorted(expected)
         pairs = rows.documents.max(1) + 1
         assert ((rows.documents >= 0).sum(1) + 2 * pairs <= length).all(), "room for the ends"
     assert seen[0] != seen[1] != seen[2]
@@ -76,8 +76,8 @@ def test_a_pair_longer_than_a_row_is_cut_and_counted(
     tmp_path: Path, sides: tuple[int, int], kept: tuple[int, int]
 ) -> None:
     packed = Parallel(12).open(corpora.write(tmp_path, [list(sides), [2, 2]]), VOCAB, 1, 4)
-    found = read(packed.rows(np.arange(packed.rows_per_epoch)))
-    assert kept in [(len(source), len(target)) for source, target in found]
+    pairs = read(packed.rows(np.arange(packed.rows_per_epoch)))
+    assert kept in [(len(source), len(target)) for source, target in pairs]
     assert packed.notes == ["1 pairs longer than a row are cut"]
 
 

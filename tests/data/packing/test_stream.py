@@ -22,11 +22,12 @@ def test_streams_are_contiguous_and_wrap(tmp_path: Path) -> None:
     rows = packed.rows(np.arange(batch * steps))
     for stream in range(batch):
         part = text[stream * 34 : (stream + 1) * 34]
-        wanted = (part * 4)[: steps * length]
-        assert rows.ids[stream::batch].ravel().tolist() == wanted
+        expected = (part * 4)[: steps * length]
+        assert rows.ids[stream::batch].ravel().tolist() == expected
         assert rows.next_token is not None
         assert (
-            rows.next_token[stream::batch].tolist() == (part * 4)[length : len(wanted) + 1 : length]
+            rows.next_token[stream::batch].tolist()
+            == (part * 4)[length : len(expected) + 1 : length]
         )
 
 

@@ -22,9 +22,9 @@ def test_scores_equal_scikit_learns() -> None:
     targets = random.integers(0, 2, 60)
     outputs = random.normal(0, 1, (60, 2))
     outputs[np.arange(60), targets] += 1
-    said, scores = outputs.argmax(1), Classify().scores(outputs, targets)
-    assert scores["matthews"] == pytest.approx(metrics.matthews_corrcoef(targets, said))
-    assert scores["accuracy"] == pytest.approx((said == targets).mean())
+    predicted, scores = outputs.argmax(1), Classify().scores(outputs, targets)
+    assert scores["matthews"] == pytest.approx(metrics.matthews_corrcoef(targets, predicted))
+    assert scores["accuracy"] == pytest.approx((predicted == targets).mean())
     assert 0 < scores["matthews"] < scores["accuracy"] < 1
 
 
@@ -55,12 +55,12 @@ def test_pairs_mixed_with_single_texts_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
         ({"dropout": 1.0}, "dropout: must be a number of at least 0 and below 1"),
         ({"auxiliary": -0.5}, "auxiliary: must be a number from 0"),
     ],
 )
-def test_impossible_settings_are_refused(settings: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Classify(**settings)

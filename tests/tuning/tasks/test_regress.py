@@ -46,8 +46,8 @@ def test_regression_learns_a_scale_and_loads_back(tmp_path: Path, layout: str) -
     assert (result.rows[-1]["strategy"], result.rows[-1]["pearson"]) == ("mean", 0.0)
     save_network(result, tmp_path / "tuned")
     tuned = load_tuned(tmp_path / "tuned", "cpu")
-    said = tuned.outputs([e.text for e in dev])
-    assert Regress().scores(said, np.asarray([float(e.label) for e in dev]))[
+    outputs = tuned.outputs([e.text for e in dev])
+    assert Regress().scores(outputs, np.asarray([float(e.label) for e in dev]))[
         "pearson"
     ] == pytest.approx(result.rows[0]["pearson"], abs=1e-5)
     with pytest.raises(UserError, match="tuned to predict numbers"):
@@ -57,10 +57,12 @@ def test_regression_learns_a_scale_and_loads_back(tmp_path: Path, layout: str) -
 def test_scores_equal_scipys() -> None:
     random = np.random.default_rng(1)
     targets = np.round(random.uniform(0, 5, 50), 1).astype(np.float32)
-    said = (targets + random.normal(0, 1, 50)).astype(np.float32)
-    scores = Regress().scores(said[:, None], targets)
-    assert scores["pearson"] == pytest.approx(stats.pearsonr(said, targets).statistic, abs=1e-6)
-    assert scores["spearman"] == pytest.approx(stats.spearmanr(said, targets).statistic, abs=1e-6)
+    outputs = (targets + random.normal(0, 1, 50)).astype(np.float32)
+    scores = Regress().scores(outputs[:, None], targets)
+    assert scores["pearson"] == pytest.approx(stats.pearsonr(outputs, targets).statistic, abs=1e-6)
+    assert scores["spearman"] == pytest.approx(
+        stats.spearmanr(outputs, targets).statistic, abs=1e-6
+    )
     flat = Regress().scores(np.full((50, 1), 2.5), targets)
     assert flat == {"pearson": 0.0, "spearman": 0.0}
 
@@ -80,7 +82,7 @@ def test_the_loss_is_a_sum_of_squares() -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "says"),
+    ("labels", "message"),
     [
         (["1", "x"], r"b.tsv:7: 'x' is not a number; use --task classify"),
         (["1", "nan"], r"b.tsv:7: 'nan' is not a number"),
@@ -89,9 +91,11 @@ def test_the_loss_is_a_sum_of_squares() -> None:
         (["1", "1.000000001"], "at least two numbers; all 2 are 1"),
     ],
 )
-def test_labels_that_are_not_numbers_or_all_equal_are_refused(labels: list[str], says: str) -> None:
+def test_labels_that_are_not_numbers_or_all_equal_are_refused(
+    labels: list[str], message: str
+) -> None:
     train = [Labelled("a", label, source="b.tsv:7") for label in labels]
-    with pytest.raises(UserError, match=says):
+    with pytest.raises(UserError, match=message):
         Regress().labels(train)
 
 

@@ -78,10 +78,10 @@ def test_packed_examples_give_the_outputs_of_each_alone(tmp_path: Path, layout: 
             states = prompted.run_backbone(batch.batch).states[batch.rows, batch.columns]
             for n in set(batch.numbers.tolist()):
                 alone = next(answers.batches(np.asarray([n]), "cpu"))
-                wanted = prompted.run_backbone(alone.batch).states[alone.rows, alone.columns]
+                expected = prompted.run_backbone(alone.batch).states[alone.rows, alone.columns]
                 where = batch.numbers == n
                 assert batch.targets[where].tolist() == answers.targets[n].tolist()
-                torch.testing.assert_close(states[where], wanted, atol=1e-5, rtol=1e-5)
+                torch.testing.assert_close(states[where], expected, atol=1e-5, rtol=1e-5)
 
 
 def test_sources_are_cut_and_keep_the_end_token_of_pretraining(tmp_path: Path) -> None:
