@@ -187,10 +187,11 @@ def with_special(trained: TrainedModel, names: Sequence[str]) -> TrainedModel:
 
 def _grow(old: Model, new: Model) -> None:
     """Copy the parameters of `old` into `new`, into the first rows of those that have more."""
-    rows = dict(old.named_parameters())
+    rows = checkpoint.stored_tensors(old)
     with torch.no_grad():
-        for name, parameter in new.named_parameters():
-            parameter[: len(rows[name])] = rows[name]
+        for name, tensor in checkpoint.stored_tensors(new).items():
+            first = tensor if tensor.shape == rows[name].shape else tensor[: len(rows[name])]
+            first.copy_(rows[name])
 
 
 def _as_trained(asked: Any, own: Any) -> str:
@@ -218,10 +219,10 @@ def _by_token(starting_model: StartingModel) -> set[str]:
 
 def _carry_over(old: Model, new: Model) -> list[str]:
     """Copy parameters of the same name and shape into `new`; return the names of the others."""
-    parameters = dict(new.named_parameters())
+    parameters = checkpoint.stored_tensors(new)
     left = []
     with torch.no_grad():
-        for name, value in old.named_parameters():
+        for name, value in checkpoint.stored_tensors(old).items():
             if name in parameters and parameters[name].shape == value.shape:
                 parameters[name].copy_(value)
             else:

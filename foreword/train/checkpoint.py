@@ -40,9 +40,10 @@ def save(
 
     Raises:
         NotFiniteError: a weight or the optimizer's state holds nan or infinity.
-        UserError: the disk is full or the folder cannot be written.
+        UserError: the disk is full, the folder cannot be written, or the optimizer's state is not
+            of tensors.
     """
-    files: dict[str, dict[str, Tensor]] = {"weights": dict(model.named_parameters())}
+    files: dict[str, dict[str, Tensor]] = {"weights": stored_tensors(model)}
     if optimizer is not None:
         files["optimizer"] = _optimizer_tensors(model, optimizer)
     if memory:
@@ -75,8 +76,15 @@ def verify(folder: Path, *, is_to_train: bool = True) -> None:
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """Return every parameter once, by the first of its names."""
-    return _on_cpu(dict(model.named_parameters()))
+    """Return `stored_tensors` on the CPU."""
+    return _on_cpu(stored_tensors(model))
+
+
+def stored_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Return every parameter and persistent buffer once, by the first of its names."""
+    buffers = dict(model.named_buffers())
+    kept = buffers.keys() & model.state_dict(keep_vars=True).keys() if buffers else ()
+    return {**dict(model.named_parameters()), **{name: buffers[name] for name in sorted(kept)}}
 
 
 def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -90,7 +98,7 @@ def load_weights(folder: Path, model: nn.Module) -> None:
         UserError: a tensor is missing, left over, or of another shape.
     """
     stored = load_file(folder / "weights.safetensors")
-    parameters = dict(model.named_parameters())
+    parameters = stored_tensors(model)
     for name in sorted(parameters.keys() ^ stored.keys()):
         where = "the checkpoint has no" if name in parameters else "the model has no"
         raise UserError(
@@ -110,19 +118,34 @@ def load_weights(folder: Path, model: nn.Module) -> None:
 
 def _optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
     names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
-    return {
+    tensors = {
         f"{names[p]}/{key}": value
         for p, values in optimizer.state.items()
         for key, value in values.items()
-        if isinstance(value, Tensor)
+        if value is not None
     }
+    for path, value in tensors.items():
+        if not isinstance(value, Tensor):
+            raise UserError(
+                f"optimizer: its state {path} is of type {type(value).__name__}, and a checkpoint "
+                "holds tensors only; a resumed run would go on differently"
+            )
+    return tensors
 
 
 def load_optimizer(folder: Path, model: nn.Module, optimizer: Optimizer) -> None:
-    """Load the state of a checkpoint into an optimizer."""
+    """Load the state of a checkpoint into an optimizer.
+
+    A parameter without stored state, such as one that never had a gradient, begins anew.
+
+    Raises:
+        UserError: a state is of a parameter that the model lacks.
+    """
     parameters = dict(model.named_parameters())
     for path, value in load_file(folder / "optimizer.safetensors").items():
         name, _, key = path.rpartition("/")
+        if name not in parameters:
+            raise UserError(f"{folder}: the optimizer's state {path} has no parameter in the model")
         p = parameters[name]
         # A step count stays where the optimizer made it; the rest lies beside its parameter.
         optimizer.state[p][key] = value if value.ndim == 0 and not p.is_cuda else value.to(p.device)
@@ -156,12 +179,18 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 def all_in(run: Path) -> list[Path]:
     """Return the checkpoints of a run, oldest first."""
-    return sorted(p for p in (run / "checkpoints").glob("step-*") if p.is_dir())
+    folders = [p for p in (run / "checkpoints").glob("step-*") if p.is_dir()]
+    return sorted(folders, key=lambda folder: _order(folder.name))
 
 
 def name_of(step: int) -> str:
     """Return the name of a step's checkpoint: `step-00001000`."""
     return f"step-{step:08d}"
+
+
+def _order(name: str) -> tuple[int, str]:
+    """Return the key by which names of checkpoints sort by step, beyond eight digits too."""
+    return len(name), name
 
 
 def newest(run: Path, warn: list[str] | None = None, *, is_to_train: bool = True) -> Path:
@@ -197,7 +226,7 @@ def back_to(run: Path, step: int) -> Path | None:
     Nothing is deleted if there is no other.
     """
     found = all_in(run)
-    good = [folder for folder in found if folder.name <= name_of(step)]
+    good = [folder for folder in found if _order(folder.name) <= _order(name_of(step))]
     if good:
         for folder in found[len(good) :]:
             shutil.rmtree(folder)
@@ -210,7 +239,7 @@ def prune(run: Path, keep: int, best: str | None, last: str) -> None:
     A checkpoint of a later step is damaged, and a resumed run has yet to write it again: it is not
     counted, so that the complete ones before it stay.
     """
-    for folder in [found for found in all_in(run) if found.name <= last][:-keep]:
+    for folder in [found for found in all_in(run) if _order(found.name) <= _order(last)][:-keep]:
         if folder.name != best:
             # Renamed first: a kill leaves no half checkpoint by its name.
             folder.replace(folder.with_name(f".{folder.name}.old"))

@@ -156,3 +156,47 @@ def test_a_run_keeps_its_best_checkpoint(
     assert kept == [checkpoint.name_of(6), checkpoint.name_of(12)]
     state = checkpoint.read_state(checkpoint.newest(run))
     assert (state["best"], state["best_loss"]) == (checkpoint.name_of(6), 2.0)
+
+
+def test_running_statistics_load_back_equal(tmp_path: Path) -> None:
+    saved, loaded = (nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)) for _ in range(2))
+    saved[1].register_buffer("made_anew", torch.zeros(1), persistent=False)
+    saved(torch.randn(8, 4))
+    folder = save(tmp_path / "step", saved)
+    checkpoint.load_weights(folder, loaded)
+    assert "1.made_anew" not in checkpoint.weights_of(saved)
+    for name in ("running_mean", "running_var", "num_batches_tracked"):
+        assert torch.equal(getattr(saved[1], name), getattr(loaded[1], name))
+
+
+def test_an_optimizer_whose_state_is_not_of_tensors_is_refused(tmp_path: Path) -> None:
+    line = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(line.parameters())
+    optimizer.state[line.weight]["steps"] = 3
+    with pytest.raises(UserError, match="weight/steps is of type int"):
+        checkpoint.save(tmp_path / "step", line, optimizer, {})
+    assert not (tmp_path / "step").exists()
+
+
+def test_a_state_of_a_parameter_that_the_model_lacks_is_refused(tmp_path: Path) -> None:
+    line = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(line.parameters())
+    optimizer.state[line.bias]["momentum_buffer"] = torch.zeros(4)
+    checkpoint.save(tmp_path / "step", line, optimizer, {})
+    other = nn.Linear(4, 4, bias=False)
+    with pytest.raises(UserError, match="bias/momentum_buffer has no parameter"):
+        checkpoint.load_optimizer(tmp_path / "step", other, torch.optim.SGD(other.parameters()))
+
+
+def test_checkpoints_are_ordered_by_step_beyond_eight_digits(tmp_path: Path) -> None:
+    steps = (10**8 - 1, 10**8, 10**8 + 1)
+    for step in steps:
+        save(tmp_path / "checkpoints" / checkpoint.name_of(step), step=step)
+    names = [checkpoint.name_of(step) for step in steps]
+    assert [folder.name for folder in checkpoint.all_in(tmp_path)] == names
+    checkpoint.prune(tmp_path, 2, None, names[1])
+    assert [folder.name for folder in checkpoint.all_in(tmp_path)] == names
+    left = checkpoint.back_to(tmp_path, 10**8)
+    assert left is not None
+    assert left.name == names[1]
+    assert [folder.name for folder in checkpoint.all_in(tmp_path)] == names[:2]
