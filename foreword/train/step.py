@@ -182,8 +182,10 @@ def _processes() -> int:
 
 def _counted_over_processes(batches: Sequence[Batch], device: torch.device) -> Sequence[Batch]:
     """Return the batches with the `TermCounts` of all processes, which a feed has for its own."""
+    if _processes() == 1:  # the batches of fine-tuning have no parts
+        return batches
     own = batches[0].part(TermCounts)
-    if own is None or _processes() == 1:
+    if own is None:
         return batches
     counts = torch.as_tensor(own.counts, device=device).clone()
     distributed.all_reduce(counts)
