@@ -32,6 +32,7 @@ from foreword.testing import (
     check_strategy,
     check_task,
     check_tokenizer,
+    check_tracker,
 )
 from foreword.tuning.network import Network
 from foreword.tuning.strategies.full import Full
@@ -48,6 +49,7 @@ CHECKS: dict[str, Callable[..., None]] = {
     "objectives/skip_causal": check_objective,
     "probes/embedding_norms": check_probe,
     "text/tokenizers/utf8_bytes": check_tokenizer,
+    "trackers/csv_file": check_tracker,
     "train/optimizers/lion": check_optimizer,
     "train/schedules/quadratic": check_schedule,
     "tuning/strategies/biases": check_strategy,

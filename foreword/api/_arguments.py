@@ -13,10 +13,12 @@ from foreword.data.text_files import ReadSettings
 from foreword.data.write_shards import PrepareSettings
 from foreword.errors import UserError
 from foreword.runs.recipe import Recipe, load_recipe
+from foreword.trackers._contract import Tracker
 from foreword.train.budget import Budget
 
 PathName = str | PathLike[str]
 Paths = PathName | Sequence[PathName]
+Track = str | Tracker | Sequence[str | Tracker]
 Settings = Mapping[str, Any] | Sequence[str]
 
 

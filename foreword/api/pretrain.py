@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from foreword.api import _arguments
-from foreword.api._arguments import PathName, Paths, Settings
+from foreword.api._arguments import PathName, Paths, Settings, Track
 from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.api.request import RunRequest, request
@@ -18,6 +18,8 @@ from foreword.evaluation.samples import samples
 from foreword.runs import run as running
 from foreword.runs.override import override
 from foreword.runs.recipe import Recipe
+from foreword.runs.tracking import tracked, trackers_of
+from foreword.trackers._contract import Tracker
 from foreword.train import log
 from foreword.train.hooks import Hook
 
@@ -88,6 +90,7 @@ def pretrain(
     target: str | None = None,
     documents: str | None = None,
     errors: str | None = None,
+    track: Track = (),
     hooks: Sequence[Hook] = (),
     progress: bool | ProgressDisplay = True,
 ) -> PretrainingResult:
@@ -121,6 +124,7 @@ def pretrain(
         target: for parallel text, the field of the target side.
         documents: what is one document in plain text: file, paragraph or line.
         errors: bytes that are not UTF-8: strict stops, replace replaces and counts.
+        track: where the records go too: `"tensorboard"`, `"wandb"`, or a tracker object.
         hooks: called between steps; see `foreword.train.hooks.Hook`.
         progress: whether to show the progress, or what shows it.
 
@@ -133,6 +137,7 @@ def pretrain(
     if (data is None) == (texts is None):
         raise UserError("give data, which takes paths, or texts, which takes the texts themselves")
     running.require_free(run)
+    trackers = trackers_of(track)
     shown = progress_of(progress, announces=True)
 
     def wanted() -> RunRequest:
@@ -159,14 +164,18 @@ def pretrain(
             raise UserError(f"{file}: already exists; choose another out")
         data = _arguments.write_texts(texts, file)
     try:
-        return start(wanted(), run, shown, hooks)
+        return start(wanted(), run, shown, hooks, trackers)
     finally:
         if texts is not None and not run.exists():  # it could not begin
             file.unlink()
 
 
 def start(
-    wanted: RunRequest, run: Path, progress: ProgressDisplay, hooks: Sequence[Hook] = ()
+    wanted: RunRequest,
+    run: Path,
+    progress: ProgressDisplay,
+    hooks: Sequence[Hook] = (),
+    trackers: Sequence[Tracker] = (),
 ) -> PretrainingResult:
     """Create a run folder and train; nothing is left of a run that could not begin.
 
@@ -179,7 +188,7 @@ def start(
     wanted = wanted.extended(progress.note)
     try:
         running.start(wanted.recipe, wanted.inputs, run, wanted.starting_model)
-        return carry_on(run, progress, hooks)
+        return carry_on(run, progress, hooks, trackers)
     except UserError:
         running.take_back(run, before)
         raise
@@ -189,6 +198,7 @@ def resume(
     run: PathName,
     *,
     settings: Settings = (),
+    track: Track = (),
     hooks: Sequence[Hook] = (),
     progress: bool | ProgressDisplay = True,
 ) -> PretrainingResult:
@@ -200,6 +210,7 @@ def resume(
     Args:
         run: the run folder.
         settings: of `optimizer.*`, or `train.clip`, to change from here on.
+        track: as in `pretrain`; the same tracker continues the same run there.
         hooks: called between steps.
         progress: whether to show the progress, or what shows it.
 
@@ -207,18 +218,24 @@ def resume(
         UserError: no such run, or its text has changed.
         TrainingStoppedError: the loss is no longer finite.
     """
+    trackers = trackers_of(track)
     if changed := _arguments.assignments(settings):
         override(Path(run), changed)
-    return carry_on(Path(run), progress_of(progress, announces=True), hooks)
+    return carry_on(Path(run), progress_of(progress, announces=True), hooks, trackers)
 
 
-def carry_on(run: Path, progress: ProgressDisplay, hooks: Sequence[Hook] = ()) -> PretrainingResult:
+def carry_on(
+    run: Path,
+    progress: ProgressDisplay,
+    hooks: Sequence[Hook] = (),
+    trackers: Sequence[Tracker] = (),
+) -> PretrainingResult:
     """Train what is left of a run.
 
     Raises:
         UserError: as `resume`.
         TrainingStoppedError: the loss is no longer finite.
     """
-    with progress:
-        is_done = running.carry_on(run, progress, progress.stage, samples, hooks)
+    with tracked(run, trackers, progress) as reporter, progress:
+        is_done = running.carry_on(run, reporter, progress.stage, samples, hooks)
     return PretrainingResult(run, is_done, {r["kind"]: r for r in log.read(run)})

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from foreword import allocator, atomic, config, kinds, stored
 from foreword.api import _arguments
-from foreword.api._arguments import PathName, Paths, Settings
+from foreword.api._arguments import PathName, Paths, Settings, Track
 from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.errors import UserError
 from foreword.runs.provenance import command
+from foreword.runs.tracking import Tracking, closing, trackers_of
 from foreword.runs.trained_model import open_run
 from foreword.tuning import finished
 from foreword.tuning import result as results
@@ -107,6 +108,7 @@ def tune(
     name: str = "",
     out: PathName | None = None,
     device: str = "auto",
+    track: Track = (),
     progress: bool | ProgressDisplay = True,
 ) -> TuningResult:
     """Fine-tune a pretrained model on labelled text.
@@ -142,6 +144,7 @@ def tune(
         name: of the results; default: folder and file of `train`.
         out: folder for the tuned model; default: RUN/tuned/NAME.
         device: auto, cpu, cuda or mps.
+        track: where the scores of each epoch go too: `"tensorboard"`, `"wandb"`, or a tracker.
         progress: whether to show the progress, or what shows it.
 
     Raises:
@@ -161,6 +164,7 @@ def tune(
     made, several = _variants(
         task, strategy, lr, options, _arguments.assignments(settings), compare=compare
     )
+    trackers = trackers_of(track)
     if "/" in name:
         raise UserError(f"--name {name}: must be a name, not a path; --out takes a path")
     reading = _Reading(
@@ -190,10 +194,14 @@ def tune(
     if added := missing_special_tokens(trained.recipe, trained.vocab):
         shown.note(f"special tokens added for the input template: {', '.join(added)}")
     with atomic.guarded(trained.run):
-        with shown:
+        used = {"task": {"kind": task, **config.to_table(made)}, **config.to_table(several[0])}
+        place = trained.run / "tracking" / evaluation.stem
+        tracking = Tracking(place, evaluation.stem, shown.note, lambda: used)
+        with closing(tracking, trackers), shown:
             result = tuning.tune(
-                trained, made, mixture, dev_examples, several, shown.stage("tuning")
-            )
+                trained, made, mixture, dev_examples, several,
+                shown.stage("tuning"), lambda row: tracking.record(_record(row)),
+            )  # fmt: skip
 
         # Record where the examples came from, and write the model and its scores.
         source: dict[str, Any] = {"train": _source(train), "dev": _source(dev)}
@@ -211,6 +219,13 @@ def tune(
         results.save_network(result, folder, form, document)
         stored.write(evaluation, document)
     return TuningResult(folder, evaluation, document["title"], result.rows, document, result)
+
+
+def _record(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the scores of an epoch as a record for trackers, its step the epoch."""
+    kind = f"{row['start']}, {row['strategy']}, seed {row['seed']}"
+    numbers = {name: v for name, v in row.items() if name not in ("seed", "epoch")}
+    return {"kind": kind, "step": row["epoch"], **numbers}
 
 
 def _variants(

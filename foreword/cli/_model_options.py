@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 Run = Annotated[Path, typer.Argument(help="A run folder, or one of its checkpoints/step-*.")]
 Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Track = Annotated[
+    list[str] | None,
+    typer.Option("--track", help="Also send the records to tensorboard or wandb; repeatable."),
+]
 Quiet = Annotated[
     bool, typer.Option("--quiet", help="Show no progress: only the result, and errors.")
 ]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from foreword.cli._budget_options import BudgetOptions
-from foreword.cli._model_options import Json, Quiet
+from foreword.cli._model_options import Json, Quiet, Track
 from foreword.cli._reading import Reading
 from foreword.cli._run_options import RunOptions
 
@@ -18,6 +18,7 @@ def pretrain(
     options: RunOptions,
     budget: BudgetOptions,
     reading: Reading,
+    track: Track = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> int:
@@ -31,8 +32,10 @@ def pretrain(
     from foreword.api.progress import progress_of
     from foreword.cli._finished import finish
     from foreword.runs import run as running
+    from foreword.runs.tracking import trackers_of
 
     running.require_free(out)
+    trackers = trackers_of(track or ())
     progress = progress_of(not quiet, announces=True)
     request = options.resolve(budget, reading, progress.note)
-    return finish(out, lambda: start(request, out, progress), as_json=json)
+    return finish(out, lambda: start(request, out, progress, (), trackers), as_json=json)

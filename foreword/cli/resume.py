@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from foreword.cli._model_options import Json, Quiet
+from foreword.cli._model_options import Json, Quiet, Track
 
 
 def resume(
@@ -16,6 +16,7 @@ def resume(
         list[str] | None,
         typer.Option("--set", help="A setting of optimizer.*, or train.clip: optimizer.lr=1e-4."),
     ] = None,
+    track: Track = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> int:
@@ -32,6 +33,6 @@ def resume(
     from foreword.cli._finished import finish
 
     def work() -> pretrain.PretrainingResult:
-        return pretrain.resume(run, settings=assign or (), progress=not quiet)
+        return pretrain.resume(run, settings=assign or (), track=track or (), progress=not quiet)
 
     return finish(run, work, as_json=json)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foreword.cli import console
-from foreword.cli._model_options import Device, Json, Quiet, Run
+from foreword.cli._model_options import Device, Json, Quiet, Run, Track
 from foreword.cli._tune_options import FineTuningOptions, LabelledTextOptions
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def tune(
         Path | None, typer.Option(help="Folder for the tuned model; default: RUN/tuned/NAME.")
     ] = None,
     device: Device = "auto",
+    track: Track = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -45,6 +46,7 @@ def tune(
         name=name,
         out=out,
         device=device,
+        track=track or (),
         progress=not quiet,
     )
     if json:

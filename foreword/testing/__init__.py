@@ -13,6 +13,7 @@ from foreword.testing.probes import PROBE_CHECKS, check_probe
 from foreword.testing.strategies import STRATEGY_CHECKS, check_strategy
 from foreword.testing.tasks import TASK_CHECKS, check_task
 from foreword.testing.tokenizers import TOKENIZER_CHECKS, TRAINING_CHECKS, check_tokenizer
+from foreword.testing.trackers import TRACKER_CHECKS, check_tracker
 from foreword.testing.training import (
     OPTIMIZER_CHECKS,
     SCHEDULE_CHECKS,
@@ -33,6 +34,7 @@ __all__ = [
     "STRATEGY_CHECKS",
     "TASK_CHECKS",
     "TOKENIZER_CHECKS",
+    "TRACKER_CHECKS",
     "TRAINING_CHECKS",
     "check_attention",
     "check_layout",
@@ -45,4 +47,5 @@ __all__ = [
     "check_strategy",
     "check_task",
     "check_tokenizer",
+    "check_tracker",
 ]

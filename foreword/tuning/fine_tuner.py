@@ -148,8 +148,12 @@ class FineTuner:
         self.train, self.dev = cached
         return cached
 
-    def run(self, step_done: Callable[[str], None]) -> list[Row]:
+    def run(self, step_done: Callable[[str], None], scored: Callable[[Row], None]) -> list[Row]:
         """Train to the end; return a row of scores on the dev examples for each epoch.
+
+        Args:
+            step_done: called after each step.
+            scored: called with each row.
 
         Raises:
             TrainingStoppedError: several steps in a row were not finite, or the weights are not.
@@ -158,7 +162,7 @@ class FineTuner:
             self.settings,
             self.settings.epochs * count_steps(self.data, self.settings),
         )
-        scores = ScoreEachEpoch(self, partial(step_done, f"{self.name}, seed {self.seed}"))
+        scores = ScoreEachEpoch(self, partial(step_done, f"{self.name}, seed {self.seed}"), scored)
         loop = Loop(
             self.network,
             self._loss,
@@ -259,12 +263,15 @@ class ScoreEachEpoch(Hook):
     Args:
         tuner: the tuner whose network trains.
         step_done: called after each step.
+        scored: called with the scores of each epoch.
     """
 
-    def __init__(self, tuner: FineTuner, step_done: Callable[[], None]) -> None:
+    def __init__(
+        self, tuner: FineTuner, step_done: Callable[[], None], scored: Callable[[Row], None]
+    ) -> None:
         self.times = tuner.settings.epochs
         self.curve: list[Row] = []
-        self._tuner, self._step_done = tuner, step_done
+        self._tuner, self._step_done, self._scored = tuner, step_done, scored
         self._losses: list[float] = []
 
     def begin(self, loop: Loop) -> None:
@@ -287,6 +294,7 @@ class ScoreEachEpoch(Hook):
         require_finite(dict(self._tuner.network.named_parameters()))
         mean = float(np.mean(self._losses)) if self._losses else math.nan
         self.curve.append(self._tuner.score(len(self.curve) + 1, mean, loop.state.skipped))
+        self._scored(self.curve[-1])
         self._losses.clear()
 
 

@@ -45,6 +45,7 @@ def tune(
     dev: Sequence[Labelled | tuple[str, ...]],
     settings: TuneSettings | Sequence[TuneSettings] | None = None,
     report: ReportProgress | None = None,
+    scored: Callable[[Row], None] = lambda row: None,
 ) -> TuneResult:
     """Fine-tune a pretrained model, once per seed, and score it on `dev` after each epoch.
 
@@ -57,6 +58,7 @@ def tune(
         dev: examples to score.
         settings: one variant, or several to compare; `variants` returns the usual ones.
         report: called after each step with the progress.
+        scored: called after each epoch of each seed with its row of scores.
 
     Returns:
         A row for each variant, and one for the task's baseline, which reads no text.
@@ -86,7 +88,7 @@ def tune(
         if report is not None:
             report(done, total, note)
 
-    rows, epochs, network = _train(trained, task, data, variants, caches, step_done)
+    rows, epochs, network = _train(trained, task, data, variants, caches, step_done, scored)
     cut = sum(example.was_cut for part in (data.train, data.dev) for example in part.encoded)
     return TuneResult(
         task=task,
@@ -109,6 +111,7 @@ def _train(
     variants: Sequence[TuneSettings],
     caches: bool,
     step_done: Callable[[str], None],
+    scored: Callable[[Row], None],
 ) -> tuple[list[Row], list[Row], Network]:
     """Train each variant with each of its seeds.
 
@@ -129,7 +132,7 @@ def _train(
                     features = tuner.cache_features(known, step_done)
                     if not variant.from_scratch:
                         cached[variant.precision] = features
-                curve = tuner.run(step_done)
+                curve = tuner.run(step_done, scored)
             network = network or tuner.finish()
             epochs += curve
             finals.append(curve[-1])
