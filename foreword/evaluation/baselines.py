@@ -115,7 +115,7 @@ def _count(
     """Count the predictions of the training text; one table per direction of prediction."""
     unigrams: list[Array] = []
     keys: list[list[Array]] = []
-    read, most = 0, MAX_COUNTED if with_bigrams else MAX_MASKED
+    read, most = 0, min(total, MAX_COUNTED if with_bigrams else MAX_MASKED)
     for directions in pairs:
         unigrams = unigrams or [np.zeros(vocab.size, np.int64) for _ in directions]
         keys = keys or [[] for _ in directions]
@@ -124,7 +124,7 @@ def _count(
             if with_bigrams:
                 keys[n].append(context * vocab.size + target)
         read += len(directions[0][1])
-        watch(min(read, total), min(most, total))
+        watch(min(read, most), most)
         if read >= most:
             break
     tables = []
@@ -138,7 +138,10 @@ def _count(
 def _training_pairs(
     recipe: Recipe, shards: Shards, vocab: Vocab, with_bigrams: bool
 ) -> Iterator[tuple[Pairs, ...]]:
-    """Yield the predictions of training: its text once, or a random part of it."""
+    """Yield the predictions of training: of its text once, or with other masks until asked to stop.
+
+    Of a text that is masked anew in each epoch, several epochs predict every token about once.
+    """
     if recipe.model.is_count_based:
         yield from _ngram_pairs(recipe, shards, vocab, MAX_COUNTED)
         return
@@ -146,7 +149,9 @@ def _training_pairs(
         return
     feed = training_feed(recipe, shards, vocab)
     length, at_once = recipe.packing.length, max(1, CHUNK // recipe.packing.length)
-    rows = min(feed.packed.rows_per_epoch, MAX_COUNTED // length)
+    rows = MAX_COUNTED // length
+    if with_bigrams:
+        rows = min(rows, feed.packed.rows_per_epoch)
     for start in range(0, rows, at_once):
         numbers = np.arange(start, min(start + at_once, rows))
         yield _pairs_of(feed.batch(numbers, recipe.train.seed))

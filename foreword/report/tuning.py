@@ -72,7 +72,7 @@ def table(one: SavedEvaluation, names: Sequence[str]) -> Table:
         [
             variant_name(row),
             *(_with_deviation(row, name) for name in names),
-            *(cell(row.get(key)) for key in (*varied, *others)),
+            *(_setting(row.get(key)) for key in (*varied, *others)),
         ]
         for row in one.rows
     ]
@@ -124,8 +124,11 @@ def _how(one: SavedEvaluation) -> str:
 
 
 def _values(rows: Sequence[Record], key: str) -> list[str]:
-    known = [row[key] for row in rows if row.get(key) is not None]
-    return list(dict.fromkeys(f"{one:g}" if isinstance(one, float) else cell(one) for one in known))
+    return list(dict.fromkeys(_setting(row[key]) for row in rows if row.get(key) is not None))
+
+
+def _setting(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else cell(value)
 
 
 def _count(one: SavedEvaluation, name: str) -> int:

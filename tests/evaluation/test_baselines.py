@@ -99,3 +99,10 @@ def test_of_electras_loss_the_generators_stands_beside_counts(make: Made) -> Non
     assert generator.what.endswith(": generator")
     assert generator.loss == whole.components["generator"]
     assert generator.predictions == unigram.predictions == len(predicted(prompted, prepared))
+
+
+def test_masked_tokens_are_counted_until_they_are_as_many_as_the_text_has(make: Made) -> None:
+    prompted, prepared = make("encoder")
+    unigram = heldout.on_prepared(prompted, prepared)[1]
+    counted = int(unigram.about.split(" among ")[1].split()[0].replace(",", ""))
+    assert counted >= prepared.train.tokens_total
