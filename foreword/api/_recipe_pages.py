@@ -10,6 +10,8 @@ from typing import Any
 from foreword import config, describe, kinds
 from foreword.api._page import Page
 from foreword.display.tables import out
+from foreword.nn.model import ModelSettings
+from foreword.nn.stack_settings import StackSettings
 from foreword.runs.dry_run import dummy_vocab
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.runs.sizes import MACHINES, count_parameters, require_memory
@@ -36,11 +38,10 @@ def families_page() -> Page:
     families: dict[str, dict[str, dict[str, None]]] = {}
     for name in config.recipe_names():
         recipe = load_recipe(name)
-        position = getattr(recipe.model, "position", None)
         facts = {
             "architecture": _architecture(recipe),
             "objective": _objective(recipe.objective),
-            "positions": "none" if position is None else kinds.name_of(position),
+            "positions": _positions(recipe),
             "paper": recipe.paper,
             "recipes": name,
         }
@@ -91,9 +92,16 @@ def grouped(names: Sequence[str]) -> str:
 
 def _architecture(recipe: Recipe) -> str:
     """Return the kinds of model, layout, and attention if it is not dense."""
-    attention = getattr(recipe.model, "attention", None)
-    parts = [recipe.model, recipe.layout, *([attention] if attention is not None else [])]
+    parts: list[object] = [recipe.model, recipe.layout]
+    if isinstance(recipe.model, StackSettings):
+        parts.append(recipe.model.attention)
     return ", ".join(name for part in parts if (name := kinds.name_of(part)) != "dense")
+
+
+def _positions(recipe: Recipe) -> str:
+    """Return the kind of position scheme, or "none"."""
+    model = recipe.model
+    return kinds.name_of(model.position) if isinstance(model, StackSettings) else "none"
 
 
 def _objective(objective: Any) -> str:
@@ -140,13 +148,13 @@ def _summary(name: str, assignments: Sequence[str] = ()) -> dict[str, Any]:
     recipe = load_recipe(name, assignments)
     anywhere = replace(recipe, train=replace(recipe.train, device="auto"))
     require_memory(anywhere, machines=MACHINES)  # or building a part of it could take for ever
-    vocab = dummy_vocab(recipe.tokenizer)
+    model, vocab = recipe.model, dummy_vocab(recipe.tokenizer)
     parameters = sum(count_parameters(recipe, vocab).values())
     return {
         "recipe": name,
-        "parameters": None if recipe.model.is_count_based else parameters,  # depends on the text
-        "layers": getattr(recipe.model, "layers", None),
-        "d_model": getattr(recipe.model, "d_model", None),
+        "parameters": None if model.is_count_based else parameters,  # depends on the text
+        "layers": model.layers if isinstance(model, ModelSettings) else None,
+        "d_model": model.d_model if isinstance(model, ModelSettings) else None,
         "vocab": vocab.size,
         "description": recipe.description,
     }

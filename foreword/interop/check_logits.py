@@ -16,6 +16,7 @@ from foreword.errors import UserError
 from foreword.interop.hf._contract import Design, Family
 from foreword.layouts.encoder import Encoder
 from foreword.nn.model import Model
+from foreword.nn.stack_settings import StackSettings
 from foreword.types import Array, Batch, Example, Tokens, Vocab
 
 LENGTHS = (150, 15)  # of two texts, the second padded; 150 exceeds T5's maximum distance
@@ -89,19 +90,16 @@ def _lengths(design: Design) -> list[tuple[int, ...]]:
 
     BigBird in `transformers` attends in full for good once it has read a short text.
     """
-    attention = getattr(design.model, "attention", None)
-    block = getattr(attention, "block", 0)
-    # Up to this many positions, windowed or block attention computes the same as dense attention.
-    whole = getattr(attention, "short", getattr(attention, "least_blocks", 0) * block)
-    long = [(min(whole + block + 1, LONGEST),)] if whole else []
+    sparse = design.model.attention.sparse_length
+    long = [] if sparse is None else [(min(sparse, LONGEST),)]
     limit = design.model.limit or LONGEST
     return [tuple(min(length, limit) for length in batch) for batch in (*long, LENGTHS)]
 
 
 def _segments(design: Design) -> int:
     """Return the number of segments of a model, by embeddings or by terms of its scores."""
-    has_terms = getattr(design.model.position, "segments", False)
-    return max(int(design.model.segments), 2 * has_terms)
+    model: StackSettings = design.model
+    return max(model.segments, 2 * model.position.segments)
 
 
 def _logits(model: Model, batch: Batch, counts: Tensor) -> list[Tensor]:

@@ -72,7 +72,7 @@ def _export_submodel(
 ) -> None:
     wrapping = family.wrapping(design)
     opening = wrapping[0] if family.layout == "decoder" else ""
-    segments = getattr(design.model, "segments", 0)
+    segments = design.model.segments
     use = tokens.TokenizerUse(wrapping, opening, segments, design.model.limit)
     weights = tensors.to_hf(model, design, tokenizer.vocab, family)
     save_file(weights, out / files.WEIGHTS, metadata={"format": "pt"})

@@ -73,6 +73,11 @@ class Objective(Ranged, ABC):
         return True
 
     @property
+    def classifies_pairs(self) -> bool:
+        """Whether a head `pair` classifies pairs of texts."""
+        return False
+
+    @property
     def source_forms(self) -> tuple[SourceForm, ...]:
         """The forms of its sources if it predicts a target, the best one for prompts first."""
         return ()
@@ -139,7 +144,23 @@ class Objective(Ranged, ABC):
 
 
 class Term(Objective):
-    """An objective computed from the backbone's states alone, so that several can share them."""
+    """An objective computed from the backbone's states alone, so that several can share them.
+
+    In a sum the term that classifies pairs rearranges the rows, and the other one predicts tokens
+    of the result.
+    """
+
+    def relabel(self, rows: Rows, rng: RowRng) -> Rows:
+        """Return the rows with the labels of this objective; unchanged if it needs none.
+
+        Raises:
+            UserError: the packing makes no pairs.
+        """
+        return rows
+
+    def count(self, batch: Batch) -> float:
+        """Return the number of predictions on a batch."""
+        return float(batch.weights.sum())
 
     @abstractmethod
     def loss_from_states(self, model: Model, batch: Batch, hidden: Hidden) -> Loss:

@@ -26,6 +26,11 @@ class PairObjective(Term):
         """Return the rows rearranged for this objective, with its classes as labels."""
 
     @property
+    def classifies_pairs(self) -> bool:
+        """Whether a head classifies pairs: yes."""
+        return True
+
+    @property
     def predicts(self) -> Prediction:
         """The class of each pair."""
         return "in_place"

@@ -16,7 +16,6 @@ from foreword.errors import UserError
 from foreword.kinds import Part
 from foreword.nn.model import Backbone, Model
 from foreword.objectives._contract import Prediction, Term, first_term
-from foreword.objectives._pair import PairObjective
 from foreword.objectives._room import longest, require_room
 from foreword.objectives.masked import Masked
 from foreword.objectives.next_sentence import NextSentence
@@ -76,9 +75,9 @@ class Sum(Term):
             raise ValueError("terms: must name at least one")
         names = [kinds.name_of(term) for term in self.terms]
         for name, term in zip(names, self.terms, strict=True):
-            if isinstance(term, Sum) or not hasattr(term, "loss_from_states"):
+            if isinstance(term, Sum) or not isinstance(term, Term):
                 raise ValueError(f"terms: '{name}' cannot be a term of a sum")
-        about_pairs = sum(isinstance(term, PairObjective) for term in self.terms)
+        about_pairs = sum(term.classifies_pairs for term in self.terms)
         if about_pairs > 1 or len(names) - about_pairs > 1:
             raise ValueError(
                 "terms: at most one that classifies pairs and one that predicts tokens, "
@@ -107,6 +106,11 @@ class Sum(Term):
             return ""
         return "_".join(name for name in (kinds.name_of(term), term.token_component) if name)
 
+    @property
+    def classifies_pairs(self) -> bool:
+        """Whether a term classifies pairs."""
+        return any(term.classifies_pairs for term in self.terms)
+
     def require_room(self, length: int) -> None:
         """Check that each term fits rows of `length` tokens.
 
@@ -125,8 +129,8 @@ class Sum(Term):
         Raises:
             UserError: the packing makes no pairs, or the terms cannot be combined.
         """
-        pair = next((term for term in self.terms if isinstance(term, PairObjective)), None)
-        other = next((term for term in self.terms if not isinstance(term, PairObjective)), None)
+        pair = next((term for term in self.terms if term.classifies_pairs), None)
+        other = next((term for term in self.terms if not term.classifies_pairs), None)
         if pair is not None and other is None:
             return pair.corrupt(rows, rng, vocab)
         assert other is not None
@@ -140,7 +144,7 @@ class Sum(Term):
 
     def count_terms(self, batch: Batch) -> Array:
         """Return the number of predictions of each term, (terms,) float32; summed over a step."""
-        counts = [_count(term, batch) for term in self.terms]
+        counts = [term.count(batch) for term in self.terms]
         return np.asarray(counts, dtype=np.float32)
 
     def chance_loss(self, vocab: int) -> float:
@@ -179,8 +183,3 @@ class Sum(Term):
             components |= {f"{name}_{key}": value for key, value in loss.components.items()}
         count = torch.stack([loss.weight for loss in losses]).take(first)
         return Loss(total, count, components, hidden.memory)
-
-
-def _count(term: Term, batch: Batch) -> float:
-    """Return the number of predictions that a term makes on a batch."""
-    return term.count(batch) if isinstance(term, PairObjective) else float(batch.weights.sum())

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 
 from foreword.data.rng import RowRng
+from foreword.models.encoder_decoder import EncoderDecoder
+from foreword.nn.model import ModelSettings
 from foreword.runs.recipe import Recipe
 from foreword.text.special import ALL, NAMES, SENTINELS
 from foreword.text.tokenizers._contract import TokenizerKind
@@ -39,14 +41,15 @@ def dry_run(recipe: Recipe, vocab: Vocab | None = None) -> None:
 
 def shallow(recipe: Recipe) -> tuple[Recipe, dict[str, int]]:
     """Return the recipe with few layers, and the numbers of layers that it reduced, by setting."""
-    model: Any = recipe.model
-    if getattr(model, "decoder_layers", None) == getattr(model, "layers", 0):
-        model = replace(model, decoder_layers=None)  # as many as of the encoder
-    deep: dict[str, int] = {
-        name: layers
-        for name in ("layers", "decoder_layers")
-        if (layers := getattr(model, name, None) or 0) > 2 * FEW_LAYERS
-    }
+    model = recipe.model
+    if not isinstance(model, ModelSettings):
+        return recipe, {}
+    layers = {"layers": model.layers}
+    if isinstance(model, EncoderDecoder):
+        if model.decoder_layers == model.layers:
+            model = replace(model, decoder_layers=None)  # as many as of the encoder
+        layers["decoder_layers"] = model.decoder_layers or 0
+    deep = {name: number for name, number in layers.items() if number > 2 * FEW_LAYERS}
     few: dict[str, Any] = dict.fromkeys(deep, FEW_LAYERS)
     return replace(recipe, model=replace(model, **few)), deep
 

@@ -61,8 +61,7 @@ class Estimate:
 
 def guessing_loss(objective: Objective, vocab: int) -> float:
     """Return the loss of uniform predictions in nats; by default log(vocab)."""
-    guess: Callable[[int], float] = getattr(objective, "chance_loss", math.log)
-    return guess(vocab)
+    return objective.chance_loss(vocab)
 
 
 def estimate(ready: TrainingSetup, share: float = 1.0) -> Estimate:

@@ -14,6 +14,7 @@ from foreword.errors import UserError
 from foreword.kinds import part
 from foreword.layouts._contract import Layout
 from foreword.nn.model import Architecture, Model
+from foreword.nn.stack_settings import StackSettings
 from foreword.objectives._contract import Objective
 from foreword.text.tokenizers._contract import TokenizerKind
 from foreword.train.optimizers._contract import OptimizerSettings
@@ -117,8 +118,8 @@ class Recipe:
         limit, longest = self.model.limit, self.max_sequence(self.packing.length)
         if limit is None or longest <= limit:
             return
-        position = getattr(self.model, "position", None)
-        where = "position" if position is not None and position.limit == limit else "attention"
+        by_position = isinstance(self.model, StackSettings) and self.model.position.limit == limit
+        where = "position" if by_position else "attention"
         raise UserError(
             f"packing.length: {self.rows_in_words()}, but model.{where} has {limit} positions; "
             f"set model.{where}.length={longest}"

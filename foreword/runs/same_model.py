@@ -6,17 +6,22 @@ from typing import Any
 
 from foreword import config as recipes
 from foreword.config import Table
+from foreword.models.encoder_decoder import EncoderDecoder
+from foreword.nn.model import Architecture
+from foreword.nn.stack_settings import StackSettings
 
 # Settings that say how a model is trained, not what it computes.
 TRAINING = ("init", "init_std", "dropout", "attention_dropout", "ff_and_output_dropout")
 
 
-def resolved(model: Any) -> Table:
+def resolved(model: Architecture) -> Table:
     """Return the settings that decide what a model computes, derived values filled in."""
     table = {key: value for key, value in recipes.to_table(model).items() if key not in TRAINING}
+    if not isinstance(model, StackSettings):
+        return table
     table |= {"d_ff": model.ff_width, "d_head": model.head_width}
     table.setdefault("attention_bias", model.bias)
-    if hasattr(model, "decoder_layers"):
+    if isinstance(model, EncoderDecoder):
         table["decoder_layers"] = model.decoder_layers or model.layers
     if table["position"]["kind"] != "t5_bias":
         table.pop("assumes_causal_mask", None)

@@ -13,9 +13,12 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
+from foreword.data.packing._contract import Packing
 from foreword.errors import UserError
 from foreword.interop.hf_config import HFConfig
+from foreword.layouts._contract import Layout
 from foreword.nn.model import Model
+from foreword.objectives._contract import Objective
 from foreword.runs.same_model import resolved
 from foreword.types import Vocab
 
@@ -30,15 +33,15 @@ class Design(Protocol):
         """A kind in `models/`."""
 
     @property
-    def objective(self) -> Any:
+    def objective(self) -> Objective:
         """A kind in `objectives/`."""
 
     @property
-    def layout(self) -> Any:
+    def layout(self) -> Layout:
         """A kind in `layouts/`."""
 
     @property
-    def packing(self) -> Any:
+    def packing(self) -> Packing:
         """A kind in `data/packing/`."""
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from foreword.interop.hf._contract import Design, ParameterMap, SettingMap, Table, map_each
-from foreword.objectives._pair import PairObjective
 
 # The activation of backbone and head in BERT and ALBERT; in other families the head has GELU.
 ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new"}
@@ -96,7 +95,7 @@ def bert_copies(embedding: str) -> Mapping[str, str]:
 
 def has_pair_head(design: Design) -> bool:
     """Return whether the objective also has a loss on pairs of texts."""
-    return any(isinstance(term, PairObjective) for term in getattr(design.objective, "terms", ()))
+    return design.objective.predicts_tokens and design.objective.classifies_pairs
 
 
 def pair_head(pooler: str, output: str) -> Iterator[ParameterMap]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from foreword.interop.hf import _encoder as encoder
 from foreword.interop.hf._contract import Design, Family, ParameterMap, Table
 from foreword.interop.hf_config import HFConfig
+from foreword.nn.positions.learned import Learned
 from foreword.types import Vocab
 
 
@@ -53,7 +54,7 @@ class LikeRoberta(Family):
     def describe(self, design: Design, vocab: Vocab) -> Table:
         """Return the config, counting the positions before the first."""
         pad, position = vocab.id("[PAD]"), design.model.position
-        length = getattr(position, "length", None)
+        length = position.length if isinstance(position, Learned) else None
         return {
             **super().describe(design, vocab),
             **({} if length is None else {"max_position_embeddings": length + pad + 1}),

@@ -11,7 +11,7 @@ from torch import Tensor
 from foreword.interop.hf import _encoder as encoder
 from foreword.interop.hf._contract import Design, Family, ParameterMap, SettingMap, Table
 from foreword.interop.hf_config import HFConfig
-from foreword.nn.attentions.bigbird import PAPER
+from foreword.nn.attentions import bigbird
 from foreword.types import Vocab
 
 # The blocks of their code: three in the window, one at each end, random ones from the row's start.
@@ -66,13 +66,13 @@ class BigBird(Family):
         """Return the config with block attention, or full attention."""
         attention = design.model.attention
         table = super().describe(design, vocab)
-        if not hasattr(attention, "block"):
+        if not isinstance(attention, bigbird.BigBird):
             return {**table, "attention_type": "original_full"}
         return {
             **table,
             "attention_type": "block_sparse",
             "block_size": attention.block,
-            "num_random_blocks": getattr(attention, "random", 0),
+            "num_random_blocks": attention.random,
         }
 
     def objective(self, weights: Mapping[str, Tensor]) -> Table:
@@ -101,21 +101,21 @@ class BigBird(Family):
     def notes(self, design: Design) -> tuple[str, ...]:
         """Return how random blocks differ in `transformers`."""
         attention = design.model.attention
-        if not getattr(attention, "random", 0):
+        if not isinstance(attention, bigbird.BigBird) or not attention.random:
             return ()
         full, limit = attention.least_blocks * attention.block, design.model.limit
         notes = (
             f"in texts of more than {full:,} tokens, transformers attends outside of training to "
             "the first block instead of random ones, and so gives other numbers",
         )
-        differing = [f"{length:,}" for length in PAPER if full < length <= limit]
-        if not differing or limit == max(PAPER):
+        differing = [f"{length:,}" for length in bigbird.PAPER if full < length <= limit]
+        if not differing or limit == max(bigbird.PAPER):
             return notes
         return (
             *notes,
             f"in training on texts of {' or '.join(differing)} tokens, transformers samples other "
             "blocks: its samples depend on the model's number of positions, and agree at "
-            f"{max(PAPER):,}",
+            f"{max(bigbird.PAPER):,}",
         )
 
     def dropped_tensors(self, names: Iterable[str]) -> list[str]:

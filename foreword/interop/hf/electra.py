@@ -117,10 +117,11 @@ class ELECTRA(Family):
 
     def notes(self, design: Design) -> tuple[str, ...]:
         """Return a note if there is no generator."""
-        if getattr(design.objective, "replacements", "generator") == "generator":
+        objective = design.objective
+        if not isinstance(objective, ReplacedToken) or objective.replacements == "generator":
             return ()
         return (
             "a discriminator without its generator: pretraining continues with replacements "
-            f"sampled from the text (objective.replacements={design.objective.replacements}); put "
+            f"sampled from the text (objective.replacements={objective.replacements}); put "
             "the generator into a subfolder generator/ to import both",
         )

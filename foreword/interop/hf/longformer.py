@@ -13,6 +13,7 @@ from foreword.interop.hf import _encoder as encoder
 from foreword.interop.hf._contract import Design, Table
 from foreword.interop.hf._roberta import LikeRoberta
 from foreword.interop.hf_config import HFConfig
+from foreword.nn.attentions.window import Window
 from foreword.types import Vocab
 
 MAPS = [f"{map_}{{}}.{kind}" for map_ in ("query", "key", "value") for kind in ("weight", "bias")]
@@ -53,12 +54,13 @@ class Longformer(LikeRoberta):
             UserError: the model has global tokens.
         """
         attention = design.model.attention
-        if getattr(attention, "global_tokens", 0):
+        is_local = isinstance(attention, Window)
+        if is_local and attention.global_tokens:
             raise UserError(
                 "model.attention.global_tokens is more than 0, which config.json cannot express: "
                 "in transformers each call names the positions with global attention"
             )
-        window = 2 * getattr(attention, "radius", 1)
+        window = 2 * attention.radius if is_local else 2
         table = super().describe(design, vocab)
         return {**table, "attention_window": [window] * design.model.layers}
 

@@ -11,6 +11,9 @@ from torch import Tensor
 from foreword.interop.hf import _encoder as encoder
 from foreword.interop.hf._contract import Design, Family, ParameterMap, SettingMap, Table, map_each
 from foreword.interop.hf_config import HFConfig
+from foreword.nn.attentions.window import Window
+from foreword.nn.positions._contract import PositionKind
+from foreword.nn.positions.rotary import Rotary
 from foreword.types import Vocab
 
 BLOCK = {
@@ -93,10 +96,10 @@ class ModernBERT(Family):
     def describe(self, design: Design, vocab: Vocab) -> Table:
         """Return the config in the form of releases before 5 and since."""
         model = design.model
-        radius = getattr(model.attention, "radius", None)
+        radius = model.attention.radius if isinstance(model.attention, Window) else None
         every = model.dense_every if radius else 1
-        far = getattr(model.position, "base", 10_000.0)
-        near = getattr(model.local_position or model.position, "base", 10_000.0)
+        far = _base(model.position)
+        near = _base(model.local_position or model.position)
         bases = {FULL: far, LOCAL: near}
         return {
             **super().describe(design, vocab),
@@ -108,7 +111,7 @@ class ModernBERT(Family):
             "global_rope_theta": far,
             "local_rope_theta": near,
             **({"local_attention": 2 * radius} if radius else {}),
-            "max_position_embeddings": getattr(design.packing, "length", 8192),
+            "max_position_embeddings": design.packing.length,
             **{
                 key: self.supported_values[key] for key in ("decoder_bias", "norm_bias", "mlp_bias")
             },
@@ -186,3 +189,8 @@ def _bases(hf_config: HFConfig) -> tuple[float, float]:
             raise hf_config.refuse("rope_parameters", f"rope_theta alone, the same as {key}")
         bases.append(float(base))
     return bases[0], bases[1]
+
+
+def _base(position: PositionKind) -> float:
+    """Return the base of rotary positions, 10,000 for others."""
+    return position.base if isinstance(position, Rotary) else 10_000.0

@@ -110,7 +110,7 @@ class T5(Family):
 
     def wrapping(self, design: Design) -> tuple[str, str]:
         """Return the special tokens before and after a source."""
-        return design.packing.bos, getattr(design.objective, "end", "")
+        return design.packing.bos, design.objective.end
 
     def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
         """Yield the mapping of each parameter."""
@@ -119,7 +119,7 @@ class T5(Family):
             yield ParameterMap(("heads.token.weight",), ("lm_head.weight",))
         layers = {
             "encoder": design.model.layers,
-            "decoder": getattr(design.model, "decoder_layers", None) or design.model.layers,
+            "decoder": design.model.decoder_layers or design.model.layers,
         }
         is_gated = design.model.activation in ("geglu_tanh", "swiglu")
         for side, number in layers.items():

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from foreword.interop.hf._contract import Design, Family, ParameterMap, SettingMap, Table, map_each
 from foreword.interop.hf_config import HFConfig
+from foreword.nn.positions.relative import Relative
 from foreword.types import Vocab
 
 BLOCK = {
@@ -83,7 +84,8 @@ class XLNet(Family):
     def describe(self, design: Design, vocab: Vocab) -> Table:
         """Return the config; -1 stands for unclamped distances."""
         model = design.model
-        clamp = getattr(model.position, "clamp", 0) or -1
+        position = model.position
+        clamp = (isinstance(position, Relative) and position.clamp) or -1
         return {**super().describe(design, vocab), "clamp_len": clamp, "d_head": model.head_width}
 
     def objective(self, weights: Mapping[str, Tensor]) -> Table:

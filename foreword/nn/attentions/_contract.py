@@ -75,6 +75,11 @@ class AttentionKind(Ranged, ABC):
         """Whether a mask can keep the texts of one row separate."""
         return True
 
+    @property
+    def sparse_length(self) -> int | None:
+        """A length of row at which it is certainly not computed as dense attention, or None."""
+        return None
+
     @abstractmethod
     def prepare(
         self,

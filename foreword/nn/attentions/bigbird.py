@@ -70,6 +70,11 @@ class BigBird(AttentionKind):
         """Rows of at most this many blocks get full attention."""
         return self.window + 2 * self.ends + 2 * self.random
 
+    @property
+    def sparse_length(self) -> int:
+        """A length of row that leaves blocks out."""
+        return (self.least_blocks + 1) * self.block + 1
+
     def prepare(
         self,
         mask: Mask,

@@ -49,6 +49,11 @@ class Window(AttentionKind):
         """Length up to which dense attention is as fast: 1.5 times the gathered keys."""
         return 3 * (2 * self.reach + 1) * self.block // 2
 
+    @property
+    def sparse_length(self) -> int:
+        """A length of row that is computed by blocks."""
+        return self.short + self.block + 1
+
     def mask(self, queries: int, keys: int) -> Mask:
         """Return the mask of local and global keys."""
         offset = keys - queries
