@@ -93,7 +93,7 @@ def _plot_scores(axis: Any, results: Results, task: Any) -> None:
         if score.task == task.name and not score.cell:  # a chance baseline
             axis.axvline(score.scores[results.metric(task)], color="gray", linestyle="--")
     axis.set_yticks(range(len(cells)), [cell.name for cell in cells])
-    axis.invert_yaxis()
+    axis.set_ylim(len(cells) - 0.5, -0.5)
     legend = "\npale: from scratch" if task.scratch else ""
     axis.set(xlabel=results.metric(task), title=f"{task.name}{legend}")
 

@@ -22,6 +22,7 @@ from foreword.demo.bag import bag_of_words
 from foreword.demo.corpus import CorpusCounts, Limits
 from foreword.errors import UserError
 from foreword.evaluation import heldout
+from foreword.evaluation.baselines import prediction_name
 from foreword.evaluation.filling import FilledText
 from foreword.evaluation.loaded import load
 from foreword.evaluation.samples import samples
@@ -151,10 +152,17 @@ class Demo:
         file = self.run / "evaluations" / "evaluate-heldout.json"
         if not file.is_file():
             loaded = load(self.run)
-            rows = [one.as_row() for one in heldout.on_run(loaded.trained, self.run, stage=stage)]
-            result = {"name": "held-out text", "task": "held-out loss", "rows": rows}
-            command = {"command": f"foreword evaluate {self.run}"}
-            atomic.write_text(file, stored.to_json(result | command, indent=1) + "\n")
+            losses = heldout.on_run(loaded.trained, self.run, stage=stage)
+            result = {
+                "name": "held-out text",
+                "task": "held-out loss",
+                "checkpoint": loaded.trained.folder.name,
+                "prediction": prediction_name(loaded.trained.recipe),
+                "rows": [one.as_row() for one in losses],
+                "notes": [f"{one.what}: {one.about}" for one in losses if one.about],
+                "command": f"foreword evaluate {self.run}",
+            }
+            atomic.write_text(file, stored.to_json(result, indent=1) + "\n")
         rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
         # Collect it with the training records.
         records = [record for record in log.read(self.run) if record["kind"] == "train"]

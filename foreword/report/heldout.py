@@ -16,6 +16,8 @@ from foreword.report.meaning import loss_sentence
 from foreword.runs.recipe import load_recipe
 from foreword.train import log
 
+ROUNDING = 1e-3  # by which a loss differs with the size of the batches it is measured in
+
 
 @dataclass(frozen=True)
 class HeldOutLoss:
@@ -88,8 +90,8 @@ def _both(run: RunFolder, evaluated: SavedEvaluation, best: Record | None) -> st
     row, document = evaluated.rows[0], evaluated.document
     if best is None or math.isnan(number(best, "loss")):
         return ""
-    same = figure(number(row, "loss")) == figure(number(best, "loss"))
-    if same and number(row, "predictions") == number(best, "predictions"):
+    is_same_text = number(row, "predictions") == number(best, "predictions")
+    if is_same_text and math.isclose(number(row, "loss"), number(best, "loss"), rel_tol=ROUNDING):
         return ""
     most = number(document, "rows")
     amount = f"at most the first {quantity(most)} rows" if most == most else "all"
@@ -98,9 +100,10 @@ def _both(run: RunFolder, evaluated: SavedEvaluation, best: Record | None) -> st
         parts[0] += f" ({quantity(number(row, 'predictions'))} predictions)"
     if document.get("checkpoint"):
         parts[0] += f", by checkpoint {document['checkpoint']}"
+    sample = "the same" if is_same_text else f"a sample, {_sampled(run, best)}"
     parts.append(
-        f"the curve's lowest, {figure(number(best, 'loss'))}, is measured during training on a "
-        f"sample, {_sampled(run, best)}, at step {quantity(number(best, 'step'))}"
+        f"the curve's lowest, {figure(number(best, 'loss'))}, is measured during training on "
+        f"{sample}, at step {quantity(number(best, 'step'))}"
     )
     return "; ".join(parts) + "."
 

@@ -115,7 +115,8 @@ def _how(one: SavedEvaluation) -> str:
     for key, words in (("epochs", "epochs"), ("seeds", "seeds"), ("lr", "learning rate")):
         values = _values(one.rows, key)
         if len(values) == 1:
-            parts.append(f"{values[0]} {words}" if key != "lr" else f"{words} {values[0]}")
+            counted = words[:-1] if values[0] == "1" else words
+            parts.append(f"{values[0]} {counted}" if key != "lr" else f"{words} {values[0]}")
     has_deviation = any(
         not math.isnan(number(row, key)) for row in one.rows for key in row if key.endswith("_std")
     )

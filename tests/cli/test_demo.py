@@ -35,6 +35,7 @@ def test_a_second_demo_reuses_the_first(out: Path, capsys: pytest.CaptureFixture
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "bag of words" in page
     assert "unigram counts" in page
+    assert "nats per masked token: the model gives the right token" in page
 
     metrics = (out / "run" / "metrics.jsonl").read_bytes()
     assert run(["demo", "--quick", "--out", str(out)]) == 0

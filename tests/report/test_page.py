@@ -338,8 +338,11 @@ def test_a_page_has_one_held_out_loss_or_the_reason_for_two(tmp_path: Path) -> N
     assert "on all of the held-out text (4,000 predictions), by checkpoint step-00000050" in html
     assert "the curve&#x27;s lowest, 1.234, is measured during training on a sample" in html
     assert "the loss is 1.50 nats per masked token" in html and "1 in 670 (6.50 nats)" in html
-    same = write_run(tmp_path / "same", **files, evaluations__a_json=loss_evaluation(1.2345, 900))
+    same = write_run(tmp_path / "same", **files, evaluations__a_json=loss_evaluation(1.2339, 900))
     assert "is measured during training" not in write_page(same).read_text(encoding="utf-8")
+    later = write_run(tmp_path / "later", **files, evaluations__a_json=loss_evaluation(1.4, 900))
+    page = write_page(later).read_text(encoding="utf-8")
+    assert "is measured during training on the same, at step 50" in page
     alone = write_page(write_run(tmp_path / "alone", **files)).read_text(encoding="utf-8")
     assert "<b>1.234</b><span>held-out loss, nats</span>" in alone
     assert "Held-out loss: the lowest during training, at step 50" in alone
