@@ -20,6 +20,8 @@ from typing import Any, BinaryIO, Literal, TextIO, overload
 from foreword.errors import UserError
 
 LOCK = ".lock"  # in a folder that one process at a time may write to
+OTHER_OUT = "choose another --out"
+MOVE_AWAY = "move it away"  # of what is in the way of a result that belongs in a run
 PATIENCE = 3.0  # seconds that a removal under way may take
 
 # Errors of systems and file systems that cannot flush a folder's names to the disk.
@@ -121,7 +123,9 @@ def _clean_up(path: Path, part: Path, old: Path) -> None:
         shutil.rmtree(leftover, ignore_errors=True)
 
 
-def require_writable(path: Path, *, is_folder: bool) -> None:
+def require_writable(
+    path: Path, *, is_folder: bool, is_replaced: bool = False, remedy: str = OTHER_OUT
+) -> None:
     """Check before the work that its result can be written.
 
     A folder is made on trial beside or in `path`, with missing parents, and removed. What exists at
@@ -130,20 +134,23 @@ def require_writable(path: Path, *, is_folder: bool) -> None:
     Args:
         path: the path of the result.
         is_folder: whether the result is a folder; else it is a file.
+        is_replaced: whether an existing folder is replaced (`folder`), not written into.
+        remedy: the way out if something else exists there.
 
     Raises:
         UserError: something else exists there, or the system refuses to write.
     """
-    _require_no_device(path)
-    path = _resolve_link(path)
+    _require_no_device(path, remedy)
+    path = _resolve_link(path, remedy)
     with user_errors(path):
         if path.exists() and path.is_dir() != is_folder:
             kind = "file" if is_folder else "folder"
-            raise UserError(f"{path}: is a {kind}; choose another --out")
+            raise UserError(f"{path}: is a {kind}; {remedy}")
         above = next(one for one in path.absolute().parents if one.exists())
         if not above.is_dir():
-            raise UserError(f"{path}: {above} is a file; choose another --out")
-        trial = path / ".foreword.test" if path.is_dir() else path.with_name(f".{path.name}.test")
+            raise UserError(f"{path}: {above} is a file; {remedy}")
+        is_inside = path.is_dir() and not is_replaced
+        trial = path / ".foreword.test" if is_inside else path.with_name(f".{path.name}.test")
         _make_and_remove(trial.absolute())
 
 
@@ -158,17 +165,17 @@ def _make_and_remove(trial: Path) -> None:
                 one.rmdir()
 
 
-def _require_no_device(path: Path) -> None:
+def _require_no_device(path: Path, remedy: str = OTHER_OUT) -> None:
     """Check that `path` is not a device, a pipe or a socket, which writing would replace.
 
     Raises:
         UserError: it is one.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
-        raise UserError(f"{path}: is a device, a pipe or a socket; choose another --out")
+        raise UserError(f"{path}: is a device, a pipe or a socket; {remedy}")
 
 
-def _resolve_link(path: Path) -> Path:
+def _resolve_link(path: Path, remedy: str = OTHER_OUT) -> Path:
     """Return the target of a link, so that the target is replaced and the link stays.
 
     Raises:
@@ -181,7 +188,7 @@ def _resolve_link(path: Path) -> Path:
     except RuntimeError:  # before Python 3.13
         target = path
     if target.is_symlink():
-        raise UserError(f"{path}: is a link that leads to itself; choose another --out")
+        raise UserError(f"{path}: is a link that leads to itself; {remedy}")
     return target
 
 

@@ -22,12 +22,32 @@ Track = str | Tracker | Sequence[str | Tracker]
 Settings = Mapping[str, Any] | Sequence[str]
 
 
-def paths(given: Paths | None) -> tuple[str, ...]:
-    """Return one path or several as texts; none for None."""
+def paths(given: Paths | None, name: str = "--data") -> tuple[str, ...]:
+    """Return one path or several as texts; none for None.
+
+    Raises:
+        UserError: one is empty; `name` names the argument.
+    """
     if given is None:
         return ()
     several = [given] if isinstance(given, str | PathLike) else given
-    return tuple(fspath(path) for path in several)
+    return tuple(_not_empty(one, name) for one in several)
+
+
+def path(given: PathName, name: str) -> Path:
+    """Return a path.
+
+    Raises:
+        UserError: it is empty; `name` names the argument.
+    """
+    return Path(_not_empty(given, name))
+
+
+def _not_empty(given: PathName, name: str) -> str:
+    text = fspath(given)
+    if not text:
+        raise UserError(f"{name}: the path is empty; '.' is the current folder")
+    return text
 
 
 def assignments(given: Settings) -> list[str]:
@@ -96,7 +116,7 @@ def read_as(settings: ReadSettings, given: Mapping[str, Any]) -> ReadSettings:
 
 def heldout(given: Paths | float | None) -> tuple[str, ...]:
     """Return a share, or one path or several, as texts."""
-    return (str(given),) if isinstance(given, int | float) else paths(given)
+    return (str(given),) if isinstance(given, int | float) else paths(given, "--heldout")
 
 
 def hold_out(

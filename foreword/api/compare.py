@@ -97,14 +97,14 @@ def compare(
     loaded = load_grid(
         str(grid),
         list(_arguments.paths(data)),
-        None if tasks is None else Path(tasks),
+        None if tasks is None else _arguments.path(tasks, "--tasks"),
         _arguments.budget_of(hours=hours, tokens=tokens, epochs=epochs, steps=steps, flops=flops),
-        list(_arguments.paths(heldout)),
+        list(_arguments.paths(heldout, "--heldout")),
         given,
     )
     if is_prepared(loaded.data) and given:
         _arguments.refuse(given, f"{loaded.data[0]} holds prepared text, which was read already")
-    folder = Path(out)
+    folder = _arguments.path(out, "--out")
     with progress_of(progress) as shown:
         comparison = Comparison(loaded, folder, ComparisonProgress(shown))
         comparison.prepare()

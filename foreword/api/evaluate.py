@@ -101,14 +101,14 @@ def evaluate(
 
     # Open the model and the text.
     shown = progress_of(progress)
-    loaded = load(Path(run), device)
+    loaded = load(_arguments.path(run, "RUN"), device)
     for note in loaded.trained.notes:
         shown.note(note)
     recipe = loaded.trained.recipe
     recipe = replace(recipe, read=_arguments.read_as(recipe.read, given))
     prompted = replace(loaded.trained, recipe=recipe)
     folder, most = loaded.trained.run, rows or heldout.ALL
-    atomic.require_writable(folder / "evaluations", is_folder=True)
+    atomic.require_writable(folder / "evaluations", is_folder=True, remedy=atomic.MOVE_AWAY)
 
     # Measure the loss, and see what a count-based model knows of each order.
     by_order: list[dict[str, Any]] = []

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from foreword.api import _arguments
 from foreword.evaluation import loaded
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def load(
     Raises:
         UserError: no such folder, no whole checkpoint, or no such device.
     """
-    folder = Path(path)
+    folder = _arguments.path(path, "RUN")
     if (folder / "labels.json").is_file():
         from foreword.tuning.written import open_tuned
 

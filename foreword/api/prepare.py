@@ -100,7 +100,7 @@ def prepare(
         UserError: the text cannot be read, `out` holds something else, or an impossible setting.
     """
     # Check every argument before any text is read.
-    folder, texts = Path(out), list(_arguments.paths(data))
+    folder, texts = _arguments.path(out, "--out"), list(_arguments.paths(data))
     given = _arguments.given_reading(field=field, target=target, documents=documents, errors=errors)
     read = _arguments.read_as(ReadSettings(), given)
     how = PrepareSettings(sentences=sentences, workers=workers)
@@ -115,7 +115,7 @@ def prepare(
     shown = progress_of(progress)
     with shown:
         if tokenizer is not None:
-            made = Tokenizer.load(Path(tokenizer))
+            made = Tokenizer.load(_arguments.path(tokenizer, "--tokenizer"))
         else:
             table = {"kind": kind or "wordpiece"} | ({} if vocab is None else {"vocab": vocab})
             table = config.assign(table, _arguments.assignments(settings))

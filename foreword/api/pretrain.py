@@ -133,7 +133,7 @@ def pretrain(
             wrong, where, and how to fix it.
         TrainingStoppedError: the loss is no longer finite.
     """
-    run = Path(out)
+    run = _arguments.path(out, "--out")
     if (data is None) == (texts is None):
         raise UserError("give data, which takes paths, or texts, which takes the texts themselves")
     running.require_free(run)
@@ -152,8 +152,8 @@ def pretrain(
             reading=_arguments.given_reading(
                 field=field, target=target, documents=documents, errors=errors
             ),
-            tokenizer=None if tokenizer is None else str(tokenizer),
-            from_=None if from_ is None else str(from_),
+            tokenizer=None if tokenizer is None else str(_arguments.path(tokenizer, "--tokenizer")),
+            from_=None if from_ is None else str(_arguments.path(from_, "--from")),
             extend_vocabulary=extend_vocabulary,
             note=shown.note,
         )
@@ -218,10 +218,11 @@ def resume(
         UserError: no such run, or its text has changed.
         TrainingStoppedError: the loss is no longer finite.
     """
+    folder = _arguments.path(run, "RUN")
     trackers = trackers_of(track)
     if changed := _arguments.assignments(settings):
-        override(Path(run), changed)
-    return carry_on(Path(run), progress_of(progress, announces=True), hooks, trackers)
+        override(folder, changed)
+    return carry_on(folder, progress_of(progress, announces=True), hooks, trackers)
 
 
 def carry_on(

@@ -20,7 +20,7 @@ from foreword.runs.trained_model import open_run
 from foreword.tuning import finished
 from foreword.tuning import result as results
 from foreword.tuning import run as tuning
-from foreword.tuning.examples import LabelledTexts
+from foreword.tuning.examples import LabelledTexts, overlap_note
 from foreword.tuning.input_template import missing_special_tokens
 from foreword.tuning.predictor import TunedOn
 from foreword.tuning.result import TuneResult
@@ -152,7 +152,7 @@ def tune(
             model has no gradients.
         TrainingStoppedError: the loss is no longer finite.
     """
-    # Check every argument and read the text before the model is trained.
+    # Check every argument.
     options = {
         "from_scratch": from_scratch,
         "seeds": seeds,
@@ -172,24 +172,27 @@ def tune(
         [column.strip() for column in columns.split(",")] if columns else [],
         [prefix] if isinstance(prefix, str) else list(prefix or ()),
     )
+
+    # Open the model.
+    trained = open_run(_arguments.path(run, "RUN"), device)
+    trained.require_gradients()
+    name = name or _name_of(train)
+    evaluation = trained.run / "evaluations" / f"tune-{task}-{name}.json"
+    folder = trained.run / "tuned" / name if out is None else _arguments.path(out, "--out")
+
+    # Read the examples; return a result that is there already, and never overwrite another one.
     with allocator.returning_freed():
         training, skipped = reading.examples(train)
         scored, skipped_dev = reading.examples(dev)
     dev_examples = LabelledTexts.of(example for examples in scored for example in examples)
-
-    # Open the model; return a result that is there already, and never overwrite another one.
-    trained = open_run(Path(run), device)
-    name = name or _name_of(train)
-    evaluation = trained.run / "evaluations" / f"tune-{task}-{name}.json"
-    folder = Path(out) if out is not None else trained.run / "tuned" / name
-    trained.require_gradients()
     mixture = mix_tasks(training, temperature)
     request = finished.request_digest(trained, made, several, (mixture, dev_examples))
     if (done := finished.find(folder, evaluation, name, request)) is not None:
         return TuningResult(folder, evaluation, done["title"], done["rows"], done)
     results.require_free(evaluation, folder)
     shown = progress_of(progress)
-    for note in trained.notes:
+    overlap = overlap_note(training, dev_examples)
+    for note in [*trained.notes, *([overlap] if overlap else [])]:
         shown.note(note)
     if added := missing_special_tokens(trained.recipe, trained.vocab):
         shown.note(f"special tokens added for the input template: {', '.join(added)}")
@@ -288,7 +291,7 @@ class _Reading:
         """
         if _are_examples(given):
             return [list(itertools.starmap(Labelled, given))], 0
-        files = _arguments.paths(given)
+        files = _arguments.paths(given, "--train, --dev")
         by_number = self.columns.are_numbers and not self.names
         if len(self.prefixes) not in (0, len(files)):
             raise UserError(

@@ -59,7 +59,8 @@ def probe(
         [out] if out else list(dict.fromkeys(one.trained.run / "evaluations" for one in models))
     )
     for folder in folders:
-        atomic.require_writable(folder, is_folder=True)
+        remedy = atomic.OTHER_OUT if out else atomic.MOVE_AWAY
+        atomic.require_writable(folder, is_folder=True, remedy=remedy)
     with progress_of(not quiet) as shown:
         shown.stage(f"probing {', '.join(one.label for one in models)}")
         finding = built.measure(models)

@@ -80,7 +80,9 @@ def translate(
 
     # Translate.
     loaded = open_model(run, device)
-    atomic.require_writable(loaded.trained.run / "evaluations", is_folder=True)
+    atomic.require_writable(
+        loaded.trained.run / "evaluations", is_folder=True, remedy=atomic.MOVE_AWAY
+    )
     if alignment:
         layer = layer_of(loaded.trained, layer)
     outputs: list[str] = []

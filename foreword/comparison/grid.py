@@ -77,6 +77,8 @@ class GridTask(Ranged):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _require_paths("train", (self.train,))
+        _require_paths("dev", _as_tuple(self.dev))
         if self.tune.from_scratch:
             raise ValueError("tune.from_scratch: set 'scratch' of the task instead")
 
@@ -108,6 +110,8 @@ class Grid(Ranged):
     def __post_init__(self) -> None:
         super().__post_init__()
         _require_table(self.set)
+        _require_paths("data", self.data)
+        _require_paths("heldout", self.heldout)
         if not self.cells:
             raise ValueError("cells: give at least one, [[cells]] with a recipe")
         for key, names in (
@@ -233,6 +237,11 @@ def _with_full_paths(task: GridTask, folder: Path) -> GridTask:
 
 def _as_tuple(names: str | tuple[str, ...]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else names
+
+
+def _require_paths(name: str, paths: Sequence[str]) -> None:
+    if "" in paths:
+        raise ValueError(f"{name}: the path is empty; '.' is the folder of the grid")
 
 
 def _require_table(value: Any) -> None:

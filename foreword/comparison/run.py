@@ -39,6 +39,7 @@ from foreword.runs.sizes import MACHINES, require_memory
 from foreword.runs.stages import LOOP_STAGES
 from foreword.runs.trained_model import is_finished, open_run
 from foreword.train import checkpoint
+from foreword.tuning.examples import overlap_note
 from foreword.tuning.result import to_document
 from foreword.tuning.run import tune
 
@@ -142,6 +143,9 @@ class Comparison:
             with _naming_cell(cell.name):
                 _require_cell(self.recipes[cell.name, 1], grid.data)
         self.examples = {task.name: read_examples(task) for task in grid.tasks}
+        for name, task_examples in self.examples.items():
+            if overlap := overlap_note([task_examples.train], task_examples.dev):
+                reporter.note(f"task '{name}': {overlap}")
         read = [recipe.read for recipe in self.recipes.values()]
         self.corpora = Corpora(grid.data, out / "data", reporter.stage, grid.heldout, read)
         self.failures: list[Failure] = []

@@ -6,6 +6,8 @@ side, whatever surrounds them, and adding text never moves a held-out document.
 
 from __future__ import annotations
 
+import filecmp
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -39,15 +41,22 @@ def find_apart(
         read: how files become documents.
 
     Raises:
-        UserError: there is no such file, or it is one to train on.
+        UserError: there is no such file, or it is one to train on, or a copy of one.
     """
     if not inputs:
         return []
     files = find_files(inputs, counts, read)
     resolved = {file.resolve() for file in trained}
+    sizes = defaultdict(list)
+    for file in resolved:
+        sizes[file.stat().st_size].append(file)
     for file in files:
         if file.resolve() in resolved:
             raise UserError(f"{file}: is in both --data and --heldout; name it once")
+        size = file.stat().st_size
+        for same in sizes[size] if size else ():
+            if filecmp.cmp(same, file, shallow=False):
+                raise UserError(f"{file}: has the same content as {same}, which is to train on")
     return files
 
 

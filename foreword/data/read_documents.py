@@ -16,6 +16,10 @@ from foreword.types import Document
 __all__ = ["ReadCounts", "ReadSettings", "find_files", "read_documents"]
 
 
+_TABLES = {".csv", ".tsv", ".xlsx"}
+_PAGES = {".pdf", ".doc", ".docx", ".odt", ".epub", ".html", ".htm", ".xml", ".rtf"}
+
+
 def find_files(
     inputs: Sequence[str | Path],
     counts: ReadCounts | None = None,
@@ -44,6 +48,8 @@ def find_files(
     for source in inputs:
         # Sort out the files of each input: text, parallel text, or without a reader.
         before = len(text_files)
+        if _is_run(Path(source)):
+            raise UserError(f"{source}: is a run, not text; name the text itself")
         files, is_named = _expand(source)
         for file in files:
             if not file.exists():
@@ -58,6 +64,7 @@ def find_files(
                 hint = " of parallel text (read.target is set)" if settings.target else ""
                 raise UserError(
                     f"{file}: no reader for such files{hint}; there are {_words(known)}"
+                    f"{_way_out([file])}"
                 )
             else:
                 counts.skip(_suffix(file) or file.name)
@@ -69,7 +76,10 @@ def find_files(
                     f"{source}: holds token shards, not text; 'foreword pretrain' accepts such a "
                     "folder as its only --data"
                 )
-            raise UserError(f"{source}: no text file in it; there are readers for {_words(known)}")
+            raise UserError(
+                f"{source}: no text file in it; there are readers for {_words(known)}"
+                f"{_way_out(files)}"
+            )
     return sorted(text_files)
 
 
@@ -152,6 +162,20 @@ def _expand(source: str | Path) -> tuple[list[Path], bool]:
     if not matches:
         raise UserError(f"{source}: there is no such file or folder")
     return [file for match in matches for file in _expand(match)[0]], False
+
+
+def _is_run(folder: Path) -> bool:
+    return all((folder / name).is_file() for name in ("run.json", "recipe.toml"))
+
+
+def _way_out(files: Sequence[Path]) -> str:
+    """Return how text gets out of a kind of file that no reader reads; "" if that is unknown."""
+    suffixes = {_suffix(file) for file in files}
+    if suffixes & _TABLES:
+        return "; a table as .jsonl or .parquet is read by the column that --field names"
+    if suffixes & _PAGES:
+        return "; extract their text to .txt first"
+    return ""
 
 
 def _words(known: dict[str, Reader]) -> str:

@@ -58,7 +58,7 @@ from foreword.runs.setup import (
 )
 from foreword.runs.sizes import require_memory
 from foreword.runs.stages import TRAINING, Stage
-from foreword.runs.trained_model import read_recipe
+from foreword.runs.trained_model import read_recipe, require_run
 from foreword.text.tokenizer import Tokenizer
 from foreword.train import checkpoint, log
 from foreword.train.device import choose_device
@@ -256,6 +256,7 @@ def carry_on(
             run, or its files were removed.
     """
     read_recipe(run)  # raises if it is not a run
+    require_run(run)
     with (
         atomic.locked(run, own=(FILE, RECIPE)),
         of_text(run, read_state(run).get("texts", [])),

@@ -113,11 +113,37 @@ def read_recipe(run: Path) -> Recipe:
         DamagedError: its recipe was changed.
     """
     if not (run / "recipe.toml").is_file():
-        what = "no such folder" if not run.exists() else "not a run folder (no recipe.toml)"
-        raise UserError(f"{run}: {what}")
+        what = "not a run folder (no recipe.toml)" if run.exists() else "no such folder"
+        raise UserError(f"{run}: {what}{_what_it_is(run)}")
     require_as_written(run)
     require_plugins(run)
     return config.load(Recipe, run / "recipe.toml")
+
+
+def require_run(run: Path) -> None:
+    """Check that a folder is not that of a fine-tuned model, which has a recipe too.
+
+    Raises:
+        UserError: it is one.
+    """
+    if (run / "labels.json").is_file() and not (run / "run.json").is_file():
+        raise UserError(
+            f"{run}: a fine-tuned model, which predicts labels with 'foreword predict'; "
+            "name the run that it was tuned from"
+        )
+
+
+def _what_it_is(folder: Path) -> str:
+    """Return what a folder that is no run holds instead, and what to do with it; "" if unknown."""
+    if is_checkpoint(folder):
+        return f"; it is a checkpoint of {folder.parent.parent}"
+    known = {
+        "config.json": f"; a Hugging Face model becomes a run by 'foreword import {folder}'",
+        "grid.toml": f"; it is a comparison, with its runs in {folder / 'runs'}",
+        "prepared.json": f"; it holds token shards, for 'foreword pretrain RECIPE --data {folder}'",
+        "tokenizer.json": "; it holds a tokenizer alone",
+    }
+    return next((hint for name, hint in known.items() if (folder / name).is_file()), "")
 
 
 def is_finished(run: Path) -> bool:
@@ -155,6 +181,7 @@ def open_run(path: str | Path, device: str = "auto", precision: str = "fp32") ->
     else:
         run = path
         read_recipe(run)
+        require_run(run)
         folder = checkpoint.newest(run, notes, is_to_train=False)
     recipe = read_recipe(run)
     tokenizer = Tokenizer.load(run / "tokenizer")

@@ -7,6 +7,7 @@ they would take 2 GB.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
@@ -18,6 +19,7 @@ from foreword.errors import UserError
 from foreword.tuning.tasks._contract import EncodedExample, Labelled
 from foreword.types import Array
 
+LEAST_OVERLAP = 0.01  # share of dev examples; natural data repeat some short texts
 AT_ONCE = 1024  # examples that are objects at the same time
 
 Item = TypeVar("Item")
@@ -66,6 +68,26 @@ class LabelledTexts(Sequence[Labelled]):
         for start in range(0, len(self), AT_ONCE):
             some = (column.slice(start, AT_ONCE).to_pylist() for column in self.columns)
             yield from map(Labelled._make, zip(*some, strict=True))
+
+
+def overlap_note(train: Iterable[Iterable[Labelled]], dev: Sequence[Labelled]) -> str | None:
+    """Return a warning if many dev examples are training examples; None if hardly any is.
+
+    Args:
+        train: the training examples of each task.
+        dev: the dev examples.
+    """
+    keys = Counter((example.text, example.pair) for example in dev)
+    shared = {
+        key for part in train for example in part if (key := (example.text, example.pair)) in keys
+    }
+    count = sum(keys[key] for key in shared)
+    if count < max(1, LEAST_OVERLAP * len(dev)):
+        return None
+    return (
+        f"warning: {count:,} of the {len(dev):,} dev examples are training examples too (the same "
+        "text); scores on them say little about new text"
+    )
 
 
 class Ragged(Sequence[Array]):

@@ -178,7 +178,9 @@ def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32"
     """
     folder = Path(folder)
     if not (folder / "labels.json").exists():
-        raise UserError(f"{folder}: not a fine-tuned model (no labels.json)")
+        is_run = (folder / "recipe.toml").is_file()
+        hint = "; it is a run, which 'foreword tune' fine-tunes" if is_run else ""
+        raise UserError(f"{folder}: not a fine-tuned model (no labels.json){hint}")
     if (folder / "run.json").exists():
         raise UserError(f"{folder}: answers in text; use 'foreword generate {folder}'")
     # Verify the files and the plug-ins before anything is built.

@@ -99,8 +99,8 @@ def require_free(evaluation: Path, out: Path) -> None:
     Raises:
         UserError: the evaluation exists, the folder is not empty, or one cannot be written.
     """
-    atomic.require_writable(out, is_folder=True)
-    atomic.require_writable(evaluation, is_folder=False)
+    atomic.require_writable(out, is_folder=True, is_replaced=True)
+    atomic.require_writable(evaluation, is_folder=False, remedy=atomic.MOVE_AWAY)
     if evaluation.exists():
         raise UserError(f"{evaluation}: already exists; choose another --name")
     if out.is_dir() and any(out.iterdir()):

@@ -42,6 +42,7 @@ class ExampleTable:
             values by column; a broken row raises a UserError when it is read.
         types: the Arrow type of each column.
         is_stream: whether the rows can be read only once.
+        rows_of: like `rows`, of the columns it is given alone, where a format stores them apart.
     """
 
     path: Path
@@ -49,6 +50,7 @@ class ExampleTable:
     rows: Callable[[], Iterator[Row]]
     types: Mapping[str, Any]
     is_stream: bool = False
+    rows_of: Callable[[Sequence[str]], Iterator[Row]] | None = None
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,9 @@ def labelled(table: ExampleTable, columns: Columns) -> tuple[LabelledTexts, int]
 
     def complete_rows() -> Iterator[Labelled]:
         nonlocal skipped
-        for line, row in table.rows():
+        names = [name for name in (columns.text, columns.label, columns.pair) if name]
+        rows = table.rows() if table.rows_of is None else table.rows_of(list(dict.fromkeys(names)))
+        for line, row in rows:
             source = f"{table.path}:{line}"
             example = example_of(row, columns, source)
             if example is None or not example.label:
@@ -260,10 +264,10 @@ def _parquet(path: Path) -> ExampleTable:
     with _parquet_file(path) as file:
         schema = file.schema_arrow
 
-    def rows() -> Iterator[Row]:
+    def rows(names: Sequence[str] | None = None) -> Iterator[Row]:
         number = 1
         with _parquet_file(path) as file:
-            for batch in file.iter_batches(AT_ONCE):
+            for batch in file.iter_batches(AT_ONCE, columns=names):
                 try:
                     yield from enumerate(batch.to_pylist(), number)
                 except UnicodeDecodeError:
@@ -271,7 +275,7 @@ def _parquet(path: Path) -> ExampleTable:
                 number += len(batch)
 
     types = dict(zip(schema.names, schema.types, strict=True))
-    return ExampleTable(path, tuple(schema.names), rows, types)
+    return ExampleTable(path, tuple(schema.names), rows, types, rows_of=rows)
 
 
 @contextmanager

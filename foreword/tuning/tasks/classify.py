@@ -56,12 +56,17 @@ class Classify(Task):
         """Return the labels of the training examples, sorted.
 
         Raises:
-            UserError: there are fewer than two.
+            UserError: there are fewer than two, or they are measurements, not classes.
         """
         labels = tuple(sorted({example.label for example in train}))
         if len(labels) < 2:
             what = f"all {len(train):,} are '{labels[0]}'" if labels else "there are none"
             raise UserError(f"the training examples need at least two labels; {what}")
+        if 2 * len(labels) > len(train) and _are_measurements(labels):
+            raise UserError(
+                f"the labels are numbers ({labels[0]}, {labels[1]}, ...), {len(labels):,} "
+                f"different ones of {len(train):,}; use task 'regress', or give classes"
+            )
         return labels
 
     def encode(
@@ -117,6 +122,15 @@ class Classify(Task):
     def baseline(self, targets: Array, labels: tuple[str, ...]) -> tuple[str, Array]:
         """Return the share of each label, (labels,): the most frequent one wins."""
         return "majority class", np.bincount(targets, minlength=len(labels)) / len(targets)
+
+
+def _are_measurements(labels: Sequence[str]) -> bool:
+    """Return whether all labels are numbers, and some not whole."""
+    try:
+        numbers = [float(label) for label in labels]
+    except ValueError:
+        return False
+    return not all(number.is_integer() for number in numbers)
 
 
 def _matthews(targets: Array, chosen: Array) -> float:
