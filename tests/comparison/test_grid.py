@@ -86,7 +86,7 @@ def test_other_data_drops_the_held_out_text_of_the_grid(folder: Path) -> None:
         ({"tasks": [TASK, TASK]}, "tasks: two are called 'Reviews'; give each a name"),
         (
             {"set": {"tokenizer": {"kind": "bpe", "vocab": 9000}}},
-            "cell 'masked': tokenizer.vocab: 9,000 asked",
+            "cell 'masked': tokenizer.vocab: 9,000 requested",
         ),
     ],
 )
