@@ -135,7 +135,7 @@ def on_prepared(
     """
     per_token = prepared.bytes_per_token(ends=prompted.recipe.ends_texts)
     losses = on_shards(prompted, (prepared.heldout, per_token), rows, streams, stage)
-    if prompted.recipe.objective.predicts_tokens:
+    if prompted.recipe.objective.predicts_tokens and prepared.train.tokens_total:
         # Bigrams are not comparable with a model that does not predict every token.
         predicts_all = losses[0].bits_per_byte is not None
         watch = stage("counting tokens to compare with")
