@@ -389,9 +389,11 @@ class _PieceReporter:
     ) -> None:
         self._comparison, self._time_left, self._piece = comparison, time_left, piece
         self._number, self._total = number_and_total
+        self._shown = (0.0, 0.0, "")
 
     def show(self, share: float, seconds: float, note: str) -> None:
         """Show the progress when `share` of this piece is done after so many seconds."""
+        self._shown = (share, seconds, note)
         left, is_all = self._time_left.estimate(self._number, share, seconds)
         number = self._number + 1
         self._comparison.show_progress(
@@ -399,8 +401,9 @@ class _PieceReporter:
         )
 
     def stage(self, name: str) -> Callable[..., None]:
-        """Show a stage before training; `show` shows how that goes."""
+        """Show a stage before training, then the piece itself as far as it is."""
         if name in LOOP_STAGES:
+            self.show(*self._shown)
             return lambda *_: None
         return self._comparison.stage(name)
 

@@ -11,7 +11,7 @@ import pytest
 from foreword import atomic, config, stored
 from foreword.comparison.grid import Grid, load_grid
 from foreword.comparison.results import gather
-from foreword.comparison.run import Comparison
+from foreword.comparison.run import CellProgress, Comparison
 from foreword.errors import UserError
 from foreword.runs.run import carry_on
 from foreword.runs.trained_model import is_finished, read_recipe
@@ -238,3 +238,18 @@ def test_progress_reports_the_time_left(folder: Path, tmp_path: Path) -> None:
     assert last.is_all
     assert last.share == 1
     assert last.seconds_left == pytest.approx(0.0)
+
+
+def test_a_piece_is_shown_again_after_its_model_is_built(folder: Path, tmp_path: Path) -> None:
+    class Shown(Quiet):
+        def stage(self, name: str) -> Any:
+            shown.append(name)
+            return super().stage(name)
+
+        def show_progress(self, progress: CellProgress) -> None:
+            shown.append(str(progress.work))
+
+    shown: list[str] = []
+    grids.compare(folder, tmp_path / "out", Shown(), cells=[MASKED])
+    assert shown[shown.index("building the model") + 1] == ALL[0]
+    assert not {"training", "evaluating", "saving"} & set(shown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -32,6 +33,17 @@ def test_every_tokenizer_keeps_the_contract_of_training(
     check: Callable[[TokenizerKind, Sequence[str]], None], kind: str
 ) -> None:
     check(kinds.load("text/tokenizers", kind)(**SETTINGS.get(kind, {})), CORPUS)
+
+
+@pytest.mark.parametrize("kind", kinds.names("text/tokenizers"))
+def test_training_notes_what_it_is_at(kind: str) -> None:
+    notes: list[str] = []
+    kinds.load("text/tokenizers", kind)(**SETTINGS.get(kind, {})).train(CORPUS, notes.append)
+    if kind == "char":
+        assert notes == ["counting characters"]
+    else:
+        assert re.fullmatch(r"[\d.]+ k?B of [\d.]+ k?B read", notes[-2])
+        assert notes[-1] == "choosing the vocabulary"
 
 
 def test_mask_stands_for_a_word_and_its_space(trained: dict[str, Tokenizer]) -> None:
