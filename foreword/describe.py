@@ -1,7 +1,7 @@
 """Descriptions of kinds and settings, read from their classes: names, defaults, ranges, meaning.
 
 settings(Masked)[0]      Setting(name='rate', default=0.15, values='above 0, up to 1', ...)
-places({"": Recipe})     {'nn/positions': ['model.position'], ...}
+set_by({"": Recipe})     {'nn/positions': ['model.position'], ...}
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class KindDescription:
         name: its name in recipes.
         text: its docstring without the attributes.
         other_names: what else it is called.
-        places: the settings that it may be the value of (`model.position`).
+        set_by: the settings that it may be the value of (`model.position`).
         settings: its own settings.
     """
 
@@ -59,7 +59,7 @@ class KindDescription:
     name: str
     text: str
     other_names: list[str]
-    places: list[str]
+    set_by: list[str]
     settings: list[Setting]
 
 
@@ -69,7 +69,7 @@ def kind(folder: str, name: str, roots: Mapping[str, type]) -> KindDescription:
     Args:
         folder: of the kinds.
         name: of the kind.
-        roots: as in `places`.
+        roots: as in `set_by`.
 
     Raises:
         UserError: there is no such kind.
@@ -79,7 +79,7 @@ def kind(folder: str, name: str, roots: Mapping[str, type]) -> KindDescription:
     cls = kinds.load(folder, name)
     own = settings(cls) if is_dataclass(cls) else []
     others = kinds.other_names(folder, name)
-    where = [path for path in places(roots).get(folder, []) if path]
+    where = [path for path in set_by(roots).get(folder, []) if path]
     return KindDescription(
         folder, name, re.sub(r"\n{3,}", "\n\n", text).strip(), others, where, own
     )
@@ -117,7 +117,7 @@ def sections(root: type) -> dict[str, type]:
     }
 
 
-def places(roots: Mapping[str, type]) -> dict[str, list[str]]:
+def set_by(roots: Mapping[str, type]) -> dict[str, list[str]]:
     """Return by folder of kinds the settings whose value is one of them.
 
     Args:

@@ -15,7 +15,7 @@ from foreword import config, kinds
 from foreword.data.rng import RowRng
 from foreword.errors import UserError
 from foreword.nn.model import Model
-from foreword.runs.estimate import guessing_loss
+from foreword.runs.estimate import chance_loss
 from foreword.runs.recipe import Recipe, load_recipe
 from foreword.text import special
 from foreword.types import Rows
@@ -186,9 +186,7 @@ def test_tiny_recipes_train(name: str) -> None:
         means.append(mean.item())
     assert np.isfinite(means).all()
     assert all(p.isfinite().all() for p in model.parameters())
-    assert means[0] == pytest.approx(
-        guessing_loss(recipe.objective, recipe.tokenizer.vocab), abs=1.0
-    )
+    assert means[0] == pytest.approx(chance_loss(recipe.objective, recipe.tokenizer.vocab), abs=1.0)
 
 
 def test_rows_longer_than_the_positions_are_refused() -> None:

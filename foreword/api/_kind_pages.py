@@ -75,7 +75,7 @@ def kinds_named(word: str) -> list[tuple[str, str]]:
 
 def folder_page(folder: str) -> Page:
     """Return the page of a folder's kinds and how one is chosen."""
-    where = [path for path in describe.places(_roots()).get(folder, []) if path]
+    where = [path for path in describe.set_by(_roots()).get(folder, []) if path]
     lines = _lines(folder)
 
     def draw() -> None:
@@ -84,7 +84,7 @@ def folder_page(folder: str) -> Page:
         chosen = _chosen_by(folder, "NAME", where)
         _definitions({"chosen by": chosen, "one of them": "foreword show NAME"})
 
-    return Page({"folder": folder, "places": where, "kinds": lines}, draw)
+    return Page({"folder": folder, "set_by": where, "kinds": lines}, draw)
 
 
 def kind_pages(found: Sequence[tuple[str, str]]) -> Page:
@@ -112,9 +112,9 @@ def _draw_kind(page: KindDescription, recipes: Sequence[str]) -> None:
         _draw_settings(page.settings)
     out.print()
     settable = next((one for one in page.settings if one.default is not None), None)
-    lines = {"chosen by": _chosen_by(page.folder, page.name, page.places)}
-    if page.places and settable is not None:
-        lines["set by"] = f"--set {page.places[0]}.{settable.name}={_shown(settable.default)}"
+    lines = {"chosen by": _chosen_by(page.folder, page.name, page.set_by)}
+    if page.set_by and settable is not None:
+        lines["set by"] = f"--set {page.set_by[0]}.{settable.name}={_shown(settable.default)}"
     if recipes:
         lines["recipes"] = some(recipes)
     _definitions(lines)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foreword.cli import console
-from foreword.cli._places import guard_run
+from foreword.cli._run_guard import guard_run
 
 if TYPE_CHECKING:
     from foreword.evaluation.loaded import LoadedModel

@@ -63,7 +63,7 @@ def check(
     budget: BudgetOptions,
     reading: Reading,
     rows: Annotated[CountOrZero, typer.Option(help="Rows of the first batch to show.")] = 2,
-    places: Annotated[Count, typer.Option(help="Tokens of each row to show.")] = 96,
+    tokens: Annotated[Count, typer.Option(help="Tokens of each row to show.")] = 96,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -82,7 +82,7 @@ def check(
             "'foreword pretrain' trains it"
         )
     with progress as shown, tempfile.TemporaryDirectory() as folder:
-        result = _check(request, Path(folder), shown.stage, (rows, places))
+        result = _check(request, Path(folder), shown.stage, (rows, tokens))
     if json:
         console.emit(_document(result))
     else:
@@ -188,7 +188,7 @@ def _data(
 
 def _document(result: CheckResult) -> dict[str, Any]:
     """Return the result as a JSON document."""
-    from foreword.runs.estimate import guessing_loss
+    from foreword.runs.estimate import chance_loss
     from foreword.train.device import describe
 
     estimate, train = result.estimate, result.setup.recipe.train
@@ -208,7 +208,7 @@ def _document(result: CheckResult) -> dict[str, Any]:
         "tokens_per_step": estimate.tokens_per_step,
         "epochs": estimate.epochs,
         "first_loss": estimate.first_loss,
-        "guessing_loss": guessing_loss(result.setup.recipe.objective, result.setup.vocab.size),
+        "chance_loss": chance_loss(result.setup.recipe.objective, result.setup.vocab.size),
         "micro_batch": train.micro_batch,
         "precision": train.precision,
         "computed_on": describe(result.setup.device),
@@ -229,7 +229,7 @@ def _show(result: CheckResult) -> None:
     console.facts(
         {
             "parameters": f"{total:,}: {components}; vocabulary {data['vocab']:,}",
-            "memory": f"{byte_size(memory.total)} of {byte_size(memory.there_is)}: "
+            "memory": f"{byte_size(memory.total)} of {byte_size(memory.available)}: "
             + ", ".join(f"{name} {byte_size(count)}" for name, count in memory.parts.items()),
             "": f"(activations: saved for the backward pass of a micro-batch of {micro} rows, "
             f"counted tensor by tensor on {estimate.rows_timed})"
@@ -248,7 +248,7 @@ def _show(result: CheckResult) -> None:
             f"{estimate.epochs:,.3g} epochs",
             "text": _text(data),
             "first loss": f"{estimate.first_loss:.3f} nats; chance loss "
-            f"{document['guessing_loss']:.3f}",
+            f"{document['chance_loss']:.3f}",
         }
     )
 

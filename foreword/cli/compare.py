@@ -54,7 +54,7 @@ def compare(
     """
     from foreword.api.compare import ComparisonProgress
     from foreword.api.progress import progress_of
-    from foreword.cli._places import guard_run
+    from foreword.cli._run_guard import guard_run
     from foreword.comparison.grid import load_grid
     from foreword.comparison.run import Comparison
     from foreword.runs.corpus import is_prepared

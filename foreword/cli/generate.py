@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 STOP_REASONS = {
     "end": "the model ended it",
     "tokens": "reached --tokens",
-    "places": "reached the model's last position",
+    "length": "reached the model's last position",
 }
 
 

@@ -19,8 +19,8 @@ from typer.core import TyperGroup
 from foreword import kinds, plugins
 from foreword.cli._help import write_commands
 from foreword.cli._options import flat
-from foreword.cli._places import command
 from foreword.cli._process import INTERRUPTED, interrupted_by_signals, leave, settle
+from foreword.cli._run_guard import command
 from foreword.cli._streams import ReaderGoneError, guarded
 from foreword.errors import UserError, nearest
 

@@ -1,7 +1,7 @@
 """A cache of results by the settings and data that they are made of.
 
 So nothing is done twice, and nothing stale is used. Beside each result is a JSON file with its key,
-`{"asked": {...}}`. Keys are compared as values, not as text, so that a setting added later, with
+`{"key": {...}}`. Keys are compared as values, not as text, so that a setting added later, with
 its default, changes nothing.
 """
 
@@ -77,7 +77,7 @@ def find(files: Iterable[Path], key: Any) -> Path | None:
     """Return the first of the JSON files with this key; None if there is none."""
     for file in sorted(files):
         try:
-            if config.build(type(key), stored.read(file)["asked"]) == key:
+            if config.build(type(key), stored.read(file)["key"]) == key:
                 return file
         except (KeyError, AttributeError, UserError):
             continue  # another kind of key, a damaged file, or settings of another version
@@ -94,6 +94,6 @@ def store(folder: Path, name: str, key: Any, content: dict[str, Any] | None = No
         file = folder / (f"{slug}.json" if number == 1 else f"{slug}-{number}.json")
         if not file.exists() and not file.with_suffix("").exists():
             break
-    document = {**(content or {}), "asked": config.to_table(key)}
+    document = {**(content or {}), "key": config.to_table(key)}
     stored.write(file, document)
     return file

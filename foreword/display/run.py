@@ -45,7 +45,7 @@ class RunDisplay:
     def record(self, record: dict[str, Any], progress: float) -> None:
         """Update the bar; print a line for some training records and for all others."""
         kind = record["kind"]
-        if record.get("fitted"):
+        if record.get("offline"):
             say(f"step {record['step']:>7,}  training loss {record['loss']:.4f}")
         elif kind == "train":
             self._train(record, progress)

@@ -148,7 +148,7 @@ class _Search:
             positions = positions[rows] + 1
             limit = self.prompted.limit
             if limit is not None and int(positions.max()) >= limit:
-                stopped = "places"
+                stopped = "length"
                 break
             # Go on with the new tokens alone, which attend to all cached tokens of their beams.
             cache = select(hidden.cache, rows)

@@ -18,7 +18,7 @@ from foreword.evaluation.sampling import Sampling, sample_tokens
 from foreword.nn.masks import CausalMask, FullMask
 from foreword.types import Array, Batch, Example, Tokens
 
-Stopped = Literal["end", "tokens", "places"]
+Stopped = Literal["end", "tokens", "length"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class GeneratedTokens:
         ids: the new tokens, without the stop token; (length,) int64.
         log_probs: the model's log-probability of each, and of the stop token if there is one;
             (length,) or (length + 1,) nats.
-        stopped: what ended the text: `end` a stop token, `tokens` the maximum number, `places` the
+        stopped: what ended the text: `end` a stop token, `tokens` the maximum number, `length` the
             model's last position.
     """
 
@@ -231,7 +231,7 @@ def _decode_group(
             break
         positions = positions + 1
         if prompted.limit is not None and int(positions.max()) >= prompted.limit:
-            stopped = "places"
+            stopped = "length"
             break
         cross = None if batch.cross_mask is None else FullMask()
         # Go on with the new token alone, which attends to all cached tokens.

@@ -17,8 +17,8 @@ class BoundaryHead(nn.Module):
     Args:
         d_model: width of the states.
         width: input width of the output layer.
-        places: positions in a span with an embedding; those beyond share the last one.
-        d_place: width of these embeddings.
+        positions: positions in a span with an embedding; those beyond share the last one.
+        d_position: width of these embeddings.
         norms: of both layers, over `width`.
         bias: whether the dense layers have biases.
 
@@ -29,32 +29,33 @@ class BoundaryHead(nn.Module):
         self,
         d_model: int,
         width: int,
-        places: int,
-        d_place: int,
+        positions: int,
+        d_position: int,
         *,
         norms: tuple[nn.Module, nn.Module],
         bias: bool,
     ) -> None:
         super().__init__()
-        self.place = nn.Embedding(places, d_place)
+        self.position_embedding = nn.Embedding(positions, d_position)
         layers: list[nn.Module] = []
-        for inputs, norm in zip((2 * d_model + d_place, width), norms, strict=True):
+        for inputs, norm in zip((2 * d_model + d_position, width), norms, strict=True):
             layers += [nn.Linear(inputs, width, bias=bias), nn.GELU(), norm]
         self.layers = nn.Sequential(*layers)
 
-    def forward(self, left: Tensor, right: Tensor, place: Tensor) -> Tensor:
+    def forward(self, left: Tensor, right: Tensor, position: Tensor) -> Tensor:
         """Return the input of the output layer.
 
         Args:
             left: states just before the span, (predictions, d_model).
             right: states just after it, (predictions, d_model).
-            place: position in the span, from 0; (predictions,) int64.
+            position: position in the span, from 0; (predictions,) int64.
 
         Returns:
             (predictions, width).
         """
-        places = self.place(place.clamp(max=self.place.num_embeddings - 1)).to(left.dtype)
-        output: Tensor = self.layers(torch.cat([left, right, places], dim=-1))
+        last = self.position_embedding.num_embeddings - 1
+        embedded = self.position_embedding(position.clamp(max=last)).to(left.dtype)
+        output: Tensor = self.layers(torch.cat([left, right, embedded], dim=-1))
         return output
 
     def loss(self, head: TokenHead, hidden: Hidden, batch: Batch) -> Tensor:

@@ -118,7 +118,7 @@ class ModelSettings(Architecture):
         dropout: of embeddings and of each sublayer's output; some models have it elsewhere too.
         tied: make the embedding the output layer.
         scale_logits: divide the states by sqrt(d_model) before a tied output layer (T5).
-        output: LM head, a kind in `nn/lm_heads/`, for objectives without one of their own.
+        lm_head: LM head, a kind in `nn/lm_heads/`, for objectives without one of their own.
         init: initialisation of weights; see `foreword.nn.init`.
         init_std: standard deviation of `bert` and `gpt2` initialisation, bound of `uniform`.
     """
@@ -134,7 +134,7 @@ class ModelSettings(Architecture):
     dropout: ShareBelowOne = 0.1
     tied: bool = True
     scale_logits: bool = False
-    output: LMHeadKind = part("nn/lm_heads", "softmax")
+    lm_head: LMHeadKind = part("nn/lm_heads", "softmax")
     init: Literal["bert", "gpt2", "t5", "uniform"] = "bert"
     init_std: NonNegative = 0.02
 
@@ -269,7 +269,7 @@ class NeuralBackbone(Backbone):
     def build_token_head(self) -> nn.Module:
         """Return the model's own head, which predicts the next token from the states."""
         settings = self.settings
-        return settings.output.build(settings.head_input, self.embedding, is_tied=settings.tied)
+        return settings.lm_head.build(settings.head_input, self.embedding, is_tied=settings.tied)
 
     def build_softmax_head(self, *, transform: bool = False, bias: bool = False) -> TokenHead:
         """Return a full softmax, for objectives that bring their own head.
@@ -282,8 +282,8 @@ class NeuralBackbone(Backbone):
             ValueError: the model's settings ask for another output layer.
         """
         settings, width = self.settings, self.embedding.token.embedding_dim
-        if not settings.output.is_full_softmax:
-            raise ValueError("output: the objective brings its own output layer; use 'softmax'")
+        if not settings.lm_head.is_full_softmax:
+            raise ValueError("lm_head: the objective brings its own output layer; use 'softmax'")
         layers = None
         if transform:
             layers = nn.Sequential(

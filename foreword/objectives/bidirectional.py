@@ -49,7 +49,7 @@ class Bidirectional(Term):
     def heads(self, backbone: Backbone, vocab: Vocab) -> nn.ModuleDict:
         """Return the output layer of both directions; a full softmax has a bias per token."""
         backbone = neural(backbone)
-        if not backbone.settings.output.is_full_softmax:
+        if not backbone.settings.lm_head.is_full_softmax:
             return nn.ModuleDict({"token": backbone.build_token_head()})
         return nn.ModuleDict({"token": backbone.build_softmax_head(bias=True)})
 

@@ -47,8 +47,8 @@ class SpanMasked(Term):
         random: share of the spans that become random ordinary tokens; the rest stay unchanged.
         transform: BERT's dense layer, GELU and LayerNorm before the output layer.
         boundary: whether tokens are also predicted from their span's boundaries.
-        places: positions in a span that have an embedding; later ones share the last.
-        d_place: width of these embeddings.
+        positions: positions in a span that have an embedding; later ones share the last.
+        d_position: width of these embeddings.
 
     Also called: span boundary.
     Reference: Joshi et al. 2020, sections 3.1 and 3.2; widths as in their code.
@@ -64,8 +64,8 @@ class SpanMasked(Term):
     random: Share = 0.1
     transform: bool = True
     boundary: bool = True
-    places: Count = 20
-    d_place: Count = 200
+    positions: Count = 20
+    d_position: Count = 200
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -149,8 +149,8 @@ class SpanMasked(Term):
             heads["boundary"] = BoundaryHead(
                 settings.d_model,
                 width,
-                self.places,
-                self.d_place,
+                self.positions,
+                self.d_position,
                 norms=(settings.build_norm(width), settings.build_norm(width)),
                 bias=settings.bias,
             )

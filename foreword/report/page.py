@@ -127,7 +127,7 @@ def meanings(run: RunFolder, loss: HeldOutLoss | None) -> list[str]:
 def trains_offline(run: RunFolder) -> bool:
     """Return whether the model was trained offline, without steps."""
     # Older records of count-based models lack the mark, but have no learning rate either.
-    return bool(run.train) and bool(run.train[-1].get("fitted", "lr" not in run.train[-1]))
+    return bool(run.train) and bool(run.train[-1].get("offline", "lr" not in run.train[-1]))
 
 
 def tiles(run: RunFolder, loss: HeldOutLoss | None) -> str:

@@ -38,7 +38,7 @@ class Estimate:
     Attributes:
         parameters: number by part of the model; shared ones count in the first.
         memory: bytes by purpose.
-        first_loss: nats per prediction before training, near `guessing_loss` in a sound model.
+        first_loss: nats per prediction before training, near `chance_loss` in a sound model.
         tokens_per_step: tokens that the model reads, source and target, without padding.
         flops_per_step: floating-point operations, counted.
         seconds_per_step: measured, without evaluations and checkpoints.
@@ -59,7 +59,7 @@ class Estimate:
     epochs: float
 
 
-def guessing_loss(objective: Objective, vocab: int) -> float:
+def chance_loss(objective: Objective, vocab: int) -> float:
     """Return the loss of uniform predictions in nats; by default log(vocab)."""
     return objective.chance_loss(vocab)
 
@@ -124,7 +124,7 @@ def _by_arithmetic(ready: TrainingSetup, share: float) -> Estimate:
     seconds = operations / matmul_flops_per_second(ready.device, ready.dtype)
     epochs = share * ready.feed.epochs(1)
     steps = steps_of(Budget.of(recipe.train), tokens, operations, seconds, epochs)
-    loss = guessing_loss(recipe.objective, ready.vocab.size)
+    loss = chance_loss(recipe.objective, ready.vocab.size)
     return Estimate(parameters, memory, loss, tokens, operations, seconds, 0, steps, steps * epochs)
 
 

@@ -15,7 +15,7 @@ from foreword.nn.model import neural_settings
 from foreword.runs.resident import Peak
 from foreword.runs.setup import TrainingSetup
 from foreword.runs.sizes import (
-    PLACE_BYTES,
+    POSITION_BYTES,
     activations_at_least,
     memory_of,
     state_per_weight,
@@ -46,7 +46,7 @@ class MemoryUse:
         activations: what backward needs of one micro-batch.
         allocator: what else the process came to hold in a few steps: temporary copies, and freed
             memory kept for the next step.
-        there_is: memory of the device.
+        available: memory of the device.
     """
 
     program: int
@@ -56,12 +56,12 @@ class MemoryUse:
     optimizer: int
     activations: int
     allocator: int
-    there_is: int
+    available: int
 
     @property
     def parts(self) -> dict[str, int]:
         """Bytes by part."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "there_is"}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "available"}
 
     @property
     def total(self) -> int:
@@ -113,7 +113,7 @@ def memory_taken(
         optimizer=state,
         activations=activations,
         allocator=max(0, all_beside - activations),
-        there_is=memory_of(ready.device),
+        available=memory_of(ready.device),
     )
 
 
@@ -182,13 +182,13 @@ def memory_at_least(ready: TrainingSetup, parameters: int) -> MemoryUse:
     row = activations_at_least(neural_settings(recipe.model), length)
     return MemoryUse(
         program=PROGRAM,
-        rows=STEPS_OF_ROWS * recipe.rows_per_step * length * PLACE_BYTES,
+        rows=STEPS_OF_ROWS * recipe.rows_per_step * length * POSITION_BYTES,
         weights=weights,
         gradients=weights * (1 + (recipe.rows_per_step > recipe.train.micro_batch)),
         optimizer=round(weights * state_per_weight(recipe.optimizer)),
         activations=row * recipe.train.micro_batch,
         allocator=0,
-        there_is=memory_of(ready.device),
+        available=memory_of(ready.device),
     )
 
 

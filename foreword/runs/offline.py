@@ -76,7 +76,7 @@ def train_offline(
         reporter.note(line)
     with _scratch(run / FOLDER) as folder:
         # Train on the whole text.
-        inputs = offline_inputs(recipe, prepared.train, vocab, folder, stage("fitting"))
+        inputs = offline_inputs(recipe, prepared.train, vocab, folder, stage("offline training"))
         _note_budget(recipe, inputs.epochs, reporter)
         write_recipe(run, recipe)
         model, began = recipe.build(vocab), time.monotonic()
@@ -84,7 +84,7 @@ def train_offline(
         try:
             require_finite(checkpoint.weights_of(model))
         except NotFiniteError as error:
-            raise stopped(run, recipe, f"fitting: {error}") from error
+            raise stopped(run, recipe, f"training: {error}") from error
         # Measure, and write the log.
         epochs, seconds = inputs.epochs, time.monotonic() - began
         spent = Progress(epochs, found.tokens, seconds=seconds, epochs=epochs)
@@ -174,7 +174,7 @@ def _records(
         )
     yield {
         "kind": "train",
-        "fitted": True,
+        "offline": True,
         "step": spent.steps,
         "loss": train.loss,
         "tokens": spent.tokens,
@@ -199,8 +199,8 @@ def _rate(spent: Progress) -> float:
 
 def _note_budget(recipe: Recipe, epochs: int, reporter: ProgressReporter) -> None:
     """Show a message if the model does not follow the requested budget."""
-    budget, unsaid = Budget.of(recipe.train), Budget.of(TrainSettings())
-    if budget not in (unsaid, Budget("epochs", epochs)):
+    budget, default = Budget.of(recipe.train), Budget.of(TrainSettings())
+    if budget not in (default, Budget("epochs", epochs)):
         times = "once" if epochs == 1 else f"{epochs} times"
         reporter.note(f"the text is read {times}, whatever the budget: {budget.describe()}")
 

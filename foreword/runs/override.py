@@ -16,7 +16,7 @@ from foreword.train import checkpoint
 def override(run: Path, assignments: Sequence[str]) -> None:
     """Override settings of a run's recipe, such as `optimizer.lr=1e-4`, before it is resumed.
 
-    The recipe is rewritten, and `run.json` records under `amended` what was set and after which
+    The recipe is rewritten, and `run.json` records under `overrides` what was set and after which
     checkpoint. The optimizer's state stays as in the checkpoint.
 
     Args:
@@ -43,6 +43,6 @@ def override(run: Path, assignments: Sequence[str]) -> None:
         whole = checkpoint.all_in(run)
         note = {"after": whole[-1].name if whole else None, "set": list(assignments)}
         provenance = read_state(run)
-        provenance["amended"] = [*provenance.get("amended", []), note]
+        provenance["overrides"] = [*provenance.get("overrides", []), note]
         write_state(run, provenance)
         write_recipe(run, changed)

@@ -26,7 +26,7 @@ from foreword.runs.recipe import Recipe
 from foreword.train.device import describe
 
 FILE, RECIPE = "run.json", "recipe.toml"
-FORMAT = 2  # of run folders: the names of settings, files and weights
+FORMAT = 3  # of run folders: the names of settings, files and weights
 
 
 def make_provenance(recipe: Recipe | None = None) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class _Known:
     tokenizer: str | None = None
     heldout: tuple[str, ...] = ()
     parameters: int = 0
-    amended: tuple[dict[Any, Any], ...] = ()
+    overrides: tuple[dict[Any, Any], ...] = ()
     data: dict[Any, Any] | None = None
     imported: dict[Any, Any] | None = None
     recipes: tuple[str, ...] = ()

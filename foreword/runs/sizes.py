@@ -22,7 +22,7 @@ from foreword.train.optimizers._contract import OptimizerSettings
 from foreword.types import Vocab
 
 TOKEN_BYTES = 100  # per token of the vocabulary, in the tokenizer and in `Vocab`
-PLACE_BYTES = 32  # ids, targets, documents and positions of a row, int64 each
+POSITION_BYTES = 32  # ids, targets, documents and positions of a row, int64 each
 MACHINES = 1_000  # like this one: a run too large for all of them is taken for a typing error
 MOST_BYTES = 1 << 63  # maximum size of a tensor
 CGROUP = Path("/sys/fs/cgroup/memory.max")
@@ -52,11 +52,11 @@ def memory_of(device: torch.device) -> int:
     """Return the bytes of memory of the device; for a CPU, those that this process may use."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
-    there_is = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
-        return min(there_is, int(CGROUP.read_text(encoding="ascii")))
+        return min(available, int(CGROUP.read_text(encoding="ascii")))
     except (OSError, ValueError):  # no control group, or "max"
-        return there_is
+        return available
 
 
 def require_memory(recipe: Recipe, vocab: Vocab | None = None, machines: int = 1) -> None:
@@ -70,15 +70,15 @@ def require_memory(recipe: Recipe, vocab: Vocab | None = None, machines: int = 1
     Raises:
         UserError: it needs more; the message names both sizes and what to reduce.
     """
-    there_is = memory_of(choose_device(recipe.train.device, "train.device"))
+    available = memory_of(choose_device(recipe.train.device, "train.device"))
     ahead = _ahead(recipe, recipe.tokenizer.vocab if vocab is None else vocab.size)
     attention = {"attention": 4 * _attention_numbers(recipe.model)}
-    _hold(Need(ahead, attention), there_is, machines)  # so that the count below stays fast
+    _hold(Need(ahead, attention), available, machines)  # so that the count below stays fast
     try:
         numbers = sum(count_parameters(recipe, vocab).values())
     except OverflowError:
         numbers = MOST_BYTES // 4
-    _hold(Need(ahead, _training(recipe, numbers)), there_is, machines)
+    _hold(Need(ahead, _training(recipe, numbers)), available, machines)
 
 
 def fits(recipe: Recipe, vocab: Vocab) -> bool:
@@ -90,16 +90,16 @@ def fits(recipe: Recipe, vocab: Vocab) -> bool:
     return True
 
 
-def _hold(need: Need, there_is: int, machines: int) -> None:
+def _hold(need: Need, available: int, machines: int) -> None:
     """Raise a UserError if `need` is more than there is."""
     ahead = sum(need.ahead.values())
     total = ahead + sum(need.training.values())
-    if ahead > there_is:
-        components, has = need.ahead, f"there is {byte_size(there_is)}"
-    elif total > there_is * machines:
-        components, has = {**need.ahead, **need.training}, f"there is {byte_size(there_is)}"
+    if ahead > available:
+        components, has = need.ahead, f"there is {byte_size(available)}"
+    elif total > available * machines:
+        components, has = {**need.ahead, **need.training}, f"there is {byte_size(available)}"
         if machines > 1:
-            has = f"{machines:,} machines like this one have {byte_size(there_is * machines)}"
+            has = f"{machines:,} machines like this one have {byte_size(available * machines)}"
     else:
         return
     needed = sum(components.values())
@@ -115,8 +115,8 @@ def _hold(need: Need, there_is: int, machines: int) -> None:
 
 def _ahead(recipe: Recipe, vocab: int) -> dict[str, int]:
     """Return the bytes of text and tokenizer held at once: all rows of a step are made ahead."""
-    fitted = recipe.model.trains_offline
-    rows = 0 if fitted else recipe.rows_per_step * recipe.packing.length * PLACE_BYTES
+    is_offline = recipe.model.trains_offline
+    rows = 0 if is_offline else recipe.rows_per_step * recipe.packing.length * POSITION_BYTES
     return {"vocabulary": vocab * TOKEN_BYTES, "rows": rows}
 
 

@@ -15,7 +15,7 @@ FILE = "metrics.jsonl"
 # The fields of every record; all others are components of the loss, or means beside it.
 OWN = (
     "kind",
-    "fitted",
+    "offline",
     "step",
     "loss",
     "perplexity",

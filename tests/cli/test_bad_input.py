@@ -198,7 +198,7 @@ def test_bad_text_is_refused_in_one_line(name: str, case: Case) -> None:
             "layout.kind: 'encoder' requires an objective that predicts in place",
         ),
         (["layout=decoder"], "layout.kind: this objective predicts in place"),
-        (["model.output=adaptive"], "model.output"),
+        (["model.lm_head=adaptive"], "model.lm_head"),
     ],
 )
 def test_incompatible_settings_are_refused_before_text_is_read(

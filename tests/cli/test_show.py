@@ -48,7 +48,7 @@ def shown(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
 def test_a_kind_has_a_page_with_its_settings(capsys: pytest.CaptureFixture[str]) -> None:
     (page,) = shown(capsys, "masked")
     assert page["folder"] == "objectives"
-    assert "objective" in page["places"]
+    assert "objective" in page["set_by"]
     assert "bert_mini" in page["recipes"]
     rate = page["settings"][0]
     assert rate["name"] == "rate"
@@ -71,7 +71,7 @@ def test_a_kind_is_found_by_its_other_names(
 def test_a_folder_lists_its_kinds(capsys: pytest.CaptureFixture[str], word: str) -> None:
     page = shown(capsys, word)
     assert list(page["kinds"]) == kinds.names("objectives")
-    assert page["places"][0] == "objective"
+    assert page["set_by"][0] == "objective"
 
 
 def test_a_section_lists_its_settings(capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,7 +36,7 @@ every_output = pytest.mark.parametrize(("kind", "settings", "is_tied"), CASES)
 
 def build(kind: str, settings: dict[str, Any], is_tied: bool, **more: Any) -> Model:
     output = kinds.load("nn/lm_heads", kind)(**settings)
-    model = LSTM(d_model=D_MODEL, layers=1, tied=is_tied, output=output, dropout=0.0, **more)
+    model = LSTM(d_model=D_MODEL, layers=1, tied=is_tied, lm_head=output, dropout=0.0, **more)
     backbone = model.build(VOCAB)
     made = Model(backbone, nn.ModuleDict({"token": backbone.build_token_head()}))
     torch.manual_seed(1)
@@ -94,8 +94,8 @@ def test_embeddings_are_shared_only_if_tied(
 def theirs_of(head: AdaptiveHead, cutoffs: tuple[int, ...], factor: float) -> nn.Module:
     """PyTorch's, with our weights."""
     theirs = nn.AdaptiveLogSoftmaxWithLoss(D_MODEL, VOCAB, list(cutoffs), div_value=factor)
-    weights = [torch.cat([head.own[0].weight, head.clusters.weight])]
-    for narrow, wide in zip(head.narrow, head.own[1:], strict=True):
+    weights = [torch.cat([head.cluster_layers[0].weight, head.clusters.weight])]
+    for narrow, wide in zip(head.projections, head.cluster_layers[1:], strict=True):
         weights += [narrow.weight, wide.weight]
     with torch.no_grad():
         for mine, other in zip(weights, theirs.parameters(), strict=True):
@@ -124,22 +124,22 @@ def test_adaptive_equals_pytorchs(cutoffs: tuple[int, ...], factor: float) -> No
         (
             "lstm_tiny",
             ["cutoffs=[20, 20]"],
-            "model.output.cutoffs: expected one or more, ascending",
+            "model.lm_head.cutoffs: expected one or more, ascending",
         ),
-        ("lstm_tiny", ["factor=0.5"], "model.output.factor: must be a number from 1"),
-        ("lstm_tiny", ["cutoffs=[20]"], "model.output.factor: must be 1 where"),
+        ("lstm_tiny", ["factor=0.5"], "model.lm_head.factor: must be a number from 1"),
+        ("lstm_tiny", ["cutoffs=[20]"], "model.lm_head.factor: must be 1 where"),
         ("lstm_tiny", ["cutoffs=[9999]", "factor=1"], "the vocabulary has 147 tokens"),
-        ("bert_tiny", ["cutoffs=[20]"], "model.output: the objective brings its own output layer"),
+        ("bert_tiny", ["cutoffs=[20]"], "model.lm_head: the objective brings its own output layer"),
     ],
 )
 def test_impossible_settings_are_refused(name: str, assignments: list[str], message: str) -> None:
-    settings = [f"model.output.{assignment}" for assignment in assignments]
+    settings = [f"model.lm_head.{assignment}" for assignment in assignments]
     with pytest.raises(UserError) as caught:
-        load_recipe(name, ["model.output=adaptive", *settings]).build(vocab())
+        load_recipe(name, ["model.lm_head=adaptive", *settings]).build(vocab())
     assert message in str(caught.value)
 
 
 def test_cutoffs_come_from_a_recipe() -> None:
-    recipe = load_recipe("lstm_tiny", ["model.output={kind='adaptive', cutoffs=[120], factor=1}"])
-    assert recipe.model.output == Adaptive((120,), 1.0)
+    recipe = load_recipe("lstm_tiny", ["model.lm_head={kind='adaptive', cutoffs=[120], factor=1}"])
+    assert recipe.model.lm_head == Adaptive((120,), 1.0)
     assert isinstance(recipe.build(vocab()).token_head, AdaptiveHead)

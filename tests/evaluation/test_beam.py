@@ -152,7 +152,7 @@ def test_search_stops_at_the_last_position(make: MakeModel) -> None:
     prompted = make("decoder")
     long = replace(starts_for(prompted, TEXTS[:1])[0], target=np.full(60, 110))
     hypotheses = beam.search(prompted, [long], Beams(2, tokens=50), np.array([3]))[0]
-    assert {one.stopped for one in hypotheses} <= {"places", "end"}
+    assert {one.stopped for one in hypotheses} <= {"length", "end"}
     assert max(len(one.ids) for one in hypotheses) <= 5
 
 

@@ -157,7 +157,7 @@ def test_decoding_stops_at_the_last_position(make_prompted: Callable[..., Prompt
     stops = np.empty(0, dtype=np.int64)
     start = starts_for(prompted, ["The cat sat"])[0]
     text = decode(prompted, [start], Sampling(tokens=200, temperature=0), stops)[0]
-    assert text.stopped == "places"
+    assert text.stopped == "length"
     # The last position is read, and predicts one more token.
     assert len(start.target) + len(text.ids) == 64 + 1
     with pytest.raises(UserError, match="64 positions"):

@@ -91,7 +91,7 @@ def test_attention_mechanisms_read_their_weights_in_a_forward(name: str) -> None
 
 def test_an_adaptive_softmax_reads_its_rows_in_a_forward() -> None:
     case = Case("causal", "decoder", "lstm")
-    assert not outside_forward(case, output=Adaptive(cutoffs=(20, 60)), tied=False)
+    assert not outside_forward(case, lm_head=Adaptive(cutoffs=(20, 60)), tied=False)
 
 
 def test_a_weight_read_by_another_module_fails_the_check() -> None:

@@ -95,7 +95,7 @@ def test_a_batch_may_ask_for_one_direction(case: Case) -> None:
 
 def test_both_directions_work_with_an_adaptive_softmax() -> None:
     case = TWO_WAYS[0]
-    settings = replace(case.model_settings(), output=Adaptive(cutoffs=(110, 130), factor=2.0))
+    settings = replace(case.model_settings(), lm_head=Adaptive(cutoffs=(110, 130), factor=2.0))
     backbone = settings.build(SIZE)
     model = Model(backbone, Bidirectional().heads(backbone, vocab()))
     initialise(model, 1)

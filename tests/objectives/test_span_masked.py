@@ -132,7 +132,7 @@ def test_the_boundary_head_reads_boundaries_and_position_alone() -> None:
     chosen = np.asarray(batch.weights > 0)
     for row, start, end in spans(chosen):
         for place in range(start, end):
-            p = head.place.weight[place - start]
+            p = head.position_embedding.weight[place - start]
             h = torch.cat([states[row, start - 1], states[row, end], p])
             h = norm(gelu(one(h)))
             h = last(gelu(two(h)))
@@ -160,7 +160,7 @@ def test_without_the_boundary_objective_only_berts_head_remains() -> None:
 
 
 def test_positions_beyond_the_last_share_its_embedding() -> None:
-    head = SpanMasked(places=2).heads(CASE.build().backbone, vocab())["boundary"]
+    head = SpanMasked(positions=2).heads(CASE.build().backbone, vocab())["boundary"]
     state = torch.randn(3, 24)
     logits = head(state[:1].expand(3, -1), state[1:2].expand(3, -1), torch.arange(3))
     assert torch.equal(logits[1], logits[2])
@@ -174,7 +174,7 @@ def test_positions_beyond_the_last_share_its_embedding() -> None:
         ({"mask": 0.8, "random": 0.3}, "mask:"),
         ({"stop": 0.0}, "stop: must be a number above 0"),
         ({"longest": 0}, "longest: must be a whole number from 1"),
-        ({"places": 0}, "places:"),
+        ({"positions": 0}, "positions:"),
     ],
 )
 def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:

@@ -116,7 +116,7 @@ def assert_extended(before: continued.StartingModel, text: Path, number: int) ->
         ("decoder", [], {"backbone.embedding.token.weight"}),
         (
             "decoder",
-            ["model.tied=false", "model.output={kind='softmax', bias=true}"],
+            ["model.tied=false", "model.lm_head={kind='softmax', bias=true}"],
             {"backbone.embedding.token.weight", "heads.token.weight", "heads.token.bias"},
         ),
         ("encoder", [], {"backbone.embedding.token.weight", "heads.token.bias"}),

@@ -51,7 +51,7 @@ def test_the_estimate_is_near_the_peak_of_the_process(tmp_path: Path) -> None:
     output = command("check", str(recipe), "--data", text, "--json").rpartition("}")[0] + "}"
     memory = json.loads(output)["memory_bytes"]
     assert memory["total"] == sum(
-        memory[part] for part in memory if part not in ("total", "there_is")
+        memory[part] for part in memory if part not in ("total", "available")
     )
     assert measured > 600e6  # the libraries alone are about 400
     assert memory["total"] == pytest.approx(measured, rel=0.2)
@@ -97,7 +97,7 @@ def test_arrays_count_once() -> None:
 
 
 def test_the_parts_sum_to_the_total() -> None:
-    memory = MemoryUse(1, 2, 3, 4, 5, 6, 7, there_is=100)
+    memory = MemoryUse(1, 2, 3, 4, 5, 6, 7, available=100)
     assert list(memory.parts.values()) == [1, 2, 3, 4, 5, 6, 7]
     assert memory.total == 28
 

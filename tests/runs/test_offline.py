@@ -148,9 +148,9 @@ def test_an_offline_run_has_the_records_of_any_run(done: Done, kind: str) -> Non
     assert records == watcher.records
     assert [record["kind"] for record in records] == ["train", "heldout", "samples"]
     train, heldout, shown = records
-    assert train["fitted"] and train["tokens"] == heldout["tokens"] > 0
+    assert train["offline"] and train["tokens"] == heldout["tokens"] > 0
     assert train.keys() == {
-        *("kind", "fitted", "step", "loss", "tokens", "flops", "seconds", "tokens_per_second")
+        *("kind", "offline", "step", "loss", "tokens", "flops", "seconds", "tokens_per_second")
     }
     assert not log.components(train) and not log.components(heldout)
     assert heldout["perplexity"] == pytest.approx(math.exp(heldout["loss"]))
@@ -214,7 +214,7 @@ def test_a_killed_offline_run_starts_again(
     run = begin(tmp_path, recipe(kind))
 
     def dying(name: str) -> Any:
-        return (lambda *_: kill()) if (name, where) == ("fitting", "fit") else stage(name)
+        return (lambda *_: kill()) if (name, where) == ("offline training", "fit") else stage(name)
 
     with monkeypatch.context() as broken:
         if where == "save":

@@ -43,7 +43,7 @@ def test_a_run_that_blew_up_continues_with_new_settings(
     rates = {record["step"]: record["lr"] for record in runs.logged(run, "train")}
     assert max(rates[step] for step in rates if step > 6) <= 1e-5 < rates[6]
     override(run, ["optimizer.lr=1e-6"])
-    assert read_state(run)["amended"] == [
+    assert read_state(run)["overrides"] == [
         {"after": "step-00000006", "set": ["optimizer.lr=1e-5", "train.clip=0.5"]},
         {"after": "step-00000012", "set": ["optimizer.lr=1e-6"]},
     ]
@@ -52,7 +52,7 @@ def test_a_run_that_blew_up_continues_with_new_settings(
 def test_a_setting_equal_to_the_old_is_not_recorded(text: Path, tmp_path: Path) -> None:
     run = runs.begin(runs.recipe(), text, tmp_path / "run")
     override(run, [f"optimizer.lr={read_recipe(run).optimizer.lr}"])
-    assert "amended" not in read_state(run)
+    assert "overrides" not in read_state(run)
 
 
 @pytest.mark.parametrize(

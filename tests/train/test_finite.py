@@ -142,7 +142,7 @@ def test_vectors_that_are_not_finite_are_not_saved(
 
     monkeypatch.setattr(WordVectorsBackbone, "fit", fit)
     run = test_offline.begin(tmp_path, test_offline.recipe("word_vectors"))
-    with pytest.raises(TrainingStoppedError, match=r"fitting: weights: .*; no checkpoint yet; "):
+    with pytest.raises(TrainingStoppedError, match=r"training: weights: .*; no checkpoint yet; "):
         carry_on(run, test_offline.Watcher(), test_offline.stage)
     assert checkpoint.all_in(run) == []
 

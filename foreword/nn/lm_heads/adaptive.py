@@ -56,38 +56,40 @@ class AdaptiveHead(VocabularyHead):
     """States to log-probabilities over the vocabulary.
 
     Args:
-        output: cutoffs and factor.
+        kind: cutoffs and factor.
         states: what it reads of the states.
         embedding: of the backbone.
         is_tied: whether the tokens' rows are the embedding's.
     """
 
     def __init__(
-        self, output: Adaptive, states: HeadInput, embedding: Embedding, *, is_tied: bool
+        self, kind: Adaptive, states: HeadInput, embedding: Embedding, *, is_tied: bool
     ) -> None:
         super().__init__()
         vocab = embedding.token.num_embeddings
-        if output.cutoffs[-1] >= vocab:
+        if kind.cutoffs[-1] >= vocab:
             raise ValueError(
-                f"output.cutoffs: the vocabulary has {vocab:,} tokens, so the last must be below, "
-                f"got {output.cutoffs[-1]:,}"
+                f"lm_head.cutoffs: the vocabulary has {vocab:,} tokens, so the last must be below, "
+                f"got {kind.cutoffs[-1]:,}"
             )
-        if is_tied and output.factor != 1:
+        if is_tied and kind.factor != 1:
             raise ValueError(
-                "output.factor: must be 1 where the output layer is the embedding; got "
-                f"{output.factor:g}, which requires tied=false"
+                "lm_head.factor: must be 1 where the output layer is the embedding; got "
+                f"{kind.factor:g}, which requires tied=false"
             )
-        self.bounds = (0, *output.cutoffs, vocab)
+        self.bounds = (0, *kind.cutoffs, vocab)
         sizes = [end - start for start, end in pairwise(self.bounds)]
         width = embedding.token.embedding_dim if is_tied else states.width
         self.transform = states.project(width)
         self.width, self.scale = states.width, states.scale
-        widths = [max(1, int(width / output.factor**n)) for n in range(1, len(sizes))]
+        widths = [max(1, int(width / kind.factor**n)) for n in range(1, len(sizes))]
         self.clusters = nn.Linear(width, len(widths), bias=False)
-        self.narrow = nn.ModuleList(nn.Linear(width, narrow, bias=False) for narrow in widths)
+        self.projections = nn.ModuleList(nn.Linear(width, size, bias=False) for size in widths)
         self.tied = embedding.token.weight if is_tied else None
         each = [] if is_tied else zip([width, *widths], sizes, strict=True)
-        self.own = nn.ModuleList(nn.Linear(wide, size, bias=False) for wide, size in each)
+        self.cluster_layers = nn.ModuleList(
+            nn.Linear(in_width, size, bias=False) for in_width, size in each
+        )
 
     def scores(self, states: Tensor) -> Tensor:
         """Return log-probabilities, (..., d_model) -> (..., vocab)."""
@@ -96,8 +98,8 @@ class AdaptiveHead(VocabularyHead):
         first = F.linear(x, self._first()).log_softmax(-1)  # (..., cutoffs[0] + clusters)
         common = self.bounds[1]
         log_probs = [first[..., :common]]
-        for n, narrow in enumerate(self.narrow):
-            inside = F.linear(narrow(x), self._rows(n + 1)).log_softmax(-1)
+        for n, project in enumerate(self.projections):
+            inside = F.linear(project(x), self._rows(n + 1)).log_softmax(-1)
             log_probs.append(first[..., common + n, None] + inside)
         return torch.cat(log_probs, dim=-1)
 
@@ -109,10 +111,10 @@ class AdaptiveHead(VocabularyHead):
         common = self.bounds[1]
         first = torch.where(cluster == 0, targets, common - 1 + cluster)
         total = cross_entropy(x, self._first(), None, first, weights)
-        for n, narrow in enumerate(self.narrow, 1):
+        for n, project in enumerate(self.projections, 1):
             members = (cluster == n).nonzero().squeeze(1)
             inside = targets[members] - self.bounds[n]
-            part = cross_entropy(narrow(x[members]), self._rows(n), None, inside, weights[members])
+            part = cross_entropy(project(x[members]), self._rows(n), None, inside, weights[members])
             total = total + part
         return total
 
@@ -123,7 +125,7 @@ class AdaptiveHead(VocabularyHead):
     def _rows(self, part: int) -> Tensor:
         """The output layer of the frequent tokens (part 0) or of a cluster, (tokens, width)."""
         if self.tied is None:
-            return cast(nn.Linear, self.own[part]).weight
+            return cast(nn.Linear, self.cluster_layers[part]).weight
         rows: Tensor = self.tied[self.bounds[part] : self.bounds[part + 1]]
         return rows
 
