@@ -63,7 +63,9 @@ def check(
     budget: BudgetOptions,
     reading: Reading,
     rows: Annotated[CountOrZero, typer.Option(help="Rows of the first batch to show.")] = 2,
-    tokens: Annotated[Count, typer.Option(help="Tokens of each row to show.")] = 96,
+    shown_tokens: Annotated[
+        Count, typer.Option("--show-tokens", help="Tokens of each row to show.")
+    ] = 96,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -82,7 +84,7 @@ def check(
             "'foreword pretrain' trains it"
         )
     with progress as shown, tempfile.TemporaryDirectory() as folder:
-        result = _check(request, Path(folder), shown.stage, (rows, tokens))
+        result = _check(request, Path(folder), shown.stage, (rows, shown_tokens))
     if json:
         console.emit(_document(result))
     else:

@@ -328,7 +328,7 @@ def test_too_little_text_for_discounts_is_noted(tmp_path: Path) -> None:
             "a b\nb a\nc a\na a\n",
             r"packing\.bos: an n-gram model requires a token",
         ),
-        (recipe("word_vectors"), "a a a\na a\na\na a a a\n", "fewer than two different words"),
+        (recipe("word_vectors"), "a a a\na a\na\na a a a\n", "fewer than two distinct tokens"),
         (
             changed(recipe("word_vectors"), packing={"kind": "documents", "length": 40}),
             "a b\nb a\nc a\na a\n",

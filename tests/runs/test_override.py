@@ -1,4 +1,4 @@
-"""A run that blew up goes on with a lower learning rate, and says so."""
+"""A run that blew up continues with a lower learning rate, and says so."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_run_that_blew_up_continues_with_new_settings(
     with monkeypatch.context() as broken:
         broken.setattr(TokenHead, "loss", burst)
         with pytest.raises(
-            TrainingStoppedError, match=r"resume .*/run --set optimizer\.lr=0\.0005' goes"
+            TrainingStoppedError, match=r"resume .*/run --set optimizer\.lr=0\.0005' resumes"
         ):
             runs.carry_on(run)
     assert checkpoint.all_in(run)[-1].name == checkpoint.name_of(6)
@@ -58,10 +58,13 @@ def test_a_setting_equal_to_the_old_is_not_recorded(text: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ("model.layers=3", r"--set model.layers=3: a run that has begun takes optimizer\.\*"),
-        ("train.seed=2", "takes optimizer"),
+        (
+            "model.layers=3",
+            r"--set model.layers=3: a run that has begun accepts only optimizer\.\*",
+        ),
+        ("train.seed=2", "accepts only optimizer"),
         ("optimizer.kind=sgd", r"except kind"),
-        ("optimizer=adamw", "takes optimizer"),
+        ("optimizer=adamw", "accepts only optimizer"),
         ("optimizer.lrr=1", "optimizer.lrr: AdamW has no such setting; did you mean 'lr'"),
         ("optimizer.lr=-1", "optimizer.lr: must be a number above 0"),
         ("train.clip", "expected key.name=value"),

@@ -30,5 +30,5 @@ def test_a_run_of_another_format_is_refused_in_one_line(
     provenance.write_state(run, state)
     assert main.run(["resume", str(run)]) == 2
     error = capsys.readouterr().err
-    assert f"{run}: a run folder of format 1; this Foreword reads format 2" in error
+    assert f"{run}: a run folder of format 1; this Foreword reads format 3" in error
     assert error.count("\n") == 1
