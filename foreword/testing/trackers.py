@@ -20,7 +20,7 @@ RECORDS: tuple[dict[str, Any], ...] = (
     {"kind": "heldout", "step": 1, "loss": 6.4, "perplexity": None, "bits_per_byte": float("inf")},
     {"kind": "samples", "step": 1, "samples": [{"prompt": "a [MASK]", "text": "line\n\nline"}]},
     {"kind": "train", "step": 2, "loss": 6.0, "lr": 1e-3, "skipped": 0},
-    {"kind": "train", "fitted": True, "step": 3, "loss": float("nan")},
+    {"kind": "train", "offline": True, "step": 3, "loss": float("nan")},
     {"kind": "samples", "step": 3, "samples": []},
 )
 
