@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from annotated_types import Interval
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from foreword.ranges import Count, Decay, Epsilon, LearningRate, Positive, ShareBelowOne
+from foreword.ranges import Count, Decay, Epsilon, LearningRate, ShareBelowOne
 from foreword.train.optimizers._contract import OptimizerSettings
-from foreword.train.optimizers.adamw import AdamW
+from foreword.train.optimizers._decay import decay_groups
 
 MATRICES = (nn.Linear, nn.RNNBase)  # modules whose two-dimensional weights are maps of states
 
@@ -45,7 +46,7 @@ class Muon(OptimizerSettings):
     lr: LearningRate = 2e-3
     momentum: ShareBelowOne = 0.95
     iterations: Count = 5
-    rest: Positive = 1.0
+    rest: Annotated[float, Interval(ge=1e-3, le=1e3)] = 1.0
     beta1: ShareBelowOne = 0.9
     beta2: ShareBelowOne = 0.98
     eps: Epsilon = 1e-8
@@ -54,8 +55,16 @@ class Muon(OptimizerSettings):
     def build(self, model: nn.Module) -> Optimizer:
         """Return one optimizer over both kinds of parameters."""
         matrices = hidden_matrices(model)
-        adamw = AdamW(self.lr * self.rest, self.beta1, self.beta2, self.eps, self.decay)
-        parts = [adamw.build(_Others(model, set(matrices)))]
+        others = decay_groups(_Others(model, set(matrices)), self.decay)
+        parts: list[Optimizer] = [
+            torch.optim.AdamW(
+                others,
+                lr=self.lr * self.rest,
+                betas=(self.beta1, self.beta2),
+                eps=self.eps,
+                fused=True,
+            )
+        ]
         if matrices:
             muon = torch.optim.Muon(
                 matrices,
