@@ -109,9 +109,9 @@ def test_the_hook_of_the_architecture_page_is_called_between_steps(
 
 def test_a_csv_file_is_read_by_the_example_reader(tmp_path: Path) -> None:
     file = tmp_path / "text.csv"
-    file.write_text('id,text\n1,"a, b"\n2,c\n', encoding="utf-8")
+    file.write_text('id,text\n1,"a, b"\n2,"c\nd"\n3,e\n', encoding="utf-8")
     documents = read_documents([file], ReadSettings(), ReadCounts())
-    assert [document.text for document in documents] == ["a, b", "c"]
+    assert [document.text for document in documents] == ["a, b", "c\nd", "e"]
 
 
 def test_biases_trains_the_head_and_the_biases_of_the_backbone() -> None:

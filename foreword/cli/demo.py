@@ -132,10 +132,6 @@ class _DemoDisplay:
             seconds = record["seconds"]
             self._say(f"   {seconds:4.0f} s, step {record['step']:,}: loss {record['loss']:.2f}")
 
-    def samples(self) -> list[dict[str, str]]:
-        """Return none; the run adds them, and the report shows them."""
-        return []
-
 
 def _print(text: str) -> None:
     console.out.print(text, markup=False)

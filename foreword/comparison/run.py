@@ -415,6 +415,3 @@ class _PieceReporter:
             self.show(progress, record["seconds"], f"loss {record['loss']:.3f}")
         elif record["kind"] == "heldout":
             self.note(f"step {record['step']:,}: held-out loss {record['loss']:.4f}")
-
-    def samples(self) -> list[dict[str, str]]:
-        return []

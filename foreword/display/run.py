@@ -62,10 +62,6 @@ class RunDisplay:
             for sample in record["samples"][:1]:  # the log has all, and the report shows them
                 say(side_by_side(sample["prompt"], sample["text"]))
 
-    def samples(self) -> list[dict[str, str]]:
-        """Return none; the run adds them."""
-        return []
-
     def _train(self, record: dict[str, Any], progress: float) -> None:
         loss = f"loss {record['loss']:.4f}"
         speed = f"{record['tokens_per_second']:,.0f} tokens/s"

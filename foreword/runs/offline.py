@@ -53,11 +53,8 @@ def train_offline(
     reporter: ProgressReporter,
     stage: Stage,
     samples: Samples | None = None,
-) -> bool:
+) -> None:
     """Train, measure and save; a killed or damaged run starts over.
-
-    Returns:
-        True.
 
     Raises:
         TrainingStoppedError: what was learned is not finite.
@@ -65,7 +62,7 @@ def train_offline(
     """
     # Nothing to do, or nothing that can be done.
     if is_finished(run):
-        return True
+        return
     if (run / START).exists():
         raise UserError("--from: this model learns from text alone; leave it out")
     recipe, vocab = on_cpu_in_fp32(recipe), tokenizer.vocab
@@ -102,7 +99,6 @@ def train_offline(
         best = next(filter(math.isfinite, losses), None)  # an impossible text's is infinite
         state = TrainingState(spent, best_loss=best, best=None if best is None else name)
         checkpoint.save(run / "checkpoints" / name, model, None, state.dump())
-    return True
 
 
 def offline_epochs(recipe: Recipe) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -275,9 +275,6 @@ def _carry_on(
 ) -> bool:
     recipe = read_recipe(run)
     has_begun = bool(checkpoint.all_in(run))
-    if has_begun and not recipe.train.workers:  # begun before this setting existed: as with one
-        recipe = replace(recipe, train=replace(recipe.train, workers=1))
-
     if has_begun:
         _require_device(run, recipe)
     require_machine(recipe)
@@ -287,7 +284,8 @@ def _carry_on(
     if has_begun:
         _require_same_text(run, prepared)
     if recipe.model.trains_offline:
-        return train_offline(run, recipe, tokenizer, prepared, reporter, stage, samples)
+        train_offline(run, recipe, tokenizer, prepared, reporter, stage, samples)
+        return True
 
     stage("building the model")
     # Model and batches; every `auto` is resolved and written down.

@@ -225,9 +225,6 @@ class Quiet:
         if record["step"] == self._at and record["kind"] == "train":
             self._act()
 
-    def samples(self) -> list[dict[str, str]]:
-        return []
-
 
 def stage(name: str) -> Callable[[float, float], None]:
     """Shows no progress."""

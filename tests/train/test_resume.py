@@ -13,10 +13,8 @@ import pytest
 import torch
 
 from foreword import kinds, signals
-from foreword.atomic import checksum
 from foreword.errors import UserError
 from foreword.nn.attentions.dense import Dense
-from foreword.runs import provenance
 from foreword.train import checkpoint, log
 from tests.train import runs
 
@@ -56,22 +54,6 @@ def test_a_resumed_run_in_several_micro_batches_equals_an_uninterrupted_one(
     assert runs.carry_on(whole)
     run = runs.begin(made, text, tmp_path / "run")
     runs.die_at(run, 5)
-    assert runs.carry_on(run)
-    assert runs.last_bytes(run) == runs.last_bytes(whole)
-
-
-def test_a_recipe_without_workers_resumes_with_one(text: Path, tmp_path: Path) -> None:
-    made = runs.recipe("transformer_xl", workers=1)
-    whole = runs.begin(made, text, tmp_path / "whole")
-    assert runs.carry_on(whole)
-    run = runs.begin(made, text, tmp_path / "run")
-    runs.die_at(run, 5)
-    recipe = (run / "recipe.toml").read_text()
-    assert "workers = 1\n" in recipe
-    (run / "recipe.toml").write_text(recipe.replace("workers = 1\n", ""))
-    provenance.write_state(
-        run, provenance.read_state(run) | {"recipes": [checksum(run / "recipe.toml")]}
-    )
     assert runs.carry_on(run)
     assert runs.last_bytes(run) == runs.last_bytes(whole)
 

@@ -42,10 +42,10 @@ class OneDocument(Packing):
         stream.require_tokens(self.length, "a row")
         has_end = bool(self.eos)
         starts = shards.document_starts + has_end * np.arange(len(shards) + 1)
-        return PackedDocuments(stream, starts, self.length, seed, vocab.special.get("[PAD]", 0))
+        return DocumentPerRow(stream, starts, self.length, seed, vocab.special.get("[PAD]", 0))
 
 
-class PackedDocuments(Packed):
+class DocumentPerRow(Packed):
     """A corpus as rows of one document each.
 
     Args:

@@ -15,7 +15,10 @@ from foreword.types import Document
 
 @dataclass(frozen=True)
 class CsvLines(Reader):
-    """CSV with a header: one document a line, from the column that `--field` names."""
+    """CSV with a header: one document a record, from the column that `--field` names.
+
+    A quoted cell may hold line ends. Documents are numbered by the last line of their record.
+    """
 
     suffixes: ClassVar[tuple[str, ...]] = (".csv",)
 
@@ -23,16 +26,20 @@ class CsvLines(Reader):
         """Yield the documents of a file.
 
         Raises:
-            UserError: the file is not UTF-8, or has no such column.
+            UserError: the file is not UTF-8 or not CSV, or has no such column.
         """
-        header: list[str] | None = None
-        for number, start, line in source.lines():
-            where = f"{source.path}:{number}"
-            cells = next(csv.reader([source.decode(line, where, start)]), [])
-            if header is None:
-                header = cells
-                if source.settings.field not in header:
-                    raise UserError(f"{where}: no column '{source.settings.field}'")
-                continue
-            record = dict(zip(header, cells, strict=False))
-            yield from source.document(record.get(source.settings.field, ""), number)
+        field = source.settings.field
+        lines = (
+            source.decode(line, f"{source.path}:{number}", start)
+            for number, start, line in source.lines()
+        )
+        records = csv.reader(lines)
+        try:
+            header = next(records, [])
+            if field not in header:
+                raise UserError(f"{source.path}:1: no column '{field}'")
+            for cells in records:
+                record = dict(zip(header, cells, strict=False))
+                yield from source.document(record.get(field, ""), records.line_num)
+        except csv.Error as error:
+            raise UserError(f"{source.path}:{records.line_num}: {error}") from error
