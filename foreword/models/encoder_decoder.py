@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 from torch import Tensor
@@ -76,14 +76,17 @@ class EncoderDecoderBackbone(SourceBackbone):
         With `cache` of an earlier call the source is not read again: the cache has its keys and
         values.
         """
-        return replace(self.by_layer(batch, cache), layers=None)
+        return self._run(batch, cache, keeps_layers=False)
 
     def by_layer(self, batch: Batch, cache: Any = None) -> Hidden:
         """Like `forward`, with the states of each layer of the encoder."""
+        return self._run(batch, cache, keeps_layers=True)
+
+    def _run(self, batch: Batch, cache: Any, *, keeps_layers: bool) -> Hidden:
         source = layers = None
         if cache is None:
             assert batch.source is not None
-            encoded = self._encode(batch.source)
+            encoded = self._encode(batch.source, keeps_layers=keeps_layers)
             source, layers = encoded.states, encoded.layers
         x = self.embedding(batch, self.decoder.position)
         output = self.decoder(x, batch.mask, cache, source=source, cross_mask=batch.cross_mask)
@@ -97,7 +100,6 @@ class EncoderDecoderBackbone(SourceBackbone):
         """Return the encoder's states of a source, (batch, length, d_model)."""
         return self._encode(source).states
 
-    def _encode(self, source: Batch) -> StackOutput:
-        return cast(
-            StackOutput, self.encoder(self.embedding(source, self.encoder.position), source.mask)
-        )
+    def _encode(self, source: Batch, *, keeps_layers: bool = False) -> StackOutput:
+        x = self.embedding(source, self.encoder.position)
+        return cast(StackOutput, self.encoder(x, source.mask, keeps_layers=keeps_layers))

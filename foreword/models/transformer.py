@@ -76,15 +76,24 @@ class TransformerBackbone(MemoryBackbone):
 
     def forward(self, batch: Batch, cache: Any = None) -> Hidden:
         """Return states (batch, length, d_model); `cache` is the key-value cache."""
-        return replace(self.by_layer(batch, cache), layers=None)
+        return self._run(batch, cache, keeps_layers=False)
 
     def by_layer(self, batch: Batch, cache: Any = None) -> Hidden:
         """Like `forward`, with the states of each layer."""
+        return self._run(batch, cache, keeps_layers=True)
+
+    def _run(self, batch: Batch, cache: Any, *, keeps_layers: bool) -> Hidden:
         x = self.embedding(batch, self.stack.position)
         queries = batch.part(Queries)
         query_stream = None if queries is None else self._query_stream(batch, queries)
         output = self.stack(
-            x, batch.mask, cache, batch.memory, query_stream=query_stream, segments=batch.segments
+            x,
+            batch.mask,
+            cache,
+            batch.memory,
+            query_stream=query_stream,
+            segments=batch.segments,
+            keeps_layers=keeps_layers,
         )
         states = output.states if output.query_stream is None else output.query_stream
         memory = output.memory if self.stack.memory_length else None

@@ -47,14 +47,14 @@ class StackOutput:
         query_stream: states of the query stream, (batch, predictions, d_model); or None.
         memory: the last positions of each layer's input, without gradient; each (batch, memory
             length, d_model).
-        layers: the input of each layer, then `states`.
+        layers: the input of each layer, then `states`; None unless they are kept.
     """
 
     states: Tensor
     cache: list[LayerCache]
     query_stream: Tensor | None
     memory: tuple[Tensor, ...]
-    layers: tuple[Tensor, ...]
+    layers: tuple[Tensor, ...] | None
 
 
 class Stack(nn.Module):
@@ -118,6 +118,8 @@ class Stack(nn.Module):
         cross_mask: Mask | None = None,
         query_stream: QueryStream | None = None,
         segments: Tensor | None = None,
+        *,
+        keeps_layers: bool = False,
     ) -> StackOutput:
         """Run the blocks.
 
@@ -131,6 +133,7 @@ class Stack(nn.Module):
             cross_mask: over (length, source length).
             query_stream: the query stream of two-stream attention.
             segments: of each position, (batch, length), for position schemes that compare them.
+            keeps_layers: whether to return the states of each layer.
         """
         # Positions begin after the cache or the memory.
         length = x.shape[1]
@@ -149,11 +152,12 @@ class Stack(nn.Module):
         source_length = _source_length(source, cache)
         cross = self._cross_inputs(cross_mask, source_length, positions, x, flex=flex)
         query_inputs = self._query_inputs(query_stream, start, positions, x)
-        # The blocks; the input of each is kept for the memory and for `StackOutput.layers`.
+        # The blocks; the input of each is kept for the memory and for `StackOutput.layers` alone.
         new_cache, inputs = [], []
         g = None if query_stream is None else query_stream.x
         for n, block in enumerate(self.blocks):
-            inputs.append(x)
+            if keeps_layers or self.memory_length:
+                inputs.append(x)
             x, layer_cache, g = block(
                 x,
                 layer_inputs[n],
@@ -167,7 +171,8 @@ class Stack(nn.Module):
         g = None if g is None else self.dropout(self.final_norm(g))
         states = self.dropout(self.final_norm(x))
         new_memory = self._update_memory(inputs, memory)
-        return StackOutput(states, new_cache, g, new_memory, (*inputs, states))
+        kept = (*inputs, states) if keeps_layers else None
+        return StackOutput(states, new_cache, g, new_memory, kept)
 
     def _layer_inputs(
         self,

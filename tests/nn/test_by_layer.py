@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,17 +13,19 @@ from foreword import kinds
 from foreword.errors import UserError
 from foreword.nn.dropout import seeded
 from foreword.nn.unrolled import layers_of, run_layers
+from foreword.testing.cases import SIZE
 from foreword.types import Hidden, Queries
 
 from ..contracts.cases import rows, tiny
 from ..contracts.test_models import case_of
 
 RECURRENT = ("rnn", "lstm", "gru")
-WITHOUT_LAYERS = {"ngram", "seq2seq"}
-WITHOUT_GRADIENTS = {"ngram", "word_vectors"}
+NEURAL = [name for name in kinds.names("models") if not kinds.load("models", name).is_count_based]
+WITHOUT_LAYERS = {"seq2seq"}
+WITHOUT_GRADIENTS = {"word_vectors"}
 
 
-@pytest.mark.parametrize("name", kinds.names("models"))
+@pytest.mark.parametrize("name", NEURAL)
 @pytest.mark.parametrize("documents", [[[20]], [[12, 8]]], ids=["one", "two"])
 def test_states_by_layer_equal_those_of_the_model(name: str, documents: list[list[int]]) -> None:
     case = case_of(name)
@@ -40,6 +44,30 @@ def test_states_by_layer_equal_those_of_the_model(name: str, documents: list[lis
     assert all(layer.shape[:2] == read.ids.shape for layer in by_layer.layers)
     if batch.source is None:
         torch.testing.assert_close(by_layer.layers[-1], plain.states)
+
+
+@pytest.mark.parametrize("name", ["transformer", "encoder_decoder"])
+@torch.no_grad()
+def test_states_of_layers_are_freed_unless_they_are_asked_for(name: str) -> None:
+    case = case_of(name)
+    settings = replace(tiny(name), layers=3)
+    backbone = settings.build(SIZE)
+    stack = backbone.stack if name == "transformer" else backbone.encoder
+    inputs: list[weakref.ref[Tensor]] = []
+    alive = []
+
+    def note(block: nn.Module, given: tuple[Tensor, ...]) -> None:
+        alive.append(sum(x() is not None for x in inputs[1:]))  # the first is the caller's
+        inputs.append(weakref.ref(given[0]))
+
+    for block in stack.blocks:
+        block.register_forward_pre_hook(note)
+    batch = case.batch(rows([[20]] * 3))
+    backbone(batch)
+    assert alive == [0, 0, 0]
+    inputs.clear()
+    backbone.by_layer(batch)
+    assert alive[3:] == [0, 0, 1]
 
 
 @pytest.mark.parametrize("name", RECURRENT)
@@ -101,7 +129,7 @@ def test_unrolled_states_equal_forward_states(name: str, documents: list[list[in
     torch.testing.assert_close(model.backbone.with_layer_gradients(batch).states, expected)
 
 
-@pytest.mark.parametrize("name", kinds.names("models"))
+@pytest.mark.parametrize("name", NEURAL)
 def test_layer_gradients_equal_finite_differences(name: str) -> None:
     """The gradient with respect to what enters the first layer, against finite differences."""
     case = case_of(name)
