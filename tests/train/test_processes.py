@@ -54,27 +54,38 @@ def step(setup: TrainingSetup, rank: int, processes: int) -> dict[str, object]:
     return {"loss": result.loss, "weight": result.weight, "norm": result.grad_norm, "sum": total}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_two_processes_take_the_step_of_one(family: str, text: Path, tmp_path: Path) -> None:
-    """Each in two micro-batches; BERT's terms have other counts in each process."""
-    alone = step(set_up(family, text, tmp_path / "alone"), 0, 1)
+@pytest.fixture(scope="module")
+def of_each_process(
+    text: Path, tmp_path_factory: pytest.TempPathFactory
+) -> list[dict[str, dict[str, object]]]:
+    """What two processes compute together, by process and family; they take long to start."""
+    folder = tmp_path_factory.mktemp("processes")
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = str(listener.getsockname()[1])
     known = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
     processes = [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.train.test_processes", family, str(text), str(tmp_path)],
+            [sys.executable, "-m", "tests.train.test_processes", str(text), str(folder)],
             env={**known, "RANK": str(rank)},
             stdout=subprocess.PIPE,
             text=True,
         )
         for rank in range(2)
     ]
-    found_by_each = [json.loads(process.communicate(timeout=120)[0]) for process in processes]
+    outputs = [process.communicate(timeout=120)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
-    for values in found_by_each:
-        assert values == pytest.approx(alone, rel=1e-5)
+    return [json.loads(output) for output in outputs]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_two_processes_take_the_step_of_one(
+    family: str, of_each_process: list[dict[str, dict[str, object]]], text: Path, tmp_path: Path
+) -> None:
+    """Each in two micro-batches; BERT's terms have other counts in each process."""
+    alone = step(set_up(family, text, tmp_path / "alone"), 0, 1)
+    for by_family in of_each_process:
+        assert by_family[family] == pytest.approx(alone, rel=1e-5)
 
 
 def test_threads_in_one_of_several_processes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,6 +114,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo")
     number = torch.distributed.get_rank()
-    own = set_up(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]) / str(number))
-    json.dump(step(own, number, 2), sys.stdout)
+    text, folder = Path(sys.argv[1]), Path(sys.argv[2]) / str(number)
+    setups = {family: set_up(family, text, folder / family) for family in FAMILIES}
+    json.dump({family: step(own, number, 2) for family, own in setups.items()}, sys.stdout)
     torch.distributed.destroy_process_group()
