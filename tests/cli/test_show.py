@@ -117,3 +117,11 @@ def test_other_names_are_unique_within_a_folder() -> None:
         names = [word for name in kinds.names(folder) for word in kinds.other_names(folder, name)]
         assert len(set(names)) == len(names), folder
         assert not set(names) & set(kinds.names(folder)), folder
+
+
+@pytest.mark.parametrize("folder", kinds.folders())
+def test_every_folder_says_how_its_kinds_are_chosen(
+    folder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["show", folder]) == 0
+    assert re.search(r"^ *chosen by +\S", capsys.readouterr().out, re.M)
