@@ -300,14 +300,14 @@ def _check(command: Command, status: int, fault: str, folder: Path, result: Resu
         try:
             json.loads(out, parse_constant=_refuse)
         except ValueError as error:
-            add(f"--json prints what is no JSON: {error}")
+            add(f"--json prints what is not JSON: {error}")
     if status == 0 and command.words[0] == "pretrain":
         for log in folder.glob("*/metrics.jsonl"):
             result.findings += _losses(log)
 
 
 def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON's")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _where(fault: str) -> str:

@@ -21,7 +21,7 @@ from foreword.data.read_documents import find_files
 from foreword.data.text_files import ReadSettings
 from foreword.data.write_shards import PrepareSettings
 from foreword.errors import UserError
-from foreword.runs.run import spare_runs
+from foreword.runs.run import require_not_a_run
 from foreword.text.tokenizer import Tokenizer
 from foreword.text.tokenizers._contract import TokenizerKind
 
@@ -107,7 +107,7 @@ def prepare(
     how, heldout_texts = _arguments.hold_out(how, _arguments.heldout(heldout))
     if tokenizer is not None and (kind is not None or vocab is not None or settings):
         raise UserError("--tokenizer cannot be combined with --kind or --vocab, to train one")
-    spare_runs(folder)
+    require_not_a_run(folder)
     require_free(folder)
     find_apart(heldout_texts, find_files(texts, None, read), None, read)
 

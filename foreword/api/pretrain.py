@@ -190,7 +190,7 @@ def start(
         running.start(wanted.recipe, wanted.inputs, run, wanted.starting_model)
         return carry_on(run, progress, hooks, trackers)
     except UserError:
-        running.take_back(run, before)
+        running.undo_start(run, before)
         raise
 
 

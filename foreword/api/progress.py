@@ -1,4 +1,4 @@
-"""Who is shown how the work goes: a terminal, a notebook, somebody else's code, nobody."""
+"""Progress displays: a terminal, a notebook, the caller's own, or none."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from foreword.display.run import RunDisplay
 
 
 class ProgressDisplay(Protocol):
-    """What is told of the work; entered while a run is trained.
+    """A receiver of a run's progress; a context manager that is entered while the run trains.
 
     Write one to show progress elsewhere: `foreword.pretrain(..., progress=mine)`.
     """
 
     def __enter__(self) -> ProgressDisplay:
-        """Begin to show."""
+        """Open the display."""
 
     def __exit__(
         self,
@@ -25,20 +25,20 @@ class ProgressDisplay(Protocol):
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        """Show no more."""
+        """Close the display."""
 
     def note(self, text: str) -> None:
-        """Take a line worth reading."""
+        """Show a message of one line."""
 
     def stage(self, name: str) -> Callable[..., None]:
-        """Take the name of the stage that begins; return what takes done, total and notes."""
+        """Begin the stage `name`; return a callback of its progress: done, total and notes."""
 
     def record(self, record: dict[str, Any], progress: float) -> None:
-        """Take a record of the run's log, and the share of the budget that is spent."""
+        """Show a record of the run's log, at `progress`, the share of the budget spent."""
 
 
 class Quiet:
-    """No progress at all (`ProgressDisplay`)."""
+    """A `ProgressDisplay` that shows nothing."""
 
     def __enter__(self) -> Quiet:
         return self
@@ -58,7 +58,7 @@ class Quiet:
 
 
 class LiveProgress:
-    """A live line, and lines of what is worth reading (`ProgressDisplay`).
+    """A `ProgressDisplay` of a live line, and messages above it.
 
     Args:
         announces: whether each stage is a line where there is no live one.

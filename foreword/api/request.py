@@ -86,7 +86,7 @@ def request(
     """
     loaded = read_recipe(recipe, settings)
     if budget is not None:
-        loaded = replace(loaded, train=budget.put_on(loaded.train))
+        loaded = replace(loaded, train=budget.applied_to(loaded.train))
     if is_prepared(data) and reading:
         raise UserError(
             f"--{next(iter(reading))}: {data[0]} holds prepared text, which was read already"

@@ -96,7 +96,7 @@ def _check(request: RunRequest, folder: Path, stage: Stage, shown: tuple[int, in
     from foreword.errors import UserError
     from foreword.runs import run as running
     from foreword.runs.continued import load_start
-    from foreword.runs.corpus import corpus, is_prepared, of_text
+    from foreword.runs.corpus import corpus, is_prepared, naming_text_in_errors
     from foreword.runs.estimate import estimate
     from foreword.runs.preview import preview
     from foreword.runs.setup import set_up_training
@@ -114,7 +114,7 @@ def _check(request: RunRequest, folder: Path, stage: Stage, shown: tuple[int, in
     # Start the run as `pretrain` would, up to its set-up.
     run = folder / "run"
     try:
-        with of_text(run, texts):
+        with naming_text_in_errors(run, texts):
             request = request.extended(console.say)
             running.start(request.recipe, request.inputs, run, request.starting_model, MACHINES)
             tokenizer, prepared = corpus(request.recipe, run, stage)

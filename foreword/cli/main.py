@@ -106,7 +106,7 @@ def _take_plugins(words: list[str]) -> tuple[list[str], list[str]]:
     while words:
         word = words.pop(0)
         name, equals, value = word.partition("=")
-        if word == "--":  # what follows is no option
+        if word == "--":  # what follows is not an option
             return [*rest, word, *words], folders
         if name != "--plugins":
             rest.append(word)

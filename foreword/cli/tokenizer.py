@@ -51,9 +51,9 @@ def train(
     from foreword.data.learning import train_tokenizer
     from foreword.data.prepared_text import MANIFEST, data_warnings
     from foreword.data.text_files import ReadCounts, ReadSettings
-    from foreword.runs.run import spare_runs
+    from foreword.runs.run import require_not_a_run
 
-    spare_runs(out)
+    require_not_a_run(out)
     if (out.absolute().parent / MANIFEST).is_file():
         raise UserError(f"{out}: belongs to the token shards made with it; choose another --out")
     options = {"kind": kind} | ({} if vocab is None else {"vocab": vocab})

@@ -135,7 +135,7 @@ class Grid(Ranged):
             raise UserError(f"cell '{cell.name}': {error}") from error
         train = replace(recipe.train, seed=seed)
         if self.budget is not None:
-            train = self.budget.put_on(train)
+            train = self.budget.applied_to(train)
         return replace(recipe, train=train)
 
 

@@ -180,7 +180,7 @@ class Comparison:
                         self.corpora.shards_for(self.recipes[cell.name, 1])
         except UserError:
             if not any((self.out / "data").glob("*/*.json")):  # no tokenizer and no shards
-                running.take_back(self.out, before)
+                running.undo_start(self.out, before)
             raise
 
     def run(self, after_piece: Callable[[], None] = lambda: None) -> bool:
@@ -392,7 +392,7 @@ class _PieceReporter:
         self._shown = (0.0, 0.0, "")
 
     def show(self, share: float, seconds: float, note: str) -> None:
-        """Show the progress when `share` of this piece is done after so many seconds."""
+        """Show the progress when `share` of this piece is done after `seconds`."""
         self._shown = (share, seconds, note)
         left, is_all = self._time_left.estimate(self._number, share, seconds)
         number = self._number + 1

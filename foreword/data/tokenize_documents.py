@@ -116,7 +116,7 @@ class DocumentEncoder:
 
 
 def _batches(pieces: Iterable[str], characters: int = _CHARACTERS) -> Iterator[list[str]]:
-    """Yield at most `_TEXTS` pieces at once, and about so many characters."""
+    """Yield at most `_TEXTS` pieces at once, of about `characters` characters together."""
     batch, size = list[str](), 0
     for piece in pieces:
         batch.append(piece)

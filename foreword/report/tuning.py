@@ -16,7 +16,7 @@ from foreword.tuning.result import RUN_COLUMNS, is_score
 
 
 def metrics(one: SavedEvaluation) -> list[str]:
-    """Return the scores of an evaluation, the most telling first; none if it is no fine-tuning."""
+    """Return the scores of an evaluation, the most telling first; empty without fine-tuning."""
     first = one.rows[0]
     names = [str(name) for name in first if is_score(name) and not str(name).endswith("_std")]
     has_scores = "start" in first and "strategy" in first
@@ -30,7 +30,7 @@ def worth(one: SavedEvaluation) -> str:
 
 
 def meaning(one: SavedEvaluation) -> str:
-    """Return what the scores mean; "" if the evaluation is no fine-tuning."""
+    """Return what the scores mean; "" if the evaluation is not of a fine-tuning."""
     names = metrics(one)
     said = [score_sentence(one.rows, names[0]), worth(one)] if names else []
     return " ".join(text for text in said if text)

@@ -173,7 +173,7 @@ def _size(texts: Sequence[str], read: ReadSettings) -> int:
 
 
 @contextmanager
-def of_text(run: Path, texts: Sequence[str]) -> Iterator[None]:
+def naming_text_in_errors(run: Path, texts: Sequence[str]) -> Iterator[None]:
     """Report errors in the token shards that a run has made as errors in its text.
 
     Args:

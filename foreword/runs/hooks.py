@@ -205,7 +205,7 @@ class MeasureHeldOut(Hook):
         if not math.isfinite(measured.loss):
             loop.note(f"step {state.spent.steps}: the held-out loss is not finite")
             return
-        loop.proven_step = state.spent.steps
+        loop.last_finite_step = state.spent.steps
         if state.best_loss is None or not measured.loss >= state.best_loss:
             state.best_loss = measured.loss
             state.best = checkpoint.name_of(state.spent.steps)

@@ -10,7 +10,7 @@ from foreword.train import checkpoint
 
 
 def stopped(
-    run: Path, recipe: Recipe, why: str, proven_step: int = -1, begun_step: int = -1
+    run: Path, recipe: Recipe, why: str, last_finite_step: int = -1, begun_step: int = -1
 ) -> TrainingStoppedError:
     """Return the error that ends a run: the cause, the last good checkpoint, and what to lower.
 
@@ -20,10 +20,10 @@ def stopped(
         run: the run folder.
         recipe: of the run.
         why: what was not finite.
-        proven_step: the last step whose weights gave a finite loss.
+        last_finite_step: the last step whose weights gave a finite loss.
         begun_step: the step that this process began from; -1 for a new run.
     """
-    good, lr = checkpoint.back_to(run, proven_step), recipe.optimizer.lr
+    good, lr = checkpoint.delete_after(run, last_finite_step), recipe.optimizer.lr
     if good is None and (left := checkpoint.all_in(run)):
         return TrainingStoppedError(
             f"{why}; the only checkpoint, {left[-1]}, gave no finite loss: start a new run with a "
@@ -31,7 +31,7 @@ def stopped(
         )
     where = "no checkpoint yet" if good is None else f"the last good checkpoint is {good}"
     verb = "starts over" if good is None else "resumes from it"
-    has_failed_at_once = good is not None and proven_step == begun_step
+    has_failed_at_once = good is not None and last_finite_step == begun_step
     further = f"; without {good} it goes back one checkpoint further" if has_failed_at_once else ""
     return TrainingStoppedError(
         f"{why}; {where}; 'foreword resume {run} --set optimizer.lr={lr / 2:.2g}' {verb} at a "

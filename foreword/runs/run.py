@@ -22,7 +22,7 @@ from foreword.runs.corpus import (
     corpus,
     describe_text,
     is_prepared,
-    of_text,
+    naming_text_in_errors,
     require_form,
     require_texts,
 )
@@ -182,7 +182,7 @@ def require_free(run: Path) -> None:
         raise UserError(f"{run}: is not empty; choose another --out")
 
 
-def spare_runs(folder: Path) -> None:
+def require_not_a_run(folder: Path) -> None:
     """Make sure that a folder can be written, and is not a run, a tuned model or a part of one.
 
     Raises:
@@ -209,7 +209,7 @@ def names_in(run: Path) -> frozenset[str] | None:
     return frozenset(path.name for path in run.iterdir()) if run.is_dir() else None
 
 
-def take_back(run: Path, before: frozenset[str] | None) -> None:
+def undo_start(run: Path, before: frozenset[str] | None) -> None:
     """Remove a begun run, unless it has trained or another process works on it.
 
     Args:
@@ -259,7 +259,7 @@ def carry_on(
     require_run(run)
     with (
         atomic.locked(run, own=(FILE, RECIPE)),
-        of_text(run, read_state(run).get("texts", [])),
+        naming_text_in_errors(run, read_state(run).get("texts", [])),
     ):
         is_done = _carry_on(run, reporter, stage, samples, hooks)
         require_own_files(run)
@@ -347,13 +347,13 @@ def _resume(run: Path, loop: Loop, setup: TrainingSetup, note: Callable[[str], N
     checkpoint.load_optimizer(folder, setup.model, loop.optimizer)
     loop.state = TrainingState.load(checkpoint.read_state(folder))
     loop.memory = checkpoint.load_memory(folder, setup.device)
-    loop.proven_step = loop.state.spent.steps
+    loop.last_finite_step = loop.state.spent.steps
     note(f"resuming from step {loop.state.spent.steps:,}")
 
 
 def _train(run: Path, loop: Loop, setup: TrainingSetup) -> bool:
     """Run the loop; turn an early end into a message of one line."""
-    begun = loop.proven_step
+    begun = loop.last_finite_step
     try:
         with stops_on_signals(loop):
             return loop.train()
@@ -364,7 +364,7 @@ def _train(run: Path, loop: Loop, setup: TrainingSetup) -> bool:
         ) from error
     except NotFiniteError as error:
         why = f"step {loop.state.spent.steps}: {error}"
-        raise stopped(run, setup.recipe, why, loop.proven_step, begun) from error
+        raise stopped(run, setup.recipe, why, loop.last_finite_step, begun) from error
 
 
 def _require_same_text(run: Path, prepared: PreparedText) -> None:

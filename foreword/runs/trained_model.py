@@ -177,12 +177,12 @@ def open_run(path: str | Path, device: str = "auto", precision: str = "fp32") ->
     notes: list[str] = []
     if is_checkpoint(path) and path.is_dir():
         run, folder = path.parent.parent, path
-        checkpoint.verify(folder, is_to_train=False)
+        checkpoint.verify(folder, with_training_state=False)
     else:
         run = path
         read_recipe(run)
         require_run(run)
-        folder = checkpoint.newest(run, notes, is_to_train=False)
+        folder = checkpoint.newest(run, notes, with_training_state=False)
     recipe = read_recipe(run)
     tokenizer = Tokenizer.load(run / "tokenizer")
     model = recipe.build(tokenizer.vocab)

@@ -77,7 +77,7 @@ def check_it_keeps_to_one_folder(tracker: Tracker) -> None:
         run.close(is_failed=False)
         names = [path.name for path in Path(place).iterdir()]
         assert len(names) <= 1, f"it writes {names}"
-        assert all((Path(place) / name).is_dir() for name in names), f"{names[0]}: is no folder"
+        assert all((Path(place) / name).is_dir() for name in names), f"{names[0]}: not a folder"
 
 
 TRACKER_CHECKS: tuple[Callable[[Tracker], None], ...] = (

@@ -56,7 +56,7 @@ class Budget(Ranged):
             return cls("epochs", settings.epochs)
         return cls("steps", settings.steps)
 
-    def put_on(self, settings: TrainSettings) -> TrainSettings:
+    def applied_to(self, settings: TrainSettings) -> TrainSettings:
         """Return the settings with this budget instead of their own."""
         amount = math.ceil(self.amount) if self.unit in ("tokens", "steps") else self.amount
         none: dict[str, Any] = dict.fromkeys(("hours", "tokens", "flops", "epochs"))

@@ -59,20 +59,20 @@ def save(
         manifest.write(part, KIND, VERSION)
 
 
-def verify(folder: Path, *, is_to_train: bool = True) -> None:
+def verify(folder: Path, *, with_training_state: bool = True) -> None:
     """Check every file against the manifest.
 
     Args:
         folder: of the checkpoint.
-        is_to_train: whether the files that only training needs (twice as large as the weights)
-            will be read too; otherwise only their sizes are checked.
+        with_training_state: whether to verify also the files that only training needs (twice as
+            large as the weights); otherwise only their sizes are checked.
 
     Raises:
         DamagedError: the checkpoint is damaged.
         UserError: it is of another version.
     """
     needed = ("weights.safetensors", "state.json")
-    manifest.verify(folder, KIND, VERSION, needed, () if is_to_train else FOR_TRAINING)
+    manifest.verify(folder, KIND, VERSION, needed, () if with_training_state else FOR_TRAINING)
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -193,22 +193,22 @@ def _order(name: str) -> tuple[int, str]:
     return len(name), name
 
 
-def newest(run: Path, warn: list[str] | None = None, *, is_to_train: bool = True) -> Path:
+def newest(run: Path, warn: list[str] | None = None, *, with_training_state: bool = True) -> Path:
     """Return the newest checkpoint of a run that is complete.
 
     Args:
         run: the run folder.
         warn: a line is appended for each damaged checkpoint that was skipped.
-        is_to_train: as in `verify`.
+        with_training_state: as in `verify`.
 
     Raises:
-        DamagedError: there is none but damaged ones.
-        UserError: there is none, or the newest is of another version, which is no damage.
+        DamagedError: all checkpoints are damaged.
+        UserError: there is none, or the newest is of another version (which is not damage).
     """
     damaged = []
     for folder in reversed(all_in(run)):
         try:
-            verify(folder, is_to_train=is_to_train)
+            verify(folder, with_training_state=with_training_state)
         except DamagedError as error:
             damaged.append(str(error))
             continue
@@ -220,7 +220,7 @@ def newest(run: Path, warn: list[str] | None = None, *, is_to_train: bool = True
     raise UserError(f"{run}: holds no checkpoint")
 
 
-def back_to(run: Path, step: int) -> Path | None:
+def delete_after(run: Path, step: int) -> Path | None:
     """Delete the checkpoints after a step, and return the newest of the others.
 
     Nothing is deleted if there is no other.

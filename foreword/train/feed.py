@@ -65,7 +65,7 @@ class Feed:
         return self.layout.arrange(self._example(numbers, seed), self.vocab)
 
     def epochs(self, steps: int) -> float:
-        """Return how often the text has been read after so many steps."""
+        """Return the number of times the text has been read after `steps` steps."""
         return steps * self.rows_per_step / self.packed.rows_per_epoch
 
     @property
@@ -123,7 +123,7 @@ class Feed:
         rows = min(limit, self.packed.rows_per_epoch)
         starts = range(0, rows, self.micro_batch)
         pieces = [np.arange(start, min(start + self.micro_batch, rows)) for start in starts]
-        # A sum of means wants its counts first, and the batches are too many to be kept.
+        # A sum of means needs its counts first; the batches are too many to keep in memory.
         counts = count_all(self.objective, (self.batch(p, HELDOUT_SEED) for p in pieces))
         for piece in pieces:
             batch = self.batch(piece, HELDOUT_SEED)

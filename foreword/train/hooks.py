@@ -43,7 +43,7 @@ class Hook(ABC):
 
     @abstractmethod
     def run(self, loop: Loop) -> None:
-        """Do it. Time spent here does not count as training speed."""
+        """Run the hook. Time spent here does not count as training speed."""
 
     def end(self, loop: Loop) -> None:  # noqa: B027 - most need no end
         """Called once, after the last step, also when a signal asked to stop."""

@@ -30,7 +30,7 @@ class Batches(Protocol):
         """Yield the micro-batches of `step`, `step` + 1, ..."""
 
     def epochs(self, steps: int) -> float:
-        """Return how often the data has been read after so many steps."""
+        """Return the number of times the data has been read after `steps` steps."""
 
     def count_tokens(self, batches: Sequence[Any]) -> int:
         """Return the tokens that the model reads in these micro-batches."""
@@ -106,7 +106,7 @@ class Loop:
         last: the result of the last step.
         lr_factor: what the schedule multiplied every learning rate with in the last step.
         step_seconds: spent on steps so far, waiting for data included, in this process.
-        proven_step: the last step whose weights gave a finite loss.
+        last_finite_step: the last step whose weights gave a finite loss.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Loop:
         self.last: StepResult | None = None
         self.lr_factor = 0.0
         self.step_seconds = 0.0
-        self.proven_step = -1
+        self.last_finite_step = -1
         self._stop = threading.Event()
 
     @property
@@ -224,7 +224,7 @@ class Loop:
         state = self.state
         if result.is_finite:
             state.skipped_in_row = 0
-            self.proven_step = state.spent.steps - 1
+            self.last_finite_step = state.spent.steps - 1
             return
         state.skipped += 1
         why = "nothing to predict"

@@ -23,12 +23,12 @@ from foreword.ranges import (
 class TrainSettings(Ranged):
     """How long and how.
 
-    The budget is the first that is given of `hours`, `flops`, `tokens`, `epochs`, `steps`.
+    The budget is the first one set of `hours`, `flops`, `tokens`, `epochs`, `steps`.
 
     Attributes:
         batch: sequences per step, over all micro-batches.
         batch_tokens: tokens per step instead, rounded to whole rows; 0 for `batch`.
-        micro_batch: sequences computed at once; 0 chooses as many as the memory bears.
+        micro_batch: sequences computed at once; 0 chooses the most that fit in memory.
         workers: threads that share what is computed at once, each with its part of the CPU's
             cores; 0 chooses.
         steps: budget in steps.
@@ -41,11 +41,11 @@ class TrainSettings(Ranged):
         precision: `auto` is bf16 where the hardware multiplies it faster, else fp32.
         device: `auto` is CUDA where there is one, else the CPU; `mps` is untried.
         compile: compile the blocks with torch.compile; `auto` on CUDA.
-        evaluations: how often in all the held-out loss is measured.
-        heldout_rows: at most so many rows of held-out text are scored each time.
-        checkpoints: how often in all a checkpoint is written.
-        keep: how many of the last checkpoints are kept, beside the best.
-        patience: so many non-finite steps in a row stop the run.
+        evaluations: number of times that the held-out loss is measured.
+        heldout_rows: most rows of held-out text scored each time.
+        checkpoints: number of times that a checkpoint is written.
+        keep: number of the last checkpoints that are kept, beside the best.
+        patience: number of non-finite steps in a row that stops the run.
     """
 
     batch: Count = 32

@@ -26,7 +26,7 @@ LossFunction = Callable[[Batch], Loss]
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one step did.
+    """The losses and gradient norm of one step.
 
     Attributes:
         loss: nats per prediction; nan without predictions.

@@ -47,11 +47,11 @@ def choose_workers(requested: int, device: torch.device, rows: int, length: int)
 
 def accumulate_on(workers: int) -> Accumulate:
     """Return how `workers` threads add the gradients of micro-batches; one is plain `backward`."""
-    return backward if workers == 1 else SideBySide(workers)
+    return backward if workers == 1 else ThreadedAccumulation(workers)
 
 
 @dataclass(frozen=True)
-class SideBySide:
+class ThreadedAccumulation:
     """Gradients of micro-batches computed in threads and added in order (`Accumulate`).
 
     `backward` in two threads would add to the same `.grad` in whatever order they finish, so each

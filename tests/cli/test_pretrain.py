@@ -141,7 +141,7 @@ def test_given_held_out_text_is_held_out(
 def _on(options: BudgetOptions, recipe: Recipe) -> TrainSettings:
     budget = options.resolve()
     assert budget is not None
-    return budget.put_on(recipe.train)
+    return budget.applied_to(recipe.train)
 
 
 def test_budget_options_override_the_recipe() -> None:

@@ -85,7 +85,7 @@ def test_one_budget_is_chosen_by_precedence() -> None:
     assert Budget.of(TrainSettings(steps=5)) == Budget("steps", 5)
     assert Budget.of(TrainSettings(steps=5, epochs=2)) == Budget("epochs", 2)
     assert Budget.of(TrainSettings(epochs=2, tokens=7)) == Budget("tokens", 7)
-    assert Budget("epochs", 0.5).put_on(TrainSettings(hours=3)) == TrainSettings(epochs=0.5)
+    assert Budget("epochs", 0.5).applied_to(TrainSettings(hours=3)) == TrainSettings(epochs=0.5)
     assert Budget.of(TrainSettings(tokens=7, flops=2e3)) == Budget("flops", 2e3)
     assert Budget.of(TrainSettings(flops=2e3, hours=0.5)) == Budget("hours", 0.5)
 

@@ -196,7 +196,7 @@ def test_checkpoints_are_ordered_by_step_beyond_eight_digits(tmp_path: Path) -> 
     assert [folder.name for folder in checkpoint.all_in(tmp_path)] == names
     checkpoint.prune(tmp_path, 2, None, names[1])
     assert [folder.name for folder in checkpoint.all_in(tmp_path)] == names
-    left = checkpoint.back_to(tmp_path, 10**8)
+    left = checkpoint.delete_after(tmp_path, 10**8)
     assert left is not None
     assert left.name == names[1]
     assert [folder.name for folder in checkpoint.all_in(tmp_path)] == names[:2]

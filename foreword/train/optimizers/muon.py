@@ -1,4 +1,4 @@
-"""Muon: momentum whose matrices are made orthogonal, beside AdamW for all that is no matrix."""
+"""Muon: momentum whose matrices are made orthogonal, with AdamW for all other parameters."""
 
 from __future__ import annotations
 
