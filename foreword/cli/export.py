@@ -25,14 +25,18 @@ def export(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Export a run for other software.
+    """Export a run or a fine-tuned model for other software.
 
     hf writes a folder that AutoModel and AutoTokenizer of transformers load without custom code;
+    of a fine-tuned model, AutoModelForSequenceClassification and pipeline("text-classification").
     arpa writes a file of n-grams that KenLM reads. `foreword import` reads both back. word2vec
     writes a file of vectors that gensim reads, for any model with embeddings.
     """
     from foreword.runs.trained_model import open_run
 
+    if (run / "labels.json").is_file() and not (run / "run.json").is_file():
+        _export_tuned(run, out, format, family, as_json=json)
+        return
     exporter = open_format(format, family=family, binary=binary)
     trained = open_run(run, "cpu")
     for note in trained.notes:
@@ -44,6 +48,31 @@ def export(
         console.emit(exported.facts)
     else:
         console.facts({key: value for key, value in exported.facts.items() if value is not None})
+
+
+def _export_tuned(tuned: Path, out: Path, form: str, family: str, *, as_json: bool) -> None:
+    """Export a fine-tuned model with its head.
+
+    Raises:
+        UserError: the format is not hf, or transformers has no such model.
+    """
+    from foreword.errors import UserError
+    from foreword.interop.formats.hf import unchecked
+    from foreword.tuning import exporting
+    from foreword.tuning.predict import load_tuned
+
+    if form != "hf":
+        raise UserError(f"--format {form}: a fine-tuned model is exported as hf")
+    model = load_tuned(tuned, "cpu")
+    exported = exporting.export(model, out, family)
+    difference = exporting.check(model, out, exported.checked_length)
+    for note in (*exported.notes, *unchecked(difference)):
+        console.say(note)
+    facts = {"folder": str(out), "architecture": exported.architecture, **difference}
+    if as_json:
+        console.emit(facts)
+    else:
+        console.facts({key: value for key, value in facts.items() if value is not None})
 
 
 def open_format(name: str, **settings: Any) -> Any:

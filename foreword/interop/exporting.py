@@ -77,11 +77,11 @@ def _export_submodel(
     weights = tensors.to_hf(model, design, tokenizer.vocab, family)
     save_file(weights, out / files.WEIGHTS, metadata={"format": "pt"})
     tokens.write(tokenizer, use, out)
-    hf_config = _hf_config(design, tokenizer.vocab, family, opening)
-    _write(out / CONFIG, hf_config)
+    table = hf_config(design, tokenizer.vocab, family, opening)
+    write_json(out / CONFIG, table)
     if family.layout in ("decoder", "encoder_decoder"):
-        ids = {key: i for key, i in hf_config.items() if key.endswith("token_id")}
-        _write(out / GENERATION, ids)
+        ids = {key: i for key, i in table.items() if key.endswith("token_id")}
+        write_json(out / GENERATION, ids)
 
 
 def find_family(trained: TrainedModel, family_name: str = "") -> Family:
@@ -93,7 +93,9 @@ def find_family(trained: TrainedModel, family_name: str = "") -> Family:
     known = kinds.names(FAMILIES)
     if family_name and family_name not in known:
         raise UserError(f"--family: no family '{family_name}'{nearest(family_name, known)}")
-    came_from = (read_state(trained.run).get("imported") or {}).get("family")
+    is_run = (trained.run / "run.json").is_file()  # a fine-tuned model is none
+    state = read_state(trained.run) if is_run else {}
+    came_from = (state.get("imported") or {}).get("family")
     names = [family_name] if family_name else sorted(known, key=lambda name: name != came_from)
     reasons: dict[str, list[str]] = {}
     for name in names:
@@ -138,7 +140,15 @@ def _misfits(trained: TrainedModel, family: Family) -> list[str]:
     return reasons + (differences(resolved(again), resolved(recipe.model)) or unmatched)
 
 
-def _hf_config(design: Design, vocab: Vocab, family: Family, opening: str) -> Table:
+def hf_config(design: Design, vocab: Vocab, family: Family, opening: str) -> Table:
+    """Return the keys of `config.json` of a pretrained model.
+
+    Args:
+        design: its design.
+        vocab: its vocabulary.
+        family: its family.
+        opening: the special token that generation begins with, "" for none.
+    """
     special = dict(vocab.special)
     if opening:
         special["<s>"] = special[opening]
@@ -154,7 +164,8 @@ def _hf_config(design: Design, vocab: Vocab, family: Family, opening: str) -> Ta
     }
 
 
-def _write(file: Path, table: Table) -> None:
+def write_json(file: Path, table: Table) -> None:
+    """Write a table as an indented JSON file."""
     file.write_text(stored.to_json(table, indent=2) + "\n", encoding="utf-8")
 
 

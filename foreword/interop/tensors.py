@@ -133,11 +133,15 @@ def _require_none_left(
     return sorted(dropped)
 
 
-def to_hf(model: nn.Module, design: Design, vocab: Vocab, family: Family) -> dict[str, Tensor]:
-    """Return their weights, converted from our model's parameters."""
+def to_hf(
+    model: nn.Module, design: Design, vocab: Vocab, family: Family, prefix: str = ""
+) -> dict[str, Tensor]:
+    """Return their weights, converted from our model's parameters whose names have the prefix."""
     ours = {name: p.detach().cpu() for name, p in model.named_parameters()}
     weights: dict[str, Tensor] = {}
     for parameter_map in family.parameter_maps(design, vocab):
+        if not parameter_map.ours[0].startswith(prefix):
+            continue
         theirs = parameter_map.to_hf(ours[name] for name in parameter_map.ours)
         weights |= dict(zip(parameter_map.theirs, theirs, strict=True))
     weights |= {name: weights[own].clone() for name, own in family.copied_tensors(design).items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,12 +104,14 @@ class TokenizerUse:
         opening: the special token that generation begins with, "" for none.
         segments: the number of segments.
         limit: the most tokens it can read, or None.
+        padding_side: where `transformers` pads texts.
     """
 
     wrapping: tuple[str, str]
     opening: str
     segments: int
     limit: int | None
+    padding_side: str = "right"
 
 
 def write(tokenizer: Tokenizer, use: TokenizerUse, out: Path) -> None:
@@ -127,6 +130,8 @@ def write(tokenizer: Tokenizer, use: TokenizerUse, out: Path) -> None:
     ]
     if use.limit is not None:
         config["model_max_length"] = use.limit
+    if use.padding_side != "right":
+        config["padding_side"] = use.padding_side
     begins = names.get(use.opening)
     if begins is not None and config.get("bos_token") != begins:
         config["foreword"]["roles"] = {"bos_token": config.get("bos_token")}
@@ -142,6 +147,48 @@ def write(tokenizer: Tokenizer, use: TokenizerUse, out: Path) -> None:
         )
         parts["post_processor"] = _template(before, after)
         _write(out / FILE, parts)
+
+
+def write_template(
+    tokenizer: Tokenizer,
+    before: Sequence[int],
+    between: Sequence[int],
+    after: Sequence[int],
+    out: Path,
+) -> None:
+    """Let the tokenizer in `out` put these special tokens around a text, and into a pair.
+
+    Args:
+        tokenizer: names the tokens.
+        before: ids before a text or a pair.
+        between: ids between the texts of a pair, in the first one's segment.
+        after: ids after a text or a pair.
+        out: a folder that `write` wrote.
+    """
+    names = {i: tokenizer.token(i) for i in (*before, *between, *after)}
+
+    def pieces(ids: Sequence[int], segment: int) -> list[Any]:
+        return [{"SpecialToken": {"id": names[i], "type_id": segment}} for i in ids]
+
+    def text(name: str, segment: int) -> Any:
+        return {"Sequence": {"id": name, "type_id": segment}}
+
+    parts: dict[str, Any] = json.loads((out / FILE).read_text(encoding="utf-8"))
+    parts["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [*pieces(before, 0), text("A", 0), *pieces(after, 0)],
+        "pair": [
+            *pieces(before, 0),
+            text("A", 0),
+            *pieces(between, 0),
+            text("B", 1),
+            *pieces(after, 1),
+        ],
+        "special_tokens": {
+            name: {"id": name, "ids": [i], "tokens": [name]} for i, name in names.items()
+        },
+    }
+    _write(out / FILE, parts)
 
 
 def _template(before: tuple[str | None, int] | None, after: tuple[str | None, int] | None) -> Any:

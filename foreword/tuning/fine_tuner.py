@@ -20,7 +20,8 @@ from foreword.errors import NotFiniteError, TrainingStoppedError
 from foreword.kinds import part
 from foreword.nn.evaluation_mode import evaluation_mode
 from foreword.nn.init import initialise
-from foreword.nn.model import neural
+from foreword.nn.model import Model, neural
+from foreword.nn.pair_head import PairHead
 from foreword.ranges import Count, NonNegative, Ranged
 from foreword.runs.trained_model import TrainedModel
 from foreword.train.budget import Budget
@@ -35,6 +36,7 @@ from foreword.train.warmup import Warmup
 from foreword.tuning.answers import AnswerExamples, AnswerHead
 from foreword.tuning.features import FeatureBatch, Features, batches_of, features_of
 from foreword.tuning.network import Network, scalar_mix
+from foreword.tuning.pooled import hidden_layer_of
 from foreword.tuning.result import Row
 from foreword.tuning.rows import PooledBatch, PooledExamples
 from foreword.tuning.strategies._contract import Strategy
@@ -116,6 +118,8 @@ class FineTuner:
         random_seed = seed if settings.from_scratch else None
         self.network = build_network(trained, task, data.labels, random_seed)
         initialise_head(self.network, seed)
+        if not settings.from_scratch:
+            start_from_pooler(self.network, trained.model)
         settings.strategy.prepare(self.network)
         self.train: PooledExamples | AnswerExamples | Features = data.train
         self.dev: PooledExamples | AnswerExamples | Features = data.dev
@@ -340,7 +344,17 @@ def initialise_head(network: Network, seed: int) -> None:
             if isinstance(module, nn.Linear):
                 normal = torch.randn(module.weight.shape, generator=random)
                 module.weight.copy_(normal * network.backbone.settings.init_std)
-                module.bias.zero_()
+                if module.bias is not None:
+                    module.bias.zero_()
+
+
+def start_from_pooler(network: Network, pretrained: Model) -> None:
+    """Copy the pooler that pretraining on pairs trained into a hidden layer with tanh, if any."""
+    hidden = hidden_layer_of(network.head)
+    pair = dict(pretrained.heads.items()).get("pair")
+    has_tanh = any(isinstance(module, nn.Tanh) for module in network.head.modules())
+    if hidden is not None and has_tanh and isinstance(pair, PairHead):
+        hidden[0].load_state_dict(pair.pooler.state_dict())
 
 
 def initialise_new_tokens(network: Network, ids: Sequence[int], seed: int) -> None:

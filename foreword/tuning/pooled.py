@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Literal
 
 from torch import nn
 
@@ -12,6 +14,14 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.examples import EncodedTexts, batched
 from foreword.tuning.input_template import InputTemplate, Pooling
 from foreword.tuning.tasks._contract import EncodedExample, Labelled
+
+HiddenLayer = Literal["none", "tanh", "gelu", "gelu_tanh", "gelu_norm"]
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "tanh": nn.Tanh,
+    "gelu": nn.GELU,
+    "gelu_tanh": partial(nn.GELU, approximate="tanh"),
+    "gelu_norm": nn.GELU,
+}
 
 
 def encode_pooled(
@@ -49,6 +59,28 @@ def _second(example: Labelled) -> str:
     return example.pair
 
 
-def linear_head(d_model: int, outputs: int, dropout: float) -> nn.Module:
-    """Return dropout and a linear layer, (positions, d_model) -> (positions, outputs)."""
-    return nn.Sequential(Dropout(dropout), nn.Linear(d_model, outputs))
+def linear_head(
+    d_model: int, outputs: int, dropout: float, hidden_layer: HiddenLayer = "none"
+) -> nn.Module:
+    """Return dropout and a linear layer, (positions, d_model) -> (positions, outputs).
+
+    Args:
+        d_model: width of the states.
+        outputs: number of outputs.
+        dropout: share dropped of what the linear layer reads.
+        hidden_layer: a layer of the same width before them.
+    """
+    output = [Dropout(dropout), nn.Linear(d_model, outputs)]
+    if hidden_layer == "none":
+        return nn.Sequential(*output)
+    has_norm = hidden_layer == "gelu_norm"
+    dense = nn.Linear(d_model, d_model, bias=not has_norm)
+    norm = [nn.LayerNorm(d_model, bias=False)] if has_norm else []
+    return nn.Sequential(dense, ACTIVATIONS[hidden_layer](), *norm, *output)
+
+
+def hidden_layer_of(head: nn.Module) -> tuple[nn.Linear, nn.LayerNorm | None] | None:
+    """Return the hidden layer of a `linear_head` and its norm, if it has them."""
+    linears = [module for module in head.modules() if isinstance(module, nn.Linear)]
+    norms = [module for module in head.modules() if isinstance(module, nn.LayerNorm)]
+    return (linears[0], norms[0] if norms else None) if len(linears) > 1 else None

@@ -36,7 +36,7 @@ class HF:
         difference = exporting.check(trained, out, family)
         facts = {"folder": str(out), "architecture": family.architecture_of(trained.recipe)}
         notes = dropped + family.notes(trained.recipe)
-        return ExchangeResult(facts | difference, (*notes, *_unchecked(difference)))
+        return ExchangeResult(facts | difference, (*notes, *unchecked(difference)))
 
     def read(self, source: str, run: Path) -> ExchangeResult:
         """See `Format`."""
@@ -55,11 +55,12 @@ class HF:
             "parameters": imported.model.count_parameters(),
             "vocabulary": imported.vocab.size,
         }
-        notes = (*imported.notes, *tokenizer_notes, *_unchecked(difference))
+        notes = (*imported.notes, *tokenizer_notes, *unchecked(difference))
         return ExchangeResult(facts | difference, notes)
 
 
-def _unchecked(difference: dict[str, float | None]) -> tuple[str, ...]:
+def unchecked(difference: dict[str, float | None]) -> tuple[str, ...]:
+    """Return a note if the logits were not compared."""
     return (NOT_CHECKED,) if difference["logit_difference"] is None else ()
 
 

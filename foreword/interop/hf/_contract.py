@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -119,6 +119,35 @@ class ParameterMap:
     def _out(self, part: Tensor) -> Tensor:
         flat = part.t() if self.is_transposed else part
         return flat if self.shape is None else flat.reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class SequenceClassifier:
+    """The class of a family that classifies texts, and its names for our head.
+
+    Attributes:
+        architecture: the class in `transformers`.
+        output: the prefix of the output layer.
+        pooling: the state that it reads, as in the task's setting.
+        hidden_layer: the layer between state and output, as in the task's setting.
+        dense: the prefix of that layer, if there is one.
+        norm: the prefix of its norm, if it has one.
+        bias_before: the bias of the norm before the output layer, if that has no bias itself.
+        config: keys of `config.json` that make the class compute this.
+        padding_side: where texts must be padded.
+        unread: tensors that only theirs has and that nothing reads, with their shapes.
+    """
+
+    architecture: str
+    output: str
+    pooling: str = "first"
+    hidden_layer: str = "none"
+    dense: str = ""
+    norm: str = ""
+    bias_before: str = ""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    padding_side: str = "right"
+    unread: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def map_each(
@@ -284,6 +313,28 @@ class Family(ABC):
     def notes(self, design: Design) -> tuple[str, ...]:
         """Return remarks for the user, such as where `transformers` computes something else."""
         return ()
+
+    # -- fine-tuned models -------------------------------------------------------------------------
+
+    def classifier(self, design: Design) -> SequenceClassifier | None:
+        """Return the class that classifies texts; None if it reads another state than ours can."""
+        return None
+
+    def classifier_problem(self, design: Design, length: int) -> str:
+        """Return why that class computes something else on texts of some length, "" if it does not.
+
+        Args:
+            design: the design.
+            length: the most tokens of a text.
+        """
+        return ""
+
+    def checked_length(self, design: Design, length: int) -> int:
+        """Return the most tokens, up to `length`, of texts on which theirs computes what ours does.
+
+        Beyond it, `notes` tell what differs.
+        """
+        return length
 
     def dropped_tensors(self, names: Iterable[str]) -> list[str]:
         """Return those of `names` that belong to a head which is not imported."""

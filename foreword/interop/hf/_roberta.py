@@ -8,7 +8,7 @@ from types import MappingProxyType
 from torch import Tensor
 
 from foreword.interop.hf import _encoder as encoder
-from foreword.interop.hf._contract import Design, Family, ParameterMap, Table
+from foreword.interop.hf._contract import Design, Family, ParameterMap, SequenceClassifier, Table
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.positions.learned import Learned
 from foreword.types import Vocab
@@ -81,6 +81,13 @@ class LikeRoberta(Family):
     def zero_tensors(self, design: Design) -> Mapping[str, tuple[int, ...]]:
         """Return their one segment if we have none."""
         return {} if design.model.segments else {self._segment: (1, design.model.d_model)}
+
+    def classifier(self, design: Design) -> SequenceClassifier:
+        """Return the class whose head reads the first state."""
+        architecture = self.architecture.replace("MaskedLM", "SequenceClassification")
+        return SequenceClassifier(
+            architecture, "classifier.out_proj", hidden_layer="tanh", dense="classifier.dense"
+        )
 
     def tied_tensors(self, design: Design) -> Mapping[str, str]:
         """Return the output layer, which is tied to the embedding."""

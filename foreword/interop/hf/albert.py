@@ -9,7 +9,15 @@ from types import MappingProxyType
 from torch import Tensor
 
 from foreword.interop.hf import _encoder as encoder
-from foreword.interop.hf._contract import Design, Family, ParameterMap, SettingMap, Table, map_each
+from foreword.interop.hf._contract import (
+    Design,
+    Family,
+    ParameterMap,
+    SequenceClassifier,
+    SettingMap,
+    Table,
+    map_each,
+)
 from foreword.types import Vocab
 
 BLOCK = {
@@ -86,6 +94,15 @@ class ALBERT(Family):
         if encoder.has_pair_head(design):
             yield from encoder.pair_head("albert.pooler", "sop_classifier.classifier")
         yield from encoder.head("predictions.dense", "predictions.LayerNorm", "predictions.bias")
+
+    def classifier(self, design: Design) -> SequenceClassifier:
+        """Return the class whose head reads the first state."""
+        return SequenceClassifier(
+            "AlbertForSequenceClassification",
+            "classifier",
+            hidden_layer="tanh",
+            dense="albert.pooler",
+        )
 
     def tied_tensors(self, design: Design) -> Mapping[str, str]:
         """Return the output layer, which is tied to the embedding."""

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from foreword.interop.hf import _encoder as encoder
-from foreword.interop.hf._contract import Design, Family, ParameterMap, SettingMap, Table
+from foreword.interop.hf._contract import (
+    Design,
+    Family,
+    ParameterMap,
+    SequenceClassifier,
+    SettingMap,
+    Table,
+)
 from foreword.types import Vocab
 
 POOLER, OUTPUT = "bert.pooler.dense.weight", "cls.seq_relationship.weight"
@@ -66,6 +73,15 @@ class BERT(Family):
         if encoder.has_pair_head(design):
             yield from encoder.pair_head("bert.pooler.dense", "cls.seq_relationship")
         yield from encoder.bert_head()
+
+    def classifier(self, design: Design) -> SequenceClassifier:
+        """Return the class whose head reads the first state."""
+        return SequenceClassifier(
+            "BertForSequenceClassification",
+            "classifier",
+            hidden_layer="tanh",
+            dense="bert.pooler.dense",
+        )
 
     def tied_tensors(self, design: Design) -> Mapping[str, str]:
         """Return the output layer, which is tied to the embedding."""

@@ -9,7 +9,14 @@ from types import MappingProxyType
 from torch import Tensor
 
 from foreword.interop.hf import _encoder as encoder
-from foreword.interop.hf._contract import Design, Family, ParameterMap, SettingMap, Table
+from foreword.interop.hf._contract import (
+    Design,
+    Family,
+    ParameterMap,
+    SequenceClassifier,
+    SettingMap,
+    Table,
+)
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.attentions import bigbird
 from foreword.types import Vocab
@@ -89,6 +96,24 @@ class BigBird(Family):
         yield encoder.position(self.prefix)
         yield encoder.segment(self.prefix)
         yield from encoder.bert_head()
+
+    def classifier(self, design: Design) -> SequenceClassifier:
+        """Return the class whose head reads the first state; its pooler is not read."""
+        width = design.model.d_model
+        return SequenceClassifier(
+            "BigBirdForSequenceClassification",
+            "classifier.out_proj",
+            hidden_layer=design.model.activation,
+            dense="classifier.dense",
+            unread={"bert.pooler.weight": (width, width), "bert.pooler.bias": (width,)},
+        )
+
+    def checked_length(self, design: Design, length: int) -> int:
+        """Return the tokens of a text that random blocks leave whole."""
+        attention = design.model.attention
+        if not getattr(attention, "random", 0):
+            return length
+        return min(length, int(attention.least_blocks * attention.block))
 
     def tied_tensors(self, design: Design) -> Mapping[str, str]:
         """Return the output layer, which is tied to the embedding."""

@@ -10,7 +10,14 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from foreword.interop.hf import _encoder as encoder
-from foreword.interop.hf._contract import Design, Family, ParameterMap, Table, map_each
+from foreword.interop.hf._contract import (
+    Design,
+    Family,
+    ParameterMap,
+    SequenceClassifier,
+    Table,
+    map_each,
+)
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.model import Backbone, Model
 from foreword.objectives.masked import Masked
@@ -106,6 +113,15 @@ class ELECTRA(Family):
         else:
             head = "generator_predictions"
             yield from encoder.head(f"{head}.dense", f"{head}.LayerNorm", "generator_lm_head.bias")
+
+    def classifier(self, design: Design) -> SequenceClassifier:
+        """Return the class whose head reads the first state."""
+        return SequenceClassifier(
+            "ElectraForSequenceClassification",
+            "classifier.out_proj",
+            hidden_layer="gelu",
+            dense="classifier.dense",
+        )
 
     def tied_tensors(self, design: Design) -> Mapping[str, str]:
         """Return the output layer, which is tied to the embedding."""

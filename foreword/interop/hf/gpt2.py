@@ -9,7 +9,15 @@ from types import MappingProxyType
 from torch import Tensor
 
 from foreword.interop.hf import _decoder as decoder
-from foreword.interop.hf._contract import Design, Family, ParameterMap, SettingMap, Table, map_each
+from foreword.interop.hf._contract import (
+    Design,
+    Family,
+    ParameterMap,
+    SequenceClassifier,
+    SettingMap,
+    Table,
+    map_each,
+)
 from foreword.types import Vocab
 
 
@@ -59,6 +67,15 @@ class GPT2(Family):
         )
         yield from decoder.blocks(design, self.prefix)
         yield from map_each({"final_norm": "ln_f"}, "backbone.stack.", self.prefix)
+
+    def classifier(self, design: Design) -> SequenceClassifier:
+        """Return the class whose head reads the last state."""
+        return SequenceClassifier(
+            "GPT2ForSequenceClassification",
+            "score",
+            pooling="last",
+            bias_before=f"{self.prefix}ln_f.bias",
+        )
 
     def tied_tensors(self, design: Design) -> Mapping[str, str]:
         """Return the output layer, which is tied to the embedding."""

@@ -9,7 +9,15 @@ from types import MappingProxyType
 from torch import Tensor
 
 from foreword.interop.hf import _encoder as encoder
-from foreword.interop.hf._contract import Design, Family, ParameterMap, SettingMap, Table, map_each
+from foreword.interop.hf._contract import (
+    Design,
+    Family,
+    ParameterMap,
+    SequenceClassifier,
+    SettingMap,
+    Table,
+    map_each,
+)
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.attentions.window import Window
 from foreword.nn.positions._contract import PositionKind
@@ -137,6 +145,17 @@ class ModernBERT(Family):
         head = {"transform.0": "head.dense", "transform.2": "head.norm"}
         yield from map_each(head, "heads.token.", "", kind)
         yield ParameterMap(("heads.token.bias",), ("decoder.bias",))
+
+    def classifier(self, design: Design) -> SequenceClassifier:
+        """Return the class whose head reads the first state."""
+        return SequenceClassifier(
+            "ModernBertForSequenceClassification",
+            "classifier",
+            hidden_layer="gelu_norm",
+            dense="head.dense",
+            norm="head.norm",
+            config={"classifier_pooling": "cls", "classifier_activation": "gelu"},
+        )
 
     def tied_tensors(self, design: Design) -> Mapping[str, str]:
         """Return the output layer, which is tied to the embedding."""

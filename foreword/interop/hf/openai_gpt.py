@@ -9,7 +9,15 @@ from types import MappingProxyType
 from torch import Tensor
 
 from foreword.interop.hf import _decoder as decoder
-from foreword.interop.hf._contract import Design, Family, ParameterMap, SettingMap, Table, map_each
+from foreword.interop.hf._contract import (
+    Design,
+    Family,
+    ParameterMap,
+    SequenceClassifier,
+    SettingMap,
+    Table,
+    map_each,
+)
 from foreword.types import Vocab
 
 
@@ -47,6 +55,16 @@ class OpenAIGPT(Family):
         tables = {"embedding.token": "tokens_embed", "stack.position.table": "positions_embed"}
         yield from map_each(tables, "backbone.", self.prefix, ("weight",))
         yield from decoder.blocks(design, self.prefix)
+
+    def classifier(self, design: Design) -> SequenceClassifier:
+        """Return the class whose head reads the last state."""
+        last = design.model.layers - 1
+        return SequenceClassifier(
+            "OpenAIGPTForSequenceClassification",
+            "score",
+            pooling="last",
+            bias_before=f"{self.prefix}h.{last}.ln_2.bias",
+        )
 
     def tied_tensors(self, design: Design) -> Mapping[str, str]:
         """Return the output layer, which is tied to the embedding."""

@@ -8,7 +8,15 @@ from types import MappingProxyType
 
 from torch import Tensor
 
-from foreword.interop.hf._contract import Design, Family, ParameterMap, SettingMap, Table, map_each
+from foreword.interop.hf._contract import (
+    Design,
+    Family,
+    ParameterMap,
+    SequenceClassifier,
+    SettingMap,
+    Table,
+    map_each,
+)
 from foreword.interop.hf_config import HFConfig
 from foreword.nn.positions.relative import Relative
 from foreword.types import Vocab
@@ -133,6 +141,21 @@ class XLNet(Family):
                     shape=(d_model, *by_head),
                 )
             yield from map_each(BLOCK, block, f"{layer}{n}.")
+
+    def classifier(self, design: Design) -> SequenceClassifier:
+        """Return the class whose head reads the last state; texts are padded on the left."""
+        return SequenceClassifier(
+            "XLNetForSequenceClassification",
+            "logits_proj",
+            pooling="last",
+            config={
+                "summary_type": "last",
+                "summary_use_proj": False,
+                "summary_activation": "linear",
+                "use_mems_eval": False,
+            },
+            padding_side="left",
+        )
 
     def tied_tensors(self, design: Design) -> Mapping[str, str]:
         """Return the output layer, which is tied to the embedding."""

@@ -15,7 +15,7 @@ from foreword.errors import UserError
 from foreword.ranges import NonNegative, ShareBelowOne
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.input_template import InputTemplate, Pooling
-from foreword.tuning.pooled import encode_pooled, linear_head
+from foreword.tuning.pooled import HiddenLayer, encode_pooled, linear_head
 from foreword.tuning.tasks._contract import EncodedExample, Labelled, Task
 from foreword.types import Array, Loss
 
@@ -38,19 +38,25 @@ class Classify(Task):
             sets only and not on average (table 5 there).
         mix_layers: read a scalar mix of all layers, with learned weights (ELMo), instead of the
             last layer. With strategy `frozen` the layers are features.
+        hidden_layer: a layer as wide as the state before the outputs, as published models have:
+            `tanh` (BERT, RoBERTa, ALBERT), `gelu` (ELECTRA), `gelu_tanh`, or `gelu_norm` without
+            biases (ModernBERT). With BERT's, and pooling `first`, `foreword export` writes the
+            class that transformers has. It starts from the pooler that pretraining on pairs
+            trained, if the model has one.
 
     Also called: classification.
     Reference: Devlin et al. 2019, section 4.1; Radford et al. 2018, sections 3.2 and 3.3; Peters
     et al. 2018, section 3.2.
-    Differs from the paper: without BERT's pooler, a dense layer that its next-sentence prediction
-    trained; models without that objective have none. A pair is read in one order, where GPT-1
-    reads those without an order (similarity) in both and adds the states.
+    Differs from the paper: by default without BERT's pooler, a dense layer that its next-sentence
+    prediction trained; models without that objective have none. A pair is read in one order, where
+    GPT-1 reads those without an order (similarity) in both and adds the states.
     """
 
     dropout: ShareBelowOne = 0.1
     pooling: Pooling | None = None
     auxiliary: NonNegative = 0.0
     mix_layers: bool = False
+    hidden_layer: HiddenLayer = "none"
 
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the labels of the training examples, sorted.
@@ -97,8 +103,8 @@ class Classify(Task):
         return np.asarray([number[example.label] for example in examples], dtype=np.int64)
 
     def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
-        """Return dropout and a linear layer, (outputs, d_model) -> (outputs, labels)."""
-        return linear_head(d_model, len(labels), self.dropout)
+        """Return the head, (outputs, d_model) -> (outputs, labels)."""
+        return linear_head(d_model, len(labels), self.dropout, self.hidden_layer)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
         """Return the cross-entropy, in nats."""

@@ -14,7 +14,7 @@ from foreword.errors import UserError
 from foreword.ranges import NonNegative, ShareBelowOne
 from foreword.text.tokenizer import Tokenizer
 from foreword.tuning.input_template import InputTemplate, Pooling
-from foreword.tuning.pooled import encode_pooled, linear_head
+from foreword.tuning.pooled import HiddenLayer, encode_pooled, linear_head
 from foreword.tuning.tasks._contract import EncodedExample, Labelled, Task
 from foreword.types import Array, Loss
 
@@ -34,6 +34,7 @@ class Regress(Task):
         pooling: which state, as in `classify`; the family's by default.
         auxiliary: as in `classify`.
         mix_layers: as in `classify`.
+        hidden_layer: as in `classify`.
 
     Also called: regression.
     Reference: Devlin et al. 2019, section 4.1, for STS-B (Cer et al. 2017).
@@ -43,6 +44,7 @@ class Regress(Task):
     pooling: Pooling | None = None
     auxiliary: NonNegative = 0.0
     mix_layers: bool = False
+    hidden_layer: HiddenLayer = "none"
 
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the least and the greatest number of the training examples.
@@ -77,7 +79,8 @@ class Regress(Task):
     def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
         """Return dropout, a linear layer and the scale, (outputs, d_model) -> (outputs, 1)."""
         low, high = map(float, labels)
-        return nn.Sequential(linear_head(d_model, 1, self.dropout), Scale(low, high))
+        head = linear_head(d_model, 1, self.dropout, self.hidden_layer)
+        return nn.Sequential(head, Scale(low, high))
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
         """Return the squared error."""

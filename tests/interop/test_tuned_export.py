@@ -1,0 +1,143 @@
+"""Fine-tuned models as folders that `AutoModelForSequenceClassification` reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from foreword.api.tune import tune
+from foreword.cli.main import run as command
+from foreword.interop import importing
+from foreword.runs.recipe import load_recipe
+from foreword.runs.trained_model import open_run
+from foreword.text.tokenizers.wordpiece import WordPiece
+from foreword.tuning.predict import load_tuned
+from tests.evaluation.conftest import TEXTS, write_run
+
+from . import theirs
+
+transformers = pytest.importorskip("transformers")
+
+FAST: dict[str, Any] = {"seeds": 1, "epochs": 1, "device": "cpu", "progress": False}
+EXAMPLES = [("the cat sat", "cat"), ("a dog looked at the mat", "dog"), ("sat", "neither")] * 4
+PAIRS = [("the cat", "yes", "sat on the mat"), ("a dog", "no", "mat")] * 4
+CLS = {"task.pooling": "first"}
+# The settings that each family's class computes.
+FAMILIES = {
+    "bert": {**CLS, "task.hidden_layer": "tanh"},
+    "roberta": {**CLS, "task.hidden_layer": "tanh"},
+    "albert": {**CLS, "task.hidden_layer": "tanh"},
+    "electra": {**CLS, "task.hidden_layer": "gelu"},
+    "bigbird": {**CLS, "task.hidden_layer": "gelu_tanh"},
+    "longformer": {**CLS, "task.hidden_layer": "tanh"},
+    "modernbert": {**CLS, "task.hidden_layer": "gelu_norm"},
+    "xlnet": {"task.pooling": "last"},
+    "gpt2": {},
+    "gpt1": {},
+}
+
+
+def tiny_run(folder: Path, name: str) -> Path:
+    recipe = load_recipe(f"{name}_tiny", ["model.init_std=0.2"])
+    return write_run(folder, recipe, WordPiece(vocab=180).train(TEXTS * 4))
+
+
+def export(tuned: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    capsys.readouterr()
+    status = command(["export", str(tuned), "--out", str(out), "--json"])
+    said = capsys.readouterr()
+    assert status == 0, said.err
+    facts: dict[str, Any] = json.loads(said.out)
+    return facts
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_pipeline_gives_our_labels_and_probabilities(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tiny_run(tmp_path / "run", name)
+    limit = 16 if name == "longformer" else None
+    tuned = tune(run, EXAMPLES, EXAMPLES, settings=FAMILIES[name], max_length=limit, **FAST).out
+    facts = export(tuned, tmp_path / "hf", capsys)
+    assert facts["architecture"].endswith("ForSequenceClassification")
+    assert facts["logit_difference"] < 1e-4 * max(1, facts["greatest_logit"])
+    weights = transformers.AutoModelForSequenceClassification.from_pretrained(
+        tmp_path / "hf", output_loading_info=True
+    )[1]
+    assert not weights["missing_keys"]
+    assert not weights["unexpected_keys"]
+    texts = [text for text, _ in EXAMPLES[:3]]
+    labels, shares = load_tuned(tuned, "cpu").predict(texts)
+    classify = transformers.pipeline("text-classification", str(tmp_path / "hf"), device="cpu")
+    found = classify(texts, batch_size=3)
+    assert [one["label"] for one in found] == labels
+    assert [one["score"] for one in found] == pytest.approx(shares.max(1).tolist(), abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "xlnet", "gpt2"])
+def test_pairs_are_told_apart_as_in_tuning(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tiny_run(tmp_path / "run", name)
+    tuned = tune(run, PAIRS, PAIRS, settings=FAMILIES[name], **FAST).out
+    export(tuned, tmp_path / "hf", capsys)
+    classify = transformers.pipeline("text-classification", str(tmp_path / "hf"), device="cpu")
+    firsts, seconds = [p[0] for p in PAIRS[:2]], [p[2] for p in PAIRS[:2]]
+    labels, shares = load_tuned(tuned, "cpu").predict(firsts, seconds)
+    given = [{"text": a, "text_pair": b} for a, b in zip(firsts, seconds, strict=True)]
+    found = classify(given)
+    assert [one["label"] for one in found] == labels
+    assert [one["score"] for one in found] == pytest.approx(shares.max(1).tolist(), abs=1e-4)
+
+
+def test_a_number_is_the_output_of_one_label(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    numbers = [(text, str(10 * len(text))) for text, _ in EXAMPLES]
+    run = tiny_run(tmp_path / "run", "gpt2")
+    tuned = tune(run, numbers, numbers, task="regress", **FAST).out
+    export(tuned, tmp_path / "hf", capsys)
+    classify = transformers.pipeline("text-classification", str(tmp_path / "hf"), device="cpu")
+    assert classify.model.config.problem_type == "regression"
+    found = classify("the cat sat", function_to_apply="none")[0]["score"]
+    assert found == pytest.approx(load_tuned(tuned, "cpu").outputs(["the cat sat"])[0, 0], rel=1e-3)
+
+
+def test_another_head_is_refused_with_the_settings_that_fit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tuned = tune(tiny_run(tmp_path / "run", "bert"), EXAMPLES, EXAMPLES, **FAST).out
+    assert command(["export", str(tuned), "--out", str(tmp_path / "hf")]) == 2
+    said = capsys.readouterr().err
+    assert "BertForSequenceClassification computes something else; tune with" in said
+    assert "--set task.pooling=first --set task.hidden_layer=tanh" in said
+    assert not (tmp_path / "hf").exists()
+    assert command(["export", str(tuned), "--out", str(tmp_path / "a"), "--format", "arpa"]) == 2
+    assert "a fine-tuned model is exported as hf" in capsys.readouterr().err
+
+
+def test_longformer_is_refused_beyond_the_window_where_theirs_differs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tiny_run(tmp_path / "run", "longformer")
+    settings = FAMILIES["longformer"]
+    tuned = tune(run, EXAMPLES, EXAMPLES, settings=settings, **FAST).out
+    assert command(["export", str(tuned), "--out", str(tmp_path / "hf")]) == 2
+    assert "gives the first token global attention" in capsys.readouterr().err
+
+
+def test_a_hidden_layer_starts_from_the_pretrained_pooler(tmp_path: Path) -> None:
+    theirs.write("bert-pretraining", tmp_path / "theirs")
+    importing.save(importing.read(tmp_path / "theirs"), tmp_path / "run")
+    trained = open_run(tmp_path / "run", "cpu")
+    pooler: Any = trained.model.heads["pair"]
+    done = tune(
+        tmp_path / "run", [("w3", "a"), ("w4", "b")], [("w3", "a")], strategy="frozen", lr=1e-9,
+        settings={**FAMILIES["bert"]}, **FAST,
+    )  # fmt: skip
+    dense: Any = load_tuned(done.out, "cpu").network.head[0]  # type: ignore[index]
+    assert torch.allclose(dense.weight, pooler.pooler.weight, atol=1e-5)
