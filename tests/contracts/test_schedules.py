@@ -10,6 +10,7 @@ import pytest
 
 from foreword import kinds
 from foreword.testing.training import SCHEDULE_CHECKS
+from foreword.train.budget import Budget, Progress
 from foreword.train.schedules._contract import Schedule
 from foreword.train.warmup import Warmup
 
@@ -82,3 +83,16 @@ def test_impossible_warmups_are_refused() -> None:
     for wrong in ({"steps": -1}, {"share": 1.0}, {"share": -0.1}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Warmup(**wrong)
+
+
+def test_inverse_sqrt_by_share_falls_evenly_while_the_pace_changes() -> None:
+    """A budget in hours: the total is estimated anew at each step, and the rate does not jump."""
+    schedule = made("inverse_sqrt", Warmup(share=0.1))
+    budget, seconds = Budget("hours", 1.0), 0.0
+    for steps in range(1, 200):
+        seconds += 6.0 if steps < 100 else 24.0
+        spent = Progress(steps=steps, seconds=seconds)
+        progress = budget.progress(spent)
+        if progress > 0.2:
+            factor = schedule.factor(progress, steps, budget.total_steps(spent))
+            assert factor == pytest.approx(math.sqrt(0.1 / progress), rel=0.01)
