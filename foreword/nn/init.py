@@ -28,6 +28,9 @@ def initialise(model: Model, seed: int) -> None:
       sqrt(width of its input); the query projection is divided by sqrt(d_head) as well, so that
       unscaled attention starts with scores of order 1 (Raffel et al. 2020, their code; T5X for the
       output layer).
+
+    Recurrent layers, under every scheme but `uniform`: matrices with deviation 1 / sqrt(width of
+    their input), biases 0. None begins orthogonal, and no forget gate begins open.
     """
     settings = neural(model.backbone).settings
     random = torch.Generator().manual_seed(seed)

@@ -165,7 +165,7 @@ def training_loop(setup: TrainingSetup, hooks: Sequence[Hook], note: Callable[[s
 
 
 def step_flops(setup: TrainingSetup) -> float:
-    """Return the floating-point operations of a step, counted on its first rows."""
+    """Return the FLOPs of a step, counted on its first micro-batch and scaled to its rows."""
     # Uncompiled and in fp32, a whole batch might not fit into memory.
     rows = setup.recipe.rows_per_step
     most = COUNTED_ROWS if setup.device.type == "cuda" else rows

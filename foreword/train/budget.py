@@ -74,7 +74,7 @@ class Budget(Ranged):
         return min(1.0, used / self.amount)
 
     def total_steps(self, spent: Progress) -> float:
-        """Return the total number of steps, or an estimate from the pace so far."""
+        """Return the total number of steps, or an estimate: by the pace so far, 1,000 before it."""
         if self.unit == "steps":
             return self.amount
         progress = self.progress(spent)

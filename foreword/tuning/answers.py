@@ -26,7 +26,8 @@ CUDA_WIDTH = 64  # on CUDA widths are multiples of this, since kernels are compi
 class AnswerHead(nn.Module):
     """The output layer of pretraining: all logits in training, the likeliest token in evaluation.
 
-    The logits of a whole vocabulary at every position of every example would not fit in memory.
+    In training the logits of a batch's answers are in memory. Those of every dev example would not
+    fit.
     """
 
     def __init__(self, token_head: TokenHead) -> None:

@@ -50,7 +50,8 @@ class TuneResult:
         template: the input template.
         recipe: the recipe of pretraining.
         tokenizer: the tokenizer of pretraining, with the special tokens that the template adds.
-        network: the network of the first variant's first seed, on the CPU.
+        network: the network of the first variant's first seed, on the CPU: its scores are those of
+            that seed in `epochs`, not the means in `rows`.
         rows: one per variant, with mean and standard deviation over seeds of the last epoch's
             scores on the dev examples, and one for the baseline.
         epochs: one per variant, seed and epoch.
