@@ -131,7 +131,7 @@ def evaluate(
         about: dict[str, Any] = {"checkpoint": loaded.trained.folder.name}
         about |= {"prediction": prediction_name(recipe)}
         about |= {"text": files[0] if len(files) == 1 else list(files)} if files else {}
-        about |= {} if rows is None else {"rows": rows}
+        about |= {} if rows is None else {"max_rows": rows}
         document = _document(name, about, losses, by_memory=memory is not None)
         file = _save(folder, document)
         orders = None

@@ -93,7 +93,7 @@ def _both(run: RunFolder, evaluated: SavedEvaluation, best: Record | None) -> st
     is_same_text = number(row, "predictions") == number(best, "predictions")
     if is_same_text and math.isclose(number(row, "loss"), number(best, "loss"), rel_tol=ROUNDING):
         return ""
-    most = number(document, "rows")
+    most = number(document, "max_rows")
     amount = f"at most the first {quantity(most)} rows" if most == most else "all"
     parts = [f"Held-out loss {figure(number(row, 'loss'))}: on {amount} of the held-out text"]
     if number(row, "predictions") > 0:

@@ -16,6 +16,7 @@ from foreword.api.show import show
 from foreword.api.tune import tune
 from foreword.errors import UserError
 from foreword.evaluation.loaded import LoadedModel
+from foreword.report.page import write_page
 from foreword.tuning.predict import TunedModel
 
 TEXTS = [f"The cat number {n} sat on the mat and looked at dog number {n + 1}." for n in range(300)]
@@ -72,6 +73,14 @@ def test_tune_accepts_examples_given_in_python(run: Path) -> None:
     assert isinstance(tuned, TunedModel)
     assert tuned.predict(["a good film"])[0][0] in ("0", "1")
     assert isinstance(load(run, "cpu"), LoadedModel)
+
+
+def test_the_report_says_that_only_some_rows_were_evaluated(run: Path) -> None:
+    assert evaluate(run, rows=1, progress=False).document["max_rows"] == 1
+    page = write_page(run).read_text(encoding="utf-8")
+    assert "at most the first 1 rows of the held-out text" in page
+    evaluate(run, progress=False)
+    assert "at most the first 1 rows" not in write_page(run).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
