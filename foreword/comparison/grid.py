@@ -77,8 +77,6 @@ class GridTask(Ranged):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _require_paths("train", (self.train,))
-        _require_paths("dev", _as_tuple(self.dev))
         if self.tune.from_scratch:
             raise ValueError("tune.from_scratch: set 'scratch' of the task instead")
 
@@ -112,6 +110,8 @@ class Grid(Ranged):
         _require_table(self.set)
         _require_paths("data", self.data)
         _require_paths("heldout", self.heldout)
+        for task in self.tasks:
+            _require_paths(f"tasks.{task.name}", (task.train, *_as_tuple(task.dev)))
         if not self.cells:
             raise ValueError("cells: give at least one, [[cells]] with a recipe")
         for key, names in (
