@@ -232,7 +232,8 @@ def test_a_second_process_is_refused(folder: Path, tmp_path: Path) -> None:
 def test_progress_reports_the_time_left(folder: Path, tmp_path: Path) -> None:
     reporter = Quiet()
     grids.compare(folder, tmp_path / "out", reporter)
-    assert [s.number for s in reporter.progress if s.share == 0] == [1, 2, 3, 4, 5, 6]
+    begun = dict.fromkeys(s.number for s in reporter.progress if s.share == 0)
+    assert list(begun) == [1, 2, 3, 4, 5, 6]
     first, last = reporter.progress[0], reporter.progress[-1]
     assert not first.is_all
     assert last.is_all
