@@ -6,7 +6,7 @@ import contextlib
 import queue
 import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -44,6 +44,9 @@ class Feed:
     micro_batch: int
     workers: int
     seed: int
+    _heldout_counts: dict[int, Array | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )  # of each limit, once it was asked for
 
     def micro_batches(self, step: int) -> list[Batch]:
         """Return the batches that step number `step` (from 0) is made of."""
@@ -123,8 +126,12 @@ class Feed:
         rows = min(limit, self.packed.rows_per_epoch)
         starts = range(0, rows, self.micro_batch)
         pieces = [np.arange(start, min(start + self.micro_batch, rows)) for start in starts]
-        # A sum of means needs its counts first; the batches are too many to keep in memory.
-        counts = count_all(self.objective, (self.batch(p, HELDOUT_SEED) for p in pieces))
+        # A sum of means needs its counts first, the same every time; the batches are too many to
+        # keep in memory, so the first time they are made twice.
+        if limit not in self._heldout_counts:
+            batches = (self.batch(piece, HELDOUT_SEED) for piece in pieces)
+            self._heldout_counts[limit] = count_all(self.objective, batches)
+        counts = self._heldout_counts[limit]
         for piece in pieces:
             batch = self.batch(piece, HELDOUT_SEED)
             yield batch if counts is None else batch.with_part(TermCounts(counts))

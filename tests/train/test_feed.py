@@ -10,6 +10,8 @@ import pytest
 
 from foreword.runs.corpus import corpus
 from foreword.runs.setup import set_up_training
+from foreword.train.feed import Feed
+from foreword.types import Array, Batch, TermCounts
 from tests.train import runs
 
 
@@ -27,3 +29,27 @@ def test_padding_is_not_counted_as_tokens(family: str, text: Path, tmp_path: Pat
         sizes.append(sum(np.asarray(side.ids).size for side in sides))
     assert counts[0] == counts[1]  # a row alone is padded less than in a batch
     assert counts[0] < sizes[0]
+
+
+def test_held_out_batches_of_a_sum_are_made_once_after_the_first_evaluation(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = runs.recipe("bert", batch=2, micro_batch=2, workers=1)
+    text = runs.text_for("bert", text, tmp_path / "text")
+    tokenizer, prepared = corpus(made, runs.begin(made, text, tmp_path / "run"), runs.stage)
+    feed = set_up_training(made, tokenizer, prepared).heldout
+    assert feed is not None
+    sizes, batch = [], Feed.batch
+
+    def counting(self: Feed, numbers: Array, seed: int) -> Batch:
+        sizes.append(len(numbers))
+        return batch(self, numbers, seed)
+
+    monkeypatch.setattr(Feed, "batch", counting)
+    first = list(feed.heldout(4))
+    made_first = len(sizes)
+    again = list(feed.heldout(4))
+    assert made_first == 2 * len(first)
+    assert len(sizes) - made_first == len(again)
+    counts = [[b.require(TermCounts).counts.tolist() for b in each] for each in (first, again)]
+    assert counts[0] == counts[1]
