@@ -157,9 +157,9 @@ def _document(
         "rows": [one.as_row() for one in losses],
         "command": command(),
     }
-    components = getattr(losses[0], "components", {})
-    if components:
-        document["components"] = components
+    first = losses[0]
+    if isinstance(first, HeldOut) and first.components:
+        document["components"] = first.components
     return document | {"notes": _notes(losses)}
 
 

@@ -134,14 +134,8 @@ def _training(recipe: Recipe, numbers: int) -> dict[str, int]:
 
 
 def activations_at_least(model: ModelSettings, length: int) -> int:
-    """Return the bytes that backward needs for a row in bf16: the input of each layer.
-
-    For a Transformer, also the inputs of its linear maps, scores and activation.
-    """
-    width = model.d_model
-    if isinstance(model, StackSettings):
-        width += 4 * model.heads * model.head_width + model.d_model + model.ff_width
-    return 2 * length * model.depth * width
+    """Return the bytes that backward needs for a row in bf16."""
+    return 2 * length * model.depth * model.activation_width
 
 
 def _attention_numbers(model: Architecture) -> int:
