@@ -33,8 +33,8 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def places(batch: Batch) -> int:
-    """How many places of a table of positions the model looks up."""
+def positions_used(batch: Batch) -> int:
+    """Return how many rows of a table of positions the model reads."""
     most = int(batch.positions.max())
     return 1 + max(most, int(batch.source.positions.max()) if batch.source is not None else 0)
 
@@ -49,7 +49,7 @@ def test_no_sequence_is_longer_than_the_bound(case: Case) -> None:
         for shape in ([LENGTH], [1, LENGTH - 1], [5, 2, LENGTH - 7], [LENGTH - 3]):
             of = rows([shape] * 64, seed=len(shape))
             example = objective.corrupt(of, RowRng(SEED, of.numbers), vocab())
-            lengths.append(places(layout.arrange(example, vocab()).to("cpu")))
+            lengths.append(positions_used(layout.arrange(example, vocab()).to("cpu")))
         assert max(lengths) <= bound
         is_reached = case.objective != "translate" or case.layout != "encoder_decoder"
         assert (

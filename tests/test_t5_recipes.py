@@ -58,7 +58,7 @@ def test_recipes_have_the_parameters_of_the_released_weights(name: str) -> None:
 
 
 def in_words(count: float, digits: int) -> str:
-    """Cut after so many digits."""
+    """Cut a number after `digits` digits."""
     size, unit = (count / 1e9, "B") if count >= 1e9 else (count / 1e6, "M")
     step = 10.0 ** (math.floor(math.log10(size)) + 1 - digits)
     return f"{math.floor(size / step) * step:.{max(0, -round(math.log10(step)))}f}{unit}"

@@ -1,4 +1,4 @@
-"""What people get wrong: one line that says what and where, status 2, and nothing half-made."""
+"""Bad input: one line that says what and where, status 2, and no partial files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.train import runs
 
 
 class Case:
-    """A place to make mistakes in."""
+    """A folder with a text and a recipe, and the command that pretrains on them."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder, self.out, self.data = folder, folder / "run", folder / "text"
@@ -36,7 +36,7 @@ class Case:
         return [*start, "--out", str(self.out), *more]
 
     def fails(self, words: list[str]) -> str:
-        """The one line that a command leaves with."""
+        """Return the last line of a command that fails."""
         assert run(words) == 2
         captured = self._capsys.readouterr()
         assert captured.out == ""

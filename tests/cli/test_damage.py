@@ -1,4 +1,4 @@
-"""Files of a run, token shards and a tuned folder, damaged: one line, and never a guess."""
+"""Damaged files of runs, shards and tuned models are refused in one line."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Read = Callable[[Path], Any]  # what a command makes of a folder; a line of `Use
 
 
 class Refused(Exception):  # noqa: N818
-    """What a command said in place of an answer."""
+    """The message of a command that refused."""
 
 
 def command(*words: str, passes: bool = False) -> Callable[..., Any]:
-    """What `foreword` prints of a folder."""
+    """Return a reader: what a command prints for a folder."""
 
     def read(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
         status = run([word.replace("RUN", str(folder)) for word in words])
@@ -41,7 +41,7 @@ def command(*words: str, passes: bool = False) -> Callable[..., Any]:
 
 
 def predict(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[list[float]]:
-    """What a tuned model makes of a text."""
+    """Return the outputs of a tuned model for a text."""
     try:
         outputs: list[list[float]] = load_tuned(folder, "cpu").outputs(["the cat"]).tolist()
     except UserError as error:

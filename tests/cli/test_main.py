@@ -1,4 +1,4 @@
-"""The frame of the command line: what it prints where, and how it leaves."""
+"""The command line: its streams, its exit status and its interrupts."""
 
 from __future__ import annotations
 

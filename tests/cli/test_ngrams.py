@@ -1,4 +1,4 @@
-"""A model of counts from the command line: the same verbs as for any other."""
+"""N-gram models on the command line: every verb."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_an_exported_arpa_file_is_imported_equal(
 def test_an_arpa_file_written_by_hand_is_imported(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """By hand, its `<unk>` what KenLM gives unknown words."""
+    """Written by hand; its `<unk>` is KenLM's unknown word."""
     file = tmp_path / "theirs.arpa"
     file.write_text(
         "\\data\\\nngram 1=4\nngram 2=2\n\n\\1-grams:\n-1\t<unk>\n-99\t<s>\t-0.5\n-0.5\t</s>\n"

@@ -1,4 +1,4 @@
-"""Options that verbs share stand on the command line one by one."""
+"""Classes of options that verbs share become single options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where results go: no device is replaced, no full disk leaves a half, nothing gone comes back."""
+"""Outputs: devices are kept, full disks leave no partial files, removed folders stay removed."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_a_disk_that_fills_with_weights_is_reported_in_one_line(
 
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """A file gets no larger: writes fail as on a full disk."""
+    """Limit the size of files: writes fail as on a full disk."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
@@ -210,7 +210,7 @@ def test_a_write_beyond_the_size_limit_leaves_nothing(
 
 
 def after(done: Callable[..., Any], folder: Path) -> Callable[..., Any]:
-    """A function, behind which somebody removes a folder."""
+    """Return a function that calls another and then removes a folder."""
 
     def wrapper(*given: Any, **more: Any) -> Any:
         result = done(*given, **more)

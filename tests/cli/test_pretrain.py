@@ -1,4 +1,4 @@
-"""`foreword pretrain` and `foreword resume`, as a person and as a script meet them."""
+"""`foreword pretrain`: its lines, its JSON and its folder."""
 
 from __future__ import annotations
 

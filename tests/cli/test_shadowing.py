@@ -1,4 +1,4 @@
-"""A folder with texts may hold a `numpy.py`, and nothing in it is ever run."""
+"""Python files in the current folder, such as `numpy.py`, are never run."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Hostile:
 
 @pytest.fixture(scope="module")
 def everywhere(tmp_path_factory: pytest.TempPathFactory) -> Hostile:
-    """Modules by the names of all that there is."""
+    """A folder with a module for each dependency and standard module."""
     return Hostile(tmp_path_factory.mktemp("all"), {*DEPENDENCIES, *sys.stdlib_module_names})
 
 
@@ -122,7 +122,7 @@ WORDS = ["tokenizer", "train", "text.jsonl", "--kind", "word", "--out"]
 
 
 def not_imported_by_python() -> set[str]:
-    """Modules but for those that Python imports before any code of ours, with `-m` too."""
+    """Return all modules except those that Python imports before any code of ours."""
     code = "import importlib.util, runpy, sys; print(*sys.modules)"
     run = [sys.executable, "-P", "-c", code]
     before = set(subprocess.check_output(run, text=True).split()) | {"foreword"}

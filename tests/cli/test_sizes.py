@@ -1,4 +1,4 @@
-"""Sizes that no machine has room for: refused in a line, before anything is built."""
+"""Sizes beyond the memory are refused in one line, before anything is built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verbs that show their progress, in a terminal: pipes get none of it, and hide its faults."""
+"""The live line of each verb in a pseudo-terminal."""
 
 from __future__ import annotations
 

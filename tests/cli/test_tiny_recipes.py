@@ -1,4 +1,4 @@
-"""Every tiny recipe goes the whole road, verb by verb; what it cannot do is refused in one line."""
+"""Every verb accepts every tiny recipe or refuses it in one line."""
 
 from __future__ import annotations
 

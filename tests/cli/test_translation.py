@@ -1,4 +1,4 @@
-"""Parallel text through the command line: prepared, checked, learned, looked at and scored."""
+"""Parallel text on the command line: every verb."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_incompatible_parts_are_refused_for_pairs(
 
 
 def refused_last(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The last line of what was said, by a command that had begun to speak."""
+    """Return the last line of a command that fails after its first lines."""
     capsys.readouterr()
     assert command(list(words)) == 2
     return capsys.readouterr().err.splitlines()[-1]

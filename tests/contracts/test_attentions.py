@@ -1,4 +1,4 @@
-"""What every way to mix promises, for every file in `nn/attentions/`."""
+"""The contract of every kind of attention, checked for every file in `nn/attentions/`."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def dense_rows(q: Tensor, k: Tensor, v: Tensor, own: Mask, some: list[int]) -> T
 
 
 def saved_bytes(kind: str, settings: dict[str, Any], length: int) -> int:
-    """What forward keeps for backward, and the pattern."""
+    """Return the bytes that forward saves for backward, with the prepared mask."""
     if "length" in settings:
         settings = settings | {"length": length}
     attention, attention_mechanisms = make_both(kind, settings)

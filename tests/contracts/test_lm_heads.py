@@ -46,7 +46,7 @@ def build(kind: str, settings: dict[str, Any], is_tied: bool, **more: Any) -> Mo
 
 
 def batch() -> tuple[Hidden, Batch]:
-    """States of three rows of seven, some of whose places do not count."""
+    """States of three rows of seven positions, some of weight 0."""
     torch.manual_seed(2)
     states = torch.randn(3, 7, D_MODEL, requires_grad=True)
     targets = torch.randint(0, VOCAB, (3, 7))
@@ -59,7 +59,7 @@ def batch() -> tuple[Hidden, Batch]:
 def test_the_loss_equals_that_of_the_full_distribution(
     kind: str, settings: dict[str, Any], is_tied: bool, d_embedding: int | None
 ) -> None:
-    """Value and gradients of all that is learned, though rows are left out that do not count."""
+    """Values and gradients are equal, although positions of weight 0 are left out."""
     model = build(kind, settings, is_tied, d_embedding=d_embedding)
     head, (hidden, given) = model.token_head, batch()
     learned = [hidden.states, *(p for p in head.parameters())]
@@ -92,7 +92,7 @@ def test_embeddings_are_shared_only_if_tied(
 
 
 def theirs_of(head: AdaptiveHead, cutoffs: tuple[int, ...], factor: float) -> nn.Module:
-    """PyTorch's, with our weights."""
+    """Return PyTorch's module with the weights of `head`."""
     theirs = nn.AdaptiveLogSoftmaxWithLoss(D_MODEL, VOCAB, list(cutoffs), div_value=factor)
     weights = [torch.cat([head.cluster_layers[0].weight, head.clusters.weight])]
     for narrow, wide in zip(head.projections, head.cluster_layers[1:], strict=True):

@@ -124,7 +124,7 @@ def test_the_docstring_example_is_exact(name: str) -> None:
         is_special=np.isin(np.arange(size), list(named.values())),
         starts_word=np.ones(size, dtype=bool),
     )
-    draws = 3000  # the same text so many times: one of the draws is the one that is shown
+    draws = 3000  # copies of the same text: one of them is corrupted as in the docstring
     ids = np.tile(np.array(lines["ids"], dtype=np.int64), (draws, 1))
     documents = np.zeros_like(ids)
     positions = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)

@@ -1,4 +1,4 @@
-"""What every packing keeps to; a new file in `data/packing/` is tested as soon as it exists."""
+"""The contract of every packing, checked for every file in `data/packing/`."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_packed_pairs_give_the_states_of_each_alone(position: str) -> None:
 @every_position
 @torch.no_grad()
 def test_long_causal_rows_equal_those_with_a_dense_mask(position: str) -> None:
-    """Long causal rows go to kernels that know their mask without a tensor."""
+    """Long causal rows use kernels that need no mask tensor."""
     model, row = build("transformer", position), ids(1, LONG)
     expected = model(plain(row, CausalMask())).states
     everywhere = torch.ones_like(row, dtype=torch.bool)
@@ -147,7 +147,7 @@ def test_token_order_matters_only_with_positions(position: str) -> None:
 @pytest.mark.parametrize("length", [6, 20])
 @torch.no_grad()
 def test_rows_with_memory_equal_one_long_row(position: str, length: int) -> None:
-    """A memory that holds all that came before gives what one long row would."""
+    """A memory of all earlier positions gives the states of one long row."""
     settings = replace(tiny("transformer", position), assumes_causal_mask=True)
     if position in ABSOLUTE:
         with pytest.raises(ValueError, match=r"memory: position .* numbers each row from 0"):
@@ -172,7 +172,7 @@ def test_rows_with_memory_equal_one_long_row(position: str, length: int) -> None
 @every_position
 @torch.no_grad()
 def test_queries_at_some_positions_equal_those_at_all(position: str) -> None:
-    """Queries at some places are the same as queries at all of them, in any order."""
+    """Queries at some positions, in any order, get the states that queries at all positions get."""
     model = build("transformer", position, is_causal=False, two_streams=True)
     row, order = ids(2, 12), torch.randperm(12, generator=torch.Generator().manual_seed(2))
     order = order.expand(2, -1)

@@ -43,7 +43,7 @@ WILD = (math.nan, math.inf, -math.inf, 0, -1, -0.5, 7.5, 2**63, -(2**63), 10**40
 
 
 def sections(cls: Any) -> Iterator[Any]:
-    """A dataclass and those that its fields are of, but kinds."""
+    """Return a dataclass and the dataclasses of its fields, without kinds."""
     yield cls
     for f in fields(cls):
         hint = hints_of(cls)[f.name]
@@ -88,7 +88,7 @@ def replaced(value: Any, new: Any) -> Iterator[Any]:
 
 
 def given(cls: Any, name: str) -> tuple[dict[str, Any], Any]:
-    """What a class must be told, and a value that its setting has."""
+    """Return the settings that a class requires, and a value of the setting `name`."""
     settings = dict(GIVEN.get(cls.__name__, {}))
     value = FILLED.get(cls.__name__, {}).get(name)
     return settings, getattr(cls(**settings), name) if value is None else value

@@ -1,4 +1,4 @@
-"""Schedules against their closed forms; what is true of all is asked of all in the folder."""
+"""Schedules against their closed forms, and the contract of every schedule."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def made(kind: str, warmup: Warmup, floor: float | None = None) -> Any:
 
 
 def rates(schedule: Any, total: int = TOTAL) -> list[float]:
-    """The factor at each step of a run of so many."""
+    """Return the factor at each step of a run of `total` steps."""
     return [schedule.factor(step / total, step, total) for step in range(total)]
 
 

@@ -1,4 +1,4 @@
-"""What is true of every strategy of fine-tuning: a kind in `tuning/strategies/`."""
+"""The contract of every fine-tuning strategy, checked for every file in `tuning/strategies/`."""
 
 from __future__ import annotations
 

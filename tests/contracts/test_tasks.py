@@ -1,4 +1,4 @@
-"""What is true of every task of fine-tuning: a kind in `tuning/tasks/`."""
+"""The contract of every fine-tuning task, checked for every file in `tuning/tasks/`."""
 
 from __future__ import annotations
 

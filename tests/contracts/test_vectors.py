@@ -1,4 +1,4 @@
-"""What every way of learning word vectors promises: each architecture with each output layer."""
+"""Word vectors of each architecture with each output layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dropout falls where theirs does, and at the same rates."""
+"""Imported models apply dropout where `transformers` does, and at the same rates."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def build(settings: ELMo = SMALL) -> ElmoBackbone:
 
 
 def batch(documents: list[list[int]], seed: int = 1) -> Batch:
-    """Rows of the documents given, by their lengths."""
+    """Return a batch of rows of documents of these lengths."""
     numbers = torch.tensor([np.repeat(np.arange(len(row)), row).tolist() for row in documents])
     random = torch.Generator().manual_seed(seed)
     ids = torch.randint(0, VOCAB, numbers.shape, generator=random)
@@ -40,7 +40,7 @@ def batch(documents: list[list[int]], seed: int = 1) -> Batch:
 
 
 def theirs(backbone: ElmoBackbone, stack: nn.ModuleList) -> nn.LSTM:
-    """One direction as torch has it: all layers in one module."""
+    """Return torch's LSTM with the weights of one direction."""
     settings = backbone.settings
     assert isinstance(settings, ELMo)
     width, cell = settings.d_model, settings.d_cell or settings.d_model
@@ -97,8 +97,8 @@ def test_documents_of_a_row_do_not_see_each_other() -> None:
     backbone, read = build(), batch([[4, 5, 3], [1, 2, 9]])
     states = backbone(read).states
     for row, start, stop in ((0, 0, 4), (0, 4, 9), (0, 9, 12), (1, 0, 1), (1, 1, 3), (1, 3, 12)):
-        places = torch.arange(stop - start)[None]
-        alone = backbone(Batch(read.ids[row : row + 1, start:stop], places, FullMask())).states
+        positions = torch.arange(stop - start)[None]
+        alone = backbone(Batch(read.ids[row : row + 1, start:stop], positions, FullMask())).states
         torch.testing.assert_close(states[row, start:stop], alone[0], atol=1e-6, rtol=1e-5)
 
 
@@ -110,13 +110,13 @@ def sees(states: Tensor, other: Tensor) -> list[int]:
 def test_each_direction_sees_only_its_own_side() -> None:
     backbone, read = build(), batch([[4, 6]])
     before = backbone(read).states
-    for place in range(10):
+    for index in range(10):
         ids = read.ids.clone()
-        ids[0, place] = (ids[0, place] + 1) % VOCAB
+        ids[0, index] = (ids[0, index] + 1) % VOCAB
         after = backbone(replace(read, ids=ids)).states
-        document = range(4) if place < 4 else range(4, 10)
-        assert sees(before[..., :8], after[..., :8]) == [n for n in document if n >= place]
-        assert sees(before[..., 8:], after[..., 8:]) == [n for n in document if n <= place]
+        document = range(4) if index < 4 else range(4, 10)
+        assert sees(before[..., :8], after[..., :8]) == [n for n in document if n >= index]
+        assert sees(before[..., 8:], after[..., 8:]) == [n for n in document if n <= index]
 
 
 @torch.no_grad()
@@ -156,7 +156,7 @@ def test_the_published_model_has_the_published_size() -> None:
     twice = sum(p.numel() for name, p in backbone.named_parameters() if "bias_hh" in name)
     assert twice == 4 * 4 * 4096
     count = sum(p.numel() for p in backbone.parameters()) - twice
-    characters = 261  # theirs are 262, one of them of masked places
+    characters = 261  # theirs are 262, one of them of masked positions
     lstms = 4 * (4 * 4096 * (512 + 512 + 1) + 4096 * 512)
     filters = sum(n * (16 * size + 1) for size, n in recipe.model.spelling.filters)
     highways = 2 * 2 * (2048 * 2048 + 2048)

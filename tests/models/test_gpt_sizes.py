@@ -14,7 +14,7 @@ GPT1_VOCAB = 40_478  # 40,000 merges over 478 characters
 
 
 def count(recipe: Recipe, words: int | None = None) -> int:
-    """Parameters with a vocabulary of `words`; the recipe's if unsaid."""
+    """Count parameters with a vocabulary of `words`, by default the recipe's."""
     with torch.device("meta"):
         return recipe.build(vocab(words or recipe.tokenizer.vocab)).count_parameters()
 
@@ -39,7 +39,7 @@ def test_gpt2_has_the_parameters_of_the_released_weights(name: str) -> None:
 
 @pytest.mark.parametrize("name", GPT2)
 def test_the_table_of_gpt2_counts_the_vocabulary_of_gpt1(name: str) -> None:
-    """All four numbers of the paper, which are no slip of counting but of the vocabulary."""
+    """The paper's four numbers count a vocabulary of another size."""
     assert round(count(load_recipe(f"gpt2_{name}"), GPT1_VOCAB) / 1e6) == GPT2[name][1]
 
 

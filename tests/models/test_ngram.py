@@ -1,4 +1,4 @@
-"""The model of counts as one of the road's models."""
+"""The n-gram model: its loss, its scores, its files and its refusals."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ def vocab(size: int = VOCAB) -> Vocab:
 
 
 def batch(ids: Array, positions: Array | None = None) -> Batch:
-    """Rows, each place predicting the next."""
-    places = np.tile(np.arange(ids.shape[1]), (len(ids), 1)) if positions is None else positions
+    """Return a batch in which each position predicts the next token."""
+    columns = np.tile(np.arange(ids.shape[1]), (len(ids), 1)) if positions is None else positions
     weights = np.ones(ids.shape, np.float32)
     weights[:, -1] = 0
-    weights[:, :-1] *= places[:, 1:] > 0
-    return Batch(ids, places, Mask(), np.roll(ids, -1, axis=1), weights).to("cpu")
+    weights[:, :-1] *= columns[:, 1:] > 0
+    return Batch(ids, columns, Mask(), np.roll(ids, -1, axis=1), weights).to("cpu")
 
 
 def rows() -> Array:
-    """Texts in rows of 12, cut anywhere."""
+    """Return texts in rows of 12, cut at any token."""
     words = stream(20, seed=2)
     return words[: len(words) // 12 * 12].reshape(-1, 12)
 
 
 def starts(ids: Array) -> Array:
-    """Places within texts, of rows that hold several."""
-    places = np.tile(np.arange(ids.shape[1]), (len(ids), 1))
-    return places - np.maximum.accumulate(np.where(ids == START, places, 0), axis=1)
+    """Return the positions within texts, for rows that hold several."""
+    columns = np.tile(np.arange(ids.shape[1]), (len(ids), 1))
+    return columns - np.maximum.accumulate(np.where(ids == START, columns, 0), axis=1)
 
 
 @pytest.mark.parametrize("order", [1, 2, 4])

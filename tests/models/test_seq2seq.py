@@ -1,4 +1,4 @@
-"""LSTM encoder and decoder: every way to align, packed or alone, at once or step by step."""
+"""LSTM encoder-decoders with every attention to the source, packed and alone, cached and not."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def build(name: str, **settings: Any) -> Model:
 
 
 def forms() -> list[Any]:
-    """Every alignment, one direction or two, and with its output fed back where it has one."""
+    """Every attention to the source: one direction or two, with and without input feeding."""
     params = []
     for name in ALIGNMENTS:
         params += [pytest.param(name, {"bidirectional": both}) for both in (True, False)]

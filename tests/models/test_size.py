@@ -1,4 +1,4 @@
-"""Parameter counts by a formula of their own, and what weights start as."""
+"""Parameter counts against a formula, and the distributions of initial weights."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def build(settings: StackSettings, *, is_bert: bool = False, seed: int = 1) -> M
 
 
 def expected_parameters(s: Any, *, is_bert: bool) -> int:
-    """From the settings alone, as one counts on paper."""
+    """Count the parameters from the settings alone."""
     d, inner, ff = s.d_model, s.heads * (s.d_head or s.d_model // s.heads), s.d_ff or 4 * s.d_model
     wide = 2 * ff if "glu" in s.activation else ff
     norm = d if s.norm == "rms" or not s.bias else 2 * d
@@ -95,11 +95,11 @@ def test_the_number_of_parameters_equals_the_formula(name: str) -> None:
 def test_the_initial_loss_is_the_chance_loss(name: str) -> None:
     model, random = build(FAMILIES[name], is_bert=name == "bert"), torch.Generator().manual_seed(2)
     ids, targets = torch.randint(0, VOCAB, (2, 16, 32), generator=random)
-    places = torch.arange(32).expand(16, -1)
+    positions = torch.arange(32).expand(16, -1)
     mask = FullMask() if name == "bert" else CausalMask()
-    batch = Batch(ids, places, mask, targets, torch.ones(16, 32))
+    batch = Batch(ids, positions, mask, targets, torch.ones(16, 32))
     if name == "t5":
-        source = Batch(ids.flip(0), places, FullMask())
+        source = Batch(ids.flip(0), positions, FullMask())
         batch = replace(batch, source=source, cross_mask=FullMask())
     with torch.no_grad():
         loss = model.token_head.loss(model.backbone(batch), batch)

@@ -86,7 +86,7 @@ def test_single_layers_in_turn_equal_the_recurrent_core(name: str) -> None:
 def test_layers_with_negligible_dropout_equal_the_recurrent_core(
     core: Callable[..., nn.RNNBase], is_packed: bool, both: bool
 ) -> None:
-    """A rate so small that no draw falls below it: layer after layer, all else as torch has it."""
+    """With a rate too small to drop anything, layer after layer equals torch's module."""
     made = core(6, 5, 3, batch_first=True, bidirectional=both, dropout=1e-9)
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(4, 7, 6, generator=generator)
@@ -101,7 +101,7 @@ def test_layers_with_negligible_dropout_equal_the_recurrent_core(
 
 
 def test_recurrent_dropout_acts_between_layers_in_training_only() -> None:
-    """Layers that add up what enters them: what leaves the second tells what entered it."""
+    """The second layer is the identity, so its output shows which inputs were dropped."""
     core = nn.RNN(1, 200, 2, bias=False, batch_first=True, dropout=0.4)
     for name, weight in core.named_parameters():
         nn.init.zeros_(weight)
@@ -139,10 +139,10 @@ def test_layer_gradients_equal_finite_differences(name: str) -> None:
             model.backbone.with_layer_gradients(batch)
         return
     model = model.double()
-    token, place, small = 5, 3, 1e-6
+    token, index, small = 5, 3, 1e-6
     read = batch if batch.source is None else batch.source
     assert not (batch.ids == token).any() and not (read.ids == token).any()
-    read.ids[0, place] = token  # of its own, so that its embedding can be moved alone
+    read.ids[0, index] = token  # of its own, so that its embedding can be moved alone
     last = batch.ids.shape[1] - 1 if batch.part(Queries) is None else 0
     generator = torch.Generator().manual_seed(1)
     way = torch.randn(tiny(name).state_width, generator=generator, dtype=torch.float64)
@@ -161,6 +161,6 @@ def test_layer_gradients_equal_finite_differences(name: str) -> None:
     for step in (small, -2 * small):
         table[token, 0] += step
         values.append(float(value().detach()))
-    assert float(gradient[0, place, 0]) == pytest.approx(
+    assert float(gradient[0, index, 0]) == pytest.approx(
         (values[0] - values[1]) / (2 * small), 1e-4
     )

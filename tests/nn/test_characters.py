@@ -40,7 +40,7 @@ def spelt() -> Characters:
 
 
 def slowly(characters: Characters, token: int) -> Tensor:
-    """One token by the formulas, with loops where the module has kernels."""
+    """Return the vector of one token by the formulas, with loops for convolutions."""
     table = [characters.character.weight[int(c)] for c in characters.table[token]]
     maxima = []
     for find in characters.filters:
@@ -66,9 +66,9 @@ def test_token_vectors_equal_the_formulas() -> None:
     ids = torch.tensor([[1, 4, 1], [3, 0, 2]])
     vectors = characters(ids)
     assert vectors.shape == (2, 3, 7)
-    for place in np.ndindex(2, 3):
-        expected = slowly(characters, int(ids[place]))
-        torch.testing.assert_close(vectors[place], expected, atol=1e-5, rtol=1e-5)
+    for index in np.ndindex(2, 3):
+        expected = slowly(characters, int(ids[index]))
+        torch.testing.assert_close(vectors[index], expected, atol=1e-5, rtol=1e-5)
 
 
 def test_markers_surround_the_bytes() -> None:

@@ -54,7 +54,7 @@ def test_cross_entropy_equals_torchs(
 def test_aligned_rows_of_logits_give_the_same_result(
     has_bias: bool, multiple: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The way of CUDA, on the CPU."""
+    """Rows are aligned on CUDA only; this sets it on the CPU."""
     monkeypatch.setattr(module, "ALIGNED", {"cpu": multiple})
     case = parts(has_bias)
     total, expected = cross_entropy(*case), plain(*case)
@@ -120,7 +120,7 @@ def test_far_wrong_predictions_stay_finite() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("vocab", [1, 7, 100, 1_024, 32_003])
 def test_torchs_softmax_may_write_to_its_input(vocab: int, dtype: torch.dtype) -> None:
-    """What the CPU's path counts on; torch does not promise it."""
+    """The CPU path relies on this; torch does not document it."""
     logits = torch.randn(9, vocab).to(dtype)
     expected = torch.softmax(logits, -1)
     assert torch.equal(torch.softmax(logits, -1, out=logits), expected)

@@ -1,4 +1,4 @@
-"""Norms: what they give, and in which dtype."""
+"""Norms: their values and their dtypes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_layer_norm_equals_torchs(bias: bool) -> None:
 
 @pytest.mark.parametrize("kind", ["layer", "rms"])
 def test_the_residual_stream_keeps_its_dtype(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the norm is computed in float32 whatever enters it, as under CUDA's autocast."""
+    """CUDA's autocast computes the norm in float32 for any input dtype."""
     plain = F.layer_norm
     monkeypatch.setattr(F, "layer_norm", lambda x, *others: plain(x.float(), *others))
     norm = LayerNorm(8, 1e-5, bias=True) if kind == "layer" else RMSNorm(8, 1e-5)

@@ -12,11 +12,11 @@ from foreword.nn.positions.shaw import Shaw, ShawPositions
 
 @pytest.mark.parametrize("heads", [1, 2, 3, 6, 8, 12, 20])
 def test_alibi_equals_blooms(heads: int) -> None:
-    """Theirs counts from the row's beginning: for the last query the same, but for a constant."""
+    """BLOOM counts from the start of the row: equal for the last query up to a constant."""
     bloom = pytest.importorskip("transformers.models.bloom.modeling_bloom")
     theirs = bloom.build_alibi_tensor(torch.ones(1, 9), heads, torch.float32)  # (heads, 1, keys)
-    places = torch.arange(9)
-    bias = ALiBi().build(8, heads, 4, layers=2, is_causal=True).bias(places, places)
+    positions = torch.arange(9)
+    bias = ALiBi().build(8, heads, 4, layers=2, is_causal=True).bias(positions, positions)
     assert bias is not None
     torch.testing.assert_close(bias[:, 8:], theirs - theirs[:, :, 8:])
 
@@ -38,9 +38,9 @@ def test_shaw_scores_equal_the_formula(start: int, is_causal: bool) -> None:
     assert isinstance(scheme, ShawPositions)
     random = torch.Generator().manual_seed(1)
     q = torch.randn(2, heads, queries, d_head, generator=random)
-    places = AttentionPositions.consecutive(start, queries, q.device)
+    positions = AttentionPositions.consecutive(start, queries, q.device)
     for layer in (0, 1):
-        added = scheme.scores(q, q, places, layer)
+        added = scheme.scores(q, q, positions, layer)
         assert added is not None
         vectors = scheme.table.weight.view(2, -1, d_head)[layer]
         for i in range(queries):

@@ -175,7 +175,7 @@ def test_uniform_replacements_need_no_generator() -> None:
 
 
 def test_the_loss_is_that_of_the_paper() -> None:
-    """Against a loop over the tokens, with the logits of all places."""
+    """Against a loop over the tokens, with the logits of all positions."""
     model, batch = build(), CASE.batch(rows([[20, 12], [25]]))
     loss = ReplacedToken().loss(model, batch)
     logits = model.token_head(model.heads["generator"](batch).states)

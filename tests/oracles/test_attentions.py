@@ -1,4 +1,4 @@
-"""Families that mix in other ways than densely, with the logits of `transformers`."""
+"""Families with sparse attention have the logits of `transformers`."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_bigbird_has_the_logits_of_transformers(lengths: tuple[int, int]) -> Non
 
 
 def drawn(length: int, layer: int, monkeypatch: pytest.MonkeyPatch) -> Array:
-    """What their layer draws as it reads a row, (heads, blocks but the ends, random)."""
+    """Return the random blocks of their layer: (heads, blocks without the ends, random)."""
     settings = transformers.BigBirdConfig(
         hidden_size=HEADS, num_attention_heads=HEADS, max_position_embeddings=4096
     )
@@ -228,7 +228,7 @@ def test_longformer_has_the_logits_of_transformers(
 
 
 def longformer(theirs: weights.Theirs) -> dict[str, Tensor]:
-    """`LongformerForMaskedLM`: BERT's body under another name, RoBERTa's head."""
+    """`LongformerForMaskedLM`: BERT's backbone under other names, RoBERTa's head."""
     renamed = nn.Module()
     taken = weights.Theirs(renamed)
     for name in list(theirs.weights):

@@ -1,4 +1,4 @@
-"""With equal weights, ours gives the logits of `transformers`, family by family."""
+"""With equal weights, each family has the logits of `transformers`."""
 
 from __future__ import annotations
 

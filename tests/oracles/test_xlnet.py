@@ -1,4 +1,4 @@
-"""Relative positions, memory and the second stream against `transformers` and the papers' formula.
+"""Relative positions, memory and the query stream against `transformers` and the formula.
 
 Transformer-XL itself is no longer in `transformers`; its attention is the content stream of XLNet
 with one direction.
@@ -192,7 +192,7 @@ def test_attention_scores_equal_the_four_terms_of_transformer_xl(shared: bool) -
 
 @torch.no_grad()
 def test_shared_biases_equal_equal_biases_of_each_layer() -> None:
-    """Transformer-XL's u and v, one for all layers, as XLNet's, all the same."""
+    """Transformer-XL shares u and v over layers; XLNet with equal ones in each is the same."""
     shared, own = (
         Transformer(
             d_model=D_MODEL,

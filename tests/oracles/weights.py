@@ -1,4 +1,4 @@
-"""Carries weights from `transformers` models into ours, by tables written down here alone.
+"""Copy weights of `transformers` models into ours, by tables independent of `interop`.
 
 Each table must fill every parameter of ours and use every parameter of theirs, so that nothing is
 equal by being left out.

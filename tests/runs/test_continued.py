@@ -88,7 +88,7 @@ def test_a_resumed_continuation_equals_an_uninterrupted_one(
 
 
 def assert_extended(before: continued.StartingModel, text: Path, number: int) -> set[str]:
-    """New rows are the means of those they replace, all else is as before; what has such rows."""
+    """Check that new rows are means and all else is unchanged; return what has new rows."""
     read = config.build(Recipe, table()).read
     after = continued.extend(before, [str(text)], read, number)
     lines = [line for file in sorted(text.iterdir()) for line in file.read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""The memory that a run is said to take, beside what the process takes."""
+"""The estimated memory of a run against the peak of its process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ sys.exit(status)
 
 
 def command(*words: str) -> str:
-    """What a command prints, and behind it the peak of its process in kB."""
+    """Return the output of a command, followed by the peak of its process in kB."""
     done = subprocess.run([sys.executable, "-c", PEAK, *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -58,7 +58,7 @@ def test_the_estimate_is_near_the_peak_of_the_process(tmp_path: Path) -> None:
 
 
 def test_measuring_activations_frees_the_graph(tmp_path: Path) -> None:
-    """A hook that hands back an operation's own result would keep its graph for ever."""
+    """A hook that returns an operation's own result would keep its graph alive."""
     made = runs.recipe("encoder")
     run = runs.begin(made, runs.write_text(tmp_path / "text"), tmp_path / "run")
     ready = set_up_training(made, *corpus(made, run, runs.stage))

@@ -1,4 +1,4 @@
-"""Runs of models that are fitted to the whole text: done at once, or begun again."""
+"""Runs with offline training: trained in one go, or started again."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def changed(of: Recipe, **components: Any) -> Recipe:
 
 
 class Watcher(Quiet):
-    """Keeps the records too."""
+    """A progress reporter that keeps notes and records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ def stage(name: str) -> Any:
 
 
 def begin(folder: Path, of: Recipe | None = None, text: str | None = None) -> Path:
-    """A run that is begun and not fitted."""
+    """Start a run without training it."""
     texts = folder / "text"
     if text is None:
         write_text(texts)
@@ -87,7 +87,7 @@ def finish(run: Path, watcher: Quiet | None = None) -> TrainedModel:
 
 
 def files(run: Path) -> dict[str, str]:
-    """What the checkpoint knows of its files, without what a clock says."""
+    """Return the checksums of a checkpoint's files, except those that hold times."""
     (folder,) = checkpoint.all_in(run)
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     return {
@@ -100,7 +100,7 @@ Done = Callable[[str], tuple[Path, Watcher]]
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
-    """Of each kind a run that is finished, and who watched."""
+    """Return a finished run of a kind, with its progress reporter."""
     made: dict[str, tuple[Path, Watcher]] = {}
 
     def of(kind: str) -> tuple[Path, Watcher]:
@@ -114,7 +114,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
 
 @pytest.fixture
 def run(done: Done) -> Path:
-    """One of counts."""
+    """A finished run of an n-gram model."""
     return done("ngram")[0]
 
 

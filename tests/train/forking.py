@@ -1,4 +1,4 @@
-"""Commands in processes of their own, to be killed: forked from one that has imported all.
+"""Commands in processes that tests kill, forked from one that has imported everything.
 
 Run as a program it reads a command a line, forks a child that runs it, and writes the child's id
 and then its status.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 
 class Commands:
-    """Runs commands one at a time."""
+    """A server that runs one command at a time."""
 
     def __init__(self) -> None:
         self._server = subprocess.Popen(
@@ -30,7 +30,7 @@ class Commands:
         assert self._line() == "ready"
 
     def start(self, words: list[str], output: Path, largest_file: int = 0) -> int:
-        """Starts a command and returns its process's id.
+        """Start a command and return the id of its process.
 
         Args:
             words: after `foreword`.
@@ -44,16 +44,16 @@ class Commands:
         return int(self._line())
 
     def wait(self) -> int:
-        """The status of the command started last; negative for a signal."""
+        """Return the status of the command started last; negative for a signal."""
         return int(self._line())
 
     def run(self, words: list[str], output: Path, largest_file: int = 0) -> int:
-        """Starts a command and waits for it."""
+        """Run a command and return its status."""
         self.start(words, output, largest_file)
         return self.wait()
 
     def close(self) -> None:
-        """Ends the server."""
+        """End the server."""
         self._server.communicate()
 
     def _line(self) -> str:
@@ -62,14 +62,14 @@ class Commands:
 
 
 def wait_until(is_so: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Waits, but not for ever."""
+    """Wait until a condition holds, at most `seconds`."""
     end = time.monotonic() + seconds
     while not is_so() and time.monotonic() < end:
         time.sleep(0.002)
 
 
 def serve() -> None:
-    """Answers until the input ends."""
+    """Run the commands of the standard input, until it ends."""
     import torch
 
     from foreword.cli._streams import guarded

@@ -1,4 +1,4 @@
-"""Tiny runs of every family, begun, stopped, broken and compared."""
+"""Tiny runs of every family, to start, kill, resume and compare."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def write_text(folder: Path, files: int = 6, seed: int = 1, *, capital: bool = False) -> Path:
-    """A few files of made-up sentences; those with a capital letter are told apart."""
+    """Write files of made-up sentences; capital letters let sentences be split."""
     draw = random.Random(seed)
     folder.mkdir(parents=True, exist_ok=True)
     for n in range(files):
@@ -119,7 +119,7 @@ def write_text(folder: Path, files: int = 6, seed: int = 1, *, capital: bool = F
 
 
 def write_translations(folder: Path, seed: int = 1) -> Path:
-    """Made-up sentences, and each with its words turned round, side by side."""
+    """Write made-up sentences, and beside each the same words in reverse order."""
     draw = random.Random(seed)
     folder.mkdir(parents=True, exist_ok=True)
     sentences = [draw.choices(WORDS, k=draw.randint(3, 9)) for _ in range(240)]
@@ -130,14 +130,14 @@ def write_translations(folder: Path, seed: int = 1) -> Path:
 
 
 def text_for(family: str, text: Path, folder: Path) -> Path:
-    """`text`, or in `folder` one of the kind that the family needs."""
+    """Return `text`, or a text in `folder` of the form that the family requires."""
     if family in ("bert", "albert"):
         return write_text(folder, capital=True)
     return write_translations(folder) if family == "translator" else text
 
 
 def short_spans(objective: str, length: int) -> dict[str, Any]:
-    """Settings of an objective for rows too short for its own."""
+    """Return settings of an objective that fit short rows."""
     if objective == "permutation":
         return {"max_span": max(1, length // 8)}
     if objective != "mixture":
@@ -149,7 +149,7 @@ def short_spans(objective: str, length: int) -> dict[str, Any]:
 
 
 def table(family: str = "decoder", **train: Any) -> dict[str, Any]:
-    """A tiny recipe as a table, with dropout."""
+    """Return a tiny recipe with dropout, as a table."""
     if family in VARIANTS:
         like, other = VARIANTS[family]
         spans = short_spans(other.get("objective", {}).get("kind", ""), 16)
@@ -193,21 +193,21 @@ def table(family: str = "decoder", **train: Any) -> dict[str, Any]:
 
 
 def recipe(family: str = "decoder", **train: Any) -> Recipe:
-    """A tiny recipe."""
+    """Return a tiny recipe."""
     return build(table(family, **train))
 
 
 def build(made: dict[str, Any]) -> Recipe:
-    """The recipe of a table."""
+    """Build the recipe of a table."""
     return config.build(Recipe, made)
 
 
 class Killed(BaseException):
-    """What stops a run as a kill would, where Python still has to clean up after the test."""
+    """An exception that stops a run as a kill would."""
 
 
 class Quiet:
-    """Looks on, keeps the notes, and does as told at a step.
+    """A progress reporter that keeps the notes, and acts at one step.
 
     Args:
         at: the step.
@@ -227,18 +227,18 @@ class Quiet:
 
 
 def stage(name: str) -> Callable[[float, float], None]:
-    """Shows no progress."""
+    """Return a progress function that shows nothing."""
     return lambda *_: None
 
 
 def begin(made: Recipe, text: Path, run: Path) -> Path:
-    """Writes the run folder."""
+    """Write the run folder and return it."""
     running.start(made, running.Inputs((str(text),)), run)
     return run
 
 
 def carry_on(run: Path, watcher: Quiet | None = None) -> bool:
-    """Trains what is left."""
+    """Train to the end; return whether the run is done."""
     return running.carry_on(run, watcher or Quiet(), stage)
 
 
@@ -247,7 +247,7 @@ def kill() -> None:
 
 
 def die_at(run: Path, step: int) -> None:
-    """Trains, and dies right after a step was logged."""
+    """Train, and stop as if killed right after a step was logged."""
     try:
         carry_on(run, Quiet(step, kill))
     except Killed:
@@ -256,13 +256,13 @@ def die_at(run: Path, step: int) -> None:
 
 
 def last_bytes(run: Path) -> dict[str, bytes]:
-    """Weights and optimizer of the last checkpoint, as they are on disk."""
+    """Return the bytes of weights, optimizer and memory in the last checkpoint."""
     folder = checkpoint.all_in(run)[-1]
     return {file.name: file.read_bytes() for file in folder.glob("*.safetensors")}
 
 
 def logged(run: Path, kind: str) -> list[dict[str, Any]]:
-    """The records of a kind, without what a clock says."""
+    """Return the records of a kind, without times and speeds."""
     clock = ("seconds", "tokens_per_second", "share_of_matmul")
     return [
         {key: value for key, value in record.items() if key not in clock}
@@ -272,7 +272,7 @@ def logged(run: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def gradient(of: TrainingSetup, batches: Sequence[Batch], workers: int = 1) -> torch.Tensor:
-    """What a step of size 1 without clipping subtracts; the model stays as it is."""
+    """Return what an SGD step of rate 1 subtracts; the model is left unchanged."""
     before = [p.detach().clone() for p in of.model.parameters()]
     train_step(
         of.model,

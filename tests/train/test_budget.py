@@ -32,7 +32,7 @@ def train(text: Path, run: Path, **budget: object) -> list[dict[str, object]]:
 
 
 def ends_low(records: list[dict[str, object]]) -> None:
-    """The last step is the lowest after the rise, one step above the floor at most."""
+    """Check that the rate falls after the warm-up, to at most one step above the floor."""
     rates = [record["lr"] for record in records]
     assert max(rates) <= LR * (1 + 1e-9)
     top = rates.index(max(rates))
@@ -91,7 +91,7 @@ def test_one_budget_is_chosen_by_precedence() -> None:
 
 
 def test_epochs_are_counted_in_rows(text: Path, tmp_path: Path) -> None:
-    """So many times all rows, however often the run is killed; each epoch has its own rate."""
+    """Every row is read once per epoch although the run is killed; each epoch has its own rate."""
     table = runs.table("transformer_xl", epochs=3, evaluations=3)
     table["schedule"] = {"kind": "epochs", "epochs": 3, "full": 1}
     made = runs.build(table)

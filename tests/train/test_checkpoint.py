@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not there, checked when read, and enough of them kept."""
+"""Checkpoints are whole or absent, verified when read, and pruned."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def save(folder: Path, of: nn.Module | None = None, step: int = 1) -> Path:
 
 
 def spoil(file: Path) -> None:
-    """Turns one bit over."""
+    """Flip one bit of a file."""
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
     file.write_bytes(data)
@@ -108,7 +108,7 @@ def test_pruning_keeps_the_last_and_the_best(tmp_path: Path) -> None:
 
 
 def test_a_damaged_checkpoint_does_not_count_as_kept(text: Path, tmp_path: Path) -> None:
-    """A run that goes on before a damaged one must not throw its whole ones away for it."""
+    """A run that resumes before a damaged checkpoint must not delete whole ones."""
     run = runs.begin(runs.recipe(keep=1, checkpoints=12, evaluations=1), text, tmp_path / "run")
     runs.die_at(run, 9)
     latest = checkpoint.all_in(run)[-1]
@@ -123,7 +123,7 @@ def test_a_damaged_checkpoint_does_not_count_as_kept(text: Path, tmp_path: Path)
 
 
 def save_at(run: Path, whole: Path, step: int) -> int:
-    """Puts a checkpoint of an earlier step beside `whole`, as `keep` would have left it."""
+    """Write a checkpoint of an earlier step beside `whole`, as `keep` would have left it."""
     earlier = whole.with_name(checkpoint.name_of(step))
     state = checkpoint.read_state(whole)
     state["step"] = state["spent"]["steps"] = step

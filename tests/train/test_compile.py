@@ -1,4 +1,4 @@
-"""Compilation of the blocks: it takes effect, it is whole, and it stays within torch's limits.
+"""Blocks are compiled, without graph breaks, and within torch's limit of recompilations.
 
 A backend that runs the graphs as they are stands for the compiler, which would take minutes.
 """
@@ -81,7 +81,7 @@ def test_compiled_blocks_have_one_graph_each_and_equal_losses(
 def test_counting_flops_does_not_prevent_compilation(
     text: Path, tmp_path: Path, compiler: Counted
 ) -> None:
-    """As every run does before its first step: a dispatch mode makes Dynamo give up a function."""
+    """Every run counts before its first step; Dynamo skips functions seen under a dispatch mode."""
     of = three_blocks("encoder", text, tmp_path)
     compile_blocks(of.model)
     loss_fn = partial(of.recipe.objective.loss, of.model)

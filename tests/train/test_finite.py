@@ -1,4 +1,4 @@
-"""What is not finite is never written, and a run that comes to it says where to go on."""
+"""Values that are not finite are never written; the message names the last good checkpoint."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_run_that_blew_up_resumes_at_a_lower_rate(text: Path, tmp_path: Path) 
 def test_infinite_weights_under_a_finite_loss_are_not_saved(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A row of the embedding that no text shows: no loss ever tells of it."""
+    """The infinite value is in the row of a token that never occurs, so no loss shows it."""
     honest = torch.optim.SGD.step
     steps = [0]
 

@@ -1,4 +1,4 @@
-"""The same on CUDA: it learns, it resumes, and FlexAttention gives what dense masks give."""
+"""Runs on CUDA learn and resume, and FlexAttention equals dense masks."""
 
 from __future__ import annotations
 

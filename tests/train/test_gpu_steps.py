@@ -1,4 +1,4 @@
-"""On a GPU, what is computed on the CPU: steps of every family, generation, fine-tuning."""
+"""Steps of every family, generation and fine-tuning on a GPU equal those on the CPU."""
 
 from __future__ import annotations
 

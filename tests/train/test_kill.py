@@ -1,4 +1,4 @@
-"""Real processes, killed: `foreword resume` carries on from any moment."""
+"""`foreword resume` continues processes killed at any moment."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def commands() -> Iterator[Commands]:
 
 
 def pretraining(family: str, text: Path, folder: Path) -> list[str]:
-    """Pretraining of some 40 steps, without its --out."""
+    """Return a command that pretrains for 40 steps, without --out."""
     file = folder / "recipe.toml"
     file.write_text(runs.recipe(family, steps=40, checkpoints=8, keep=3).dumps())
     return ["pretrain", str(file), "--data", str(text)]
@@ -76,7 +76,7 @@ def test_a_run_killed_at_any_moment_resumes_to_the_same_bytes(
 def test_a_killed_run_resumes_with_its_memory(
     commands: Commands, text: Path, tmp_path: Path
 ) -> None:
-    """What rows hand on to the next is in the checkpoints too."""
+    """Checkpoints hold the memory that rows pass to the next."""
     words = pretraining("transformer_xl", text, tmp_path)
     output, run, whole = tmp_path / "output", tmp_path / "run", tmp_path / "whole"
     assert commands.run([*words, "--out", str(whole)], output) == 0

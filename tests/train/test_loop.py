@@ -1,4 +1,4 @@
-"""The loop as a whole: it learns, in both precisions, and knows when to stop."""
+"""The training loop learns in each precision, skips bad steps and stops after too many."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ IN_TURN = {"micro_batch": 2, "workers": 1}
 
 
 def break_loss(monkeypatch: pytest.MonkeyPatch, bad: set[int]) -> None:
-    """Makes the loss of some training steps not a number; each has two micro-batches in turn."""
+    """Make the loss of some training steps nan; each has two micro-batches in turn."""
     honest, calls = Causal.loss, [-1]
 
     def loss(self: Causal, model: torch.nn.Module, batch: Batch) -> Loss:

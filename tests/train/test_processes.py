@@ -1,4 +1,4 @@
-"""A step over several processes is the step of one: sums and counts are added, divided once."""
+"""A step over several processes equals that of one: sums and counts are added, divided once."""
 
 from __future__ import annotations
 

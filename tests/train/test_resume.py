@@ -1,4 +1,4 @@
-"""A run that was stopped ends as if it had not been: bit for bit, in every family."""
+"""A resumed run equals an uninterrupted one bit for bit, in every family."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.train import runs
 
 @pytest.fixture(autouse=True)
 def _unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's speed is of no interest here, and takes long to measure."""
+    """Skip the measurement of the machine's speed, which takes long."""
     monkeypatch.setattr("foreword.runs.hooks.matmul_flops_per_second", lambda *_: 1e9)
 
 
@@ -80,7 +80,7 @@ def test_every_kind_has_a_test_of_resuming() -> None:
 
 
 def test_dropout_changes_the_weights_of_the_tested_runs(text: Path, tmp_path: Path) -> None:
-    """Were dropout off in these runs, the test above would not see its seeds."""
+    """Without dropout the tests of resuming would not check its seeds."""
     results = []
     for share in (0.1, 0.0):
         table = runs.table()
@@ -95,7 +95,7 @@ def test_dropout_changes_the_weights_of_the_tested_runs(text: Path, tmp_path: Pa
 def test_a_resumed_run_without_its_memory_ends_elsewhere(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A resumed run that forgot what rows had handed on would end elsewhere."""
+    """Without the memory that rows pass on, a resumed run has other weights."""
     run = runs.begin(runs.recipe("transformer_xl"), text, tmp_path / "run")
     runs.die_at(run, 5)
     forgetful = tmp_path / "forgetful"
@@ -111,7 +111,7 @@ def test_a_resumed_run_without_its_memory_ends_elsewhere(
 
 @pytest.fixture
 def listening() -> Iterator[None]:
-    """No signal is ignored, whatever started the tests."""
+    """Give every signal its default action, whatever started the tests."""
     before = {number: signal.signal(number, signal.SIG_DFL) for number in signals.ENDING}
     yield
     for number, handler in before.items():
@@ -119,7 +119,7 @@ def listening() -> Iterator[None]:
 
 
 def sends(*numbers: signal.Signals) -> Callable[[], None]:
-    """Sends signals to this process."""
+    """Return a function that sends signals to this process."""
 
     def send() -> None:
         for number in numbers:
@@ -187,7 +187,7 @@ def test_a_cut_last_line_of_the_log_is_written_again(text: Path, tmp_path: Path)
 
 
 def test_the_held_out_loss_uses_the_same_rows_each_time(text: Path, tmp_path: Path) -> None:
-    """With a learning rate next to nothing the weights stay, and so must the loss."""
+    """With a negligible learning rate weights and held-out loss stay the same."""
     table = runs.table("encoder")
     table["optimizer"] = {"kind": "adamw", "lr": 1e-30, "decay": 0.0}
     run = runs.begin(runs.build(table), text, tmp_path / "run")

@@ -1,4 +1,4 @@
-"""One step: any split into micro-batches is the same step, and a bad one is none."""
+"""One step: any split into micro-batches is the same step; a step that is not finite is skipped."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EVEN = ("transformer_xl", "xlnet")  # every row of a stream has as many predicti
 def gradient(
     of: TrainingSetup, micro_batch: int, workers: int = 1
 ) -> tuple[torch.Tensor, list[int]]:
-    """What a step subtracts, and the predictions of each batch that is computed by itself."""
+    """Return what a step subtracts, and the number of predictions of each micro-batch."""
     feed = dataclasses.replace(of.feed, workers=workers, micro_batch=micro_batch)
     batches = feed.micro_batches(0)
     return runs.gradient(of, batches, workers), [int(b.weights.sum()) for b in batches]
@@ -60,7 +60,7 @@ def test_micro_batches_give_the_same_gradient(family: str, text: Path, tmp_path:
 
 @pytest.mark.parametrize("family", [*runs.FAMILIES, *runs.VARIANTS])
 def test_workers_take_the_same_step_each_time(family: str, text: Path, tmp_path: Path) -> None:
-    """With dropout, whose draws no thread takes from another's: not one is of torch's generator."""
+    """Each micro-batch has its own seed for dropout; torch's global generator is not used."""
     made = runs.recipe(family, batch=4, micro_batch=4)
     text = runs.text_for(family, text, tmp_path / "text")
     tokenizer, prepared = corpus(made, runs.begin(made, text, tmp_path / "run"), runs.stage)
@@ -77,7 +77,7 @@ def test_workers_take_the_same_step_each_time(family: str, text: Path, tmp_path:
 
 @pytest.mark.parametrize(("workers", "keeps"), [(1, True), (2, False)])
 def test_autocast_caches_weights_on_one_thread_only(workers: int, keeps: bool) -> None:
-    """Autocast's cache is everyone's, and emptied by the first thread that leaves it."""
+    """Autocast's cache is shared by threads, and cleared by the first that leaves it."""
     model, cached = Line(), []
 
     def loss_fn(batch: Batch) -> Loss:
@@ -157,7 +157,7 @@ def test_batch_tokens_gives_the_rows_of_a_step() -> None:
 
 
 class Line(nn.Module):
-    """One weight per input, loss weight * x, to know gradients by heart."""
+    """A model with loss weight * x, whose gradients are known."""
 
     def __init__(self) -> None:
         super().__init__()

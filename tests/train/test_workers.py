@@ -1,4 +1,4 @@
-"""Threads side by side: in order, at once, each with its cores, and none beside them slowed."""
+"""Worker threads: order of results, number at once, cores and seeds of each."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def vocab(size: int = 1000) -> Vocab:
 
 
 def shards(folder: Path, lengths: list[int]) -> Shards:
-    """Documents of so many tokens, which count up from 10; a sentence has at most 4."""
+    """Write documents of `lengths` tokens, which count up from 10; a sentence has at most 4."""
     sentences = [[4] * (n // 4) + ([n % 4] if n % 4 else []) for n in lengths]
     return write(folder, sentences)
 
@@ -31,7 +31,7 @@ def pairs(folder: Path, lengths: list[int]) -> Shards:
 
 
 def write(folder: Path, documents: list[list[int]]) -> Shards:
-    """Documents of sequences of so many tokens, which count up from 10."""
+    """Write documents of sequences of the given lengths; tokens count up from 10."""
     with ShardWriter(folder / "train", 1000) as writer:
         token = 10
         for sequences in documents:

@@ -21,7 +21,7 @@ VOCAB = corpora.vocab(60_000)
 
 
 def corpus(folder: Path, documents: list[list[int]]) -> Shards:
-    """Documents of sentences of so many tokens; every token is another, they count up from 10."""
+    """Write documents of sentences of the given lengths; tokens count up from 10."""
     with ShardWriter(folder / "train", 60_000) as writer:
         at = 10
         for sentences in documents:

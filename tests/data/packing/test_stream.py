@@ -40,7 +40,7 @@ def test_streams_of_unequal_sizes_show_every_token(tmp_path: Path) -> None:
 
 def test_every_token_of_a_stream_is_predicted_from_the_one_before(tmp_path: Path) -> None:
     packed = Stream(4).open(corpora.shards(tmp_path, [29, 33]), corpora.vocab(), 1, 2)
-    rows = packed.rows(np.arange(2 * 8))  # a whole lane of 32 tokens each
+    rows = packed.rows(np.arange(2 * 8))  # 32 tokens of each stream
     example = Causal().corrupt(rows, RowRng(1, rows.numbers), corpora.vocab())
     batch = Decoder().arrange(example, corpora.vocab())
     assert (batch.weights == 1).all()
