@@ -5,7 +5,7 @@
 
 A case is a function of the seed and its number. It runs in its own folder, forked from a process
 that has imported everything, with limits on time, memory and files. Each command must end with exit
-status 0 or 2 (130 if interrupted), without a traceback or a fault of Foreword's own, with one line
+status 0 or 2 (130 if interrupted), without a traceback or an internal error, with one line
 if it refuses its input, with JSON if that was requested, without touching a file outside --out, and
 without leaving a process behind. An accepted recipe trains to a finite loss, and fill, generate,
 score or neighbours reads the run. Exits with status 1 if any of this fails.
@@ -35,7 +35,7 @@ from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 
 from fuzzing import arguments, files, fixtures, folders, recipes
-from fuzzing.case import Maker, Place, Result, run_case, shown, snapshot
+from fuzzing.case import Maker, Result, Sandbox, run_case, shown, snapshot
 
 KINDS: dict[str, tuple[Maker, int]] = {  # each with its weight among the cases
     "recipe": (recipes.changed, 20),
@@ -137,12 +137,12 @@ def run_one(options: argparse.Namespace, kinds: list[str], number: int, work: Pa
     kind, folder = kind_of(options.seed, number, kinds), work / f"case-{number}"
     before, began = snapshot(work / "fixtures"), time.monotonic()
     folder.mkdir(parents=True)
-    place = Place(folder, work / "fixtures", random.Random(f"{options.seed} {number}"))
+    sandbox = Sandbox(folder, work / "fixtures", random.Random(f"{options.seed} {number}"))
     try:
-        result = run_case(KINDS[kind][0], place, shows=options.case is not None)
+        result = run_case(KINDS[kind][0], sandbox, shows=options.case is not None)
     except Exception:
         lines = traceback.format_exc().strip().splitlines()
-        result = Result(findings=[f"a fault of the fuzzer's own: {lines[-1]}: {lines[-3].strip()}"])
+        result = Result(findings=[f"an error of the fuzzer: {lines[-1]}: {lines[-3].strip()}"])
     if snapshot(work / "fixtures") != before:
         result.findings.append("touches a fixture (or the case beside it does)")
     os.chdir(work)

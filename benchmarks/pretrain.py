@@ -31,7 +31,7 @@ import numpy as np
 import torch
 
 from foreword import config, kinds
-from foreword.cli._process import settle
+from foreword.cli._process import configure_process
 from foreword.data.packing._contract import Packed
 from foreword.nn.init import initialise
 from foreword.runs.recipe import Recipe
@@ -122,7 +122,7 @@ def ours(family: dict[str, Any], steps: int, dropout: float, documents: int) -> 
         measured for a large one, were all the work.
     """
     # Build the model and its feed.
-    settle()
+    configure_process()
     table = recipe_table(family, dropout)
     where = choose_device("auto")
     dtype = choose_precision("auto", where)

@@ -31,7 +31,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import torch
 
-from foreword.cli._process import settle
+from foreword.cli._process import configure_process
 from foreword.data.packing.parallel import ENDS
 from foreword.data.prepared_text import PreparedText
 from foreword.data.shards import Shards
@@ -209,7 +209,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64, help="tokens to generate")
     parser.add_argument("--vocab", type=int, default=8_192, help="size of the shared tokenizer")
     arguments = parser.parse_args()
-    settle()
+    configure_process()
     torch.set_num_threads(1)
     columns = ("rung", "parameters", "trains, tokens/s", f"steps a row of {LENGTH}")
     print("|", " | ".join((*columns, "generates, tokens/s", "steps a token")), "|")

@@ -28,10 +28,10 @@ def recipes(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def place_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    from fuzzing.case import Place
+    from fuzzing.case import Sandbox
 
     (tmp_path / "line.txt").write_text("ba be\n")
-    return lambda seed: Place(tmp_path, tmp_path, random.Random(f"{seed}"))
+    return lambda seed: Sandbox(tmp_path, tmp_path, random.Random(f"{seed}"))
 
 
 def test_a_mutated_recipe_is_read_or_refused_in_one_line(
@@ -53,15 +53,15 @@ def test_the_command_lines_before_mutation_have_known_options(
 ) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     from fuzzing.arguments import lines
-    from fuzzing.case import Place
+    from fuzzing.case import Sandbox
     from fuzzing.fixtures import FAMILIES
 
     for name in (*FAMILIES, "translator"):
         (tmp_path / "fixtures" / name).mkdir(parents=True)
-    for number, name in enumerate(lines(Place(tmp_path, tmp_path, random.Random(1)))):
+    for number, name in enumerate(lines(Sandbox(tmp_path, tmp_path, random.Random(1)))):
         folder = tmp_path / str(number)
         folder.mkdir()
-        words = lines(Place(folder, tmp_path / "fixtures", random.Random(1)))[name]()
+        words = lines(Sandbox(folder, tmp_path / "fixtures", random.Random(1)))[name]()
         assert run([*words, "--help"]) == 0, words
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from fuzzing.case import Command, Place
+from fuzzing.case import Command, Sandbox
 from fuzzing.values import WILD_WORDS
 
 SETTINGS = (
@@ -14,18 +14,18 @@ SETTINGS = (
 )
 
 
-def lines(place: Place) -> dict[str, Callable[[], list[str]]]:
+def lines(sandbox: Sandbox) -> dict[str, Callable[[], list[str]]]:
     """A command line of each verb that does what it is asked."""
 
     def at(name: str) -> str:
-        return str(place.fixtures / name)
+        return str(sandbox.fixtures / name)
 
     def run(name: str = "") -> str:
         families = ("bert", "gpt2", "t5", "linformer", "ngram", "word2vec", "translator", "elmo")
-        copied = place.copy(name or place.draw.choice(families))
+        copied = sandbox.copy(name or sandbox.draw.choice(families))
         return str(copied.rename(copied.with_name("run")))
 
-    text, out = at("text.txt"), place.out
+    text, out = at("text.txt"), sandbox.out
     labelled = ["--train", at("train.tsv"), "--dev", at("dev.tsv"), "--seeds", "1", "--epochs", "1"]
     small = ["--set", "train.batch=2", "--steps", "2", "--heldout", "0.1"]
     shards = ["--data", at("shards"), "--out", out]
@@ -61,16 +61,19 @@ def lines(place: Place) -> dict[str, Callable[[], list[str]]]:
         "import vectors": lambda: [
             *("import", at("vectors.txt"), "--format", "word2vec", "--out", out)
         ],
-        "show": lambda: ["show", place.draw.choice(("kinds", "recipes", "families", "bert_tiny"))],
+        "show": lambda: [
+            "show",
+            sandbox.draw.choice(("kinds", "recipes", "families", "bert_tiny")),
+        ],
         "compare": lambda: [
             *("compare", "objectives", "--data", text, "--steps", "2", "--out", out, "--dry-run")
         ],
     }
 
 
-def arguments(place: Place) -> list[Command]:
+def arguments(sandbox: Sandbox) -> list[Command]:
     """A command line with one to three mistakes; now and then in a process of its own."""
-    draw, known = place.draw, lines(place)
+    draw, known = sandbox.draw, lines(sandbox)
     words = known[draw.choice(list(known))]()
     for _ in range(draw.choice((1, 1, 2, 3))):
         words = mutate(words, draw)
@@ -107,15 +110,15 @@ def mutate(words: list[str], draw: random.Random) -> list[str]:
     return words
 
 
-def interrupted(place: Place) -> list[Command]:
+def interrupted(sandbox: Sandbox) -> list[Command]:
     """A run that gets Ctrl-C at some moment, and is resumed or begun anew."""
-    data = ["--data", str(place.fixtures / "text.txt"), "--documents", "paragraph"]
+    data = ["--data", str(sandbox.fixtures / "text.txt"), "--documents", "paragraph"]
     small = ["--set", "train.batch=2", "--set", "tokenizer.vocab=400", "--steps", "300"]
-    words = ["pretrain", place.draw.choice(("gpt2_tiny", "bert_tiny")), *data, *small]
-    words += ["--set", "prepare.heldout=0.1", "--out", place.out]
-    after = place.draw.uniform(0.05, 9.0)
+    words = ["pretrain", sandbox.draw.choice(("gpt2_tiny", "bert_tiny")), *data, *small]
+    words += ["--set", "prepare.heldout=0.1", "--out", sandbox.out]
+    after = sandbox.draw.uniform(0.05, 9.0)
     return [
         Command(words, is_process=True, interrupt=after),
-        Command(["resume", place.out]),
-        Command(["generate", place.out, "ba", "--tokens", "2"]),
+        Command(["resume", sandbox.out]),
+        Command(["generate", sandbox.out, "ba", "--tokens", "2"]),
     ]

@@ -47,7 +47,7 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Place:
+class Sandbox:
     """Where a case is made.
 
     Attributes:
@@ -106,38 +106,38 @@ class Result:
         return self.statuses[:1] == [0]
 
 
-Maker = Callable[[Place], list[Command]]
+Maker = Callable[[Sandbox], list[Command]]
 
 
-def run_case(make: Maker, place: Place, *, shows: bool = False) -> Result:
+def run_case(make: Maker, sandbox: Sandbox, *, shows: bool = False) -> Result:
     """Makes a case and runs it; returns what came of it.
 
     Args:
         make: makes the commands, and their files.
-        place: of the case.
+        sandbox: of the case.
         shows: whether what commands print is shown.
     """
     for name in ("home", "tmp"):
-        (place.folder / name).mkdir(parents=True, exist_ok=True)
+        (sandbox.folder / name).mkdir(parents=True, exist_ok=True)
     result = Result()
-    commands = make(place)
-    os.chdir(place.folder)
-    os.environ |= {"TMPDIR": str(place.folder / "tmp"), "OMP_NUM_THREADS": "1"}
-    before = snapshot(place.folder)
+    commands = make(sandbox)
+    os.chdir(sandbox.folder)
+    os.environ |= {"TMPDIR": str(sandbox.folder / "tmp"), "OMP_NUM_THREADS": "1"}
+    before = snapshot(sandbox.folder)
     read_back: list[int] = []
     for command in commands:
         if command.needs and not result.was_accepted:
             continue
         result.commands.append(command.words)
-        status, fault = _run(command, place.folder, result, shows=shows)
+        status, fault = _run(command, sandbox.folder, result, shows=shows)
         result.statuses.append(status)
-        _check(command, status, fault, place.folder, result)
+        _check(command, status, fault, sandbox.folder, result)
         if command.reads_back:
             read_back.append(status)
     if read_back and 0 not in read_back:
         result.findings.append(f"accepted, and then nothing reads it: {result.said}")
-    result.findings += _written_elsewhere(place.folder, before, result.commands)
-    left = sorted(path.name for path in (place.folder / "tmp").iterdir())
+    result.findings += _written_elsewhere(sandbox.folder, before, result.commands)
+    left = sorted(path.name for path in (sandbox.folder / "tmp").iterdir())
     if left and min(result.statuses) >= 0 and LATE not in result.statuses:
         result.findings.append(f"leaves behind in the temporary folder: {left[:3]}")
     return result
@@ -154,7 +154,7 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 def _run(command: Command, folder: Path, result: Result, *, shows: bool) -> tuple[int, str]:
-    """Runs one command; returns its status, and where a fault of Foreword's own stood."""
+    """Runs one command; returns its status, and where an internal error arose."""
     begun = time.monotonic()
     with (folder / "tmp.out").open("wb") as out, (folder / "tmp.err").open("wb") as err:
         run = _in_process if command.is_process else _in_fork
@@ -198,7 +198,7 @@ def _in_fork(command: Command, out: int, err: int) -> tuple[int, int, str]:
     """The command in a fork of this process, which has imported all that it needs.
 
     Returns:
-        The fork's id, its status, and where a fault of Foreword's own stood.
+        The fork's id, its status, and where an internal error arose.
     """
     reading, writing = os.pipe()
     child = os.fork()
@@ -247,7 +247,7 @@ def _end_session(leader: int) -> list[str]:
 
 
 def _call(words: list[str], tell: Callable[[str], Any]) -> int:
-    """Runs a command line within this process; tells where a fault of Foreword's own stood."""
+    """Runs a command line within this process; tells where an internal error arose."""
     from foreword.cli import main
 
     fail: Callable[..., int] = main._fail

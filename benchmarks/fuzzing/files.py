@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pyarrow as pa
 from pyarrow import parquet
 
-from fuzzing.case import Command, Place
+from fuzzing.case import Command, Sandbox
 from fuzzing.fixtures import sentences
 
 ODD = (
@@ -30,9 +30,9 @@ ODD = (
 )
 
 
-def text(place: Place) -> list[Command]:
+def text(sandbox: Sandbox) -> list[Command]:
     """A file of text, whole or broken, given to a verb that reads text."""
-    draw = place.draw
+    draw = sandbox.draw
     suffix = draw.choice((".txt", ".md", ".jsonl", ".parquet", ".txt", ".jsonl", ""))
     packed = draw.choice(("", "", "", ".gz", ".zst"))
     content = (
@@ -44,31 +44,40 @@ def text(place: Place) -> list[Command]:
         content = pa.compress(content, codec="zstd", asbytes=True)
     if draw.random() < 0.1:
         content = damaged(content, draw)
-    path = str(place.write(f"in/some{suffix}{packed}", content))
+    path = str(sandbox.write(f"in/some{suffix}{packed}", content))
     options = draw.choice(
         ([], [], *[["--errors", "replace"]] * 4, ["--field", "body"], ["--documents", "line"])
     )
     if draw.random() < 0.1:
-        path = str(place.folder / "in" / draw.choice(("*", "*.nothing", "", "**/*", "[")))
-    return [Command([*_reader(place, path), *options])]
+        path = str(sandbox.folder / "in" / draw.choice(("*", "*.nothing", "", "**/*", "[")))
+    return [Command([*_reader(sandbox, path), *options])]
 
 
-def _reader(place: Place, path: str) -> list[str]:
+def _reader(sandbox: Sandbox, path: str) -> list[str]:
     """A verb, and the file where it reads it."""
     words = ["--set", "train.batch=2", "--set", "tokenizer.vocab=400", "--steps", "1"]
-    recipe = place.draw.choice(("gpt2_tiny", "bert_tiny", "ngram_tiny", "word2vec_tiny"))
+    recipe = sandbox.draw.choice(("gpt2_tiny", "bert_tiny", "ngram_tiny", "word2vec_tiny"))
     if recipe in ("ngram_tiny", "word2vec_tiny"):
         words = []
-    run = place.fixtures / place.draw.choice(("gpt2", "ngram", "bert"))
+    run = sandbox.fixtures / sandbox.draw.choice(("gpt2", "ngram", "bert"))
     ways: tuple[Callable[[], list[str]], ...] = (
-        lambda: ["pretrain", recipe, "--data", path, *words, "--out", place.out],
-        lambda: ["prepare", path, "--vocab", "400", "--out", place.out],
-        lambda: ["tokenizer", "train", path, "--vocab", "400", "--out", place.out],
+        lambda: ["pretrain", recipe, "--data", path, *words, "--out", sandbox.out],
+        lambda: ["prepare", path, "--vocab", "400", "--out", sandbox.out],
+        lambda: ["tokenizer", "train", path, "--vocab", "400", "--out", sandbox.out],
         lambda: ["score", str(run), "--file", path, "--json"],  # refused where no runs were made
         lambda: ["check", "gpt2_tiny", "--data", path, "--json"],
-        lambda: ["pretrain", "translator_tiny", "--data", path, "--steps", "1", "--out", place.out],
+        lambda: [
+            "pretrain",
+            "translator_tiny",
+            "--data",
+            path,
+            "--steps",
+            "1",
+            "--out",
+            sandbox.out,
+        ],
     )
-    return place.draw.choice(ways)()
+    return sandbox.draw.choice(ways)()
 
 
 def _content(suffix: str, draw: random.Random) -> bytes:
@@ -139,9 +148,9 @@ def damaged(content: bytes, draw: random.Random) -> bytes:
     return content
 
 
-def table(place: Place) -> list[Command]:
+def table(sandbox: Sandbox) -> list[Command]:
     """Labelled text, with odd rows, columns and labels, to fine-tune on."""
-    draw = place.draw
+    draw = sandbox.draw
     task = draw.choice(("classify", "classify", "regress", "text_to_text"))
     form = draw.choice((".tsv", ".csv", ".jsonl"))
     files = []
@@ -149,8 +158,8 @@ def table(place: Place) -> list[Command]:
         content = _table(task, form, draw).encode("utf-8", "surrogatepass")
         if draw.random() < 0.15:
             content = damaged(content, draw)
-        files += [f"--{name}", str(place.write(f"in/{name}{form}", content))]
-    run = place.copy(draw.choice(("bert", "gpt2", "elmo", "linformer", "translator")))
+        files += [f"--{name}", str(sandbox.write(f"in/{name}{form}", content))]
+    run = sandbox.copy(draw.choice(("bert", "gpt2", "elmo", "linformer", "translator")))
     run = run.rename(run.with_name("run"))
     words = ["tune", str(run), *files, "--task", task, "--seeds", "1", "--epochs", "1"]
     if draw.random() < 0.2:
@@ -159,7 +168,7 @@ def table(place: Place) -> list[Command]:
         words += ["--compare"]
     if draw.random() < 0.1:
         words += ["--max-length", draw.choice(("2", "5", "0", "-1", "100000"))]
-    return [Command([*words, "--out", place.out, *draw.choice(([], ["--json"]))])]
+    return [Command([*words, "--out", sandbox.out, *draw.choice(([], ["--json"]))])]
 
 
 def _table(task: str, form: str, draw: random.Random) -> str:

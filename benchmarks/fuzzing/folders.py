@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from fuzzing.case import Command, Place
+from fuzzing.case import Command, Sandbox
 from fuzzing.files import damaged
 from fuzzing.values import WILD
 
@@ -25,15 +25,15 @@ RUNS = (
 )
 
 
-def folder(place: Place) -> list[Command]:
+def folder(sandbox: Sandbox) -> list[Command]:
     """Something of Foreword's or of others, damaged in one to three places, and what reads it."""
-    draw = place.draw
+    draw = sandbox.draw
     what = draw.choice((*RUNS, "shards", "tokenizer", "hf", "vectors.txt", "counts.arpa"))
-    copied = place.copy(what)
+    copied = sandbox.copy(what)
     target = copied.rename(copied.with_name("run" if what in RUNS else f"in-{what}"))
     for _ in range(draw.choice((1, 1, 2, 3))):
         damage(target, draw)
-    return [Command(words) for words in _readers(place, what, target)]
+    return [Command(words) for words in _readers(sandbox, what, target)]
 
 
 def damage(target: Path, draw: random.Random) -> None:
@@ -90,21 +90,21 @@ def _damage_json(path: Path, draw: random.Random) -> None:
     path.write_text(written, encoding="utf-8", errors="replace")
 
 
-def _readers(place: Place, what: str, target: Path) -> list[list[str]]:
+def _readers(sandbox: Sandbox, what: str, target: Path) -> list[list[str]]:
     """Two or three verbs that read it."""
-    draw, path, out = place.draw, str(target), place.out
+    draw, path, out = sandbox.draw, str(target), sandbox.out
     made = ["--out", out]
     tiny = ["--set", "train.batch=2", "--steps", "1"]
     if what == "shards":
         return [["pretrain", "gpt2_tiny", "--data", path, *tiny, *made]]
     if what == "tokenizer":
-        text = str(place.fixtures / "text.txt")
+        text = str(sandbox.fixtures / "text.txt")
         show = ["tokenizer", "show", path, "--text", "ba be", "--json"]
         return [show, ["prepare", text, "--tokenizer", path, "--heldout", "0.1", *made]]
     if what in ("hf", "vectors.txt", "counts.arpa"):
         form = {"hf": "hf", "vectors.txt": "word2vec", "counts.arpa": "arpa"}[what]
         return [["import", path, "--format", form, *made]]
-    labelled = [str(place.fixtures / f"{name}.tsv") for name in ("train", "dev")]
+    labelled = [str(sandbox.fixtures / f"{name}.tsv") for name in ("train", "dev")]
     tuning = ["--train", labelled[0], "--dev", labelled[1], "--seeds", "1", "--epochs", "1"]
     ways = [
         ["fill", path, "ba [MASK] be"],
@@ -123,7 +123,7 @@ def _readers(place: Place, what: str, target: Path) -> list[list[str]]:
             "--from",
             path,
             "--data",
-            str(place.fixtures / "text.txt"),
+            str(sandbox.fixtures / "text.txt"),
             *tiny,
             *made,
         ],

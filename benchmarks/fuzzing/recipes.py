@@ -9,7 +9,7 @@ from typing import Any
 
 from foreword import config
 from foreword.runs.recipe import Recipe, load_recipe
-from fuzzing.case import Command, Place
+from fuzzing.case import Command, Sandbox
 from fuzzing.fixtures import OFFLINE, QUICK, SMALL
 from fuzzing.values import WILD, Setting, drop, likely, put, settings
 
@@ -17,31 +17,31 @@ TINY = [name for name in config.recipe_names() if name.endswith("_tiny")]
 KEPT = ("train.steps", "train.hours", "train.tokens", "train.flops", "train.epochs")
 
 
-def changed(place: Place) -> list[Command]:
+def changed(sandbox: Sandbox) -> list[Command]:
     """A recipe with one to four settings of the right type."""
-    draw = place.draw
+    draw = sandbox.draw
     name = draw.choice(TINY)
     table = base(name)
     for _ in range(draw.randint(1, 4)):
         setting = _any_setting(table, draw)
         table = put(table, setting.path, likely(setting, draw))
-    return [Command(pretrain(place, write(place, table), name)), *used(place, name)]
+    return [Command(pretrain(sandbox, write(sandbox, table), name)), *used(sandbox, name)]
 
 
-def mutated(place: Place) -> list[Command]:
+def mutated(sandbox: Sandbox) -> list[Command]:
     """A recipe with something in it that should not be there, trained if it is accepted."""
-    name, path = _mutated(place)
-    return [Command(pretrain(place, path, name)), *used(place, name)]
+    name, path = _mutated(sandbox)
+    return [Command(pretrain(sandbox, path, name)), *used(sandbox, name)]
 
 
-def read(place: Place) -> list[Command]:
+def read(sandbox: Sandbox) -> list[Command]:
     """The same, read and no more."""
-    return [Command(["show", _mutated(place)[1]])]
+    return [Command(["show", _mutated(sandbox)[1]])]
 
 
-def _mutated(place: Place) -> tuple[str, str]:
+def _mutated(sandbox: Sandbox) -> tuple[str, str]:
     """The name of a shipped recipe, and a file like it with something wrong."""
-    draw = place.draw
+    draw = sandbox.draw
     name = draw.choice(TINY)
     table = base(name)
     for _ in range(draw.choice((1, 1, 1, 2))):
@@ -55,18 +55,18 @@ def _mutated(place: Place) -> tuple[str, str]:
             drop(table, path)
         else:
             table = put(table, (*path, "deeper"), draw.choice(WILD))
-    return name, write(place, table, is_broken=draw.random() < 0.15)
+    return name, write(sandbox, table, is_broken=draw.random() < 0.15)
 
 
-def assigned(place: Place) -> list[Command]:
+def assigned(sandbox: Sandbox) -> list[Command]:
     """A shipped recipe with a wrong `--set`."""
-    draw = place.draw
+    draw = sandbox.draw
     name = draw.choice(TINY)
     setting = _any_setting(base(name), draw)
     value = draw.choice([str(draw.choice(WILD)), config.to_toml(draw.choice(WILD))])
     key = ".".join(setting.path)
-    words = pretrain(place, name, name)
-    return [Command([*words, "--set", f"{key}={value}".replace("\x00", "")]), *used(place, name)]
+    words = pretrain(sandbox, name, name)
+    return [Command([*words, "--set", f"{key}={value}".replace("\x00", "")]), *used(sandbox, name)]
 
 
 def base(name: str) -> dict[str, Any]:
@@ -106,22 +106,22 @@ def _known(table: dict[str, Any]) -> dict[str, Any]:
             return known
 
 
-def write(place: Place, table: dict[str, Any], *, is_broken: bool = False) -> str:
+def write(sandbox: Sandbox, table: dict[str, Any], *, is_broken: bool = False) -> str:
     """The recipe as a file, perhaps no longer TOML."""
     text = config.dumps(table)
     if is_broken:
-        at = place.draw.randrange(len(text))
+        at = sandbox.draw.randrange(len(text))
         text = (
-            text[:at] + place.draw.choice(("=", "[", '"', "\n\n]]", "\x00", "é")) + text[at + 1 :]
+            text[:at] + sandbox.draw.choice(("=", "[", '"', "\n\n]]", "\x00", "é")) + text[at + 1 :]
         )
-    return str(place.write("recipe.toml", text.encode("utf-8", "surrogateescape")))
+    return str(sandbox.write("recipe.toml", text.encode("utf-8", "surrogateescape")))
 
 
-def pretrain(place: Place, recipe: str, name: str) -> list[str]:
+def pretrain(sandbox: Sandbox, recipe: str, name: str) -> list[str]:
     """The command for two steps of a recipe that is like the shipped one called `name`."""
     is_parallel = name.startswith(("seq2seq", "translator"))
-    data = place.fixtures / ("pairs/train.en" if is_parallel else "text.txt")
-    words = ["pretrain", recipe, "--data", str(data), "--out", place.out]
+    data = sandbox.fixtures / ("pairs/train.en" if is_parallel else "text.txt")
+    words = ["pretrain", recipe, "--data", str(data), "--out", sandbox.out]
     if not is_parallel:
         words += ["--documents", "paragraph"]
     if recipe == name:
@@ -130,17 +130,17 @@ def pretrain(place: Place, recipe: str, name: str) -> list[str]:
     return words if name.removesuffix("_tiny") in OFFLINE else [*words, "--steps", "2"]
 
 
-def used(place: Place, name: str) -> list[Command]:
+def used(sandbox: Sandbox, name: str) -> list[Command]:
     """What reads a run back; of the ways one at least must do."""
-    line = (place.fixtures / "line.txt").read_text(encoding="utf-8").strip()
+    line = (sandbox.fixtures / "line.txt").read_text(encoding="utf-8").strip()
     word = line.split()[0]
     blank = "<extra_id_0>" if name.startswith(("t5", "ul2")) else "[MASK]"
     ways = (
-        ["fill", place.out, f"{word} {blank} {word}"],
-        ["generate", place.out, word, "--tokens", "4"],
-        ["score", place.out, line],
-        ["score", place.out, line, "--source", line],
-        ["neighbours", place.out, word.lower()],
+        ["fill", sandbox.out, f"{word} {blank} {word}"],
+        ["generate", sandbox.out, word, "--tokens", "4"],
+        ["score", sandbox.out, line],
+        ["score", sandbox.out, line, "--source", line],
+        ["neighbours", sandbox.out, word.lower()],
     )
     reading = [Command(words, needs=True, reads_back=True) for words in ways]
-    return [*reading, Command(["report", place.out, "--json"], needs=True)]
+    return [*reading, Command(["report", sandbox.out, "--json"], needs=True)]

@@ -32,7 +32,7 @@ WILD_WORDS = (
 
 @dataclass(frozen=True)
 class Setting:
-    """A place in a recipe.
+    """A setting in a recipe.
 
     Attributes:
         path: `("model", "layers")`.

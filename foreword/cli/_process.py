@@ -19,7 +19,7 @@ from foreword.errors import UserError
 INTERRUPTED = 130  # the exit status, which shells give to Ctrl-C
 
 
-def settle() -> None:
+def configure_process() -> None:
     """Make waiting threads yield, keep memory that a step frees, and protect child processes.
 
     Threads that wait for each other by spinning (OpenMP's default) slow a run down many times over

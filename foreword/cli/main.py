@@ -19,12 +19,12 @@ from typer.core import TyperGroup
 from foreword import kinds, plugins
 from foreword.cli._help import write_commands
 from foreword.cli._options import flat
-from foreword.cli._process import INTERRUPTED, interrupted_by_signals, leave, settle
+from foreword.cli._process import INTERRUPTED, configure_process, interrupted_by_signals, leave
 from foreword.cli._run_guard import command
 from foreword.cli._streams import ReaderGoneError, guarded
 from foreword.errors import UserError, nearest
 
-settle()  # before torch is first imported
+configure_process()  # before torch is first imported
 
 NOT_VERBS = ("main", "console")  # files of this folder without an underscore
 LONGEST_WORD = 500  # characters of a message without a space; paths are seldom longer

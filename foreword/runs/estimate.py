@@ -64,36 +64,36 @@ def chance_loss(objective: Objective, vocab: int) -> float:
     return objective.chance_loss(vocab)
 
 
-def estimate(ready: TrainingSetup, share: float = 1.0) -> Estimate:
+def estimate(setup: TrainingSetup, share: float = 1.0) -> Estimate:
     """Take a few steps, which change the model, and estimate the cost of a run.
 
     A long step is measured on fewer rows and scaled up. For a model too large for this machine all
     is by arithmetic.
 
     Args:
-        ready: the set-up of training.
+        setup: the set-up of training.
         share: share of the text that it holds.
     """
-    recipe, model = ready.recipe, ready.model
+    recipe, model = setup.recipe, setup.model
     if next(model.parameters()).is_meta:
-        return _by_arithmetic(ready, share)
+        return _by_arithmetic(setup, share)
     model.train()
     # Operations and activations, on as many rows as do not take too long.
-    loss_fn = ready.loss_fn
-    rows = _rows_to_time(ready, loss_fn)
-    batches = ready.feed.batches(np.arange(rows))
+    loss_fn = setup.loss_fn
+    rows = _rows_to_time(setup, loss_fn)
+    batches = setup.feed.batches(np.arange(rows))
     scale = recipe.rows_per_step / rows
     flops_per_step = sum(flops.count(model, batch, loss_fn) for batch in batches) * scale
-    activations = activations_of(ready, rows, loss_fn)
+    activations = activations_of(setup, rows, loss_fn)
     parameters = count_by_part(model)
     # Time and memory, of steps as training takes them.
     if recipe.train.compile == "on":
         compile_blocks(model)
-    first_loss, seconds = _time(ready, batches, loss_fn)
-    memory = memory_taken(ready, rows, activations, loss_fn)
+    first_loss, seconds = _time(setup, batches, loss_fn)
+    memory = memory_taken(setup, rows, activations, loss_fn)
     # The whole budget, from the cost of a step.
     tokens_per_step = sum(map(count_tokens, batches)) * scale
-    epochs_per_step = share * ready.feed.epochs(1)
+    epochs_per_step = share * setup.feed.epochs(1)
     steps = steps_of(
         Budget.of(recipe.train), tokens_per_step, flops_per_step, seconds, epochs_per_step
     )
@@ -110,21 +110,21 @@ def estimate(ready: TrainingSetup, share: float = 1.0) -> Estimate:
     )
 
 
-def _by_arithmetic(ready: TrainingSetup, share: float) -> Estimate:
+def _by_arithmetic(setup: TrainingSetup, share: float) -> Estimate:
     """Estimate the cost of a model on the meta device.
 
     Six operations for each parameter and token, forward and backward (Kaplan et al. 2020, section
     2.1), at the speed of this machine's matrix products; and the loss of uniform predictions.
     """
-    recipe = ready.recipe
-    parameters = count_parameters(recipe, ready.vocab)
-    memory = memory_at_least(ready, sum(parameters.values()))
-    tokens = float(sum(map(count_tokens, ready.feed.batches(np.arange(1)))) * recipe.rows_per_step)
+    recipe = setup.recipe
+    parameters = count_parameters(recipe, setup.vocab)
+    memory = memory_at_least(setup, sum(parameters.values()))
+    tokens = float(sum(map(count_tokens, setup.feed.batches(np.arange(1)))) * recipe.rows_per_step)
     operations = 6.0 * sum(parameters.values()) * tokens
-    seconds = operations / matmul_flops_per_second(ready.device, ready.dtype)
-    epochs = share * ready.feed.epochs(1)
+    seconds = operations / matmul_flops_per_second(setup.device, setup.dtype)
+    epochs = share * setup.feed.epochs(1)
     steps = steps_of(Budget.of(recipe.train), tokens, operations, seconds, epochs)
-    loss = chance_loss(recipe.objective, ready.vocab.size)
+    loss = chance_loss(recipe.objective, setup.vocab.size)
     return Estimate(parameters, memory, loss, tokens, operations, seconds, 0, steps, steps * epochs)
 
 
@@ -142,53 +142,53 @@ def steps_of(
     return max(1, math.ceil(budget.amount / price[budget.unit] - 1e-9))
 
 
-def _rows_to_time(ready: TrainingSetup, loss_fn: Callable[[Batch], Loss]) -> int:
+def _rows_to_time(setup: TrainingSetup, loss_fn: Callable[[Batch], Loss]) -> int:
     """Return the number of rows to time: a micro-batch, or fewer if a step would take too long.
 
     If possible more than one, since the constant cost of a step must not be scaled up.
     """
-    rows, most = 1, ready.recipe.train.micro_batch
-    if ready.device.type == "cuda":  # short in any case, and each size would be compiled
+    rows, most = 1, setup.recipe.train.micro_batch
+    if setup.device.type == "cuda":  # short in any case, and each size would be compiled
         return most
-    _forward_backward(ready, rows, loss_fn)  # the first is slow
-    while rows < most and _forward_backward(ready, rows, loss_fn) < STEP_SECONDS / 2:
+    _forward_backward(setup, rows, loss_fn)  # the first is slow
+    while rows < most and _forward_backward(setup, rows, loss_fn) < STEP_SECONDS / 2:
         rows = min(2 * rows, most)
-    ready.model.zero_grad(set_to_none=True)
+    setup.model.zero_grad(set_to_none=True)
     return rows
 
 
-def _forward_backward(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> float:
+def _forward_backward(setup: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> float:
     """Return the seconds of one forward and backward pass."""
-    batch = ready.feed.batch(np.arange(rows), ready.recipe.train.seed).to(ready.device)
+    batch = setup.feed.batch(np.arange(rows), setup.recipe.train.seed).to(setup.device)
     start = time.perf_counter()
-    with autocast(ready.device, ready.dtype):
+    with autocast(setup.device, setup.dtype):
         loss = loss_fn(batch)
     loss.total.backward()  # type: ignore[no-untyped-call]
-    wait(ready.device)
+    wait(setup.device)
     return time.perf_counter() - start
 
 
 def _time(
-    ready: TrainingSetup, batches: Sequence[Batch], loss_fn: Callable[[Batch], Loss]
+    setup: TrainingSetup, batches: Sequence[Batch], loss_fn: Callable[[Batch], Loss]
 ) -> tuple[float, float]:
     """Return the loss of the first step and the seconds of a full step.
 
     Forward and backward grow with the rows; the optimizer's update does not, and is timed alone.
     """
-    optimizer = ready.recipe.optimizer.build(ready.model)
+    optimizer = setup.recipe.optimizer.build(setup.model)
     times, losses = [], []
     for _ in range(WARM_STEPS + TIMED_STEPS):
         start = time.perf_counter()
-        losses.append(take_step(ready, optimizer, batches, loss_fn))
+        losses.append(take_step(setup, optimizer, batches, loss_fn))
         times.append(time.perf_counter() - start)
-    for parameter in ready.model.parameters():
+    for parameter in setup.model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     start = time.perf_counter()
     for _ in range(TIMED_STEPS):
         optimizer.step()
-    wait(ready.device)
+    wait(setup.device)
     update = (time.perf_counter() - start) / TIMED_STEPS
     step = median(times[WARM_STEPS:])
-    pieces = ready.recipe.rows_per_step / sum(len(batch.ids) for batch in batches)
+    pieces = setup.recipe.rows_per_step / sum(len(batch.ids) for batch in batches)
     optimizer.zero_grad(set_to_none=True)
     return losses[0], max(step - update, 0.0) * pieces + update

@@ -70,19 +70,19 @@ class MemoryUse:
 
 
 def memory_taken(
-    ready: TrainingSetup, rows: int, activations: int, loss_fn: Callable[[Batch], Loss]
+    setup: TrainingSetup, rows: int, activations: int, loss_fn: Callable[[Batch], Loss]
 ) -> MemoryUse:
     """Measure the memory of a run on a few steps of a micro-batch, or of parts of a large one.
 
     Args:
-        ready: the set-up of training; nothing else holds an optimizer of its model.
+        setup: the set-up of training; nothing else holds an optimizer of its model.
         rows: rows of a step that does not take too long.
         activations: bytes of a micro-batch, from `activations_of`.
         loss_fn: returns the sum and count of a batch.
     """
-    recipe, train = ready.recipe, ready.recipe.train
+    recipe, train = setup.recipe, setup.recipe.train
     # Weights and optimizer state are known before any step.
-    weights = _bytes(ready.model.parameters())
+    weights = _bytes(setup.model.parameters())
     state = round(
         weights * state_per_weight(recipe.optimizer)
     )  # measured by a step, which loads all code
@@ -91,7 +91,7 @@ def memory_taken(
     if train.micro_batch <= 2 * most:  # a line through two would cost as much, and chance more
         most = train.micro_batch
     counts = [most] if most == train.micro_batch else [most // 2, most]
-    peaks = [_peak(ready, count, loss_fn) for count in counts]
+    peaks = [_peak(setup, count, loss_fn) for count in counts]
     start = peaks[-1].start
     program, beside = PROGRAM, [activations]
     if start is not None:
@@ -103,8 +103,8 @@ def memory_taken(
     # Extrapolated to a whole micro-batch.
     all_beside = extrapolate(beside, counts, train.micro_batch)
     activations = min(activations, max(all_beside, 0))  # they are not all there at the peak
-    batch = ready.feed.batch(np.arange(1), train.seed)
-    on_cpu = ready.device.type == "cpu"
+    batch = setup.feed.batch(np.arange(1), train.seed)
+    on_cpu = setup.device.type == "cpu"
     return MemoryUse(
         program=max(program, 0),
         rows=STEPS_OF_ROWS * nbytes(batch) * recipe.rows_per_step if on_cpu else 0,
@@ -113,7 +113,7 @@ def memory_taken(
         optimizer=state,
         activations=activations,
         allocator=max(0, all_beside - activations),
-        available=memory_of(ready.device),
+        available=memory_of(setup.device),
     )
 
 
@@ -134,50 +134,50 @@ def extrapolate(measured: Sequence[int], counts: Sequence[int], rows: int) -> in
     return round(measured[-1] + each * (rows - counts[-1]))
 
 
-def _peak(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> Peak:
+def _peak(setup: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> Peak:
     """Measure the peak of a run with this many rows at once: count, steps, an evaluation.
 
     On a CPU the steps run in other threads, which reuse little of what counting FLOPs held.
     """
-    batches, heldout = ready.feed.batches(np.arange(rows)), []
-    if ready.heldout is not None:
-        first = np.arange(min(rows, ready.heldout.micro_batch))
-        heldout = [ready.heldout.batch(first, HELDOUT_SEED)] * 2
-    with Peak(ready.device) as peak:
-        flops.count(ready.model, batches[0], loss_fn)
-        optimizer = ready.recipe.optimizer.build(ready.model)
+    batches, heldout = setup.feed.batches(np.arange(rows)), []
+    if setup.heldout is not None:
+        first = np.arange(min(rows, setup.heldout.micro_batch))
+        heldout = [setup.heldout.batch(first, HELDOUT_SEED)] * 2
+    with Peak(setup.device) as peak:
+        flops.count(setup.model, batches[0], loss_fn)
+        optimizer = setup.recipe.optimizer.build(setup.model)
         for _ in range(ROUNDS):
             for _ in range(STEPS):
-                take_step(ready, optimizer, batches, loss_fn)
-            evaluate(ready.model, heldout, loss_fn, ready.dtype)
+                take_step(setup, optimizer, batches, loss_fn)
+            evaluate(setup.model, heldout, loss_fn, setup.dtype)
     return peak
 
 
 def take_step(
-    ready: TrainingSetup,
+    setup: TrainingSetup,
     optimizer: Optimizer,
     batches: Sequence[Batch],
     loss_fn: Callable[[Batch], Loss],
 ) -> float:
     """Take a training step on these rows and return its loss."""
-    train = ready.recipe.train
+    train = setup.recipe.train
     result = train_step(
-        ready.model,
+        setup.model,
         optimizer,
         batches,
         loss_fn,
         clip=train.clip,
-        dtype=ready.dtype,
+        dtype=setup.dtype,
         seeds=range(train.seed, train.seed + len(batches)),
         accumulate=accumulate_on(train.workers),
     )
-    wait(ready.device)
+    wait(setup.device)
     return result.loss
 
 
-def memory_at_least(ready: TrainingSetup, parameters: int) -> MemoryUse:
+def memory_at_least(setup: TrainingSetup, parameters: int) -> MemoryUse:
     """Return the least memory of a run by arithmetic, for a model too large for this machine."""
-    recipe = ready.recipe
+    recipe = setup.recipe
     length, weights = recipe.packing.length, 4 * parameters
     row = activations_at_least(neural_settings(recipe.model), length)
     return MemoryUse(
@@ -188,26 +188,26 @@ def memory_at_least(ready: TrainingSetup, parameters: int) -> MemoryUse:
         optimizer=round(weights * state_per_weight(recipe.optimizer)),
         activations=row * recipe.train.micro_batch,
         allocator=0,
-        available=memory_of(ready.device),
+        available=memory_of(setup.device),
     )
 
 
-def activations_of(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> int:
+def activations_of(setup: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> int:
     """Return the bytes kept for backward, extrapolated from `rows` and half as many.
 
     Some parts, such as the gradient of the output layer, do not grow with the rows.
     """
-    all_rows, micro = _kept(ready, rows, loss_fn), ready.recipe.train.micro_batch
+    all_rows, micro = _kept(setup, rows, loss_fn), setup.recipe.train.micro_batch
     if rows == 1:
         return all_rows * micro
-    each = (all_rows - _kept(ready, rows // 2, loss_fn)) / (rows - rows // 2)
+    each = (all_rows - _kept(setup, rows // 2, loss_fn)) / (rows - rows // 2)
     return round(all_rows + each * (micro - rows))
 
 
-def _kept(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> int:
+def _kept(setup: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> int:
     """Return the bytes of all tensors that forward keeps for backward, each storage once."""
     kept: dict[int, int] = {}
-    own = {p.untyped_storage().data_ptr() for p in ready.model.parameters()}
+    own = {p.untyped_storage().data_ptr() for p in setup.model.parameters()}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
@@ -215,8 +215,8 @@ def _kept(ready: TrainingSetup, rows: int, loss_fn: Callable[[Batch], Loss]) -> 
             kept[storage.data_ptr()] = storage.nbytes()
         return tensor.detach()  # an operation's own result would be a reference cycle
 
-    batch = ready.feed.batch(np.arange(rows), ready.recipe.train.seed).to(ready.device)
-    with saved_tensors_hooks(keep, lambda tensor: tensor), autocast(ready.device, ready.dtype):
+    batch = setup.feed.batch(np.arange(rows), setup.recipe.train.seed).to(setup.device)
+    with saved_tensors_hooks(keep, lambda tensor: tensor), autocast(setup.device, setup.dtype):
         loss_fn(batch)
     return sum(kept.values())
 

@@ -9,7 +9,7 @@ from foreword.runs.recipe import Recipe
 from foreword.train import checkpoint
 
 
-def stopped(
+def non_finite_error(
     run: Path, recipe: Recipe, why: str, last_finite_step: int = -1, begun_step: int = -1
 ) -> TrainingStoppedError:
     """Return the error that ends a run: the cause, the last good checkpoint, and what to lower.

@@ -28,7 +28,7 @@ from foreword.runs.continued import START
 from foreword.runs.corpus import describe_text
 from foreword.runs.hooks import ProgressReporter, Samples
 from foreword.runs.measure import heldout_record, measure
-from foreword.runs.not_finite import stopped
+from foreword.runs.not_finite import non_finite_error
 from foreword.runs.provenance import note_data, write_recipe
 from foreword.runs.recipe import Recipe
 from foreword.runs.setup import heldout_feed, on_cpu_in_fp32
@@ -81,7 +81,7 @@ def train_offline(
         try:
             require_finite(checkpoint.weights_of(model))
         except NotFiniteError as error:
-            raise stopped(run, recipe, f"training: {error}") from error
+            raise non_finite_error(run, recipe, f"training: {error}") from error
         # Measure, and write the log.
         epochs, seconds = inputs.epochs, time.monotonic() - began
         spent = Progress(epochs, found.tokens, seconds=seconds, epochs=epochs)

@@ -15,10 +15,10 @@ from foreword.types import Array, Batch, PredictionOrder, Queries, Vocab
 
 MEANING: Mapping[str, str] = MappingProxyType(
     {
-        "masked": "hidden behind [MASK]",
+        "masked": "replaced by [MASK]",
         "random": "replaced by a random token",
         "kept": "left as it is, and predicted all the same",
-        "sentinel": "stands for a hidden span",
+        "sentinel": "stands for a masked span",
         "special": "special token",
         "first": "the first token predicted",
         "predicted": "predicted",
@@ -76,9 +76,9 @@ def _row(batch: Batch, n: int, tokens: int, tokenizer: Tokenizer, *, in_place: b
     targets, is_scored = (side[n, :tokens] for side in _in_place(batch))
     marks = _marks(ids, vocab)
     if in_place:
-        hidden = np.where(ids == targets, "kept", "random")
-        hidden = np.where(ids == vocab.special.get("[MASK]", -1), "masked", hidden)
-        marks = np.where(is_scored, hidden, marks)
+        changes = np.where(ids == targets, "kept", "random")
+        changes = np.where(ids == vocab.special.get("[MASK]", -1), "masked", changes)
+        marks = np.where(is_scored, changes, marks)
     wanted = _marks(targets, vocab, "predicted")
     wanted[np.flatnonzero(is_scored)[:1]] = "first"
     wanted = np.where(is_scored, wanted, "unscored")

@@ -36,7 +36,7 @@ from foreword.runs.hooks import (
     SaveCheckpoints,
     ShowSamples,
 )
-from foreword.runs.not_finite import stopped
+from foreword.runs.not_finite import non_finite_error
 from foreword.runs.offline import offline_epochs, train_offline
 from foreword.runs.provenance import (
     FILE,
@@ -364,7 +364,7 @@ def _train(run: Path, loop: Loop, setup: TrainingSetup) -> bool:
         ) from error
     except NotFiniteError as error:
         why = f"step {loop.state.spent.steps}: {error}"
-        raise stopped(run, setup.recipe, why, loop.last_finite_step, begun) from error
+        raise non_finite_error(run, setup.recipe, why, loop.last_finite_step, begun) from error
 
 
 def _require_same_text(run: Path, prepared: PreparedText) -> None:

@@ -36,7 +36,7 @@ SMALLER = {
 
 
 @dataclass(frozen=True)
-class Need:
+class MemoryNeed:
     """The least bytes of a run, by part.
 
     Attributes:
@@ -73,12 +73,13 @@ def require_memory(recipe: Recipe, vocab: Vocab | None = None, machines: int = 1
     available = memory_of(choose_device(recipe.train.device, "train.device"))
     ahead = _ahead(recipe, recipe.tokenizer.vocab if vocab is None else vocab.size)
     attention = {"attention": 4 * _attention_numbers(recipe.model)}
-    _hold(Need(ahead, attention), available, machines)  # so that the count below stays fast
+    # First without the layers, so that the count below stays fast.
+    _require_fits(MemoryNeed(ahead, attention), available, machines)
     try:
         numbers = sum(count_parameters(recipe, vocab).values())
     except OverflowError:
         numbers = MOST_BYTES // 4
-    _hold(Need(ahead, _training(recipe, numbers)), available, machines)
+    _require_fits(MemoryNeed(ahead, _training(recipe, numbers)), available, machines)
 
 
 def fits(recipe: Recipe, vocab: Vocab) -> bool:
@@ -90,7 +91,7 @@ def fits(recipe: Recipe, vocab: Vocab) -> bool:
     return True
 
 
-def _hold(need: Need, available: int, machines: int) -> None:
+def _require_fits(need: MemoryNeed, available: int, machines: int) -> None:
     """Raise a UserError if `need` is more than there is."""
     ahead = sum(need.ahead.values())
     total = ahead + sum(need.training.values())

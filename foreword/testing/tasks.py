@@ -83,20 +83,24 @@ def check_the_loss_is_a_sum_and_a_count(task: Task, examples: Sequence[Labelled]
     assert count == whole.weight.item() == len(right), "the count is not that of the outputs"
 
 
-def check_it_scores_a_network_and_a_guess_alike(task: Task, examples: Sequence[Labelled]) -> None:
-    """Check that fine-tuning gives finite scores of single texts and of pairs, and of a guess."""
+def check_it_scores_a_network_and_a_baseline_alike(
+    task: Task, examples: Sequence[Labelled]
+) -> None:
+    """Check that scores of single texts, of pairs, and of a chance baseline are finite."""
     for pair in (None, "we saw the day"):
         given = [example._replace(pair=pair or example.pair) for example in examples]
         trained = tiny_model("encoder_decoder", [*TEXTS, *(e.text for e in examples)])
         result = tune(trained, task, given[10:], given[:10], FAST)
-        tuned, guess = result.rows
+        tuned, baseline = result.rows
         plain = {*RUN_COLUMNS, "seeds", "epochs"}
-        metrics = [name for name in guess if name not in plain]
+        metrics = [name for name in baseline if name not in plain]
         assert metrics == [name for name in tuned if name not in plain], "metrics differ"
         assert all(math.isfinite(tuned[name]) for name in metrics), "a score is not finite"
         known = [name for name in metrics if not name.endswith("_std")]
-        assert all(math.isfinite(guess[name]) for name in known), "a guess's score is not finite"
-        assert guess["start"] == "no model"
+        assert all(math.isfinite(baseline[name]) for name in known), (
+            "a baseline score is not finite"
+        )
+        assert baseline["start"] == "no model"
         assert result.settings["task"]["kind"] == kinds.name_of(task)
 
 
@@ -114,6 +118,6 @@ def check_without_a_dev_example_it_is_refused(task: Task, examples: Sequence[Lab
 TASK_CHECKS: tuple[Callable[[Task, Sequence[Labelled]], None], ...] = (
     check_its_settings_read_back_equal,
     check_the_loss_is_a_sum_and_a_count,
-    check_it_scores_a_network_and_a_guess_alike,
+    check_it_scores_a_network_and_a_baseline_alike,
     check_without_a_dev_example_it_is_refused,
 )

@@ -39,7 +39,7 @@ class Hook(ABC):
             after: share that is spent now.
             loop: that took the step.
         """
-        return passes(before, after, self.times)
+        return crosses_interval(before, after, self.times)
 
     @abstractmethod
     def run(self, loop: Loop) -> None:
@@ -49,6 +49,6 @@ class Hook(ABC):
         """Called once, after the last step, also when a signal asked to stop."""
 
 
-def passes(before: float, after: float, times: float) -> bool:
+def crosses_interval(before: float, after: float, times: float) -> bool:
     """Return whether one of `times` equal parts of the budget ended between two moments."""
     return math.floor(before * times + 1e-9) < math.floor(after * times + 1e-9)

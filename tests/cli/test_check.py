@@ -170,7 +170,7 @@ def test_check_prints_numbers_rows_and_a_legend(
     output = capsys.readouterr().out
     for words in ("parameters", "memory", "FLOPs per step", "epochs", "chance loss", "row 1 of 4"):
         assert words in output
-    assert "hidden behind [MASK]" in output
+    assert "replaced by [MASK]" in output
     assert not list((tmp_path / "tmp").iterdir())  # nothing is left
 
 
