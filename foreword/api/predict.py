@@ -118,7 +118,7 @@ def predict(
         format_of(target)
         atomic.require_writable(target, is_folder=False)
         if target.exists():
-            raise UserError(f"{target}: exists already; choose another --out")
+            raise UserError(f"{target}: already exists; choose another --out")
     shown = progress_of(progress)
     model = _open(tuned, device, precision)
     used = Columns(

@@ -70,7 +70,7 @@ def test_a_file_keeps_its_columns_and_order(tuned: Path, tmp_path: Path, ending:
     assert result.rows == []
     assert result.counts.rows == len(TEXTS)
     assert sum(result.counts.labels.values()) == len(TEXTS)
-    with pytest.raises(UserError, match="exists already"):
+    with pytest.raises(UserError, match="already exists"):
         predict(tuned, source, out=out, text="review", device="cpu", progress=False)
 
 

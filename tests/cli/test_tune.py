@@ -210,7 +210,7 @@ def test_a_finished_tune_is_not_repeated(
     assert "done already" in captured.err
     assert "majority class" in captured.out
     assert run([*words, "--epochs", "2"]) == 2
-    assert "exists already; choose another --name" in capsys.readouterr().err
+    assert "already exists; choose another --name" in capsys.readouterr().err
     # As after a kill between the model and its scores.
     evaluation.unlink()
     assert run(words) == 0
