@@ -107,7 +107,10 @@ class GradientReach(Ranged):
         """
         prompted = probed.trained
         prompted.require_token_head()
-        reader = neural(prompted.recipe.objective.token_backbone(prompted.model))
+        try:
+            reader = neural(prompted.recipe.objective.token_backbone(prompted.model))
+        except UserError as error:
+            raise UserError(f"{prompted.name}: {error}") from error
         layer = reader.first_state if self.layer is None else self.layer
         # The rows, from the model's text.
         with probed.shards() as shards:

@@ -195,18 +195,22 @@ def _separated(
     path: Path, lines: Callable[[], Lines], columns: Sequence[str], *, are_numbers: bool
 ) -> ExampleTable:
     names, has_header = [name.strip() for name in columns], False
+    begun: list[Lines] = []  # the file as opened for its header, for the first reading
     if not names:
-        _, first = next(lines(), (1, []))
+        opened = lines()
+        number, first = next(opened, (1, []))
         cells = [cell.strip() for cell in first]
         names = [str(n) for n in range(len(cells))] if are_numbers else cells
         has_header = names == cells  # of numbered columns too, where it holds their numbers
+        begun = [opened if has_header else itertools.chain([(number, first)], opened)]
     if not names:
         raise UserError(f"{path}: is empty")
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UserError(f"{path}: two columns are named '{twice[0]}'; does it have a header?")
 
     def rows() -> Iterator[Row]:
-        for number, cells in itertools.islice(lines(), int(has_header), None):
+        unread = begun.pop() if begun else itertools.islice(lines(), int(has_header), None)
+        for number, cells in unread:
             if len(cells) != len(names):
                 raise UserError(
                     f"{path}:{number}: {_columns(len(cells))}, and {_columns(len(names))} named"

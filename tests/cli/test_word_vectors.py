@@ -192,7 +192,7 @@ def test_impossible_texts_and_budgets_are_refused(
     one = tmp_path / "one.txt"
     one.write_text("word word word word\n\n" * 50)
     out = tmp_path / "run"
-    assert "fewer than two different words" in refused(*pretrain(one, out))
+    assert "fewer than two distinct tokens" in refused(*pretrain(one, out))
     assert not out.exists()
     assert "use --set train.epochs=5" in refused(*pretrain(text, out), "--steps", "3")
     assert "use --set train.epochs=5" in refused(*pretrain(text, out, "train.epochs=1.5"))

@@ -17,7 +17,7 @@ BOTH = ReadSettings(field="en", target="de")
 def write(folder: Path) -> list[list[str]]:
     for name in ("train", "valid"):
         for side in ("en", "de"):
-            (folder / f"{name}.{side}").write_text("one\ntwo\n", encoding="utf-8")
+            (folder / f"{name}.{side}").write_text(f"{name} one\ntwo\n", encoding="utf-8")
     return [[str(folder / "train.en")], [str(folder / "valid.en")]]
 
 

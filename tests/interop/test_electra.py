@@ -118,11 +118,14 @@ def test_a_discriminator_alone_is_imported_with_unigram_replacements(
     imported = importing.read(folder)
     assert any("without its generator" in note for note in imported.notes)
     importing.save(imported, tmp_path / "run")
-    for path, way in ((folder, "generator/, and go on"), (tmp_path / "run", "import it again")):
+    for path, way in (
+        (folder, "generator/, and start from that"),
+        (tmp_path / "run", "import it again"),
+    ):
         with pytest.raises(UserError) as caught:
             open_starting_model(str(path)).with_recipe(recipe_of())
         error = str(caught.value)
-        assert f"{path} has no generator" in error
+        assert f"needs a generator, which {path}" in error
         assert f"into {folder}, as generator/" in error
         assert way in error
         assert error.endswith("or use --set objective.replacements=unigram")
