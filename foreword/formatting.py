@@ -64,7 +64,7 @@ def unknown_share_note(share: float) -> str:
 
 
 def cell(value: Any) -> str:
-    """Return the text of a table's cell."""
+    """Return the text of a value in a table or a list of facts."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -73,4 +73,6 @@ def cell(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return figure(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(cell, value))
     return str(value)

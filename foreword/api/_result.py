@@ -6,6 +6,8 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from foreword.formatting import cell
+
 
 class Result:
     """Facts, and perhaps a table, as text and as HTML."""
@@ -19,12 +21,12 @@ class Result:
         return ()
 
     def __repr__(self) -> str:
-        facts = {name: _shown(value) for name, value in self._facts().items() if value is not None}
+        facts = {name: cell(value) for name, value in self._facts().items() if value is not None}
         width = max(map(len, facts), default=0)
         lines = [type(self).__name__, *(f"  {n:<{width}}  {v}" for n, v in facts.items())]
         if rows := self._rows():
             columns = list(rows[0])
-            cells = [columns, *([_shown(row.get(c)) for c in columns] for row in rows)]
+            cells = [columns, *([cell(row.get(c)) for c in columns] for row in rows)]
             widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
             lines.append("")
             lines += [
@@ -36,7 +38,7 @@ class Result:
     def _repr_html_(self) -> str:
         facts = "".join(
             f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
-            f"<td style='text-align:left'>{html.escape(_shown(value))}</td></tr>"
+            f"<td style='text-align:left'>{html.escape(cell(value))}</td></tr>"
             for name, value in self._facts().items()
             if value is not None
         )
@@ -46,23 +48,9 @@ class Result:
             head = "".join(f"<th>{html.escape(column)}</th>" for column in columns)
             body = "".join(
                 "<tr>"
-                + "".join(f"<td>{html.escape(_shown(row.get(column)))}</td>" for column in columns)
+                + "".join(f"<td>{html.escape(cell(row.get(column)))}</td>" for column in columns)
                 + "</tr>"
                 for row in rows
             )
             page += f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         return page
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:,.4g}"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_shown, value))
-    return str(value)

@@ -79,7 +79,7 @@ class TuningResult(Result):
         for row in self.rows:
             name = f"{row['start']}, {row['strategy']}" if "lr" in row else row["strategy"]
             scores = {m: score_text(row[m], row[f"{m}_std"]) for m in metrics}
-            rows.append({"": name, **scores, "lr": row.get("lr", "")})
+            rows.append({"": name, **scores, "lr": f"{row['lr']:.2g}" if "lr" in row else ""})
         return rows
 
 

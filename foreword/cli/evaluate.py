@@ -80,10 +80,8 @@ def _show(results: Sequence[Mapping[str, Any]], folder: Path) -> None:
 
 
 def _cell(name: str, value: Any) -> Any:
-    """Return a value as a table shows it; perplexities are published with two decimals."""
-    if value is None:
-        return "-"
-    return f"{value:,.2f}" if name == "perplexity" else value
+    """Return a value for the table; perplexities are published with two decimals."""
+    return f"{value:,.2f}" if name == "perplexity" and value is not None else value
 
 
 def _numbers(text: str) -> list[int]:

@@ -20,8 +20,6 @@ def fill(
     json: Json = False,
 ) -> None:
     """Fill the blanks of a text, [MASK] or T5's <extra_id_0>, and show the likeliest candidates."""
-    from rich.markup import escape
-
     filled = open_model(run, device).fill(text, top)
     if json:
         blanks = [[asdict(candidate) for candidate in blank] for blank in filled.blanks]
@@ -29,7 +27,7 @@ def fill(
         return
     console.out.print(filled.text, markup=False)
     rows = [
-        [n if rank == 0 else "", escape(candidate.text), f"{candidate.probability:.4f}"]
+        [n if rank == 0 else "", candidate.text, f"{candidate.probability:.4f}"]
         for n, blank in enumerate(filled.blanks, 1)
         for rank, candidate in enumerate(blank)
     ]

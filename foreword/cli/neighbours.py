@@ -24,8 +24,6 @@ def neighbours(
     Of a word2vec model these are its word vectors, of any other model its input embeddings, which
     know no context.
     """
-    from rich.markup import escape
-
     from foreword.interop.word_table import word_table
     from foreword.text.pieces import SPACE
 
@@ -42,7 +40,7 @@ def neighbours(
         )
         return
     rows = [
-        [escape(word) if rank == 0 else "", escape(near.word), f"{near.cosine:.4f}"]
+        [word if rank == 0 else "", near.word, f"{near.cosine:.4f}"]
         for word, nearest in neighbours_of.items()
         for rank, near in enumerate(nearest)
     ]

@@ -142,14 +142,5 @@ def _save(folder: Path, result: dict[str, Any], plot: Rendered) -> None:
 
 
 def _show(finding: Finding) -> None:
-    from rich.markup import escape
-
-    def cell(value: Any) -> Any:
-        if isinstance(value, str):
-            return escape(value)
-        if isinstance(value, float):  # four decimals; two digits for small numbers
-            return float(f"{value:.4f}") if abs(value) >= 0.01 else float(f"{value:.2g}")
-        return "-" if value is None else value
-
-    rows = [[cell(value) for value in row.values()] for row in finding.rows]
+    rows = [list(row.values()) for row in finding.rows]
     console.table("", list(finding.rows[0]), rows)

@@ -104,10 +104,8 @@ def _score_file(
 
 
 def _show_tokens(found: TextScore) -> None:
-    from rich.markup import escape
-
     rows = [
-        [escape(token), f"{-value:.3f}", f"{-value / math.log(2):.3f}", f"{math.exp(value):.4f}"]
+        [token, f"{-value:.3f}", f"{-value / math.log(2):.3f}", f"{math.exp(value):.4f}"]
         for token, value in zip(found.tokens[:MAX_TOKENS_SHOWN], found.log_probs, strict=False)
     ]
     console.table("", ["token", "nats", "bits", "probability"], rows)
@@ -120,7 +118,7 @@ def _show_totals(totals: ScoreTotals) -> None:
     from foreword.formatting import unknown_share_note
 
     bits = totals.bits_per_byte
-    per_byte = {} if totals.is_pseudo else {"bits per byte": "-" if bits is None else bits}
+    per_byte = {} if totals.is_pseudo else {"bits per byte": bits}
     console.facts(
         {
             "measure": totals.measure,

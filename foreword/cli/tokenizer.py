@@ -143,7 +143,7 @@ def trace(
         row = (n, " ".join(step.pair), step.count, step.symbol, step.vocab, _spaced(step.words))
         rows.append(row)
     columns = ("step", "pair", "count", "new symbol", "vocabulary", "words")
-    console.table("", columns, [[_plain(cell) for cell in row] for row in rows])
+    console.table("", columns, rows)
     console.facts({word: " ".join(cut) for word, cut in cuts.items()})
 
 
@@ -218,10 +218,3 @@ def _say_tokens(label: str, tokens: list[str]) -> None:
 
 def _spaced(words: tuple[tuple[str, ...], ...]) -> str:
     return "  ".join("·".join(word) for word in words)
-
-
-def _plain(cell: Any) -> Any:
-    """Return the cell with markup escaped, so that `[b]` is printed."""
-    from rich.markup import escape
-
-    return escape(cell) if isinstance(cell, str) else cell

@@ -6,28 +6,32 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
+
+from foreword.formatting import cell
 
 out = Console(highlight=False, soft_wrap=True)
 LONGEST, BORDER = 24, 3  # characters of a cell kept on one line; characters of a column's border
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table, with numbers aligned to the right.
+    """Print a table, with numbers aligned to the right and texts to the letter.
 
     A table too wide for the window continues below, with its first column repeated.
     """
-    texts = [[_cell(value) for value in row] for row in rows]
+    texts = [[cell(value) for value in row] for row in rows]
     widths = [max(map(_least_width, of)) + BORDER for of in zip(columns, *texts, strict=True)]
     for which in _column_groups(widths, out.width - 1):
-        grid = Table(title=title or None, title_justify="left", header_style="bold")
+        grid = Table(title=escape(title) or None, title_justify="left", header_style="bold")
         for n in which:
             is_number = bool(rows) and all(isinstance(row[n], int | float) for row in rows)
             justify: Literal["right", "left"] = "right" if is_number else "left"
             is_whole = n == 0 and all(len(row[n]) <= LONGEST for row in texts)
-            grid.add_column(columns[n], justify=justify, overflow="fold", no_wrap=is_whole)
+            grid.add_column(Text(columns[n]), justify=justify, overflow="fold", no_wrap=is_whole)
         for row in texts:
-            grid.add_row(*(row[n] for n in which))
+            grid.add_row(*(Text(row[n]) for n in which))  # a text may hold `[b]`
         out.print(grid, soft_wrap=False)  # cells too wide for the window are wrapped
         title = ""
 
@@ -53,13 +57,7 @@ def facts(pairs: Mapping[str, Any]) -> None:
     """Print names and values, one pair per line."""
     width = max(map(len, pairs), default=0)
     for name, value in pairs.items():
-        out.print(f"{name:<{width}}  {_cell(value)}", markup=False)
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+        out.print(f"{name:<{width}}  {cell(value)}", markup=False)
 
 
 def some(names: Sequence[str], most: int = 12) -> str:

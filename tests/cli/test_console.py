@@ -123,3 +123,10 @@ def test_long_texts_fold_within_one_table(
     assert output.count("score") == 1
     assert "0.25" in output
     assert max(map(len, output.splitlines())) <= 60
+
+
+def test_tables_show_texts_to_the_letter(capsys: pytest.CaptureFixture[str]) -> None:
+    console.table("a [b]", ["[c]", "n"], [["[MASK] :smile:", 0.5], [None, 1200]])
+    output = capsys.readouterr().out
+    for text in ("a [b]", "[c]", "[MASK] :smile:", "0.5000", "–", "1,200"):
+        assert text in output, text
