@@ -13,6 +13,7 @@ from foreword.api._arguments import PathName, Paths
 from foreword.api._result import Result
 from foreword.api.progress import ProgressDisplay, progress_of
 from foreword.comparison import tables
+from foreword.comparison.forecast import ComparisonForecast, forecast
 from foreword.comparison.grid import load_grid
 from foreword.comparison.plot import write_plot
 from foreword.comparison.results import Results, gather
@@ -29,22 +30,55 @@ class ComparisonResult(Result):
         out: its folder, with `table.md`, `results.csv`, `results.json` and `plot.png`.
         is_done: whether all is done; if not, the same call continues.
         results: all numbers.
+        notes: how to read the tables, what failed and what is not done.
+        forecast: with `dry_run`, the time and memory that each cell will take.
     """
 
     out: Path
     is_done: bool
     results: Results
+    notes: tuple[str, ...]
+    forecast: ComparisonForecast | None = None
 
     @property
     def failures(self) -> list[str]:
         """What failed, a line each."""
         return [f"{f.work}: {f.error}" for f in self.results.comparison.failures]
 
+    @property
+    def exit_status(self) -> int:
+        """The status of `foreword compare`.
+
+        0 if nothing failed, 2 if only mistakes and a lack of memory did, 1 if Foreword itself, 130
+        if it was stopped.
+        """
+        if self.forecast is not None:
+            return 2 if any(cell.error for cell in self.forecast.cells) else 0
+        if not self.is_done:
+            return 130
+        failures = self.results.comparison.failures
+        if any(failure.is_fault for failure in failures):
+            return 1
+        return 2 if failures else 0
+
+    @property
+    def tables(self) -> list[tables.MarkdownTable]:
+        """The tables for people: the forecast, or pretraining, fine-tuning and samples."""
+        if self.forecast is not None:
+            return [tables.forecast_table(self.forecast)]
+        return tables.tables(self.results)
+
+    def as_document(self) -> dict[str, Any]:
+        """Return all numbers, for programs: as in `results.json`, or the forecast."""
+        if self.forecast is not None:
+            return self.forecast.as_document()
+        return tables.as_document(self.results)
+
     def _facts(self) -> Mapping[str, Any]:
         return {"folder": self.out, "done": self.is_done, "failed": self.failures or None}
 
     def _rows(self) -> Sequence[Mapping[str, Any]]:
-        first = tables.tables(self.results)[:1]
+        first = self.tables[:1]
         return [dict(zip(t.columns, row, strict=True)) for t in first for row in t.rows]
 
 
@@ -64,6 +98,7 @@ def compare(
     target: str | None = None,
     documents: str | None = None,
     errors: str | None = None,
+    dry_run: bool = False,
     progress: bool | ProgressDisplay = True,
 ) -> ComparisonResult:
     """Train each cell of a grid at one budget, fine-tune it, and tabulate the results.
@@ -88,6 +123,7 @@ def compare(
         target: for parallel text, the field of the target side.
         documents: what is one document in plain text: file, paragraph or line.
         errors: bytes that are not UTF-8: strict stops, replace replaces and counts.
+        dry_run: prepare the data and forecast each cell from a few steps; train nothing.
         progress: whether to show the progress, or what shows it.
 
     Raises:
@@ -105,16 +141,19 @@ def compare(
     if is_prepared(loaded.data) and given:
         _arguments.refuse(given, f"{loaded.data[0]} holds prepared text, which was read already")
     folder = _arguments.path(out, "--out")
-    with progress_of(progress) as shown:
+    with progress_of(progress, announces=True) as shown:
         comparison = Comparison(loaded, folder, ComparisonProgress(shown))
         comparison.prepare()
         with atomic.guarded(folder):
+            if dry_run:
+                forecasts = forecast(comparison)
+                notes = tables.forecast_notes(forecasts)
+                return ComparisonResult(folder, False, gather(comparison), tuple(notes), forecasts)
             is_done = comparison.run(lambda: tables.write(gather(comparison)))
             results = gather(comparison)
             tables.write(results)
-            if note := write_plot(results):
-                shown.note(note)
-    return ComparisonResult(folder, is_done, results)
+            notes = [*tables.notes(results), write_plot(results)]
+    return ComparisonResult(folder, is_done, results, tuple(filter(None, notes)))
 
 
 class ComparisonProgress:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from foreword.comparison.grid import Cell
 from foreword.comparison.run import Comparison
@@ -45,8 +46,47 @@ class Forecast:
     note: str = ""
 
 
-def forecast(comparison: Comparison, cell: Cell) -> Forecast:
-    """Forecast a cell, whose data is prepared, from a few training steps.
+@dataclass(frozen=True)
+class ComparisonForecast:
+    """The time and memory that a comparison will take.
+
+    Attributes:
+        cells: the forecast of each cell, in order.
+        seeds: number of pretrainings of each cell.
+        pieces: number of pretrainings and fine-tunings in all.
+    """
+
+    cells: tuple[Forecast, ...]
+    seeds: int
+    pieces: int
+
+    @property
+    def seconds(self) -> float:
+        """The time of all pieces that have a forecast."""
+        return sum(self.seeds * c.pretraining_seconds + c.tuning_seconds for c in self.cells)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every cell has a forecast."""
+        return not any(cell.note or cell.error for cell in self.cells)
+
+    def as_document(self) -> dict[str, Any]:
+        """Return all numbers, for programs."""
+        cells = [asdict(cell) for cell in self.cells]
+        return {"cells": cells, "seconds": self.seconds, "seeds": self.seeds}
+
+
+def forecast(comparison: Comparison) -> ComparisonForecast:
+    """Forecast a comparison, whose data is prepared, from a few training steps of each cell."""
+    cells = []
+    for cell in comparison.grid.cells:
+        comparison.reporter.stage(f"taking a few steps: {cell.name}")
+        cells.append(_forecast_cell(comparison, cell))
+    return ComparisonForecast(tuple(cells), comparison.grid.seeds, len(comparison.work()))
+
+
+def _forecast_cell(comparison: Comparison, cell: Cell) -> Forecast:
+    """Forecast a cell from a few training steps.
 
     A cell with offline training is not run: its forecast has tokens, epochs and a note.
     """

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from foreword import atomic, stored
+from foreword.comparison.forecast import ComparisonForecast, Forecast
 from foreword.comparison.grid import Cell, GridTask
 from foreword.comparison.interval import LEVEL, half_width_of_share
 from foreword.comparison.results import NUMBERS, Results
@@ -86,6 +87,43 @@ def notes(results: Results) -> list[str]:
     if missing:
         lines.append(f"{missing} of {len(results.comparison.work())} pieces are not done.")
     return lines
+
+
+def forecast_table(forecast: ComparisonForecast) -> MarkdownTable:
+    """Return the table of a forecast, a row per cell."""
+    columns = (
+        "cell",
+        "parameters",
+        "FLOPs/token",
+        "tokens",
+        "epochs",
+        "memory",
+        "pretraining",
+        "fine-tuning, about",
+    )
+    rows = [_forecast_row(cell, len(columns)) for cell in forecast.cells]
+    return MarkdownTable("Forecast", columns, tuple(rows))
+
+
+def _forecast_row(cell: Forecast, width: int) -> tuple[str, ...]:
+    if cell.error or cell.note:
+        return (cell.cell, cell.error or cell.note, *[""] * (width - 2))
+    return (
+        cell.cell,
+        quantity(cell.parameters),
+        power(cell.flops_per_token),
+        quantity(cell.tokens),
+        f"{cell.epochs:.2f}",
+        f"{cell.bytes / 1e9:.1f} GB",
+        duration(cell.pretraining_seconds),
+        duration(cell.tuning_seconds),
+    )
+
+
+def forecast_notes(forecast: ComparisonForecast) -> list[str]:
+    """Return the note on the table of a forecast: the number of pieces and their time."""
+    least = "about" if forecast.is_complete else "at least"
+    return [f"{forecast.pieces} pieces, {least} {duration(forecast.seconds)} in total"]
 
 
 def _describe_dev_size(task: GridTask, results: Results) -> str:

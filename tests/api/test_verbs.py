@@ -106,8 +106,12 @@ def test_compare_runs_a_grid_file(shards: Path, tmp_path: Path) -> None:
         '[[cells]]\nrecipe = "gpt2_tiny"\nlabel = "one"\n',
         encoding="utf-8",
     )
+    planned = compare(grid, shards, tmp_path / "out", steps=2, dry_run=True, progress=False)
+    assert planned.forecast is not None and planned.exit_status == 0
+    assert planned.forecast.pieces == 1 and planned.forecast.seconds > 0
+    assert "FLOPs/token" in repr(planned) and "1 pieces" in planned.notes[0]
     result = compare(grid, shards, tmp_path / "out", steps=2, progress=False)
-    assert result.is_done
+    assert result.is_done and result.exit_status == 0
     assert not result.failures
     assert "one" in repr(result)
     assert (tmp_path / "out" / "table.md").is_file()
