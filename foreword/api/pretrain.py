@@ -164,31 +164,27 @@ def pretrain(
             raise UserError(f"{file}: already exists; choose another out")
         data = _arguments.write_texts(texts, file)
     try:
-        return start(wanted(), run, shown, hooks, trackers)
+        return _start(wanted(), run, shown, hooks=hooks, trackers=trackers)
     finally:
         if texts is not None and not run.exists():  # it could not begin
             file.unlink()
 
 
-def start(
+def _start(
     wanted: RunRequest,
     run: Path,
     progress: ProgressDisplay,
-    hooks: Sequence[Hook] = (),
-    trackers: Sequence[Tracker] = (),
+    *,
+    hooks: Sequence[Hook],
+    trackers: Sequence[Tracker],
 ) -> PretrainingResult:
-    """Create a run folder and train; nothing is left of a run that could not begin.
-
-    Raises:
-        UserError: as `pretrain`.
-        TrainingStoppedError: the loss is no longer finite.
-    """
+    """Create a run folder and train; nothing is left of a run that could not begin."""
     before = running.names_in(run)
     running.require_free(run)
     wanted = wanted.extended(progress.note)
     try:
         running.start(wanted.recipe, wanted.inputs, run, wanted.starting_model)
-        return carry_on(run, progress, hooks, trackers)
+        return _train(run, progress, hooks=hooks, trackers=trackers)
     except UserError:
         running.undo_start(run, before)
         raise
@@ -222,21 +218,18 @@ def resume(
     trackers = trackers_of(track)
     if changed := _arguments.assignments(settings):
         override(folder, changed)
-    return carry_on(folder, progress_of(progress, announces=True), hooks, trackers)
+    shown = progress_of(progress, announces=True)
+    return _train(folder, shown, hooks=hooks, trackers=trackers)
 
 
-def carry_on(
+def _train(
     run: Path,
     progress: ProgressDisplay,
-    hooks: Sequence[Hook] = (),
-    trackers: Sequence[Tracker] = (),
+    *,
+    hooks: Sequence[Hook],
+    trackers: Sequence[Tracker],
 ) -> PretrainingResult:
-    """Train what is left of a run.
-
-    Raises:
-        UserError: as `resume`.
-        TrainingStoppedError: the loss is no longer finite.
-    """
+    """Train what is left of a run."""
     with tracked(run, trackers, progress) as reporter, progress:
         is_done = running.carry_on(run, reporter, progress.stage, samples, hooks)
     return PretrainingResult(run, is_done, {r["kind"]: r for r in log.read(run)})

@@ -59,7 +59,7 @@ def request(
     *,
     settings: Sequence[str] = (),
     budget: Budget | None = None,
-    heldout: Sequence[str] = (),
+    heldout: Sequence[str] | None = None,
     reading: Mapping[str, Any] | None = None,
     tokenizer: str | None = None,
     from_: str | None = None,
@@ -91,7 +91,7 @@ def request(
         raise UserError(
             f"--{next(iter(reading))}: {data[0]} holds prepared text, which was read already"
         )
-    prepare, heldout_texts = hold_out(loaded.prepare, heldout)
+    prepare, heldout_texts = hold_out(loaded.prepare, heldout or ())
     loaded = replace(loaded, prepare=prepare, read=read_as(loaded.read, reading or {}))
     inputs = Inputs(tuple(data), tokenizer, heldout_texts)
     if from_ is not None:

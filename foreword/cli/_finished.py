@@ -24,6 +24,8 @@ def finish(run: Path, work: Callable[[], PretrainingResult], *, as_json: bool) -
     try:
         result = work()
     except KeyboardInterrupt:
+        if not run.exists():  # it has not begun
+            raise
         console.say(f"interrupted; '{program()} resume {run}' continues")
         return 130
     if as_json:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
 
 import typer
 
@@ -12,11 +11,6 @@ from foreword.cli._heldout import HeldOut
 from foreword.cli._options import Options, PathText
 from foreword.errors import UserError
 from foreword.ranges import CountOrZero
-
-if TYPE_CHECKING:
-    from foreword.api.request import RunRequest
-    from foreword.cli._budget_options import BudgetOptions
-    from foreword.cli._reading import Reading
 
 
 @dataclass(frozen=True)
@@ -46,34 +40,21 @@ class RunOptions(Options):
         list[str] | None, typer.Option("--set", help="A setting: model.layers=6; repeatable.")
     ] = None
 
-    def resolve(
-        self, budget: BudgetOptions, reading: Reading, note: Callable[[str], None]
-    ) -> RunRequest:
-        """Return the run to start, and note what is worth knowing; no text is read yet.
+    def arguments(self) -> dict[str, Any]:
+        """Return the options as `foreword.pretrain` takes them.
 
         Raises:
-            UserError: the recipe has a mistake, options contradict each other, or --from names
-                nothing to start from.
+            UserError: text follows --heldout, where it may belong to --data.
         """
-        from foreword.api.request import request
-
         if self.heldout and self.more and _is_text(self.heldout):
             raise UserError(
                 f"{self.more[0]}: ambiguous: put --data or --heldout before each file, or a "
                 "pattern in quotes"
             )
-        return request(
-            self.recipe,
-            (*self.data, *(self.more or [])),
-            settings=self.assign or (),
-            budget=budget.resolve(),
-            heldout=self.heldout or (),
-            reading=reading.overrides,
-            tokenizer=self.tokenizer,
-            from_=self.from_,
-            extend_vocabulary=self.extend_vocabulary,
-            note=note,
-        )
+        arguments = asdict(self)
+        arguments["data"] += arguments.pop("more") or []
+        arguments["settings"] = arguments.pop("assign") or ()
+        return arguments
 
 
 def _is_text(heldout: list[str]) -> bool:

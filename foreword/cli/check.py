@@ -74,10 +74,16 @@ def check(
     Nothing is trained or saved. Of large texts only the first 20 MB are read.
     """
     from foreword.api.progress import progress_of
+    from foreword.api.request import request as requested
     from foreword.errors import UserError
 
     progress = progress_of(not quiet, announces=True)
-    request = options.resolve(budget, reading, progress.note)
+    request = requested(
+        **options.arguments(),
+        budget=budget.resolve(),
+        reading=reading.overrides,
+        note=progress.note,
+    )
     if request.recipe.model.trains_offline:
         raise UserError(
             f"{options.recipe}: trains offline, and has no steps to estimate by; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -28,14 +29,18 @@ def pretrain(
     any moment; `foreword resume` continues. With --from, weights, architecture and tokenizer come
     from that model, the rest from the recipe. If --heldout names text, all of --data is trained on.
     """
-    from foreword.api.pretrain import start
-    from foreword.api.progress import progress_of
+    from foreword.api.pretrain import PretrainingResult
+    from foreword.api.pretrain import pretrain as work
     from foreword.cli._finished import finish
-    from foreword.runs import run as running
-    from foreword.runs.tracking import trackers_of
 
-    running.require_free(out)
-    trackers = trackers_of(track or ())
-    progress = progress_of(not quiet, announces=True)
-    request = options.resolve(budget, reading, progress.note)
-    return finish(out, lambda: start(request, out, progress, (), trackers), as_json=json)
+    def pretrained() -> PretrainingResult:
+        return work(
+            **options.arguments(),
+            **asdict(budget),
+            **asdict(reading),
+            out=out,
+            track=track or (),
+            progress=not quiet,
+        )
+
+    return finish(out, pretrained, as_json=json)

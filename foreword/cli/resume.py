@@ -32,7 +32,7 @@ def resume(
     from foreword.api import pretrain
     from foreword.cli._finished import finish
 
-    def work() -> pretrain.PretrainingResult:
+    def resumed() -> pretrain.PretrainingResult:
         return pretrain.resume(run, settings=assign or (), track=track or (), progress=not quiet)
 
-    return finish(run, work, as_json=json)
+    return finish(run, resumed, as_json=json)
