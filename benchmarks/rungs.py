@@ -122,7 +122,7 @@ def measure(recipe: Recipe, texts: list[str], tokenizer: Path, folder: Path, tok
     shared = str(tokenizer) if tokenizer.is_dir() else None
     running.start(recipe, running.Inputs(tuple(texts), shared), folder)
     clock = Clock()
-    running.carry_on(folder, clock, lambda name: lambda *_: None)
+    running.train_run(folder, clock, lambda name: lambda *_: None)
     if shared is None:
         (folder / "tokenizer").rename(tokenizer)
         (folder / "tokenizer").symlink_to(tokenizer)

@@ -354,13 +354,13 @@ class Loss:
 
     Attributes:
         total: sum over predictions, in nats; a scalar tensor.
-        weight: number of predictions; a scalar tensor.
-        components: total and weight of each term of a sum of objectives, and other reported counts.
+        count: number of predictions; a scalar tensor.
+        components: total and count of each term of a sum of objectives, and other reported counts.
         memory: the backbone's memory, for the stream's next row; or None.
     """
 
     total: Tensor
-    weight: Tensor
+    count: Tensor
     components: Mapping[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
     memory: tuple[Tensor, ...] | None = None
 

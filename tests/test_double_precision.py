@@ -21,7 +21,7 @@ from .tiny import TRAINED, batch, build
 def loss_and_gradients(recipe: Recipe, model: Model, of: Batch) -> tuple[Tensor, list[Tensor]]:
     loss = recipe.objective.loss(model, of)
     parameters = list(model.parameters())
-    gradients = torch.autograd.grad(loss.total / loss.weight, parameters, allow_unused=True)
+    gradients = torch.autograd.grad(loss.total / loss.count, parameters, allow_unused=True)
     return loss.total, [grad for grad in gradients if grad is not None]
 
 
@@ -50,6 +50,8 @@ def test_gradient_reach_reads_every_model_in_float64(name: str, norm: str) -> No
     recipe = replace(recipe, model=replace(recipe.model, norm=norm))
     model = build(recipe).eval().double()
     reader = recipe.objective.token_backbone(model)
-    norms = gradient_norms(model, batch(recipe, 2), reader.first_state, positions=2, reader=reader)
+    norms = gradient_norms(
+        model, batch(recipe, 2), reader.first_contextual_layer, positions=2, reader=reader
+    )
     assert len(norms.norm) and norms.broken == 0
     assert np.isfinite(norms.norm).all() and norms.norm.max() > 0

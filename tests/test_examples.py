@@ -86,7 +86,7 @@ def test_a_run_uses_many_examples_at_once(tmp_path: Path) -> None:
         "schedule": {"kind": "quadratic"},
     }
     run = runs.begin(runs.build(table), runs.write_text(tmp_path / "text"), tmp_path / "run")
-    assert runs.carry_on(run)
+    assert runs.train_run(run)
     (noted,) = stored.read(run / "run.json")["plugins"]
     assert len(noted["kinds"]) == 7
 
@@ -101,7 +101,7 @@ def test_the_hook_of_the_architecture_page_is_called_between_steps(
     hook = runpy.run_path(str(file))["ParameterNorm"]()
     made = runs.recipe("decoder", steps=4)
     run = runs.begin(made, runs.write_text(tmp_path / "text"), tmp_path / "run")
-    assert running.carry_on(run, runs.Quiet(), runs.stage, hooks=[hook])
+    assert running.train_run(run, runs.Quiet(), runs.stage, hooks=[hook])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [int(step) for step, _ in lines] == [1, 2, 3, 4]
     assert all(float(norm) > 0 for _, norm in lines)

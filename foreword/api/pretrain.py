@@ -231,5 +231,5 @@ def _train(
 ) -> PretrainingResult:
     """Train what is left of a run."""
     with tracked(run, trackers, progress) as reporter, progress:
-        is_done = running.carry_on(run, reporter, progress.stage, samples, hooks)
+        is_done = running.train_run(run, reporter, progress.stage, samples, hooks)
     return PretrainingResult(run, is_done, {r["kind"]: r for r in log.read(run)})

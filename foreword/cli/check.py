@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from foreword.data.prepared_text import PreparedText
     from foreword.data.text_files import ReadSettings
     from foreword.runs.estimate import Estimate
-    from foreword.runs.preview import Piece, Shown
+    from foreword.runs.preview import Piece, PreviewRow
     from foreword.runs.setup import TrainingSetup
     from foreword.runs.stages import Stage
 
@@ -54,7 +54,7 @@ class CheckResult:
 
     setup: TrainingSetup
     estimate: Estimate
-    rows: list[Shown]
+    rows: list[PreviewRow]
     data: dict[str, Any]
 
 
@@ -279,7 +279,7 @@ def _text(data: dict[str, Any]) -> str:
     return text + "".join(f"; {count:,} {what}" for what, count in warnings.items())
 
 
-def _print_row(row: Shown) -> None:
+def _print_row(row: PreviewRow) -> None:
     """Print the source, then inputs with the target of each below, wrapped to the console."""
     from rich.text import Text
 
@@ -316,14 +316,14 @@ def _width(piece: Piece) -> int:
     return cell_len(piece.text)
 
 
-def _print_legend(rows: Sequence[Shown]) -> None:
+def _print_legend(rows: Sequence[PreviewRow]) -> None:
     from rich.text import Text
 
-    from foreword.runs.preview import MEANING
+    from foreword.runs.preview import ROLES
 
     used = {p.mark for row in rows for part in (row.source, row.inputs, row.targets) for p in part}
     line = Text("\n")
-    for mark, meaning in MEANING.items():
+    for mark, meaning in ROLES.items():
         if mark in used and mark != "plain":
             line.append(f" {mark} ", style=COLOURS[mark]).append(f" {meaning}   ")
     console.out.print(line)

@@ -258,7 +258,7 @@ class Comparison:
         if not (run / "recipe.toml").is_file():
             shards = str(self.corpora.shards_for(recipe).folder)
             running.start(recipe, running.Inputs((shards,)), run)
-        return running.carry_on(run, reporter, reporter.stage, samples)
+        return running.train_run(run, reporter, reporter.stage, samples)
 
     def _tune(self, piece: Work, task: GridTask, reporter: _PieceReporter) -> None:
         run, folder = self.run_folder(piece.cell, piece.seed), self._tuning_folder(piece)

@@ -140,7 +140,7 @@ class Demo:
                 train = replace(recipe.train, hours=None, steps=self.size.steps)
                 recipe = replace(recipe, train=train)
             running.start(recipe, running.Inputs((str(self.text / "documents.jsonl"),)), self.run)
-        return running.carry_on(self.run, reporter, stage, samples)
+        return running.train_run(self.run, reporter, stage, samples)
 
     def measure(self, stage: Stage = unwatched) -> dict[str, Any]:
         """Return the steps, tokens and seconds of pretraining, and losses in nats per masked token.

@@ -57,7 +57,7 @@ def align(prompted: PromptedModel, source: str, target: str, layer: int | None =
     # Run the model on source and target, and record the weights of every layer.
     source_ids = starts_of(prompted, [source])[0].source
     assert source_ids is not None
-    target_ids = np.concatenate([prompted.tokenizer.encode(target), prompted.end])
+    target_ids = np.concatenate([prompted.tokenizer.encode(target), prompted.end_token])
     weights_of_targets = np.ones((1, len(target_ids)), np.float32)
     example = Example(side_by_side([source_ids]), side_by_side([target_ids]), weights_of_targets)
     batch = prompted.recipe.layout.arrange(example, prompted.vocab)

@@ -172,11 +172,11 @@ def _ngram_pairs(
     recipe: Recipe, shards: Shards, vocab: Vocab, most: int
 ) -> Iterator[tuple[Pairs, ...]]:
     """Yield all tokens of texts with the one before, as n-gram models read them."""
-    texts = NgramTexts.of(shards, vocab, *recipe.wrapping)
+    texts = NgramTexts.of(shards, vocab, *recipe.bos_and_eos)
     end = min(len(texts), most)
     for at in range(0, end, CHUNK):
-        before = min(at, 1)
-        ids = texts.read(at - before, min(at + CHUNK, end)).astype(np.int64)
+        overlap = min(at, 1)
+        ids = texts.read(at - overlap, min(at + CHUNK, end)).astype(np.int64)
         is_text = ids[1:] != texts.start
         yield ((ids[:-1][is_text], ids[1:][is_text]),)
 

@@ -107,7 +107,7 @@ def by_memory(
         with _memory_length(prompted, memory):
             measured = evaluate(model, batches, loss_fn, prompted.dtype)
         bits = entropy.bits_per_byte(measured.loss, bytes_per_token)
-        losses.append(MemoryLoss(memory, measured.loss, int(measured.weight), bits, unknown))
+        losses.append(MemoryLoss(memory, measured.loss, int(measured.count), bits, unknown))
     return losses
 
 

@@ -124,7 +124,7 @@ def start_of(prompted: PromptedModel, prompt: str) -> Start:
     """
     ids = prompted.tokenizer.encode(prompt, special=True)
     if prompted.continues:
-        target = np.concatenate([prompted.opening, ids])
+        target = np.concatenate([prompted.prompt_prefix, ids])
         # A model whose documents have no first token still needs one to predict from.
         return Start(None, target if len(target) else prompted.eos)
     if not len(ids):
@@ -138,7 +138,7 @@ def start_of(prompted: PromptedModel, prompt: str) -> Start:
 def stops_of(prompted: PromptedModel) -> Array:
     """Return the tokens that end a text."""
     special = [prompted.vocab.special[n] for n in ("</s>",) if n in prompted.vocab.special]
-    return np.unique([*special, *prompted.eos, *prompted.end]).astype(np.int64)
+    return np.unique([*special, *prompted.eos, *prompted.end_token]).astype(np.int64)
 
 
 def text_of(prompted: PromptedModel, start: Start, ids: Array) -> str:

@@ -21,7 +21,12 @@ from foreword.types import Array, Batch, Example, Hidden, PredictionOrder, Queri
 
 @dataclass(frozen=True)
 class PromptForm:
-    """A form of sources: the mode token before them (0 or 1) and whether they have sentinels."""
+    """A form of source that training used.
+
+    Attributes:
+        mode: the token that names the denoiser (UL2), none or one.
+        has_sentinels: whether spans are replaced by sentinels.
+    """
 
     mode: tuple[int, ...]
     has_sentinels: bool
@@ -38,12 +43,12 @@ class PromptedModel(TrainedModel):
 
     @property
     def fills_in_place(self) -> bool:
-        """Whether it predicts masked tokens in place: a masked language model."""
+        """Whether it is a masked language model: masked tokens are predicted in place."""
         return self.recipe.objective.predicts == "in_place"
 
     @property
     def continues(self) -> bool:
-        """Whether it predicts each token from those before: a causal language model."""
+        """Whether it is a causal language model."""
         return self.recipe.objective.predicts == "next"
 
     @property
@@ -52,8 +57,8 @@ class PromptedModel(TrainedModel):
         return self.recipe.objective.predicts == "target"
 
     @cached_property
-    def forms(self) -> tuple[PromptForm, ...]:
-        """The forms of its sources, the default for prompts first; empty without a source."""
+    def source_forms(self) -> tuple[PromptForm, ...]:
+        """The forms of source it was trained on, that of prompts first; empty without sources."""
         return tuple(
             PromptForm(() if mode is None else (mode,), form.has_sentinels)
             for form in self.recipe.objective.source_forms
@@ -63,19 +68,21 @@ class PromptedModel(TrainedModel):
     @property
     def uses_sentinels(self) -> bool:
         """Whether sources may have sentinels for missing text, which targets supply."""
-        return any(form.has_sentinels for form in self.forms)
+        return any(form.has_sentinels for form in self.source_forms)
 
     @property
     def reads_plain(self) -> bool:
         """Whether sources may be text without sentinels, which targets continue or correct."""
-        return any(not form.has_sentinels for form in self.forms)
+        return any(not form.has_sentinels for form in self.source_forms)
 
     def modes(self, ids: Array) -> int:
         """Return the number of mode tokens (0 or 1) that `ids` begins with."""
-        return int(any(ids[:1].tolist() == list(form.mode) for form in self.forms if form.mode))
+        return int(
+            any(ids[:1].tolist() == list(form.mode) for form in self.source_forms if form.mode)
+        )
 
     def source_of(self, ids: Array) -> Array:
-        """Return `ids` as a source in the form of training: mode token, bos, text and end.
+        """Return `ids` as a source of training has it: mode token, bos, text, end token.
 
         A mode token that `ids` begins with is kept.
         """
@@ -83,9 +90,9 @@ class PromptedModel(TrainedModel):
         text = ids[len(mode) :]
         if not len(mode):
             has_sentinels = bool(np.isin(text, self.vocab.sentinels).any())
-            matching = [form for form in self.forms if form.has_sentinels == has_sentinels]
-            mode = np.asarray([*matching, *self.forms][0].mode, dtype=np.int64)
-        return np.concatenate([mode, self.bos, text, self.end])
+            matching = [form for form in self.source_forms if form.has_sentinels == has_sentinels]
+            mode = np.asarray([*matching, *self.source_forms][0].mode, dtype=np.int64)
+        return np.concatenate([mode, self.bos, text, self.end_token])
 
     @property
     def is_count_based(self) -> bool:
@@ -126,14 +133,14 @@ class PromptedModel(TrainedModel):
 
     @property
     def limit(self) -> int | None:
-        """The maximum number of positions, or None."""
+        """The number of positions it has, or None if it is unlimited."""
         return self.recipe.model.limit
 
     @property
-    def reach(self) -> int:
-        """The maximum tokens it saw at once in training: a row and its memory.
+    def max_context(self) -> int:
+        """The longest context it was trained on: a row and its memory.
 
-        A count-based model reads whole texts.
+        Unlimited in a count-based model, which reads whole texts.
         """
         if self.is_count_based:
             return 1 << 62
@@ -141,26 +148,26 @@ class PromptedModel(TrainedModel):
 
     @cached_property
     def bos(self) -> Array:
-        """The token its packing puts before a document, (0 or 1,) int64."""
+        """The packing's token before a document, (0 or 1,) int64."""
         return self._special(self.recipe.packing.bos)
 
     @cached_property
     def eos(self) -> Array:
-        """The token its packing puts after a document, (0 or 1,) int64."""
+        """The packing's token after a document, (0 or 1,) int64."""
         return self._special(self.recipe.packing.eos)
 
     @cached_property
-    def opening(self) -> Array:
-        """The token before a text that a causal model reads, (0 or 1,) int64.
+    def prompt_prefix(self) -> Array:
+        """The token before a text that a causal model continues or scores, (0 or 1,) int64.
 
-        It is bos; without bos, and if training did not mask documents, the eos of the document
-        before.
+        bos, if there is one; else the eos of the previous document, if training let a document see
+        it (no document mask).
         """
         return self.bos if len(self.bos) or self.recipe.packing.document_mask else self.eos
 
     @cached_property
-    def end(self) -> Array:
-        """The token that ends its sources and targets, (0 or 1,) int64."""
+    def end_token(self) -> Array:
+        """The token that ends sources and targets, (0 or 1,) int64."""
         return self._special(self.recipe.objective.end)
 
     def _special(self, name: str) -> Array:
@@ -177,18 +184,18 @@ class PromptedModel(TrainedModel):
         return whole
 
     @property
-    def head(self) -> Array:
-        """The token before a text that it encodes, (0 or 1,) int64."""
-        return self.opening if self.continues else self.bos
+    def prefix(self) -> Array:
+        """The token before a text to encode, (0 or 1,) int64."""
+        return self.prompt_prefix if self.continues else self.bos
 
     def with_special_tokens(self, ids: Array) -> Array:
-        """Return `ids` as a text to encode: after `head`, and before the token that ends texts.
+        """Return `ids` as a text to encode, with prefix and end.
 
         Raises:
             UserError: it is longer than the model can read.
         """
-        tail = self.eos if self.fills_in_place else self.end
-        whole = np.concatenate([self.head, ids, tail])
+        suffix = self.eos if self.fills_in_place else self.end_token
+        whole = np.concatenate([self.prefix, ids, suffix])
         self.check_length(len(whole))
         return whole
 

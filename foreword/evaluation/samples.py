@@ -92,7 +92,7 @@ def _continue(prompted: PromptedModel, rows: Rows) -> dict[str, str] | None:
     ids = ids[: min(PROMPT, prompted.recipe.packing.length // 2, -(-len(ids) // 2))]
     if not len(ids):
         return None
-    start = Start(None, np.concatenate([prompted.opening, ids]))
+    start = Start(None, np.concatenate([prompted.prompt_prefix, ids]))
     sampling = Sampling(tokens=CONTINUATION, seed=SEED)
     continuation = decode(prompted, [start], sampling, stops_of(prompted))[0]
     return {
@@ -116,7 +116,7 @@ def _answer(prompted: PromptedModel, rows: Rows) -> dict[str, str] | None:
     start = Start(source, source[:0])
     greedy = Sampling(tokens=CONTINUATION, temperature=0.0)
     answer = decode(prompted, [start], greedy, stops_of(prompted))[0]
-    without_end = source[~np.isin(source, prompted.end)]
+    without_end = source[~np.isin(source, prompted.end_token)]
     return {
         "prompt": prompted.tokenizer.decode(without_end, skip_special=False),
         "text": text_of(prompted, start, answer.ids),

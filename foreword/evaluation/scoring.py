@@ -156,24 +156,24 @@ def _plan(
         return _plan_answer(prompted, text, ids, source)
     if source is not None:
         raise UserError(f"{prompted.name}: this {prompted.family} reads no source; leave it out")
-    stride = max(1, prompted.reach // 2) if stride is None else stride
+    stride = max(1, prompted.max_context // 2) if stride is None else stride
     if prompted.fills_in_place:
         return _plan_masked(prompted, text, ids, stride)
     return _plan_causal(prompted, text, ids, stride)
 
 
 def _plan_causal(prompted: PromptedModel, text: str, ids: Array, stride: int) -> ScoringPlan:
-    whole = np.concatenate([prompted.opening, ids, prompted.eos])
+    whole = np.concatenate([prompted.prompt_prefix, ids, prompted.eos])
     head = min(1, len(whole))
-    unscored = min(len(ids), head - len(prompted.opening)) if len(whole) else 0
+    unscored = min(len(ids), head - len(prompted.prompt_prefix)) if len(whole) else 0
     # Count the bytes of scored tokens alone, else bits per byte would be too low.
     unscored_text = prompted.tokenizer.decode(ids[:unscored]).strip() if unscored else ""
-    windows = scoring_windows(len(whole), prompted.reach, stride, both_sides=False)
+    windows = scoring_windows(len(whole), prompted.max_context, stride, both_sides=False)
     windows = [window for window in windows if window.stop > max(window.first, head)]
 
     def items() -> Iterator[ScoringItem]:
         for window in windows:
-            ids = whole[window.start : window.start + prompted.reach]
+            ids = whole[window.start : window.start + prompted.max_context]
             yield ScoringItem(ids, _is_scored(window, len(ids), head))
 
     size = len(text.encode()) - len(unscored_text.encode())
@@ -191,7 +191,7 @@ def _is_scored(window: ScoringWindow, length: int, head: int) -> Array:
 def _plan_masked(prompted: PromptedModel, text: str, ids: Array, stride: int) -> ScoringPlan:
     head, tail = len(prompted.bos), len(prompted.eos)
     whole = np.concatenate([prompted.bos, ids, prompted.eos])
-    width, mask = prompted.reach, prompted.vocab.id("[MASK]")
+    width, mask = prompted.max_context, prompted.vocab.id("[MASK]")
     windows = scoring_windows(len(whole), width, stride, both_sides=True)
 
     def items() -> Iterator[ScoringItem]:
@@ -213,9 +213,11 @@ def _plan_answer(prompted: PromptedModel, text: str, ids: Array, source: str | N
     source_ids = prompted.source_of(prompted.tokenizer.encode(source, special=True))
     # The answer to a source with sentinels repeats them.
     answer = prompted.tokenizer.encode(text, special=True) if prompted.uses_sentinels else ids
-    whole = np.concatenate([answer, prompted.end])
+    whole = np.concatenate([answer, prompted.end_token])
     prompted.check_length(len(source_ids))
     prompted.check_length(len(whole))
     item = ScoringItem(whole, np.ones(len(whole), dtype=bool), source_ids)
     items = [item] if len(whole) else []
-    return ScoringPlan(whole, 0, 0, 0, len(text.encode()), items, len(items), len(prompted.end))
+    return ScoringPlan(
+        whole, 0, 0, 0, len(text.encode()), items, len(items), len(prompted.end_token)
+    )

@@ -47,7 +47,7 @@ def by_order(prompted: PromptedModel, shards: Shards) -> list[OrderSparsity]:
         shards: the text.
     """
     table = table_of(prompted.model)
-    loss = measure(table, NgramTexts.of(shards, prompted.vocab, *prompted.recipe.wrapping))
+    loss = measure(table, NgramTexts.of(shards, prompted.vocab, *prompted.recipe.bos_and_eos))
     pairs = zip(loss.ngrams.tolist(), loss.unseen.tolist(), strict=True)
     return [
         OrderSparsity(n, table.size_of(n), table.bytes_of(n), tested, unseen / max(1, tested))

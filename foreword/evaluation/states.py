@@ -73,7 +73,7 @@ def vectors(prompted: PromptedModel, words: Sequence[WordInText]) -> Iterator[Wo
             ids, offsets = prompted.tokenizer.encode_with_offsets(word.text)
             is_piece = (offsets[:, 0] < word.stop) & (offsets[:, 1] > word.start)
             rows.append(prompted.with_special_tokens(ids))
-            positions.append(len(prompted.head) + np.flatnonzero(is_piece))
+            positions.append(len(prompted.prefix) + np.flatnonzero(is_piece))
         layers = _by_layer(prompted, rows)
         for n, (row, where) in enumerate(zip(rows, positions, strict=True)):
             pieces = row[where]

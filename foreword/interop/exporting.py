@@ -70,14 +70,14 @@ def without_boundary_head(trained: TrainedModel) -> tuple[TrainedModel, tuple[st
 def _export_submodel(
     family: Family, model: Model, design: Design, tokenizer: Tokenizer, out: Path
 ) -> None:
-    wrapping = family.wrapping(design)
-    opening = wrapping[0] if family.layout == "decoder" else ""
+    bos_and_eos = family.bos_and_eos(design)
+    prompt_prefix = bos_and_eos[0] if family.layout == "decoder" else ""
     segments = design.model.segments
-    use = tokens.TokenizerUse(wrapping, opening, segments, design.model.limit)
+    use = tokens.TokenizerUse(bos_and_eos, prompt_prefix, segments, design.model.limit)
     weights = tensors.to_hf(model, design, tokenizer.vocab, family)
     save_file(weights, out / files.WEIGHTS, metadata={"format": "pt"})
     tokens.write(tokenizer, use, out)
-    table = hf_config(design, tokenizer.vocab, family, opening)
+    table = hf_config(design, tokenizer.vocab, family, prompt_prefix)
     write_json(out / CONFIG, table)
     if family.layout in ("decoder", "encoder_decoder"):
         ids = {key: i for key, i in table.items() if key.endswith("token_id")}

@@ -337,8 +337,8 @@ def reading_notes(imported: ImportedModel) -> tuple[str, ...]:
         notes.append(
             f"transformers tokenizes {comparison.differing[0]!r} differently from Foreword"
         )
-    wrapping = imported.family.wrapping(imported.recipe)
-    ours = tuple((special[name],) if name in special else () for name in wrapping)
+    bos_and_eos = imported.family.bos_and_eos(imported.recipe)
+    ours = tuple((special[name],) if name in special else () for name in bos_and_eos)
     if ours != (theirs := (comparison.bos, comparison.eos)):
         notes.append(
             f"transformers reads a text as {_show_wrapped(tokenizer, *theirs)}, Foreword, as its "

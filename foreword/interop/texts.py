@@ -1,4 +1,4 @@
-"""Comparing our tokenizer with that of `transformers`: the same tokens, the same wrapping."""
+"""Comparing our tokenizer with that of `transformers`: the same tokens, the same special tokens."""
 
 from __future__ import annotations
 

@@ -100,15 +100,15 @@ class TokenizerUse:
     """The form in which a model expects tokenized texts.
 
     Attributes:
-        wrapping: the special tokens before and after a text in training, "" for none.
-        opening: the special token that generation begins with, "" for none.
+        bos_and_eos: the special tokens before and after a text in training, "" for none.
+        prompt_prefix: the special token that generation begins with, "" for none.
         segments: the number of segments.
         limit: the most tokens it can read, or None.
         padding_side: where `transformers` pads texts.
     """
 
-    wrapping: tuple[str, str]
-    opening: str
+    bos_and_eos: tuple[str, str]
+    prompt_prefix: str
     segments: int
     limit: int | None
     padding_side: str = "right"
@@ -132,7 +132,7 @@ def write(tokenizer: Tokenizer, use: TokenizerUse, out: Path) -> None:
         config["model_max_length"] = use.limit
     if use.padding_side != "right":
         config["padding_side"] = use.padding_side
-    begins = names.get(use.opening)
+    begins = names.get(use.prompt_prefix)
     if begins is not None and config.get("bos_token") != begins:
         config["foreword"]["roles"] = {"bos_token": config.get("bos_token")}
         config["bos_token"] = begins
@@ -141,31 +141,31 @@ def write(tokenizer: Tokenizer, use: TokenizerUse, out: Path) -> None:
     _write(out / SPECIAL_TOKENS_MAP, roles)
     # The special tokens that `transformers` puts around a text.
     parts: dict[str, Any] = json.loads((out / FILE).read_text(encoding="utf-8"))
-    if parts.get("post_processor") is None and any(use.wrapping):
-        before, after = (
-            (names[name], tokenizer.vocab.id(name)) if name else None for name in use.wrapping
+    if parts.get("post_processor") is None and any(use.bos_and_eos):
+        bos, eos = (
+            (names[name], tokenizer.vocab.id(name)) if name else None for name in use.bos_and_eos
         )
-        parts["post_processor"] = _template(before, after)
+        parts["post_processor"] = _template(bos, eos)
         _write(out / FILE, parts)
 
 
 def write_template(
     tokenizer: Tokenizer,
-    before: Sequence[int],
-    between: Sequence[int],
-    after: Sequence[int],
+    prefix: Sequence[int],
+    separator: Sequence[int],
+    suffix: Sequence[int],
     out: Path,
 ) -> None:
     """Let the tokenizer in `out` put these special tokens around a text, and into a pair.
 
     Args:
         tokenizer: names the tokens.
-        before: ids before a text or a pair.
-        between: ids between the texts of a pair, in the first one's segment.
-        after: ids after a text or a pair.
+        prefix: ids before a text or a pair.
+        separator: ids between the texts of a pair, in the first one's segment.
+        suffix: ids after a text or a pair.
         out: a folder that `write` wrote.
     """
-    names = {i: tokenizer.token(i) for i in (*before, *between, *after)}
+    names = {i: tokenizer.token(i) for i in (*prefix, *separator, *suffix)}
 
     def pieces(ids: Sequence[int], segment: int) -> list[Any]:
         return [{"SpecialToken": {"id": names[i], "type_id": segment}} for i in ids]
@@ -176,13 +176,13 @@ def write_template(
     parts: dict[str, Any] = json.loads((out / FILE).read_text(encoding="utf-8"))
     parts["post_processor"] = {
         "type": "TemplateProcessing",
-        "single": [*pieces(before, 0), text("A", 0), *pieces(after, 0)],
+        "single": [*pieces(prefix, 0), text("A", 0), *pieces(suffix, 0)],
         "pair": [
-            *pieces(before, 0),
+            *pieces(prefix, 0),
             text("A", 0),
-            *pieces(between, 0),
+            *pieces(separator, 0),
             text("B", 1),
-            *pieces(after, 1),
+            *pieces(suffix, 1),
         ],
         "special_tokens": {
             name: {"id": name, "ids": [i], "tokens": [name]} for i, name in names.items()
@@ -191,7 +191,7 @@ def write_template(
     _write(out / FILE, parts)
 
 
-def _template(before: tuple[str | None, int] | None, after: tuple[str | None, int] | None) -> Any:
+def _template(bos: tuple[str | None, int] | None, eos: tuple[str | None, int] | None) -> Any:
     """Return the part of `tokenizer.json` that puts special tokens around a text or a pair."""
 
     def piece(token: tuple[str | None, int] | None, segment: int) -> list[Any]:
@@ -200,15 +200,15 @@ def _template(before: tuple[str | None, int] | None, after: tuple[str | None, in
     def text(name: str, segment: int) -> Any:
         return {"Sequence": {"id": name, "type_id": segment}}
 
-    single = [*piece(before, 0), text("A", 0), *piece(after, 0)]
+    single = [*piece(bos, 0), text("A", 0), *piece(eos, 0)]
     special = {
         name: {"id": name, "ids": [i], "tokens": [name]}
-        for name, i in (token for token in (before, after) if token)
+        for name, i in (token for token in (bos, eos) if token)
     }
     return {
         "type": "TemplateProcessing",
         "single": single,
-        "pair": [*single, text("B", 1), *piece(after, 1)],
+        "pair": [*single, text("B", 1), *piece(eos, 1)],
         "special_tokens": special,
     }
 

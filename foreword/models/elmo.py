@@ -87,7 +87,7 @@ class ELMo(ModelSettings):
 class ElmoBackbone(NeuralBackbone):
     """Embedding, then LSTMs of both directions."""
 
-    first_state: ClassVar[int] = 1
+    first_contextual_layer: ClassVar[int] = 1
 
     def __init__(self, settings: ELMo, vocab: int) -> None:
         super().__init__()

@@ -36,10 +36,9 @@ from foreword.types import Batch, Hidden
 class NGram(OfflineArchitecture):
     """Smoothed counts of words after the n - 1 words before; no gradients.
 
-    It requires objective `causal`, layout `decoder`, and a packing that puts a token `before` each
-    text, which is given and never predicted. As in KenLM, words are all tokens but the special
-    ones, plus [UNK] and the token `after` a text; they share the mass that unigrams leave, seen or
-    not.
+    It requires objective `causal`, layout `decoder`, and a packing with a `bos` token,
+    which is given and never predicted. As in KenLM, words are all tokens but the special ones, plus
+    [UNK] and the packing's `eos`; they share the mass that unigrams leave, seen or not.
 
     Attributes:
         order: n, the word itself included.
@@ -90,9 +89,9 @@ class NgramBackbone(Backbone, OfflineBackbone):
         return NgramHead(self)
 
     @property
-    def numbers(self) -> int:
+    def extra_values(self) -> int:
         """Number of probabilities and back-off weights."""
-        return self.table.numbers
+        return self.table.stored_values
 
     def fit(self, inputs: OfflineInputs) -> FitResult:
         """Count the text; the counts stay in the inputs' folder while they are in use.

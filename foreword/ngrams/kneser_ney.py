@@ -60,7 +60,7 @@ class _AdjustedCounts:
     """
 
     level: Level
-    before: Array
+    continuation_counts: Array
     is_word: Array | None  # at order 1: ids that are not words count 0
 
     @classmethod
@@ -78,7 +78,9 @@ class _AdjustedCounts:
 
     def __call__(self, part: slice) -> Array:
         level = self.level
-        counts = np.where(level.is_initial[part], level.counts[part], self.before[part])
+        counts = np.where(
+            level.is_initial[part], level.counts[part], self.continuation_counts[part]
+        )
         return counts if self.is_word is None else np.where(self.is_word[part], counts, 0)
 
     def histogram(self, scratch: Scratch) -> Array:

@@ -115,7 +115,7 @@ class NgramTable:
         return cls(header, (np.arange(len(is_word)),), (log_probs,), ())
 
     @property
-    def numbers(self) -> int:
+    def stored_values(self) -> int:
         """The number of probabilities and back-off weights."""
         return sum(array.size for array in (*self.log_probs, *self.log_backoffs))
 

@@ -16,13 +16,13 @@ from foreword.text.special import UNK
 from foreword.types import Array, Vocab
 
 
-def predictable_words(vocab: Vocab, after: str) -> Array:
-    """Return which ids may be predicted, (vocab,) bool: words, [UNK] and the document end `after`.
+def predictable_words(vocab: Vocab, eos: str) -> Array:
+    """Return which ids may be predicted, (vocab,) bool: words, [UNK] and `eos`.
 
     KenLM interpolates unigrams with the uniform distribution over these.
     """
     is_word = ~vocab.is_special
-    is_word[[vocab.id(name) for name in (UNK, after) if name in vocab.special]] = True
+    is_word[[vocab.id(name) for name in (UNK, eos) if name in vocab.special]] = True
     return is_word
 
 
@@ -41,25 +41,25 @@ class NgramTexts:
     is_word: Array
 
     @classmethod
-    def of(cls, shards: Shards, vocab: Vocab, before: str, after: str) -> NgramTexts:
+    def of(cls, shards: Shards, vocab: Vocab, bos: str, eos: str) -> NgramTexts:
         """Return the documents of shards.
 
         Args:
             shards: the documents.
             vocab: the vocabulary with the special tokens.
-            before: the name of the token that begins each, which is never predicted.
-            after: the name of the token that ends each, or "" for none.
+            bos: the name of the token before each, which is never predicted.
+            eos: the name of the token after each, or "" for none.
 
         Raises:
             UserError: no token begins a document, or the token that ends it does.
         """
-        if not before or before == after:
+        if not bos or bos == eos:
             raise UserError(
                 "packing.bos: an n-gram model requires a token that begins each text and occurs "
                 'nowhere else; use packing.bos="<s>" with packing.kind=documents'
             )
-        stream = DocumentStream(shards, vocab, before, after)
-        return cls(stream, vocab.id(before), predictable_words(vocab, after))
+        stream = DocumentStream(shards, vocab, bos, eos)
+        return cls(stream, vocab.id(bos), predictable_words(vocab, eos))
 
     def __len__(self) -> int:
         """Return the number of tokens, with those that begin and end documents."""
@@ -109,14 +109,14 @@ def measure(table: NgramTable, texts: NgramTexts, most: int | None = None) -> Ng
     ngrams, unseen = np.zeros(order, dtype=np.int64), np.zeros(order, dtype=np.int64)
     is_known = table.seen_words()
     for at in range(0, end, CHUNK):
-        before = min(at, order)  # tokens of the chunk before, as context
-        ids = texts.read(at - before, min(at + CHUNK, end))
+        overlap = min(at, order)  # tokens of the chunk before, as context
+        ids = texts.read(at - overlap, min(at + CHUNK, end))
         by_order = table.find(ids)
-        nats -= float(table.log_probs_of(ids, by_order)[before:].sum())
-        is_text = ids[before:] != texts.start
+        nats -= float(table.log_probs_of(ids, by_order)[overlap:].sum())
+        is_text = ids[overlap:] != texts.start
         tokens += int(is_text.sum())
-        for n, found in enumerate(by_order):
-            numbers = found[before:][is_text]
+        for n, ends in enumerate(by_order):
+            numbers = ends[overlap:][is_text]
             is_seen = numbers >= 0 if n else is_known[numbers]
             ngrams[n] += int((numbers != NONE).sum())
             unseen[n] += int((~is_seen & (numbers != NONE)).sum())

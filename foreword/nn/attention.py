@@ -185,9 +185,9 @@ def attend(
     prepared_mask: PreparedMask,
     scale: float,
     dropout: float,
-    extra: Tensor | None = None,
+    position_scores: Tensor | None = None,
 ) -> Tensor:
-    """Return softmax(scale (q k' + extra) + bias) v over the allowed keys.
+    """Return softmax(scale (q k' + position_scores) + bias) v over the allowed keys.
 
     Args:
         q: (batch, heads, queries, d_head).
@@ -196,7 +196,7 @@ def attend(
         prepared_mask: mask M and bias B.
         scale: factor of the scores, 1 / sqrt(d).
         dropout: share of attention weights dropped.
-        extra: E, added before scaling, (batch, heads, queries, keys); or None.
+        position_scores: E, added before scaling, (batch, heads, queries, keys); or None.
 
     Returns:
         (batch, heads, queries, d_head); zeros for a query without keys.
@@ -212,10 +212,10 @@ def attend(
         out: Tensor = _flex()(q, k, v, score_mod, prepared_mask.block, scale)
         return out
     # Explicit products: needed for E, and faster than SDPA on short rows on the CPU.
-    if extra is not None or _is_explicit_faster(q, k, prepared_mask, dropout):
+    if position_scores is not None or _is_explicit_faster(q, k, prepared_mask, dropout):
         scores = (q if scale == 1 else q * scale) @ k.transpose(-2, -1)
-        if extra is not None:
-            scores = scores.add_(extra, alpha=scale)
+        if position_scores is not None:
+            scores = scores.add_(position_scores, alpha=scale)
         if prepared_mask.dense is not None:
             scores = scores.add_(prepared_mask.dense.to(scores.dtype))  # mixed dtypes are slow
         if prepared_mask.is_causal:
@@ -305,13 +305,13 @@ class Attention(nn.Module):
         batch, length, _ = x.shape
         # Q, and the position scheme's part in it: rotation, or scores to add.
         q = self.query(x).view(batch, length, self.heads, self.d_head).transpose(1, 2)
-        extra = None
+        position_scores = None
         if inputs.position is not None:
             q = inputs.position.rotate(q, inputs.positions.queries)
-            extra = inputs.position.scores(q, kv[0], inputs.positions, inputs.layer)
+            position_scores = inputs.position.scores(q, kv[0], inputs.positions, inputs.layer)
         # The softmax over the keys, times V.
         dropout = self.dropout if self.training else 0.0
-        heads = inputs.mechanism(q, *kv, inputs.prepared_mask, self.scale, dropout, extra)
+        heads = inputs.mechanism(q, *kv, inputs.prepared_mask, self.scale, dropout, position_scores)
         # The heads side by side, through W_O.
         heads = heads.transpose(1, 2).reshape(batch, length, self.heads * self.d_head)
         out: Tensor = self.output(heads)

@@ -221,8 +221,8 @@ class Backbone(nn.Module, ABC):
         """Set the spellings of tokens, in a model that reads characters; others ignore them."""
 
     @property
-    def numbers(self) -> int:
-        """Number of learned values besides the parameters: those of a count-based model."""
+    def extra_values(self) -> int:
+        """Number of learned values that are not parameters, as in a table of counts."""
         return 0
 
     def save(self, folder: Path) -> None:
@@ -242,12 +242,12 @@ class NeuralBackbone(Backbone):
     Attributes:
         settings: the kind it was built from.
         embedding: of tokens; heads may share it.
-        first_state: the lowest layer whose states pass on, from position to position, what comes
-            before them; 0 is the input of the first layer.
+        first_contextual_layer: the lowest layer whose state at one position affects later ones; 0
+            is the input of the first layer.
         counts: of each token in the training text, (vocab,) int64; None if it keeps none.
     """
 
-    first_state: ClassVar[int] = 0
+    first_contextual_layer: ClassVar[int] = 0
 
     settings: ModelSettings
     embedding: Embedding
@@ -259,7 +259,7 @@ class NeuralBackbone(Backbone):
         return hidden
 
     def with_layer_gradients(self, batch: Batch) -> Hidden:
-        """Like `by_layer`, with `layers` only for gradients: their values mean nothing.
+        """Like `by_layer`, with `layers` for gradients only, their values being meaningless.
 
         The gradient with respect to `layers[n][b, t]` is that with respect to the state of layer n
         at position t, along every path from it to later states. Where each layer depends on the
@@ -340,8 +340,8 @@ class Model(nn.Module):
         return cast(TokenHead, self.heads["token"])
 
     def count_parameters(self) -> int:
-        """Return the number of parameters, shared ones once, and of other learned numbers."""
-        return sum(p.numel() for p in self.parameters()) + self.backbone.numbers
+        """Return the number of learned values: parameters, shared ones once, and `extra_values`."""
+        return sum(p.numel() for p in self.parameters()) + self.backbone.extra_values
 
 
 def neural(backbone: nn.Module) -> NeuralBackbone:

@@ -42,6 +42,6 @@ class PairHead(nn.Module):
         labels = labels[where]
         logits = upcast(self(hidden.states.flatten(0, 1)[where]))
         total = F.cross_entropy(logits, labels, reduction="sum")
-        weight = torch.full_like(total, len(where), requires_grad=False)
+        count = torch.full_like(total, len(where), requires_grad=False)
         correct = (logits.argmax(-1) == labels).sum().float()
-        return Loss(total, weight, {"accuracy": (correct, weight)}, hidden.memory)
+        return Loss(total, count, {"accuracy": (correct, count)}, hidden.memory)

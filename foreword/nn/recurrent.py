@@ -52,7 +52,7 @@ class RecurrentSettings(ModelSettings):
 class RecurrentBackbone(NeuralBackbone):
     """Embedding, then recurrent layers."""
 
-    first_state: ClassVar[int] = 1
+    first_contextual_layer: ClassVar[int] = 1
 
     def __init__(self, settings: RecurrentSettings, vocab: int) -> None:
         super().__init__()

@@ -64,9 +64,9 @@ class Bidirectional(Term):
         backward = model.token_head.loss(Hidden(states), reverse)
         return Loss(
             forward.total + backward.total,
-            forward.weight + backward.weight,
+            forward.count + backward.count,
             {
-                "forward": (forward.total, forward.weight),
-                "backward": (backward.total, backward.weight),
+                "forward": (forward.total, forward.count),
+                "backward": (backward.total, backward.count),
             },
         )

@@ -145,11 +145,11 @@ class ReplacedToken(Objective):
         detected = _discriminate(model, replace(batch, ids=replacements), original)
         # Each mean is over the whole step, so the second sum is rescaled to the first's count, or
         # left as it is in a step in which the generator predicts nothing.
-        whole_step, own = batch.part(TermCounts), torch.stack([generated.weight, detected.weight])
+        whole_step, own = batch.part(TermCounts), torch.stack([generated.count, detected.count])
         counts = own if whole_step is None else whole_step.counts
         first = first_term(counts)
         share = self.weight * counts.take(first) / counts[1].clamp(min=1)
-        components = {"generator": (generated.total, generated.weight), **detected.components}
+        components = {"generator": (generated.total, generated.count), **detected.components}
         total = generated.total + share * detected.total
         return Loss(total, own.take(first), components, detected.memory)
 

@@ -173,10 +173,10 @@ class SpanMasked(Term):
         head = cast(BoundaryHead, model.heads["boundary"])
         boundary = head.loss(model.token_head, hidden, batch)
         components = {
-            "masked": (masked.total, masked.weight),
-            "boundary": (boundary, masked.weight),
+            "masked": (masked.total, masked.count),
+            "boundary": (boundary, masked.count),
         }
-        return Loss(masked.total + boundary, masked.weight, components, masked.memory)
+        return Loss(masked.total + boundary, masked.count, components, masked.memory)
 
 
 @dataclass(frozen=True)

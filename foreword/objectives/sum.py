@@ -168,7 +168,7 @@ class Sum(Term):
         losses = [term.loss_from_states(model, batch, hidden) for term in self.terms]
         whole_step = batch.part(TermCounts)
         if whole_step is None:
-            counts = torch.stack([loss.weight for loss in losses])  # (terms,)
+            counts = torch.stack([loss.count for loss in losses])  # (terms,)
         else:
             counts = whole_step.counts
         first = first_term(counts)
@@ -179,7 +179,7 @@ class Sum(Term):
         for term, loss, share, weight in zip(self.terms, losses, shares, weights, strict=True):
             name = kinds.name_of(term)
             total = total + weight * share * loss.total
-            components[name] = (loss.total, loss.weight)
+            components[name] = (loss.total, loss.count)
             components |= {f"{name}_{key}": value for key, value in loss.components.items()}
-        count = torch.stack([loss.weight for loss in losses]).take(first)
+        count = torch.stack([loss.count for loss in losses]).take(first)
         return Loss(total, count, components, hidden.memory)

@@ -111,7 +111,7 @@ class GradientReach(Ranged):
             reader = neural(prompted.recipe.objective.token_backbone(prompted.model))
         except UserError as error:
             raise UserError(f"{prompted.name}: {error}") from error
-        layer = reader.first_state if self.layer is None else self.layer
+        layer = reader.first_contextual_layer if self.layer is None else self.layer
         # The rows, from the model's text.
         with probed.shards() as shards:
             recipe = self._recipe(prompted)

@@ -156,7 +156,7 @@ def _require_row(recipe: Recipe, run: Path, tokenizer: Tokenizer, texts: Sequenc
     if recipe.model.is_count_based or size > _LONG_TOKEN * least:  # a count-based one has no rows
         return
     for document in read_documents(texts, recipe.read):
-        found += sum(map(bool, recipe.wrapping))
+        found += sum(map(bool, recipe.bos_and_eos))
         for at in range(0, len(document.text), _PIECE):
             found += len(tokenizer.encode(document.text[at : at + _PIECE]))
             if found >= least:

@@ -34,7 +34,7 @@ def dry_run(recipe: Recipe, vocab: Vocab | None = None) -> None:
     vocab = vocab or dummy_vocab(recipe.tokenizer)
     with torch.device("meta"):
         shallow(recipe)[0].build(vocab)
-    for name in filter(None, recipe.wrapping):
+    for name in filter(None, recipe.bos_and_eos):
         vocab.id(name)
     recipe.layout.arrange(dummy_example(recipe, vocab), vocab)
 

@@ -89,7 +89,7 @@ def measure(
     """
     if recipe.model.is_count_based:
         most = None if rows is None else rows * recipe.packing.length
-        table, text = table_of(model), texts.NgramTexts.of(shards, vocab, *recipe.wrapping)
+        table, text = table_of(model), texts.NgramTexts.of(shards, vocab, *recipe.bos_and_eos)
         counts, is_normalised = texts.measure(table, text, most), table.header.is_normalised
         found = Measure(counts.loss, counts.tokens, is_normalised, is_normalised)
         return found if counts.tokens else None
@@ -113,7 +113,7 @@ def measure_rows(
     if watch is not None:
         batches = _watched(batches, min(rows, feed.packed.rows_per_epoch), watch)
     found = evaluate(model, batches, partial(recipe.objective.loss, model), dtype)
-    weight, components = int(found.weight), found.components
+    weight, components = int(found.count), found.components
     return Measure(found.loss, weight, feed.predicts_all, not components, components)
 
 

@@ -133,7 +133,7 @@ def offline_inputs(
         UserError: it cannot keep such a budget.
     """
     epochs = offline_epochs(recipe)
-    before, after = recipe.wrapping
+    bos, eos = recipe.bos_and_eos
 
     def lr(share: float) -> float:
         return recipe.optimizer.lr * recipe.schedule.factor(share, 0, epochs)
@@ -141,8 +141,8 @@ def offline_inputs(
     return OfflineInputs(
         shards=shards,
         vocab=vocab,
-        bos=before,
-        eos=after,
+        bos=bos,
+        eos=eos,
         epochs=epochs,
         lr=lr,
         seed=recipe.train.seed,

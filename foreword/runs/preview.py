@@ -13,7 +13,7 @@ from foreword.text.tokenizer import Tokenizer
 from foreword.train.feed import Feed
 from foreword.types import Array, Batch, PredictionOrder, Queries, Vocab
 
-MEANING: Mapping[str, str] = MappingProxyType(
+ROLES: Mapping[str, str] = MappingProxyType(
     {
         "masked": "replaced by [MASK]",
         "random": "replaced by a random token",
@@ -30,14 +30,14 @@ MEANING: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Piece:
-    """A token and its role: a key of `MEANING`."""
+    """A token and its role: a key of `ROLES`."""
 
     text: str
     mark: str
 
 
 @dataclass(frozen=True)
-class Shown:
+class PreviewRow:
     """One row of a batch.
 
     Attributes:
@@ -51,7 +51,7 @@ class Shown:
     targets: tuple[Piece, ...]
 
 
-def preview(feed: Feed, tokenizer: Tokenizer, rows: int, tokens: int) -> list[Shown]:
+def preview(feed: Feed, tokenizer: Tokenizer, rows: int, tokens: int) -> list[PreviewRow]:
     """Decode the first rows of the first step, exactly as training will see them.
 
     Args:
@@ -70,7 +70,7 @@ def preview(feed: Feed, tokenizer: Tokenizer, rows: int, tokens: int) -> list[Sh
     return [_row(batch, n, tokens, tokenizer, in_place=in_place) for n in range(len(numbers))]
 
 
-def _row(batch: Batch, n: int, tokens: int, tokenizer: Tokenizer, *, in_place: bool) -> Shown:
+def _row(batch: Batch, n: int, tokens: int, tokenizer: Tokenizer, *, in_place: bool) -> PreviewRow:
     vocab = tokenizer.vocab
     ids = batch.ids[n, :tokens]
     targets, is_scored = (side[n, :tokens] for side in _in_place(batch))
@@ -79,16 +79,16 @@ def _row(batch: Batch, n: int, tokens: int, tokenizer: Tokenizer, *, in_place: b
         changes = np.where(ids == targets, "kept", "random")
         changes = np.where(ids == vocab.special.get("[MASK]", -1), "masked", changes)
         marks = np.where(is_scored, changes, marks)
-    wanted = _marks(targets, vocab, "predicted")
-    wanted[np.flatnonzero(is_scored)[:1]] = "first"
-    wanted = np.where(is_scored, wanted, "unscored")
+    target_marks = _marks(targets, vocab, "predicted")
+    target_marks[np.flatnonzero(is_scored)[:1]] = "first"
+    target_marks = np.where(is_scored, target_marks, "unscored")
     source = ids[:0] if batch.source is None else batch.source.ids[n, :tokens]
-    return Shown(
+    return PreviewRow(
         _pieces(tokenizer, source, _marks(source, vocab)),
         _pieces(tokenizer, ids, marks),
         tuple(
             piece if piece.mark != "unscored" else Piece("·", "unscored")
-            for piece in _pieces(tokenizer, targets, wanted)
+            for piece in _pieces(tokenizer, targets, target_marks)
         ),
     )
 

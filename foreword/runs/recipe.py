@@ -142,14 +142,14 @@ class Recipe:
             raise UserError(f"model.{error}") from error
 
     @property
-    def wrapping(self) -> tuple[str, str]:
+    def bos_and_eos(self) -> tuple[str, str]:
         """The special tokens that the packing puts before and after each text; "" for none."""
         return self.packing.bos, self.packing.eos
 
     @property
     def ends_texts(self) -> bool:
         """Whether each text ends with a token that is predicted like its own."""
-        return bool(self.wrapping[1])
+        return bool(self.bos_and_eos[1])
 
     @property
     def rows_per_step(self) -> int:

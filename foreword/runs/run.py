@@ -1,7 +1,7 @@
 """From a recipe and text to a trained run, in reading order.
 
 start      writes the run folder: recipe.toml and run.json
-carry_on   tokenizer -> shards -> model -> loop, or offline training; completed stages are skipped,
+train_run  tokenizer -> shards -> model -> loop, or offline training; completed stages are skipped,
            so a run that was killed at any moment continues from there
 """
 
@@ -231,7 +231,7 @@ def undo_start(run: Path, before: frozenset[str] | None) -> None:
         run.rmdir()
 
 
-def carry_on(
+def train_run(
     run: Path,
     reporter: ProgressReporter,
     stage: Stage,
@@ -261,12 +261,12 @@ def carry_on(
         atomic.locked(run, own=(FILE, RECIPE)),
         naming_text_in_errors(run, read_state(run).get("texts", [])),
     ):
-        is_done = _carry_on(run, reporter, stage, samples, hooks)
+        is_done = _train_run(run, reporter, stage, samples, hooks)
         require_own_files(run)
         return is_done
 
 
-def _carry_on(
+def _train_run(
     run: Path,
     reporter: ProgressReporter,
     stage: Stage,
@@ -313,7 +313,7 @@ def _carry_on(
     if setup.recipe.train.compile == "on":
         compile_blocks(setup.model)
     stage(TRAINING)
-    return _train(run, loop, setup)
+    return _run_loop(run, loop, setup)
 
 
 def _require_device(run: Path, recipe: Recipe) -> None:
@@ -351,7 +351,7 @@ def _resume(run: Path, loop: Loop, setup: TrainingSetup, note: Callable[[str], N
     note(f"resuming from step {loop.state.spent.steps:,}")
 
 
-def _train(run: Path, loop: Loop, setup: TrainingSetup) -> bool:
+def _run_loop(run: Path, loop: Loop, setup: TrainingSetup) -> bool:
     """Run the loop; turn an early end into a message of one line."""
     begun = loop.last_finite_step
     try:

@@ -138,10 +138,10 @@ def check_position_scores_and_biases_are_added(attention: AttentionKind) -> None
         qkv, mask = inputs(), MASKS["both"]
         shape = (HEADS, LENGTH, LENGTH) if is_bias else (2, HEADS, LENGTH, LENGTH)
         added = torch.randn(shape, generator=random).requires_grad_()
-        bias, extra = (added, None) if is_bias else (None, added)
+        bias, position_scores = (added, None) if is_bias else (None, added)
         try:
             prepared_mask = attention.prepare(mask, bias, SHAPE, qkv[0], flex=False)
-            out = mechanism(*qkv, prepared_mask, D_HEAD**-0.5, 0.0, extra)
+            out = mechanism(*qkv, prepared_mask, D_HEAD**-0.5, 0.0, position_scores)
         except UserError:
             assert own is None, "a bias or position scores are refused"
             continue

@@ -226,11 +226,11 @@ def _gradient(case: Case, groups: list[Rows]) -> tuple[float, list[torch.Tensor]
     model = case.build()
     batches = counted(case.instance, [case.batch(group) for group in groups])
     losses: list[Loss] = [case.loss(model, batch.to("cpu")) for batch in batches]
-    weight = sum(loss.weight for loss in losses)
+    count = sum(loss.count for loss in losses)
     for loss in losses:
-        torch.autograd.backward(loss.total / weight)
+        torch.autograd.backward(loss.total / count)
     total = sum(loss.total.item() for loss in losses)
-    return total / float(weight), [p.grad for p in model.parameters() if p.grad is not None]
+    return total / float(count), [p.grad for p in model.parameters() if p.grad is not None]
 
 
 def check_micro_batches_give_the_same_gradient(case: Case) -> None:
@@ -255,7 +255,7 @@ def check_overfits_one_batch(case: Case) -> None:
     means = [math.inf]
     while len(means) <= 600 and not means[-1] < 0.3 * means[1 % len(means)]:
         loss = case.loss(model, batch)
-        mean = loss.total / loss.weight
+        mean = loss.total / loss.count
         optimizer.zero_grad()
         torch.autograd.backward(mean)
         optimizer.step()

@@ -78,9 +78,9 @@ def check_the_loss_is_a_sum_and_a_count(task: Task, examples: Sequence[Labelled]
     whole, middle = task.loss(outputs, right), len(right) // 3
     one = task.loss(outputs[:middle], right[:middle])
     other = task.loss(outputs[middle:], right[middle:])
-    total, count = (one.total + other.total).item(), (one.weight + other.weight).item()
+    total, count = (one.total + other.total).item(), (one.count + other.count).item()
     assert math.isclose(total, whole.total.item(), rel_tol=1e-5), "losses of parts do not add up"
-    assert count == whole.weight.item() == len(right), "the count is not that of the outputs"
+    assert count == whole.count.item() == len(right), "the count is not that of the outputs"
 
 
 def check_it_scores_a_network_and_a_baseline_alike(

@@ -97,21 +97,21 @@ def load_weights(folder: Path, model: nn.Module) -> None:
     Raises:
         UserError: a tensor is missing, left over, or of another shape.
     """
-    stored = load_file(folder / "weights.safetensors")
-    parameters = stored_tensors(model)
-    for name in sorted(parameters.keys() ^ stored.keys()):
-        where = "the checkpoint has no" if name in parameters else "the model has no"
+    loaded = load_file(folder / "weights.safetensors")
+    tensors = stored_tensors(model)
+    for name in sorted(tensors.keys() ^ loaded.keys()):
+        where = "the checkpoint has no" if name in tensors else "the model has no"
         raise UserError(
             f"{folder}: {where} tensor {name}; the checkpoint belongs to another recipe"
         )
     with torch.no_grad():
-        for name, parameter in parameters.items():
-            if parameter.shape != stored[name].shape:
+        for name, tensor in tensors.items():
+            if tensor.shape != loaded[name].shape:
                 raise UserError(
-                    f"{folder}: {name} is {tuple(stored[name].shape)}, "
-                    f"and the recipe says {tuple(parameter.shape)}"
+                    f"{folder}: {name} is {tuple(loaded[name].shape)}, "
+                    f"and the recipe says {tuple(tensor.shape)}"
                 )
-            parameter.copy_(stored[name])
+            tensor.copy_(loaded[name])
     if isinstance(model, Model):
         model.backbone.load(folder)
 

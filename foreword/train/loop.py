@@ -208,7 +208,7 @@ class Loop:
             accumulate=self.options.accumulate,
         )
         has_memory = any(memory is not None for memory in result.memory)
-        if has_memory and (result.is_finite or not result.weight):
+        if has_memory and (result.is_finite or not result.count):
             self.memory = result.memory
 
         spent.steps += 1
@@ -228,10 +228,10 @@ class Loop:
             return
         state.skipped += 1
         why = "nothing to predict"
-        if result.weight:
+        if result.count:
             why = f"loss {result.loss:.4g}, gradient norm {result.grad_norm:.4g}: not finite"
         self.note(f"step {state.spent.steps}: {why}, the step is skipped ({state.skipped} so far)")
-        if result.weight:  # else it says nothing of the weights
+        if result.count:  # else it says nothing of the weights
             state.skipped_in_row += 1
             require_finite(dict(self.model.named_parameters()))
             if state.skipped_in_row >= self.options.patience:

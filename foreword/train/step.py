@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, distributed, nn
@@ -30,7 +30,7 @@ class StepResult:
 
     Attributes:
         loss: nats per prediction; nan without predictions.
-        weight: number of predictions; without any the step is skipped.
+        count: number of predictions; without any the step is skipped.
         grad_norm: of the mean gradient, before clipping.
         is_finite: False if the step was skipped.
         components: nats per prediction of each named term.
@@ -38,7 +38,7 @@ class StepResult:
     """
 
     loss: float
-    weight: float
+    count: float
     grad_norm: float
     is_finite: bool
     components: dict[str, float]
@@ -157,19 +157,19 @@ def train_step(
     norm = torch.nn.utils.get_total_norm(grads) * processes
 
     # Divide once. Numbers are read together: each read makes the host wait for the device.
-    total, weight, norm_of_sum, *components = sums.read(norm)
-    count = max(weight, 1.0)
-    loss_value, grad_norm = total / count if weight else math.nan, norm_of_sum / count
+    total, count, norm_of_sum, *components = sums.read(norm)
+    divisor = max(count, 1.0)
+    loss_value, grad_norm = total / divisor if count else math.nan, norm_of_sum / divisor
 
     # Clip, and step if all is finite.
     is_finite = math.isfinite(loss_value) and math.isfinite(grad_norm)
     if is_finite:
         clipped = min(1.0, clip / (grad_norm + 1e-6)) if clip else 1.0
-        torch._foreach_mul_(grads, clipped * processes / count)
+        torch._foreach_mul_(grads, clipped * processes / divisor)
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return StepResult(
-        loss_value, weight, grad_norm, is_finite, sums.means(components), tuple(memory)
+        loss_value, count, grad_norm, is_finite, sums.means(components), tuple(memory)
     )
 
 
@@ -200,7 +200,7 @@ class LossSums:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._total, self._weight = (
+        self._total, self._count = (
             torch.zeros((), device=device, dtype=widest(device)) for _ in range(2)
         )
         self._components: dict[str, list[Tensor]] = {}
@@ -208,7 +208,7 @@ class LossSums:
     def add(self, loss: Loss) -> None:
         """Add the loss of a micro-batch."""
         self._total += loss.total.detach()
-        self._weight += loss.weight
+        self._count += loss.count
         for name, (total, count) in loss.components.items():
             both = self._components.setdefault(
                 name, [torch.zeros_like(self._total), torch.zeros_like(self._total)]
@@ -220,13 +220,13 @@ class LossSums:
         """Add up the sums of all processes; return how many there are."""
         processes = _processes()
         if processes > 1:
-            for tensor in (self._total, self._weight, *chain(*self._components.values())):
+            for tensor in (self._total, self._count, *chain(*self._components.values())):
                 distributed.all_reduce(tensor)
         return processes
 
     def read(self, *others: Tensor) -> list[float]:
-        """Return total, weight, `others`, then sum and count of each component."""
-        numbers = [self._total, self._weight, *others, *chain(*self._components.values())]
+        """Return total, count, `others`, then sum and count of each component."""
+        numbers = [self._total, self._count, *others, *chain(*self._components.values())]
         read: list[float] = torch.stack([n.to(self._total) for n in numbers]).tolist()
         return read
 
@@ -236,23 +236,24 @@ class LossSums:
         return {name: total / max(count, 1.0) for name, total, count in pairs}
 
 
-class Evaluation(NamedTuple):
+@dataclass(frozen=True)
+class Evaluation:
     """The loss of an objective on some batches.
 
     Attributes:
         total: sum in nats.
-        weight: number of predictions.
+        count: number of predictions.
         components: nats per prediction of each named term, and other means that it reports.
     """
 
     total: float
-    weight: float
+    count: float
     components: dict[str, float]
 
     @property
     def loss(self) -> float:
         """Nats per prediction; nan without predictions."""
-        return self.total / max(self.weight, 1.0) if self.weight else math.nan
+        return self.total / max(self.count, 1.0) if self.count else math.nan
 
 
 def evaluate(
@@ -273,5 +274,5 @@ def evaluate(
                 loss = loss_fn(batch.to(device))
             memory = loss.memory
             sums.add(loss)
-        total, weight, *components = sums.read()
-    return Evaluation(total, weight, sums.means(components))
+        total, count, *components = sums.read()
+    return Evaluation(total, count, sums.means(components))

@@ -19,7 +19,7 @@ class Warmup(Ranged):
     steps: CountOrZero = 0
     share: ShareBelowOne = 0.05
 
-    def part(self, progress: float, step: int, total: float) -> tuple[float, float]:
+    def factor_and_rest(self, progress: float, step: int, total: float) -> tuple[float, float]:
         """Return the factor of the warm-up and the progress of what follows it, each 0 to 1."""
         if self.steps:
             length = min(1.0, self.steps / max(total, 1.0))

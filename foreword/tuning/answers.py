@@ -82,7 +82,7 @@ class AnswerExamples:
 
         def target_of(example: EncodedExample) -> Array:
             assert example.answer is not None
-            return np.concatenate([example.answer, prompted.end]).astype(np.int64)
+            return np.concatenate([example.answer, prompted.end_token]).astype(np.int64)
 
         def source_of(example: EncodedExample) -> EncodedExample:
             size = len(target_of(example))

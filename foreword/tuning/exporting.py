@@ -85,7 +85,7 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClass
         )
         tokens.write(tuned.tokenizer, use, part)
         tokens.write_template(
-            tuned.tokenizer, template.prefix, template.between, template.suffix, part
+            tuned.tokenizer, template.prefix, template.separator, template.suffix, part
         )
         table = exporting.hf_config(design, vocab, family, "") | _config(tuned, classifier)
         exporting.write_json(part / CONFIG, table)

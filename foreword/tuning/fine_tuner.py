@@ -202,7 +202,7 @@ class FineTuner:
         loss = self.task.loss(outputs, batch.targets)
         if network.token_head is None:
             return loss
-        return Loss(loss.total + network.token_head.loss(hidden, batch.batch).total, loss.weight)
+        return Loss(loss.total + network.token_head.loss(hidden, batch.batch).total, loss.count)
 
     def finish(self) -> Network:
         """Return the network on the CPU, to predict: without the head that only training needed."""

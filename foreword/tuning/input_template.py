@@ -1,17 +1,17 @@
 """The input template of a model: special tokens, segments, cuts, and the positions that are pooled.
 
-The layout of pretraining decides by its `summary`. `before` and `after` are the packing's special
+The layout of pretraining decides, by its `summary`. `bos` and `eos` are the packing's special
 tokens.
 
-    text       before a after                pooled: the mean of a; before, if pairs trained it
-    extract    before a extract              pooled: extract, which has seen all
-    last       before a after                pooled: the last token
-    start      before a after -> start       pooled: the start token, which sees the source
+    text       bos a eos                pooled: the mean of a; bos, if pairs trained it
+    extract    bos a extract            pooled: extract, which has seen all
+    last       bos a eos                pooled: the last token
+    start      bos a eos -> start       pooled: the start token, which sees the source
 
-A pair is `before a after b after`, with segments 0 and 1 if the model has them, and [SEP] between
-if there is no `after`. In a decoder it is `before a delimiter b extract` (Radford et al. 2018,
-section 3.3): [CLS] extracts, [SEP] delimits, and <s> is put before if the packing puts nothing
-there. A model that has none of these and no end of text (GPT-1 as published) is given them.
+A pair is `bos a eos b eos`, with segments 0 and 1 if the model has them, and [SEP] in the middle if
+there is no `eos`. In a decoder it is `bos a delimiter b extract` (Radford et al. 2018, section
+3.3): [CLS] extracts, [SEP] delimits, and <s> is the bos of a packing without one. A model that has
+none of these and no end of text (GPT-1 as published) gets them as new tokens.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class InputTemplate:
         is_causal: a token sees only those before it.
         has_segments: the model tells the texts of a pair apart, by segment embeddings or by terms
             of its scores.
-        between: ids put between the texts of a pair, at most one.
+        separator: ids put between the texts of a pair, at most one.
         pooling: the default pooling: the first token's state, the mean of the text's, or the last
             token's.
         start: the decoder's first token in an encoder-decoder, else None.
@@ -56,7 +56,7 @@ class InputTemplate:
     length: int
     is_causal: bool
     has_segments: bool
-    between: tuple[int, ...] = ()
+    separator: tuple[int, ...] = ()
     pooling: Pooling = "mean"
     start: int | None = None
     fresh: tuple[int, ...] = ()
@@ -65,7 +65,7 @@ class InputTemplate:
     @property
     def room(self) -> int:
         """The number of tokens left for the texts of a pair."""
-        return self.length - len(self.prefix) - len(self.between) - len(self.suffix)
+        return self.length - len(self.prefix) - len(self.separator) - len(self.suffix)
 
     def apply(self, first: Sequence[int], second: Sequence[int] | None = None) -> TemplatedText:
         """Return a text or a pair with special tokens, cut to the length (a pair longest first).
@@ -79,7 +79,7 @@ class InputTemplate:
             was_cut = n < len(first)
         else:
             n, m = cut_pair(len(first), len(second), self.room)
-            left = [*self.prefix, *first[:n], *self.between]
+            left = [*self.prefix, *first[:n], *self.separator]
             right = [*second[:m], *self.suffix]
             was_cut = n + m < len(first) + len(second)
         ids = left + right
@@ -154,10 +154,10 @@ def missing_special_tokens(recipe: Recipe, vocab: Vocab) -> tuple[str, ...]:
 
     If pretraining ended its texts with a token, that one is used and none is added.
     """
-    before, after = _boundary_tokens(recipe, vocab)
-    required: tuple[str, ...] = () if after else (special.SEP,)
+    bos, eos = _boundary_tokens(recipe, vocab)
+    required: tuple[str, ...] = () if eos else (special.SEP,)
     if required and recipe.layout.summary == "extract":
-        required = (*required, special.CLS, *(() if before else (special.BOS,)))
+        required = (*required, special.CLS, *(() if bos else (special.BOS,)))
     return tuple(name for name in required if name not in vocab.special)
 
 
@@ -176,29 +176,29 @@ def template_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> InputTe
     if max_length is not None and limit is not None and max_length > limit:
         raise UserError(f"--max-length {max_length}: the model has {limit} positions")
     # Special tokens and pooling, by the layout's summary (the table above).
-    before, after = _boundary_tokens(recipe, vocab)
-    between, fresh = after or _ids(vocab, special.SEP), frozenset[int]()
+    bos, eos = _boundary_tokens(recipe, vocab)
+    separator, fresh = eos or _ids(vocab, special.SEP), frozenset[int]()
     pooling: Pooling = "mean"
     summary = recipe.layout.summary
-    if summary == "start" or (before and recipe.packing.labels_pairs):
+    if summary == "start" or (bos and recipe.packing.labels_pairs):
         pooling = "first"
     elif summary == "last":
         pooling = "last"
     elif summary == "extract":
-        seen = {*before, *after}
-        before = before or _ids(vocab, special.BOS)
-        between, after = _ids(vocab, special.SEP) or after, _ids(vocab, special.CLS) or after
-        pooling, fresh = "last", frozenset({*before, *between, *after} - seen)
+        seen = {*bos, *eos}
+        bos = bos or _ids(vocab, special.BOS)
+        separator, eos = _ids(vocab, special.SEP) or eos, _ids(vocab, special.CLS) or eos
+        pooling, fresh = "last", frozenset({*bos, *separator, *eos} - seen)
     # What the architecture sets: its length, segments and decoder.
     start = recipe.layout.start
     length = max_length or min(recipe.packing.length, limit or recipe.packing.length)
     template = InputTemplate(
-        prefix=before,
-        suffix=after,
+        prefix=bos,
+        suffix=eos,
         length=length,
         is_causal=recipe.layout.is_causal,
         has_segments=neural_settings(recipe.model).has_segments,
-        between=between,
+        separator=separator,
         pooling=pooling,
         start=vocab.id(start) if start else None,
         fresh=tuple(sorted(fresh)),
@@ -211,8 +211,8 @@ def template_of(recipe: Recipe, vocab: Vocab, max_length: int | None) -> InputTe
 
 def _boundary_tokens(recipe: Recipe, vocab: Vocab) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the tokens put before and after a text in pretraining, at most one each."""
-    before, after = recipe.wrapping
-    return _ids(vocab, before), _ids(vocab, after or recipe.objective.end)
+    bos, eos = recipe.bos_and_eos
+    return _ids(vocab, bos), _ids(vocab, eos or recipe.objective.end)
 
 
 def _ids(vocab: Vocab, name: str) -> tuple[int, ...]:

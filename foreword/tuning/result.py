@@ -188,9 +188,9 @@ def _save_run(result: TuneResult, folder: Path) -> None:
 def _tuned_objective(result: TuneResult, model: Model) -> SourceTarget:
     """Return the objective whose sources look like fine-tuning's: plain text, in the same mode."""
     prompted = PromptedModel(model, result.recipe, result.tokenizer, torch.device("cpu"))
-    plain = [form for form in prompted.forms if not form.has_sentinels]
-    mode = [*plain, *prompted.forms][0].mode
+    plain = [form for form in prompted.source_forms if not form.has_sentinels]
+    mode = [*plain, *prompted.source_forms][0].mode
     names = {int(n): f"<extra_id_{k}>" for k, n in enumerate(prompted.vocab.sentinels)}
     names |= {number: name for name, number in prompted.vocab.special.items()}
-    objective = Prefix(end="".join(names[int(n)] for n in prompted.end))
+    objective = Prefix(end="".join(names[int(n)] for n in prompted.end_token))
     return Mixture((objective,), (), (names[mode[0]],)) if mode else objective

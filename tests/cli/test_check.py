@@ -15,7 +15,7 @@ from foreword.cli import check, console
 from foreword.cli.main import run
 from foreword.runs.corpus import corpus
 from foreword.runs.estimate import steps_of
-from foreword.runs.preview import MEANING, preview
+from foreword.runs.preview import ROLES, preview
 from foreword.runs.setup import TrainingSetup, set_up_training
 from foreword.runs.sizes import count_by_part
 from foreword.train.budget import Budget
@@ -48,7 +48,7 @@ def test_check_gives_the_numbers_of_the_run(
     result = checked([recipe, "--data", str(text)], capsys)
     made = runs.recipe("encoder", steps=5)
     done = runs.begin(made, text, tmp_path / "run")
-    runs.carry_on(done)
+    runs.train_run(done)
     provenance = json.loads((done / "run.json").read_text())
     parts = result["parameters"]
     assert parts["total"] == provenance["parameters"]
@@ -233,7 +233,7 @@ def test_errors_of_check_name_the_users_files(
 
 
 def test_every_mark_has_a_colour_and_a_meaning() -> None:
-    assert set(check.COLOURS) == set(MEANING)
+    assert set(check.COLOURS) == set(ROLES)
 
 
 def test_lines_are_cut_where_the_console_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     text = runs.write_text(folder / "text")
     whole = runs.begin(runs.recipe(checkpoints=4, keep=4), text, folder / "run")
-    assert runs.carry_on(whole)
+    assert runs.train_run(whole)
     assert run(["evaluate", str(whole)]) == 0
     for name, seed in (("train", 1), ("dev", 2)):
         lines = [f"{example.text}\t{example.label}" for example in reviews(12, seed)]

@@ -43,7 +43,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = runs.write_text(folder / "text")
     small = ("tokenizer.kind=word", "packing.length=16", "train.steps=2", "train.compile=off")
     recipe = load_recipe("gpt2_tiny", small)
-    runs.carry_on(runs.begin(recipe, text, folder / "run"))
+    runs.train_run(runs.begin(recipe, text, folder / "run"))
     for name, seed in (("train", 1), ("dev", 2)):
         lines = [f"{example.text}\t{example.label}" for example in reviews(8, seed)]
         (folder / f"{name}.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
@@ -242,7 +242,7 @@ def test_a_run_removed_while_it_trains_is_not_recreated(made: Path, tmp_path: Pa
         one = runs.begin(runs.recipe(checkpoints=checkpoints), made / "text", tmp_path / "run")
         remove = runs.Quiet(4, lambda: shutil.rmtree(tmp_path / "run"))
         with pytest.raises(UserError, match="run: was removed while it was written to"):
-            runs.carry_on(one, remove)
+            runs.train_run(one, remove)
         assert not one.exists()
 
 
@@ -258,7 +258,7 @@ def test_files_left_by_a_removal_are_removed(made: Path, tmp_path: Path) -> None
     for step in (4, 12):  # within the training, and at its end
         one = runs.begin(runs.recipe(checkpoints=12), made / "text", tmp_path / "run")
         with pytest.raises(UserError, match="run: was removed while it was written to"):
-            runs.carry_on(one, runs.Quiet(step, remove))
+            runs.train_run(one, runs.Quiet(step, remove))
         assert not one.exists()
 
 
@@ -274,7 +274,7 @@ def test_a_removal_in_progress_is_waited_for(made: Path, tmp_path: Path) -> None
     one = runs.begin(runs.recipe(checkpoints=12), made / "text", tmp_path / "run")
     later = threading.Timer(0.2, remove_the_others)
     with pytest.raises(UserError, match="run: was removed while it was written to"):
-        runs.carry_on(one, runs.Quiet(4, remove))
+        runs.train_run(one, runs.Quiet(4, remove))
     assert not one.exists()
 
 
@@ -285,10 +285,10 @@ def test_a_run_that_loses_a_file_stops_at_the_next_checkpoint(
     monkeypatch.setattr(atomic, "PATIENCE", 0.0)
     one = runs.begin(runs.recipe(checkpoints=12), made / "text", tmp_path / "run")
     with pytest.raises(UserError, match=f"{name}: was removed while the run trained"):
-        runs.carry_on(one, runs.Quiet(4, lambda: (one / name).rename(tmp_path / "kept")))
+        runs.train_run(one, runs.Quiet(4, lambda: (one / name).rename(tmp_path / "kept")))
     assert checkpoint.all_in(one)[-1].name == checkpoint.name_of(4)
     (tmp_path / "kept").rename(one / name)
-    assert runs.carry_on(one)
+    assert runs.train_run(one)
 
 
 def test_a_run_that_loses_its_recipe_is_not_done_and_keeps_its_weights(
@@ -311,7 +311,7 @@ def test_shards_cut_short_while_a_run_reads_them_are_named(made: Path, tmp_path:
     one = runs.begin(runs.recipe(), made / "text", tmp_path / "run")
     shards = one / "shards" / "train.bin"
     with pytest.raises(UserError, match="cut short while it was read: 2 bytes"):
-        runs.carry_on(one, runs.Quiet(4, lambda: os.truncate(shards, 2)))
+        runs.train_run(one, runs.Quiet(4, lambda: os.truncate(shards, 2)))
 
 
 def test_shards_removed_meanwhile_are_not_recreated(

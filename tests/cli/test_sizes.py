@@ -146,7 +146,7 @@ def runs_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     made = {}
     for family in ("decoder", "encoder_decoder", "lstm"):
         run_folder = runs.begin(runs.recipe(family, steps=1), text, folder / family)
-        runs.carry_on(run_folder)
+        runs.train_run(run_folder)
         made[family] = str(run_folder)
     return made
 

@@ -151,7 +151,7 @@ def test_an_interrupted_comparison_prints_how_to_continue(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("foreword.runs.run.carry_on", lambda *_: False)
+    monkeypatch.setattr("foreword.runs.run.train_run", lambda *_: False)
     words = ["compare", grids.write_grid(folder), "--out", str(tmp_path / "out")]
     assert run(words) == 130
     assert "stopped; the same command continues" in capsys.readouterr().err

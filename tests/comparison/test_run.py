@@ -13,7 +13,7 @@ from foreword.comparison.grid import Grid, load_grid
 from foreword.comparison.results import gather
 from foreword.comparison.run import CellProgress, Comparison
 from foreword.errors import UserError
-from foreword.runs.run import carry_on
+from foreword.runs.run import train_run
 from foreword.runs.trained_model import is_finished, read_recipe
 from tests.comparison import grids
 from tests.comparison.grids import CAUSAL, MASKED, TASK, Quiet
@@ -153,7 +153,7 @@ def test_a_run_killed_midway_continues(folder: Path, tmp_path: Path) -> None:
 def test_a_stopped_run_stops_the_comparison(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("foreword.runs.run.carry_on", lambda *_: False)
+    monkeypatch.setattr("foreword.runs.run.train_run", lambda *_: False)
     comparison = Comparison(load_grid(grids.write_grid(folder)), tmp_path / "out", Quiet())
     comparison.prepare()
     assert comparison.run() is False
@@ -167,9 +167,9 @@ def test_a_cell_that_fails_is_reported_and_the_others_go_on(
             raise UserError("out of memory on cpu")
         if "odd" in run.name:
             raise ZeroDivisionError("oh")
-        return carry_on(run, *rest)
+        return train_run(run, *rest)
 
-    monkeypatch.setattr("foreword.runs.run.carry_on", fail)
+    monkeypatch.setattr("foreword.runs.run.train_run", fail)
     reporter = Quiet()
     odd = {"label": "odd", "recipe": "decoder.toml"}
     comparison = grids.compare(folder, tmp_path / "out", reporter, cells=[MASKED, odd, CAUSAL])

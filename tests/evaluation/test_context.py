@@ -112,9 +112,9 @@ def test_transformer_xl_generates_beyond_its_row_and_memory(make_prompted: Make)
 
 def test_scoring_windows_have_the_length_of_a_row_and_its_memory(make_prompted: Make) -> None:
     prompted = make_prompted("transformer_xl", length=LENGTH)
-    assert prompted.reach == LENGTH + 16
+    assert prompted.max_context == LENGTH + 16
     text = "the cat sat on the mat and the dog sat on the log"
-    ids = np.concatenate([prompted.opening, prompted.tokenizer.encode(text), prompted.eos])
+    ids = np.concatenate([prompted.prompt_prefix, prompted.tokenizer.encode(text), prompted.eos])
     expected = next(scorer_of(prompted).log_probs([ScoringItem(ids, np.arange(len(ids)) > 0)]))
     np.testing.assert_allclose(score(prompted, text).log_probs, expected, atol=1e-5)
 

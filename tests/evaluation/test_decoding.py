@@ -53,8 +53,8 @@ def greedy_without_cache(prompted: PromptedModel, start: Start, count: int) -> l
 def starts_for(prompted: PromptedModel, texts: list[str]) -> list[Start]:
     encoded = [prompted.tokenizer.encode(text) for text in texts]
     if prompted.continues:
-        return [Start(None, np.concatenate([prompted.opening, ids])) for ids in encoded]
-    return [Start(np.concatenate([ids, prompted.end]), ids[:0]) for ids in encoded]
+        return [Start(None, np.concatenate([prompted.prompt_prefix, ids])) for ids in encoded]
+    return [Start(np.concatenate([ids, prompted.end_token]), ids[:0]) for ids in encoded]
 
 
 @pytest.mark.parametrize("position", kinds.names("nn/positions"))

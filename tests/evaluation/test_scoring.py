@@ -54,7 +54,7 @@ def test_causal_scores_equal_those_of_one_forward_pass(
     prompted = make_prompted("decoder")
     scored = score(prompted, "The cat sat on the mat.")
     text = prompted.tokenizer.encode("The cat sat on the mat.")
-    ids = np.concatenate([prompted.opening, text, prompted.eos])
+    ids = np.concatenate([prompted.prompt_prefix, text, prompted.eos])
     table = reference_log_probs(prompted, ids, CausalMask())
     expected = table[np.arange(len(ids) - 1), ids[1:]]
     np.testing.assert_allclose(scored.log_probs, expected, atol=1e-5)
@@ -70,7 +70,7 @@ def test_causal_scores_equal_those_of_one_forward_pass(
 def test_a_long_text_is_scored_in_windows(make_prompted: Callable[..., PromptedModel]) -> None:
     prompted = make_prompted("decoder", "rotary", length=16)
     scored = score(prompted, LONG, stride=4)
-    ids = np.concatenate([prompted.opening, prompted.tokenizer.encode(LONG), prompted.eos])
+    ids = np.concatenate([prompted.prompt_prefix, prompted.tokenizer.encode(LONG), prompted.eos])
     assert len(scored.log_probs) == len(ids) - 1 > 40
     # Token n is scored in the first window, at a multiple of 4, that it is in.
     for position in (1, 15, 16, 30, len(ids) - 1):

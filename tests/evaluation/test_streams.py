@@ -23,7 +23,7 @@ def run(tmp_path: Path) -> Path:
     table["model"] = {"kind": "lstm", "d_model": 16, "layers": 2, "init_std": 0.5}
     text = runs.write_text(tmp_path / "text")
     folder = runs.begin(runs.build(table), text, tmp_path / "run")
-    assert runs.carry_on(folder)
+    assert runs.train_run(folder)
     return folder
 
 

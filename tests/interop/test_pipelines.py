@@ -130,11 +130,11 @@ def test_the_text_generation_pipeline_gives_our_text(tmp_path: Path) -> None:
     write = transformers.pipeline("text-generation", model=str(folder), device="cpu")
     loaded = foreword.load(run, "cpu")
     ours = loaded.generate("The cat", Sampling(tokens=8, temperature=0.0))
-    # Both read first what stands between texts, as in training; ours writes no special tokens.
+    # Both read first what stands separator texts, as in training; ours writes no special tokens.
     special = np.flatnonzero(loaded.tokenizer.vocab.is_special).tolist()
     generated = write("The cat", max_new_tokens=8, do_sample=False, suppress_tokens=special)
     assert generated[0]["generated_text"].removeprefix("The cat") == ours.removeprefix("The cat")
-    assert write("", max_new_tokens=2)  # begins with the token between texts
+    assert write("", max_new_tokens=2)  # begins with the token separator texts
 
 
 def test_the_exported_tokenizer_has_roles_for_scoring(tmp_path: Path) -> None:
@@ -142,12 +142,12 @@ def test_the_exported_tokenizer_has_roles_for_scoring(tmp_path: Path) -> None:
     run, folder = exported(tmp_path, "gpt2_tiny", BPE(vocab=380), SMALL)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     config = transformers.AutoConfig.from_pretrained(folder)
-    between = foreword.load(run, "cpu").tokenizer.vocab.id("</s>")
-    assert tokenizer.bos_token_id == tokenizer.eos_token_id == between
-    assert config.bos_token_id == config.eos_token_id == between
+    separator = foreword.load(run, "cpu").tokenizer.vocab.id("</s>")
+    assert tokenizer.bos_token_id == tokenizer.eos_token_id == separator
+    assert config.bos_token_id == config.eos_token_id == separator
     assert tokenizer.pad_token_id == 0
     ids = foreword.load(run, "cpu").tokenizer.encode("The cat").tolist()
-    assert tokenizer("The cat")["input_ids"] == [between, *ids]
+    assert tokenizer("The cat")["input_ids"] == [separator, *ids]
     assert "token_type_ids" not in tokenizer("The cat")
 
 

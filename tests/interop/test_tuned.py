@@ -49,7 +49,7 @@ def test_start_delimiter_and_extract_are_new_tokens(
     tokenizer, template = result.tokenizer, result.template
     new = [tokenizer.vocab.id(name) for name in ADDED]
     assert sorted(new) == [theirs.SIZE, theirs.SIZE + 1, theirs.SIZE + 2]
-    assert [*template.prefix, *template.between, *template.suffix] == new
+    assert [*template.prefix, *template.separator, *template.suffix] == new
     assert template.fresh == tuple(sorted(new))
     filled = template.apply(tokenizer.encode("w3 w9"), tokenizer.encode("w4"))
     names = [tokenizer.token(i) for i in filled.ids]

@@ -64,7 +64,7 @@ def test_the_loss_is_the_sum_of_the_tables_log_probabilities(tmp_path: Path, ord
     is_first = (np.arange(ids.size) % 12 == 0) | (ids.ravel() == START)
     known = backbone.table.log_probs_of(ids.ravel(), is_first=is_first)
     assert loss.total.item() == pytest.approx(-known.sum())
-    assert loss.weight.item() == (~is_first).sum()
+    assert loss.count.item() == (~is_first).sum()
 
 
 @pytest.mark.parametrize("order", [1, 2, 4])

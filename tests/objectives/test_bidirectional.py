@@ -81,7 +81,7 @@ def test_the_loss_is_the_sum_of_both_directions(case: Case) -> None:
     for name, total, (_, weights) in zip(("forward", "backward"), expected, asked, strict=True):
         torch.testing.assert_close(loss.components[name][0], total)
         assert loss.components[name][1] == weights.sum()
-    assert loss.weight == sum(weights.sum() for _, weights in asked)
+    assert loss.count == sum(weights.sum() for _, weights in asked)
 
 
 @every_case
@@ -122,8 +122,8 @@ def test_each_direction_learns_on_its_own_side(case: Case) -> None:
     for _ in range(60):
         loss = case.loss(model, batch)
         optimizer.zero_grad()
-        (loss.total / loss.weight).backward()
+        (loss.total / loss.count).backward()
         optimizer.step()
     for name in ("forward", "backward"):
-        total, weight = loss.components[name]
-        assert float(total.detach() / weight) < 0.2 * math.log(SIZE)
+        total, count = loss.components[name]
+        assert float(total.detach() / count) < 0.2 * math.log(SIZE)

@@ -150,7 +150,7 @@ def test_the_loss_is_the_sum_of_both_predictions() -> None:
     alone = SpanMasked(boundary=False).loss(model, batch)
     torch.testing.assert_close(loss.components["masked"][0], alone.total)
     torch.testing.assert_close(loss.total, alone.total + loss.components["boundary"][0])
-    assert loss.weight == alone.weight == n
+    assert loss.count == alone.count == n
     assert {part[1].item() for part in loss.components.values()} == {n.item()}
 
 

@@ -104,10 +104,10 @@ def test_weights_multiply_the_means(weights: tuple[float, ...]) -> None:
     one = Masked().loss(model, batch)
     two = NextSentence().loss(model, batch)
     a, b = weights or (1.0, 1.0)
-    mean = a * one.total / one.weight + b * two.total / two.weight
-    torch.testing.assert_close(loss.total / loss.weight, mean)
+    mean = a * one.total / one.count + b * two.total / two.count
+    torch.testing.assert_close(loss.total / loss.count, mean)
     assert list(loss.components) == ["masked", "next_sentence", "next_sentence_accuracy"]
-    assert Sum().count_terms(batch).tolist() == [one.weight.item(), two.weight.item()]
+    assert Sum().count_terms(batch).tolist() == [one.count.item(), two.count.item()]
 
 
 @pytest.mark.parametrize("terms", [(Masked(), NextSentence()), (NextSentence(), Masked())])
@@ -121,7 +121,7 @@ def test_a_term_without_predictions_in_a_step_leaves_the_other_as_it_is(terms: A
     for step in (unmasked, unmasked.with_part(TermCounts(counts))):
         loss = objective.loss(model, step)
         torch.testing.assert_close(loss.total, alone.total)
-        assert loss.weight == alone.weight > 0
+        assert loss.count == alone.count > 0
 
 
 def test_a_swap_keeps_every_token_and_masks_the_swapped_text() -> None:
@@ -195,7 +195,7 @@ def test_a_run_reports_both_terms_and_fills_in_masks(second: str, tmp_path: Path
     made = table(second)
     made["train"]["steps"] = 4
     run = runs.begin(runs.build(made), write_text(tmp_path / "text"), tmp_path / "run")
-    assert runs.carry_on(run)
+    assert runs.train_run(run)
     keys = {"masked", second, f"{second}_accuracy"}
     for kind in ("train", "heldout"):
         assert keys <= set(runs.logged(run, kind)[-1])

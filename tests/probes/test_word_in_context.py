@@ -72,7 +72,7 @@ def test_states_of_a_word_equal_those_of_encode(make_run: Make) -> None:
     (first, second) = vectors(prompted, [WordInText(text, 3, 9), WordInText(text, 14, 20)])
     states = load(make_run("lstm"), "cpu").encode(text)
     assert first is not None and second is not None
-    head = len(prompted.head)
+    head = len(prompted.prefix)
     np.testing.assert_allclose(first.layers[-1], states[head + 1], atol=1e-6)
     np.testing.assert_allclose(second.layers[-1], states[head + 3], atol=1e-6)
     assert np.array_equal(first.alone, second.alone)

@@ -49,7 +49,7 @@ def table(family: str = "decoder", **train: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = runs.begin(runs.build(table()), text, tmp_path_factory.mktemp("runs") / "first")
-    assert runs.carry_on(run)
+    assert runs.train_run(run)
     return run
 
 
@@ -66,7 +66,7 @@ def test_training_starts_from_the_given_weights(trained: Path, other: Path, tmp_
     made["optimizer"] = {"kind": "adamw", "lr": 1e-12}
     made["model"]["d_model"] = 48  # the recipe's own, which gives way
     run = begin(runs.build(made), other, tmp_path / "run", trained)
-    assert runs.carry_on(run)
+    assert runs.train_run(run)
     before, after = open_run(trained, "cpu"), open_run(run, "cpu")
     for name, value in before.model.state_dict().items():
         torch.testing.assert_close(after.model.state_dict()[name], value)
@@ -79,11 +79,11 @@ def test_a_resumed_continuation_equals_an_uninterrupted_one(
 ) -> None:
     recipe = runs.build(table(steps=8, checkpoints=2))
     whole = begin(recipe, other, tmp_path / "whole", trained, new_tokens=4)
-    assert runs.carry_on(whole)
+    assert runs.train_run(whole)
     for step in (2, 6):  # before and after the first checkpoint
         cut = begin(recipe, other, tmp_path / f"cut{step}", trained, new_tokens=4)
         runs.die_at(cut, step)
-        assert runs.carry_on(cut)
+        assert runs.train_run(cut)
         assert runs.last_bytes(cut) == runs.last_bytes(whole)
 
 

@@ -82,7 +82,7 @@ def begin(folder: Path, of: Recipe | None = None, text: str | None = None) -> Pa
 
 
 def finish(run: Path, watcher: Quiet | None = None) -> TrainedModel:
-    assert running.carry_on(run, watcher or Quiet(), stage, samples)
+    assert running.train_run(run, watcher or Quiet(), stage, samples)
     return open_run(run, "cpu")
 
 
@@ -184,7 +184,7 @@ def test_the_loss_does_not_depend_on_the_block_size(
 ) -> None:
     trained = open_run(run, "cpu")
     shards = running.PreparedText.load(run / "shards").heldout
-    texts = NgramTexts.of(shards, trained.vocab, *trained.recipe.wrapping)
+    texts = NgramTexts.of(shards, trained.vocab, *trained.recipe.bos_and_eos)
     table = table_of(trained.model)
     at_once = measure(table, texts)
     monkeypatch.setattr(reading, "CHUNK", 7)
@@ -221,7 +221,7 @@ def test_a_killed_offline_run_starts_again(
             broken.setattr(checkpoint, "save", lambda *_, **__: kill())
         broken.setattr(offline.shutil, "rmtree", lambda *_, **__: None)  # as a kill would leave it
         with pytest.raises(Killed):
-            running.carry_on(run, Quiet(), dying)
+            running.train_run(run, Quiet(), dying)
     assert (run / offline.FOLDER).is_dir()
     assert bool(log.read(run)) == (where == "save")
     assert not is_finished(run)
@@ -314,7 +314,7 @@ def test_scores_without_normalisation_have_no_perplexity(tmp_path: Path) -> None
 
 def test_too_little_text_for_discounts_is_noted(tmp_path: Path) -> None:
     run, watcher = begin(tmp_path, text="a b a b\nb a c\nc a b\na a\n"), Quiet()
-    running.carry_on(run, watcher, stage)
+    running.train_run(run, watcher, stage)
     assert any("too few 3-grams to estimate discounts from" in note for note in watcher.notes)
 
 
@@ -341,6 +341,6 @@ def test_text_that_a_model_cannot_be_trained_on_is_refused_in_one_line(
 ) -> None:
     run = begin(tmp_path, of, text)
     with pytest.raises(UserError, match=message) as caught:
-        running.carry_on(run, Quiet(), stage)
+        running.train_run(run, Quiet(), stage)
     assert "\n" not in str(caught.value)
     assert not (run / offline.FOLDER).exists()

@@ -25,21 +25,21 @@ def test_a_run_that_blew_up_continues_with_new_settings(
 
     def burst(head: TokenHead, hidden: Hidden, batch: Batch) -> Loss:
         loss = healthy(head, hidden, batch)
-        return Loss(loss.total * float("inf"), loss.weight)
+        return Loss(loss.total * float("inf"), loss.count)
 
     with monkeypatch.context() as broken:
         broken.setattr(TokenHead, "loss", burst)
         with pytest.raises(
             TrainingStoppedError, match=r"resume .*/run --set optimizer\.lr=0\.0005' resumes"
         ):
-            runs.carry_on(run)
+            runs.train_run(run)
     assert checkpoint.all_in(run)[-1].name == checkpoint.name_of(6)
     before = read_recipe(run)
     override(run, ["optimizer.lr=1e-5", "train.clip=0.5"])
     after = read_recipe(run)
     assert (after.optimizer.lr, after.train.clip) == (1e-5, 0.5)
     assert (after.model, after.schedule) == (before.model, before.schedule)
-    assert runs.carry_on(run)
+    assert runs.train_run(run)
     rates = {record["step"]: record["lr"] for record in runs.logged(run, "train")}
     assert max(rates[step] for step in rates if step > 6) <= 1e-5 < rates[6]
     override(run, ["optimizer.lr=1e-6"])

@@ -57,7 +57,7 @@ def test_a_killed_run_continues_the_same_tracker_run_without_going_back(
 ) -> None:
     watcher = runs.Quiet(6, runs.kill)
     with pytest.raises(runs.Killed), tracked(begun, trackers_of("wandb"), watcher) as reporter:
-        runs.carry_on(begun, reporter)  # type: ignore[arg-type]
+        runs.train_run(begun, reporter)  # type: ignore[arg-type]
     assert heard()[-1] == ("finish", 1)
     resume(begun, track="wandb", progress=False)
     assert logged("train/loss") == expected(begun, "train")
@@ -65,7 +65,7 @@ def test_a_killed_run_continues_the_same_tracker_run_without_going_back(
 
 
 def test_a_tracker_that_comes_later_is_told_the_earlier_records(wandb: None, begun: Path) -> None:
-    runs.carry_on(begun)
+    runs.train_run(begun)
     resume(begun, track="wandb", progress=False)
     assert logged("train/loss") == expected(begun, "train")
     resume(begun, track="wandb", progress=False)
@@ -136,7 +136,7 @@ def test_tensorboard_reads_what_was_tracked(begun: Path) -> None:
     watcher = runs.Quiet(6, runs.kill)
     trackers = trackers_of("tensorboard")
     with pytest.raises(runs.Killed), tracked(begun, trackers, watcher) as reporter:
-        runs.carry_on(begun, reporter)  # type: ignore[arg-type]
+        runs.train_run(begun, reporter)  # type: ignore[arg-type]
     resume(begun, track="tensorboard", progress=False)
 
     found = EventAccumulator(str(begun / "tensorboard"), {"scalars": 0, "tensors": 0})

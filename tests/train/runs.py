@@ -237,9 +237,9 @@ def begin(made: Recipe, text: Path, run: Path) -> Path:
     return run
 
 
-def carry_on(run: Path, watcher: Quiet | None = None) -> bool:
+def train_run(run: Path, watcher: Quiet | None = None) -> bool:
     """Train to the end; return whether the run is done."""
-    return running.carry_on(run, watcher or Quiet(), stage)
+    return running.train_run(run, watcher or Quiet(), stage)
 
 
 def kill() -> None:
@@ -249,7 +249,7 @@ def kill() -> None:
 def die_at(run: Path, step: int) -> None:
     """Train, and stop as if killed right after a step was logged."""
     try:
-        carry_on(run, Quiet(step, kill))
+        train_run(run, Quiet(step, kill))
     except Killed:
         return
     raise AssertionError(f"did not come to step {step}")

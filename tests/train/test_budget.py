@@ -27,7 +27,7 @@ def scheduled(**train: object) -> runs.Recipe:
 
 
 def train(text: Path, run: Path, **budget: object) -> list[dict[str, object]]:
-    runs.carry_on(runs.begin(scheduled(**budget), text, run))
+    runs.train_run(runs.begin(scheduled(**budget), text, run))
     return [record for record in log.read(run) if record["kind"] == "train"]
 
 
@@ -75,7 +75,7 @@ def test_a_budget_in_hours_ends_the_run_and_its_schedule(
     runs.die_at(run, len(records) // 2)
     spent = checkpoint.read_state(checkpoint.newest(run))["spent"]["seconds"]
     assert 10 < spent < 30
-    runs.carry_on(run)
+    runs.train_run(run)
     resumed = [record for record in log.read(run) if record["kind"] == "train"]
     assert 40 <= resumed[-1]["seconds"] < 42  # only what was left
     ends_low(resumed)
@@ -97,7 +97,7 @@ def test_epochs_are_counted_in_rows(text: Path, tmp_path: Path) -> None:
     made = runs.build(table)
     run = runs.begin(made, text, tmp_path / "run")
     runs.die_at(run, 1)
-    assert runs.carry_on(run)
+    assert runs.train_run(run)
     ready = set_up_training(made, *corpus(made, run, runs.stage))
     steps = math.ceil(3 * ready.feed.packed.rows_per_epoch / 4)
     state = checkpoint.read_state(checkpoint.newest(run))

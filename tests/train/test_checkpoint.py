@@ -116,10 +116,10 @@ def test_a_damaged_checkpoint_does_not_count_as_kept(text: Path, tmp_path: Path)
     spoil(latest / "weights.safetensors")
     watcher = runs.Quiet(good + 2, runs.kill)
     with pytest.raises(runs.Killed):
-        runs.carry_on(run, watcher)
+        runs.train_run(run, watcher)
     assert any("checksum; the one before it is used" in note for note in watcher.notes)
     assert checkpoint.newest(run).name == checkpoint.name_of(good + 1)
-    assert runs.carry_on(run)
+    assert runs.train_run(run)
 
 
 def save_at(run: Path, whole: Path, step: int) -> int:
@@ -150,7 +150,7 @@ def test_a_run_keeps_its_best_checkpoint(
     monkeypatch.setattr(measure, "evaluate", lambda *_: Evaluation(next(sums), 10.0, {}))
     made = runs.recipe(steps=12, evaluations=4, checkpoints=4, keep=1)
     run = runs.begin(made, text, tmp_path / "run")
-    runs.carry_on(run)
+    runs.train_run(run)
     assert [record["loss"] for record in runs.logged(run, "heldout")] == [3.0, 2.0, 4.0, 5.0]
     kept = [folder.name for folder in checkpoint.all_in(run)]
     assert kept == [checkpoint.name_of(6), checkpoint.name_of(12)]

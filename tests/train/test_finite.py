@@ -18,7 +18,7 @@ from foreword.ngrams.table import NgramTable
 from foreword.objectives.causal import Causal
 from foreword.runs.override import override
 from foreword.runs.provenance import write_recipe
-from foreword.runs.run import carry_on
+from foreword.runs.run import train_run
 from foreword.train import checkpoint
 from foreword.train.finite import require_finite
 from foreword.train.optimizers.adamw import AdamW
@@ -64,7 +64,7 @@ def test_a_run_that_blows_up_goes_back_to_weights_that_gave_a_loss(
     run = blown_up(text, tmp_path / "run", keep=30)
     watcher = runs.Quiet()
     with pytest.raises(TrainingStoppedError) as stopped:
-        runs.carry_on(run, watcher)
+        runs.train_run(run, watcher)
     error, good = str(stopped.value), checkpoint.newest(run)
     assert "\n" not in error and "not finite" in error
     assert f"the last good checkpoint is {good};" in error
@@ -78,11 +78,11 @@ def test_a_run_that_blows_up_goes_back_to_weights_that_gave_a_loss(
 def test_a_run_that_blew_up_resumes_at_a_lower_rate(text: Path, tmp_path: Path) -> None:
     run = blown_up(text, tmp_path / "run", keep=30)
     with pytest.raises(TrainingStoppedError):
-        runs.carry_on(run)
+        runs.train_run(run)
     for folder in checkpoint.all_in(run)[2:]:  # so that the weights are not yet wild
         shutil.rmtree(folder)
     override(run, ["optimizer.lr=1e-3", "optimizer.decay=0"])
-    assert runs.carry_on(run)
+    assert runs.train_run(run)
     assert checkpoint.read_state(checkpoint.newest(run))["step"] == 30
 
 
@@ -106,7 +106,7 @@ def test_infinite_weights_under_a_finite_loss_are_not_saved(
     with pytest.raises(
         TrainingStoppedError, match=r"weights: .*embedding.* is not finite"
     ) as stopped:
-        runs.carry_on(run)
+        runs.train_run(run)
     saved = checkpoint.read_state(checkpoint.newest(run))["step"]
     assert saved >= 2 and str(stopped.value).startswith(f"step {saved + 1}: ")
 
@@ -119,12 +119,12 @@ def test_a_held_out_loss_of_nan_is_never_the_best(
     def loss(self: Causal, model: nn.Module, batch: Batch) -> Loss:
         result = honest(self, model, batch)
         factor = 1.0 if model.training else math.nan
-        return Loss(result.total * factor, result.weight)
+        return Loss(result.total * factor, result.count)
 
     monkeypatch.setattr(Causal, "loss", loss)
     run = runs.begin(runs.recipe(steps=4, evaluations=2), text, tmp_path / "run")
     watcher = runs.Quiet()
-    assert runs.carry_on(run, watcher)
+    assert runs.train_run(run, watcher)
     state = checkpoint.read_state(checkpoint.newest(run))
     assert state["best"] is None and state["best_loss"] is None
     assert sum("the held-out loss is not finite" in note for note in watcher.notes) == 2
@@ -143,7 +143,7 @@ def test_vectors_that_are_not_finite_are_not_saved(
     monkeypatch.setattr(WordVectorsBackbone, "fit", fit)
     run = test_offline.begin(tmp_path, test_offline.recipe("word_vectors"))
     with pytest.raises(TrainingStoppedError, match=r"training: weights: .*; no checkpoint yet; "):
-        carry_on(run, test_offline.Watcher(), test_offline.stage)
+        train_run(run, test_offline.Watcher(), test_offline.stage)
     assert checkpoint.all_in(run) == []
 
 
@@ -162,23 +162,23 @@ def test_a_resume_that_fails_at_once_deletes_no_checkpoint(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = runs.begin(runs.recipe(steps=4, checkpoints=4, keep=4), text, tmp_path / "run")
-    assert runs.carry_on(run)
+    assert runs.train_run(run)
     honest = Causal.loss
 
     def loss(self: Causal, model: nn.Module, batch: Batch) -> Loss:
         result = honest(self, model, batch)
-        return Loss(result.total * math.nan, result.weight)
+        return Loss(result.total * math.nan, result.count)
 
     monkeypatch.setattr(Causal, "loss", loss)
     write_recipe(run, runs.recipe(steps=9, checkpoints=9, keep=4))
     before = checkpoint.all_in(run)
     with pytest.raises(TrainingStoppedError, match=r"; without .*step-00000004 it goes back one"):
-        runs.carry_on(run)
+        runs.train_run(run)
     assert checkpoint.all_in(run) == before
 
 
 def test_the_only_checkpoint_is_not_deleted(text: Path, tmp_path: Path) -> None:
     run = blown_up(text, tmp_path / "run", keep=1)
     with pytest.raises(TrainingStoppedError, match="not finite"):
-        runs.carry_on(run)
+        runs.train_run(run)
     assert len(checkpoint.all_in(run)) >= 1

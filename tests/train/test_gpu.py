@@ -34,13 +34,13 @@ def test_a_run_on_a_gpu_learns_and_resumes(family: str, tmp_path: Path) -> None:
     made = runs.build(table(family, steps=40))
     whole = runs.begin(made, text, tmp_path / "whole")
     watcher = runs.Quiet()
-    runs.carry_on(whole, watcher)
+    runs.train_run(whole, watcher)
     assert any("bf16 on NVIDIA" in note for note in watcher.notes)
     losses = [record["loss"] for record in runs.logged(whole, "train")]
     assert losses[-1] < losses[0] - 0.5
     run = runs.begin(made, text, tmp_path / "run")
     runs.die_at(run, 15)
-    runs.carry_on(run)
+    runs.train_run(run)
     resumed = [record["loss"] for record in runs.logged(run, "train")]
     assert [r["step"] for r in runs.logged(run, "train")] == list(range(1, 41))
     # Atomic additions on a GPU have no fixed order, so equal to rounding, not to the bit.

@@ -21,7 +21,7 @@ def test_a_run_learns_in_each_precision(precision: str, text: Path, tmp_path: Pa
     table["optimizer"] = {"kind": "adamw", "lr": 1e-2}
     run = runs.begin(runs.build(table), text, tmp_path / "run")
     watcher = runs.Quiet()
-    runs.carry_on(run, watcher)
+    runs.train_run(run, watcher)
     losses = [record["loss"] for record in runs.logged(run, "train")]
     heldout = [record["loss"] for record in runs.logged(run, "heldout")]
     assert sum(losses[-5:]) / 5 < losses[0] - 0.8
@@ -39,7 +39,7 @@ def test_files_not_read_and_bytes_replaced_are_reported(tmp_path: Path) -> None:
     table = runs.table(steps=1)
     table["read"]["errors"] = "replace"
     watcher = runs.Quiet()
-    runs.carry_on(runs.begin(runs.build(table), text, tmp_path / "run"), watcher)
+    runs.train_run(runs.begin(runs.build(table), text, tmp_path / "run"), watcher)
     summary = next(note for note in watcher.notes if "tokens to train on" in note)
     for words in ("1 empty files", "1 files not read", "1 bytes replaced"):
         assert words in summary
@@ -58,7 +58,7 @@ def break_loss(monkeypatch: pytest.MonkeyPatch, bad: set[int]) -> None:
             return result
         step = calls[0] // 2 + 1  # the first call counts FLOPs
         calls[0] += 1
-        return Loss(result.total * math.nan, result.weight) if step in bad and step else result
+        return Loss(result.total * math.nan, result.count) if step in bad and step else result
 
     monkeypatch.setattr(Causal, "loss", loss)
 
@@ -69,7 +69,7 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(
     break_loss(monkeypatch, {4, 7})
     run = runs.begin(runs.recipe(checkpoints=12, keep=12, **IN_TURN), text, tmp_path / "run")
     watcher = runs.Quiet()
-    assert runs.carry_on(run, watcher)
+    assert runs.train_run(run, watcher)
     skipped = {record["step"]: record["skipped"] for record in runs.logged(run, "train")}
     assert [skipped[n] for n in (3, 4, 6, 7, 12)] == [0, 1, 1, 2, 2]
     assert sum("not finite, the step is skipped" in note for note in watcher.notes) == 2
@@ -87,7 +87,7 @@ def test_skipping_patience_steps_in_a_row_stops_the_run(
     break_loss(monkeypatch, {2, 5, 6, 7, 8})
     run = runs.begin(runs.recipe(patience=3, **IN_TURN), text, tmp_path / "run")
     with pytest.raises(TrainingStoppedError, match="3 steps in a row") as stopped:
-        runs.carry_on(run)
+        runs.train_run(run)
     last = checkpoint.newest(run)
     assert str(last) in str(stopped.value)
     assert checkpoint.read_state(last)["step"] == 4  # none of steps that change nothing

@@ -51,7 +51,7 @@ def step(setup: TrainingSetup, rank: int, processes: int) -> dict[str, object]:
         seeds=range(len(batches)),
     )
     total = sum(float(p.detach().double().abs().sum()) for p in setup.model.parameters())
-    return {"loss": result.loss, "weight": result.weight, "norm": result.grad_norm, "sum": total}
+    return {"loss": result.loss, "count": result.count, "norm": result.grad_norm, "sum": total}
 
 
 @pytest.fixture(scope="module")

@@ -32,12 +32,12 @@ def test_a_run_resumed_twice_equals_an_uninterrupted_one(
     made = runs.recipe(family)
     text = runs.text_for(family, text, tmp_path / "text")
     whole = runs.begin(made, text, tmp_path / "whole")
-    assert runs.carry_on(whole)
+    assert runs.train_run(whole)
     run = runs.begin(made, text, tmp_path / "run")
     runs.die_at(run, 5)  # after the checkpoint of step 3
     assert [folder.name for folder in checkpoint.all_in(run)][-1] < checkpoint.name_of(5)
     runs.die_at(run, 10)
-    assert runs.carry_on(run)
+    assert runs.train_run(run)
     assert runs.last_bytes(run) == runs.last_bytes(whole)
     for kind in ("train", "heldout"):
         assert runs.logged(run, kind) == runs.logged(whole, kind)
@@ -51,10 +51,10 @@ def test_a_resumed_run_in_several_micro_batches_equals_an_uninterrupted_one(
 ) -> None:
     made = runs.recipe(batch=5, micro_batch=2, workers=workers)
     whole = runs.begin(made, text, tmp_path / "whole")
-    assert runs.carry_on(whole)
+    assert runs.train_run(whole)
     run = runs.begin(made, text, tmp_path / "run")
     runs.die_at(run, 5)
-    assert runs.carry_on(run)
+    assert runs.train_run(run)
     assert runs.last_bytes(run) == runs.last_bytes(whole)
 
 
@@ -87,7 +87,7 @@ def test_dropout_changes_the_weights_of_the_tested_runs(text: Path, tmp_path: Pa
         table["model"] |= {"dropout": share, "attention_dropout": share}
         made = runs.build(table)
         run = runs.begin(made, text, tmp_path / str(share))
-        runs.carry_on(run)
+        runs.train_run(run)
         results.append(runs.last_bytes(run)["weights.safetensors"])
     assert results[0] != results[1]
 
@@ -103,9 +103,9 @@ def test_a_resumed_run_without_its_memory_ends_elsewhere(
     memory = checkpoint.load_memory(checkpoint.all_in(run)[-1], torch.device("cpu"))
     shapes = [[tuple(states.shape) for states in one or ()] for one in memory]
     assert shapes == [[(2, 24, 16)] * 2] * 2  # of two workers, what entered two layers
-    assert runs.carry_on(run)
+    assert runs.train_run(run)
     monkeypatch.setattr(checkpoint, "load_memory", lambda folder, device: ())
-    assert runs.carry_on(forgetful)
+    assert runs.train_run(forgetful)
     assert runs.last_bytes(run) != runs.last_bytes(forgetful)
 
 
@@ -135,15 +135,15 @@ def test_a_signal_saves_the_run_and_ends_it(
 ) -> None:
     made = runs.recipe("encoder")
     whole = runs.begin(made, text, tmp_path / "whole")
-    runs.carry_on(whole)
+    runs.train_run(whole)
     run = runs.begin(made, text, tmp_path / "run")
     before = signal.getsignal(number)
     watcher = runs.Quiet(5, sends(number, number))  # twice, as `timeout` does
-    assert not runs.carry_on(run, watcher)
+    assert not runs.train_run(run, watcher)
     assert signal.getsignal(number) is before
     assert checkpoint.all_in(run)[-1].name == checkpoint.name_of(5)
     assert sum("saved" in note for note in watcher.notes) == 1
-    assert runs.carry_on(run)
+    assert runs.train_run(run)
     assert runs.last_bytes(run) == runs.last_bytes(whole)
 
 
@@ -154,9 +154,9 @@ def test_a_second_ctrl_c_leaves_at_once_but_a_second_hangup_does_not(
     monkeypatch.setattr(signals, "TOGETHER", 0.0)
     run = runs.begin(runs.recipe(), text, tmp_path / "run")
     hangups = [signal.SIGINT, *[signal.SIGHUP] * 3]
-    assert not runs.carry_on(run, runs.Quiet(5, sends(*hangups)))
+    assert not runs.train_run(run, runs.Quiet(5, sends(*hangups)))
     with pytest.raises(KeyboardInterrupt):
-        runs.carry_on(run, runs.Quiet(8, sends(signal.SIGINT, signal.SIGTERM)))
+        runs.train_run(run, runs.Quiet(8, sends(signal.SIGINT, signal.SIGTERM)))
     assert checkpoint.all_in(run)[-1].name == checkpoint.name_of(6)
 
 
@@ -164,14 +164,14 @@ def test_a_second_ctrl_c_leaves_at_once_but_a_second_hangup_does_not(
 def test_a_signal_that_was_ignored_before_stays_ignored(text: Path, tmp_path: Path) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as `nohup` does
     run = runs.begin(runs.recipe(), text, tmp_path / "run")
-    assert runs.carry_on(run, runs.Quiet(5, sends(signal.SIGHUP)))
+    assert runs.train_run(run, runs.Quiet(5, sends(signal.SIGHUP)))
 
 
 def test_resuming_a_finished_run_changes_nothing(text: Path, tmp_path: Path) -> None:
     run = runs.begin(runs.recipe(), text, tmp_path / "run")
-    runs.carry_on(run)
+    runs.train_run(run)
     before = runs.last_bytes(run), log.read(run)
-    assert runs.carry_on(run)
+    assert runs.train_run(run)
     assert (runs.last_bytes(run), log.read(run)) == before
 
 
@@ -180,7 +180,7 @@ def test_a_cut_last_line_of_the_log_is_written_again(text: Path, tmp_path: Path)
     runs.die_at(run, 8)
     with (run / log.FILE).open("a") as file:
         file.write('{"kind": "train", "step": 8, "lo')
-    runs.carry_on(run)
+    runs.train_run(run)
     lines = (run / log.FILE).read_text().splitlines()
     steps = [r["step"] for r in map(json.loads, lines) if r["kind"] == "train"]
     assert steps == list(range(1, 13))
@@ -191,7 +191,7 @@ def test_the_held_out_loss_uses_the_same_rows_each_time(text: Path, tmp_path: Pa
     table = runs.table("encoder")
     table["optimizer"] = {"kind": "adamw", "lr": 1e-30, "decay": 0.0}
     run = runs.begin(runs.build(table), text, tmp_path / "run")
-    runs.carry_on(run)
+    runs.train_run(run)
     heldout = runs.logged(run, "heldout")
     assert [record["step"] for record in heldout] == [4, 8, 12]
     assert len({(record["loss"], record["predictions"]) for record in heldout}) == 1
@@ -204,8 +204,8 @@ def test_a_run_resumes_without_its_text_but_not_with_another(tmp_path: Path) -> 
     again = tmp_path / "again"
     shutil.copytree(run, again)
     shutil.rmtree(text)
-    assert runs.carry_on(run)
+    assert runs.train_run(run)
     runs.write_text(text, seed=2)
     shutil.rmtree(again / "shards")
     with pytest.raises(UserError, match="the text has changed since the run began"):
-        runs.carry_on(again)
+        runs.train_run(again)

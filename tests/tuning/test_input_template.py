@@ -17,7 +17,7 @@ from foreword.tuning.input_template import (
 from tests.tuning.runs import make_run
 
 BERT = InputTemplate(
-    (2,), (3,), 8, is_causal=False, has_segments=True, between=(3,), pooling="first"
+    (2,), (3,), 8, is_causal=False, has_segments=True, separator=(3,), pooling="first"
 )
 
 
@@ -91,7 +91,7 @@ def test_without_special_tokens_texts_end_as_in_pretraining(tmp_path: Path) -> N
     end = trained.vocab.special["</s>"]
     bare = replace(trained.vocab, special={"</s>": end})
     template = template_of(trained.recipe, bare, None)
-    assert (template.prefix, template.between, template.suffix) == ((), (end,), (end,))
+    assert (template.prefix, template.separator, template.suffix) == ((), (end,), (end,))
     assert template.fresh == ()
 
 
@@ -138,8 +138,8 @@ def test_end_tokens_that_pretraining_lacked_are_missing(
     bare = replace(vocab, special={"[UNK]": 1})
     assert missing_special_tokens(recipe, vocab) == ()
     assert missing_special_tokens(recipe, bare) == tuple(expected)
-    assert missing_special_tokens(recipe, replace(vocab, special={recipe.wrapping[1]: 5})) == ()
+    assert missing_special_tokens(recipe, replace(vocab, special={recipe.bos_and_eos[1]: 5})) == ()
     endless = replace(recipe, packing=replace(recipe.packing, eos=""))  # type: ignore[type-var]
     assert missing_special_tokens(endless, vocab) == ()
     template = template_of(endless, vocab, None)
-    assert template.between == (vocab.id("[SEP]"),)
+    assert template.separator == (vocab.id("[SEP]"),)

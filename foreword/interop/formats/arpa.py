@@ -43,7 +43,7 @@ class ARPA:
         table = table_of(trained.model)
         names = _written_names(trained)
         # Words and text boundaries only: other special tokens are not in the file.
-        is_written = predictable_words(trained.vocab, trained.recipe.wrapping[1])
+        is_written = predictable_words(trained.vocab, trained.recipe.bos_and_eos[1])
         is_written[table.header.start] = True
         ids = np.where(is_written, np.cumsum(is_written) - 1, ABSENT)
         written = table.renumber(ids, int(is_written.sum()))
@@ -99,8 +99,8 @@ class ARPA:
 def _written_names(trained: TrainedModel) -> list[str]:
     """Return the name of each id in the file."""
     names = trained.tokenizer.pieces
-    before, after = trained.recipe.wrapping
-    vocab, written = trained.vocab, {before: BOS, after: EOS}
+    bos, eos = trained.recipe.bos_and_eos
+    vocab, written = trained.vocab, {bos: BOS, eos: EOS}
     written |= {} if UNKNOWN[0] in names else {UNK: UNKNOWN[0]}
     for special, name in written.items():
         if special in vocab.special:

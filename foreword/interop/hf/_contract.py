@@ -261,7 +261,7 @@ class Family(ABC):
         """Return the name of the class that has the heads of `design`."""
         return self.architecture
 
-    def wrapping(self, design: Design) -> tuple[str, str]:
+    def bos_and_eos(self, design: Design) -> tuple[str, str]:
         """Return the special tokens before and after an input text, "" for none."""
         return design.packing.bos, design.packing.eos
 

@@ -54,7 +54,7 @@ def joined_packing(table: Table) -> Table:
     return {"length": length, "bos": "", "eos": "</s>", "document_mask": False}
 
 
-def wrapping(design: Design) -> tuple[str, str]:
+def bos_and_eos(design: Design) -> tuple[str, str]:
     """Return the token before a text; the model finds the end itself.
 
     Without a start token, a text begins after the one that ended the previous text, if

@@ -49,9 +49,9 @@ class GPT2(Family):
         """Return rows of texts joined by the end-of-text token."""
         return decoder.joined_packing(table)
 
-    def wrapping(self, design: Design) -> tuple[str, str]:
+    def bos_and_eos(self, design: Design) -> tuple[str, str]:
         """Return the token before a text; none follows it."""
-        return decoder.wrapping(design)
+        return decoder.bos_and_eos(design)
 
     def describe(self, design: Design, vocab: Vocab) -> Table:
         """Return the config, with the context length under both its keys."""

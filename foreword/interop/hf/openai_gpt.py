@@ -46,9 +46,9 @@ class OpenAIGPT(Family):
         """Return rows of texts joined directly: its tokenizer has no end-of-text token."""
         return decoder.joined_packing(table) | {"eos": ""}
 
-    def wrapping(self, design: Design) -> tuple[str, str]:
+    def bos_and_eos(self, design: Design) -> tuple[str, str]:
         """Return the token before a text; none follows it."""
-        return decoder.wrapping(design)
+        return decoder.bos_and_eos(design)
 
     def parameter_maps(self, design: Design, vocab: Vocab) -> Iterator[ParameterMap]:
         """Yield the mapping of each parameter."""

@@ -108,7 +108,7 @@ class T5(Family):
         """Return rows that are 512 tokens long once sentinels replace their spans."""
         return {"length": 568, "bos": "", "eos": "</s>", "document_mask": False}
 
-    def wrapping(self, design: Design) -> tuple[str, str]:
+    def bos_and_eos(self, design: Design) -> tuple[str, str]:
         """Return the special tokens before and after a source."""
         return design.packing.bos, design.objective.end
 

@@ -152,9 +152,9 @@ def attend(
     block_mask: BlockMask,
     scale: float,
     dropout: float,
-    extra: Tensor | None,
+    position_scores: Tensor | None,
 ) -> Tensor:
-    """Return softmax(scale (q k' + extra) + bias) v over the attended keys.
+    """Return softmax(scale (q k' + position_scores) + bias) v over the attended keys.
 
     Args:
         q: (batch, heads, length, d_head).
@@ -163,7 +163,7 @@ def attend(
         block_mask: which keys, and what is added to their scores.
         scale: of the scores.
         dropout: share of attention weights dropped.
-        extra: added to the scores, (batch, heads, length, length); or None.
+        position_scores: added to the scores, (batch, heads, length, length); or None.
 
     Returns:
         (batch, heads, length, d_head); zeros for a query without keys.
@@ -180,8 +180,8 @@ def attend(
         far = blocks.flatten(2, 3) @ k[:, :, positions].transpose(-2, -1)
         far = far.view(*scores.shape[:-1], -1).add_(block_mask.global_key_bias)
         scores = torch.cat([scores, far], -1)
-    if extra is not None:
-        scores = scores + _select_extra(extra, layout) * scale
+    if position_scores is not None:
+        scores = scores + _select_scores(position_scores, layout) * scale
     # One softmax over both kinds of keys; then the values of each.
     weights = drop(torch.softmax(scores, -1).to(scores.dtype), dropout)
     count = local_k.shape[3]
@@ -193,7 +193,7 @@ def attend(
         output = output.masked_fill(block_mask.empty, 0.0)
     # Global queries attend densely to the whole row.
     if block_mask.global_query_mask is not None:
-        rows = None if extra is None else extra[:, :, positions]
+        rows = None if position_scores is None else position_scores[:, :, positions]
         dense = attend_densely(
             q[:, :, positions], k, v, block_mask.global_query_mask, scale, dropout, rows
         )
@@ -228,14 +228,16 @@ def _gather(x: Tensor, layout: BlockLayout, index: Tensor) -> Tensor:
     return blocks[:, index].view(batch, heads, count, attended * layout.size, d_head)
 
 
-def _select_extra(extra: Tensor, layout: BlockLayout) -> Tensor:
+def _select_scores(position_scores: Tensor, layout: BlockLayout) -> Tensor:
     """Return what is added to the scores, at the attended pairs."""
-    length, (count, _) = extra.shape[2], layout.blocks.shape[1:]
-    i = torch.arange(count * layout.size, device=extra.device).clamp(max=length - 1)
+    length, (count, _) = position_scores.shape[2], layout.blocks.shape[1:]
+    i = torch.arange(count * layout.size, device=position_scores.device).clamp(max=length - 1)
     i = i.view(1, count, layout.size, 1)
-    j = layout.blocks[..., None] * layout.size + torch.arange(layout.size, device=extra.device)
+    j = layout.blocks[..., None] * layout.size + torch.arange(
+        layout.size, device=position_scores.device
+    )
     j = j.flatten(-2)[:, :, None].clamp(0, length - 1)  # (heads or 1, blocks, 1, keys)
-    h = torch.arange(extra.shape[1], device=extra.device).view(-1, 1, 1, 1)
-    local = extra[:, h, i, j]
-    far = extra[:, h, i, layout.global_positions.view(1, 1, 1, -1)]
+    h = torch.arange(position_scores.shape[1], device=position_scores.device).view(-1, 1, 1, 1)
+    local = position_scores[:, h, i, j]
+    far = position_scores[:, h, i, layout.global_positions.view(1, 1, 1, -1)]
     return torch.cat([local, far], -1)

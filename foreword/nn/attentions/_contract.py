@@ -31,7 +31,7 @@ class AttentionMechanism(nn.Module, ABC):
         prepared_mask: Any,
         scale: float,
         dropout: float,
-        extra: Tensor | None,
+        position_scores: Tensor | None,
     ) -> Tensor:
         """Return the weighted values of each query.
 
@@ -42,8 +42,8 @@ class AttentionMechanism(nn.Module, ABC):
             prepared_mask: output of the kind's `prepare`.
             scale: factor of the scores.
             dropout: share of attention weights dropped.
-            extra: added to the scores before scaling, (batch, heads, queries, keys); None for most
-                position schemes.
+            position_scores: added to the scores before scaling, (batch, heads, queries, keys);
+                None for most position schemes.
 
         Returns:
             (batch, heads, queries, d_head); zeros for a query without keys.

@@ -175,7 +175,7 @@ class BigBirdAttention(AttentionMechanism):
         prepared_mask: PreparedMask | DeferredMask,
         scale: float,
         dropout: float,
-        extra: Tensor | None,
+        position_scores: Tensor | None,
     ) -> Tensor:
         """Return (batch, heads, queries, d_head), by `_blocks.attend` or densely."""
         ready = (
@@ -184,8 +184,8 @@ class BigBirdAttention(AttentionMechanism):
             else prepared_mask
         )
         if isinstance(ready, BlockMask):
-            return attend(q, k, v, ready, scale, dropout, extra)
-        return attend_densely(q, k, v, ready, scale, dropout, extra)
+            return attend(q, k, v, ready, scale, dropout, position_scores)
+        return attend_densely(q, k, v, ready, scale, dropout, position_scores)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]  # it samples with numpy
     def _prepare(self, pending: DeferredMask) -> PreparedMask | BlockMask:

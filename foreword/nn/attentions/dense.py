@@ -54,7 +54,7 @@ class DenseAttention(AttentionMechanism):
         prepared_mask: PreparedMask,
         scale: float,
         dropout: float,
-        extra: Tensor | None,
+        position_scores: Tensor | None,
     ) -> Tensor:
         """Return (batch, heads, queries, d_head)."""
-        return attend(q, k, v, prepared_mask, scale, dropout, extra)
+        return attend(q, k, v, prepared_mask, scale, dropout, position_scores)

@@ -144,14 +144,14 @@ class LinformerAttention(AttentionMechanism):
         prepared_mask: ProjectedMask,
         scale: float,
         dropout: float,
-        extra: Tensor | None,
+        position_scores: Tensor | None,
     ) -> Tensor:
         """Return (batch, heads, queries, d_head).
 
         Raises:
             UserError: something is added to the scores.
         """
-        if extra is not None:
+        if position_scores is not None:
             raise UserError(
                 "model.position: attention 'linformer' cannot add position scores; use 'learned', "
                 "'sinusoidal' or 'rotary'"

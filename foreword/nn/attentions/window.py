@@ -111,9 +111,9 @@ class WindowAttention(AttentionMechanism):
         prepared_mask: PreparedMask | BlockMask,
         scale: float,
         dropout: float,
-        extra: Tensor | None,
+        position_scores: Tensor | None,
     ) -> Tensor:
         """Return (batch, heads, queries, d_head), by `_blocks.attend` or densely."""
         if isinstance(prepared_mask, PreparedMask):
-            return attend_densely(q, k, v, prepared_mask, scale, dropout, extra)
-        return attend(q, k, v, prepared_mask, scale, dropout, extra)
+            return attend_densely(q, k, v, prepared_mask, scale, dropout, position_scores)
+        return attend(q, k, v, prepared_mask, scale, dropout, position_scores)

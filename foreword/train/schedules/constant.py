@@ -19,4 +19,4 @@ class Constant:
 
     def factor(self, progress: float, step: int, total: float) -> float:
         """Return what to multiply the peak learning rate with."""
-        return self.warmup.part(progress, step, total)[0]
+        return self.warmup.factor_and_rest(progress, step, total)[0]

@@ -25,5 +25,5 @@ class Cosine(Ranged):
 
     def factor(self, progress: float, step: int, total: float) -> float:
         """Return what to multiply the peak learning rate with."""
-        rise, after = self.warmup.part(progress, step, total)
+        rise, after = self.warmup.factor_and_rest(progress, step, total)
         return rise * (self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * after)))

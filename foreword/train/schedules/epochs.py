@@ -35,6 +35,6 @@ class Epochs(Ranged):
 
     def factor(self, progress: float, step: int, total: float) -> float:
         """Return what to multiply the peak learning rate with."""
-        rise, after = self.warmup.part(progress, step, total)
+        rise, after = self.warmup.factor_and_rest(progress, step, total)
         epoch = min(int(after * self.epochs + 1e-9), self.epochs - 1)
         return rise * max(self.floor, self.decay ** max(epoch + 1 - self.full, 0))

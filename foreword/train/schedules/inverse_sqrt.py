@@ -22,6 +22,6 @@ class InverseSqrt:
 
     def factor(self, progress: float, step: int, total: float) -> float:
         """Return what to multiply the peak learning rate with."""
-        rise, _ = self.warmup.part(progress, step, total)
+        rise, _ = self.warmup.factor_and_rest(progress, step, total)
         first = self.warmup.steps or max(1.0, self.warmup.share * total)
         return rise * math.sqrt(first / max(step + 1, first))

@@ -24,5 +24,5 @@ class Linear(Ranged):
 
     def factor(self, progress: float, step: int, total: float) -> float:
         """Return what to multiply the peak learning rate with."""
-        rise, after = self.warmup.part(progress, step, total)
+        rise, after = self.warmup.factor_and_rest(progress, step, total)
         return rise * (1 - (1 - self.floor) * after)

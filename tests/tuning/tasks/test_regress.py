@@ -78,7 +78,7 @@ def test_outputs_of_minus_one_and_one_are_the_ends_of_the_scale() -> None:
 
 def test_the_loss_is_a_sum_of_squares() -> None:
     loss = Regress().loss(torch.tensor([[1.0], [2.0]]), torch.tensor([3.0, 2.5]))
-    assert (loss.total.item(), loss.weight.item()) == (4.25, 2.0)
+    assert (loss.total.item(), loss.count.item()) == (4.25, 2.0)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ class DilatedAttention(AttentionMechanism):
         prepared_mask: PreparedMask,
         scale: float,
         dropout: float,
-        extra: Tensor | None,
+        position_scores: Tensor | None,
     ) -> Tensor:
         """Return (batch, heads, queries, d_head)."""
-        return attend(q, k, v, prepared_mask, scale, dropout, extra)
+        return attend(q, k, v, prepared_mask, scale, dropout, position_scores)
