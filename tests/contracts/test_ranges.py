@@ -209,4 +209,4 @@ def test_objectives_have_finite_losses_at_the_ends_of_ranges(
     model = Model(backbone, objective.heads(backbone, words))
     initialise(model, SEED)
     loss = objective.loss(model, batch)
-    assert bool(loss.total.isfinite()) and float(loss.weight) >= 0
+    assert bool(loss.total.isfinite()) and float(loss.count) >= 0

@@ -127,15 +127,15 @@ def widths(settings: StackSettings) -> dict[str, float]:
             weights.setdefault("key_value", []).append(module.key_value.weight)
             weights.setdefault("output", []).append(module.output.weight)
         elif isinstance(module, FeedForward):
-            weights.setdefault("wide", []).append(module.up.weight)
-            weights.setdefault("narrow", []).append(module.down.weight)
+            weights.setdefault("up", []).append(module.up.weight)
+            weights.setdefault("down", []).append(module.down.weight)
     weights["token"] = [model.backbone.embedding.token.weight]
     return {name: torch.cat([w.flatten() for w in ws]).std().item() for name, ws in weights.items()}
 
 
 def test_gpt2_scales_residual_projections_by_depth() -> None:
     soft = 0.02 / math.sqrt(2 * GPT2.layers)
-    expected = {"query": 0.02, "key_value": 0.02, "output": soft, "wide": 0.02, "narrow": soft}
+    expected = {"query": 0.02, "key_value": 0.02, "output": soft, "up": 0.02, "down": soft}
     assert widths(GPT2) == pytest.approx(expected | {"token": 0.02}, rel=0.03)
 
 
@@ -144,8 +144,8 @@ def test_t5_scales_weights_by_the_root_of_the_input_width() -> None:
         "query": (240 * 60) ** -0.5,
         "key_value": 240**-0.5,
         "output": 240**-0.5,
-        "wide": 240**-0.5,
-        "narrow": 480**-0.5,
+        "up": 240**-0.5,
+        "down": 480**-0.5,
         "token": 1.0,
     }
     assert widths(T5) == pytest.approx(expected, rel=0.03)

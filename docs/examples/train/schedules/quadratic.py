@@ -16,5 +16,5 @@ class Quadratic(Ranged):
 
     def factor(self, progress: float, step: int, total: float) -> float:
         """Return what the peak learning rate is multiplied by."""
-        rise, after = self.warmup.part(progress, step, total)
+        rise, after = self.warmup.factor_and_rest(progress, step, total)
         return rise * (1 - after) ** 2
