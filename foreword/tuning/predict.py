@@ -12,7 +12,7 @@ import pyarrow as pa
 import torch
 from scipy.special import softmax
 
-from foreword import config, kinds, manifest, plugins, stored
+from foreword import manifest
 from foreword.errors import UserError
 from foreword.nn.model import neural
 from foreword.runs.recipe import Recipe
@@ -24,13 +24,21 @@ from foreword.tuning.examples import LabelledTexts
 from foreword.tuning.fine_tuner import predict
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import Network, scalar_mix
-from foreword.tuning.predictor import PREDICTION, PROBABILITY, Answers, TunedOn
+from foreword.tuning.predictor import (
+    FILE,
+    PREDICTION,
+    PROBABILITY,
+    Answers,
+    TunedOn,
+    TunedTask,
+    is_tuned,
+)
 from foreword.tuning.result import KIND, VERSION
 from foreword.tuning.rows import PooledExamples
 from foreword.tuning.tasks._contract import EncodedExample, Task
 from foreword.types import Array
 
-FILES = ("labels.json", "recipe.toml", "weights.safetensors", "tokenizer/tokenizer.json")
+FILES = (FILE, "recipe.toml", "weights.safetensors", "tokenizer/tokenizer.json")
 
 
 @dataclass(frozen=True)
@@ -177,36 +185,33 @@ def load_tuned(folder: str | Path, device: str = "auto", precision: str = "fp32"
         UserError: the folder holds no fine-tuned model, or a damaged one.
     """
     folder = Path(folder)
-    if not (folder / "labels.json").exists():
+    if not is_tuned(folder):
         is_run = (folder / "recipe.toml").is_file()
         hint = "; it is a run, which 'foreword tune' fine-tunes" if is_run else ""
-        raise UserError(f"{folder}: not a fine-tuned model (no labels.json){hint}")
+        raise UserError(f"{folder}: not a fine-tuned model (no {FILE}){hint}")
     if (folder / "run.json").exists():
         raise UserError(f"{folder}: answers in text; use 'foreword generate {folder}'")
     # Verify the files and the plug-ins before anything is built.
     manifest.verify(folder, KIND, VERSION, FILES)
-    about = stored.read(folder / "labels.json")
-    plugins.require_noted(about.get("plugins", []), folder)
+    tuned = TunedTask.read(folder)
     # Build the network, then load its weights.
-    labels = tuple(about["labels"])
-    task: Task = config.build_kind(kinds.Part("tuning/tasks"), about["task"], "task")
     recipe = read_recipe(folder)
     tokenizer = Tokenizer.load(folder / "tokenizer")
     backbone = neural(recipe.build(tokenizer.vocab).backbone)
-    head = task.head(backbone.settings.state_width, labels)
+    head = tuned.task.head(backbone.settings.state_width, tuned.labels)
     assert head is not None
-    network = Network(backbone, head, scalar_mix=scalar_mix(task, backbone.settings))
+    network = Network(backbone, head, scalar_mix=scalar_mix(tuned.task, backbone.settings))
     load_weights(folder, network)
     chosen_device = choose_device(device)
     return TunedModel(
         network=network.to(chosen_device).eval(),
-        task=task,
-        labels=labels,
-        template=config.build(InputTemplate, dict(about["template"]), "template"),
+        task=tuned.task,
+        labels=tuned.labels,
+        template=tuned.template,
         tokenizer=tokenizer,
         device=chosen_device,
         dtype=choose_precision(precision, chosen_device),
         recipe=recipe,
         source=folder,
-        tuned_on=config.build(TunedOn, dict(about.get("tuned_on", {})), "tuned_on"),
+        tuned_on=tuned.tuned_on,
     )

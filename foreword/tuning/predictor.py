@@ -1,16 +1,21 @@
-"""What a fine-tuned model needs to answer rows of a table, whatever its task."""
+"""What every fine-tuned model has: the task it was tuned for, and answers to rows of a table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
+from foreword import config, kinds, plugins, stored
 from foreword.errors import UserError
+from foreword.runs.recipe import Recipe
 from foreword.tuning.examples import LabelledTexts
+from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.task_mixture import with_prefix
-from foreword.tuning.tasks._contract import Labelled
+from foreword.tuning.tasks._contract import Labelled, Task
 
+FILE = "labels.json"
 PREDICTION, PROBABILITY = "prediction", "probability"  # columns of answers
 
 
@@ -78,6 +83,55 @@ class TunedOn:
             raise UserError(f"--prefix: this model was tuned with several; choose one of {names}")
         chosen = next(iter(self.prefixes), None) if prefix is None else prefix
         return example if chosen is None else with_prefix(example, chosen)
+
+
+@dataclass(frozen=True)
+class TunedTask:
+    """What a model was tuned for, as `labels.json` in its folder holds it.
+
+    Attributes:
+        task: the task.
+        labels: the labels, in the order of the head's outputs.
+        template: the input template.
+        tuned_on: the form of the training examples.
+    """
+
+    task: Task
+    labels: tuple[str, ...]
+    template: InputTemplate
+    tuned_on: TunedOn
+
+    def save(self, folder: Path, recipe: Recipe) -> None:
+        """Write it, with the plug-ins that it and the recipe of pretraining need."""
+        about = {
+            "task": {"kind": kinds.name_of(self.task), **config.to_table(self.task)},
+            "labels": self.labels,
+            "template": asdict(self.template),
+            "plugins": plugins.used_by(self.task, recipe),
+            "tuned_on": asdict(self.tuned_on),
+        }
+        (folder / FILE).write_text(stored.dumps(about), encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> TunedTask:
+        """Read it from a model's folder.
+
+        Raises:
+            UserError: the file is damaged, or a plug-in is missing.
+        """
+        about = stored.read(folder / FILE)
+        plugins.require_noted(about.get("plugins", []), folder)
+        return cls(
+            config.build_kind(kinds.Part("tuning/tasks"), about["task"], "task"),
+            tuple(about["labels"]),
+            config.build(InputTemplate, dict(about["template"]), "template"),
+            config.build(TunedOn, dict(about.get("tuned_on", {})), "tuned_on"),
+        )
+
+
+def is_tuned(folder: Path) -> bool:
+    """Return whether `foreword tune` saved a model in this folder."""
+    return (folder / FILE).is_file()
 
 
 @dataclass(frozen=True)

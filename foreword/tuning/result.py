@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from foreword.train.finite import require_finite
 from foreword.tuning.answers import AnswerHead
 from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.network import Network
-from foreword.tuning.predictor import TunedOn
+from foreword.tuning.predictor import TunedOn, TunedTask
 from foreword.tuning.tasks._contract import Task
 
 KIND, VERSION = "tuned", 1  # of the folder of a network with a task's head
@@ -154,15 +154,9 @@ def save_network(
     """
     weights = weights_of(result.network)
     require_finite(weights)
-    about = {
-        "task": result.settings["task"],
-        "labels": result.labels,
-        "template": asdict(result.template),
-        "plugins": plugins.used_by(result.task, result.recipe),
-        "tuned_on": asdict(tuned_on or TunedOn()),
-    }
+    tuned = TunedTask(result.task, result.labels, result.template, tuned_on or TunedOn())
     with atomic.folder(folder) as part:
-        (part / "labels.json").write_text(stored.dumps(about), encoding="utf-8")
+        tuned.save(part, result.recipe)
         if isinstance(result.network.head, AnswerHead):
             _save_run(result, part)
         else:

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
-from foreword import config, kinds, stored
 from foreword.errors import UserError
 from foreword.evaluation.decoding import Start, decode, stops_of, text_of
 from foreword.evaluation.loaded import LoadedModel
@@ -19,9 +18,8 @@ from foreword.runs.trained_model import TrainedModel, open_run
 from foreword.tuning.answers import source_room
 from foreword.tuning.examples import LabelledTexts, batched
 from foreword.tuning.features import CHUNK
-from foreword.tuning.input_template import InputTemplate
 from foreword.tuning.predict import TunedModel, load_tuned
-from foreword.tuning.predictor import PREDICTION, Answers, TunedOn
+from foreword.tuning.predictor import PREDICTION, Answers, TunedTask, is_tuned
 from foreword.tuning.tasks.text_to_text import TextToText
 
 
@@ -30,23 +28,13 @@ class TunedWriter(LoadedModel):
 
     Args:
         trained: the model.
-        task: the task it was tuned for.
-        labels: the labels it was tuned on.
-        template: the input template.
-        tuned_on: the form of its training examples.
+        tuned: the task it was tuned for.
     """
 
-    def __init__(
-        self,
-        trained: TrainedModel,
-        task: TextToText,
-        labels: Sequence[str],
-        template: InputTemplate,
-        tuned_on: TunedOn,
-    ) -> None:
+    def __init__(self, trained: TrainedModel, tuned: TunedTask) -> None:
         super().__init__(trained)
-        self.task, self.labels, self.template = task, tuple(labels), template
-        self.tuned_on = tuned_on
+        self.task = cast(TextToText, tuned.task)  # the only task that is saved as a run
+        self.labels, self.template, self.tuned_on = tuned.labels, tuned.template, tuned.tuned_on
 
     def predict(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[str]:
         """Return the answer to each text or pair: the label of a word it writes, or the text.
@@ -143,17 +131,4 @@ def open_tuned(
         )
     if not (folder / "run.json").is_file():
         return load_tuned(folder, device, precision)
-    about = stored.read(folder / "labels.json")
-    task: TextToText = config.build_kind(kinds.Part("tuning/tasks"), about["task"], "task")
-    return TunedWriter(
-        open_run(folder, device, precision),
-        task,
-        about["labels"],
-        config.build(InputTemplate, dict(about["template"]), "template"),
-        config.build(TunedOn, dict(about.get("tuned_on", {})), "tuned_on"),
-    )
-
-
-def is_tuned(folder: Path) -> bool:
-    """Return whether `foreword tune` saved a model in this folder."""
-    return (folder / "labels.json").is_file()
+    return TunedWriter(open_run(folder, device, precision), TunedTask.read(folder))

@@ -12,37 +12,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from foreword.errors import UserError
-from foreword.ranges import NonNegative, ShareBelowOne
-from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.input_template import InputTemplate, Pooling
-from foreword.tuning.pooled import HiddenLayer, encode_pooled, linear_head
-from foreword.tuning.tasks._contract import EncodedExample, Labelled, Task
+from foreword.tuning.pooled import PooledTask
+from foreword.tuning.tasks._contract import Labelled
 from foreword.types import Array, Loss
 
 
 @dataclass(frozen=True)
-class Classify(Task):
+class Classify(PooledTask):
     """Classification: dropout and a linear layer on the pooled state of the text.
 
     By default that is the mean of the text's states in an encoder, or the state of [CLS] if
     pretraining trained it (next sentence, sentence order); the state of the extract token in a
     decoder, of the start token in an encoder-decoder's decoder; see
     `foreword.tuning.input_template`.
-
-    Attributes:
-        dropout: share of that state dropped in training.
-        pooling: the `first` token's state ([CLS]), the `mean` of the text's, or the `last` one's;
-            the family's by default.
-        auxiliary: weight of a decoder's language-model loss on the same texts, a mean over each
-            text's tokens, beside the task's; 0 for none. GPT-1 has 0.5, which helps on large data
-            sets only and not on average (table 5 there).
-        mix_layers: read a scalar mix of all layers, with learned weights (ELMo), instead of the
-            last layer. With strategy `frozen` the layers are features.
-        hidden_layer: a layer as wide as the state before the outputs, as published models have:
-            `tanh` (BERT, RoBERTa, ALBERT), `gelu` (ELECTRA), `gelu_tanh`, or `gelu_norm` without
-            biases (ModernBERT). With BERT's, and pooling `first`, `foreword export` writes the
-            class that transformers has. It starts from the pooler that pretraining on pairs
-            trained, if the model has one.
 
     Also called: classification.
     Reference: Devlin et al. 2019, section 4.1; Radford et al. 2018, sections 3.2 and 3.3; Peters
@@ -51,12 +33,6 @@ class Classify(Task):
     prediction trained; models without that objective have none. A pair is read in one order, where
     GPT-1 reads those without an order (similarity) in both and adds the states.
     """
-
-    dropout: ShareBelowOne = 0.1
-    pooling: Pooling | None = None
-    auxiliary: NonNegative = 0.0
-    mix_layers: bool = False
-    hidden_layer: HiddenLayer = "none"
 
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the labels of the training examples, sorted.
@@ -74,16 +50,6 @@ class Classify(Task):
                 f"different ones of {len(train):,}; use task 'regress', or give classes"
             )
         return labels
-
-    def encode(
-        self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
-    ) -> Sequence[EncodedExample]:
-        """Return each text or pair in the template, one output each.
-
-        Raises:
-            UserError: some examples are pairs and some are not, or the model has no such state.
-        """
-        return encode_pooled(examples, tokenizer, template, self.pooling)
 
     def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
         """Return the index of each example's label, (examples,) int64.
@@ -104,7 +70,7 @@ class Classify(Task):
 
     def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
         """Return the head, (outputs, d_model) -> (outputs, labels)."""
-        return linear_head(d_model, len(labels), self.dropout, self.hidden_layer)
+        return self.linear_head(d_model, len(labels))
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
         """Return the cross-entropy, in nats."""

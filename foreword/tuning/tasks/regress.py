@@ -11,11 +11,8 @@ from scipy.stats import pearsonr, spearmanr
 from torch import Tensor, nn
 
 from foreword.errors import UserError
-from foreword.ranges import NonNegative, ShareBelowOne
-from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.input_template import InputTemplate, Pooling
-from foreword.tuning.pooled import HiddenLayer, encode_pooled, linear_head
-from foreword.tuning.tasks._contract import EncodedExample, Labelled, Task
+from foreword.tuning.pooled import PooledTask
+from foreword.tuning.tasks._contract import Labelled
 from foreword.types import Array, Loss
 
 # The most that a number may be, either way: its gradient's square is still finite in float32.
@@ -23,28 +20,15 @@ LARGEST = 1e7
 
 
 @dataclass(frozen=True)
-class Regress(Task):
+class Regress(PooledTask):
     """Regression: dropout and a linear layer with one output on the pooled state of the text.
 
     The layer's -1 and 1 are the least and the greatest number of the training examples, so that
     any scale is learned alike; outputs may lie beyond.
 
-    Attributes:
-        dropout: share of that state dropped in training.
-        pooling: which state, as in `classify`; the family's by default.
-        auxiliary: as in `classify`.
-        mix_layers: as in `classify`.
-        hidden_layer: as in `classify`.
-
     Also called: regression.
     Reference: Devlin et al. 2019, section 4.1, for STS-B (Cer et al. 2017).
     """
-
-    dropout: ShareBelowOne = 0.1
-    pooling: Pooling | None = None
-    auxiliary: NonNegative = 0.0
-    mix_layers: bool = False
-    hidden_layer: HiddenLayer = "none"
 
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the least and the greatest number of the training examples.
@@ -58,16 +42,6 @@ class Regress(Task):
             raise UserError(f"the training examples need at least two numbers; {what}")
         return repr(min(numbers)), repr(max(numbers))
 
-    def encode(
-        self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
-    ) -> Sequence[EncodedExample]:
-        """Return each text or pair in the template, one output each.
-
-        Raises:
-            UserError: some examples are pairs and some are not, or the model has no such state.
-        """
-        return encode_pooled(examples, tokenizer, template, self.pooling)
-
     def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
         """Return the number of each example, (examples,) float32.
 
@@ -79,7 +53,7 @@ class Regress(Task):
     def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
         """Return dropout, a linear layer and the scale, (outputs, d_model) -> (outputs, 1)."""
         low, high = map(float, labels)
-        head = linear_head(d_model, 1, self.dropout, self.hidden_layer)
+        head = self.linear_head(d_model, 1)
         return nn.Sequential(head, Scale(low, high))
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Loss:

@@ -9,27 +9,23 @@ import numpy as np
 from torch import Tensor, nn
 
 from foreword.errors import UserError
-from foreword.ranges import Positive, ShareBelowOne
-from foreword.text.tokenizer import Tokenizer
-from foreword.tuning.input_template import InputTemplate
-from foreword.tuning.pooled import encode_pooled, linear_head
-from foreword.tuning.tasks._contract import EncodedExample, Labelled, Task
+from foreword.ranges import Positive
+from foreword.tuning.pooled import PooledTask
+from foreword.tuning.tasks._contract import Labelled
 from foreword.types import Array, Loss
 
 
 @dataclass(frozen=True)
-class Hinge(Task):
+class Hinge(PooledTask):
     """A linear layer with one output, trained by the hinge loss: a support vector machine.
 
     Attributes:
         margin: an example costs nothing if its output is beyond this, on its side of 0.
-        dropout: share of the pooled state dropped in training.
 
     Reference: Tang 2013, "Deep Learning using Linear Support Vector Machines", section 2.1.
     """
 
     margin: Positive = 1.0
-    dropout: ShareBelowOne = 0.1
 
     def labels(self, train: Sequence[Labelled]) -> tuple[str, ...]:
         """Return the two labels, sorted.
@@ -41,12 +37,6 @@ class Hinge(Task):
         if len(found) != 2:
             raise UserError(f"task 'hinge' needs two labels, and the examples have {len(found)}")
         return found
-
-    def encode(
-        self, examples: Sequence[Labelled], tokenizer: Tokenizer, template: InputTemplate
-    ) -> Sequence[EncodedExample]:
-        """Return each text or pair in the model's template, with one output."""
-        return encode_pooled(examples, tokenizer, template, None)
 
     def targets(self, examples: Sequence[Labelled], labels: tuple[str, ...]) -> Array:
         """Return the side of each example, (examples,) float32: -1 or 1.
@@ -61,7 +51,7 @@ class Hinge(Task):
 
     def head(self, d_model: int, labels: tuple[str, ...]) -> nn.Module:
         """Return the linear layer, (outputs, d_model) -> (outputs, 1)."""
-        return linear_head(d_model, 1, self.dropout)
+        return self.linear_head(d_model, 1)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Loss:
         """Return the sum of what is missing to the margin, and the number of examples."""
