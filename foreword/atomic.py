@@ -154,6 +154,17 @@ def require_writable(
         _make_and_remove(trial.absolute())
 
 
+def require_new_folder(path: Path, remedy: str = OTHER_OUT) -> None:
+    """Check before the work that `path` can be made a folder, and overwrites nothing.
+
+    Raises:
+        UserError: it holds something, or something else exists there, or the system refuses.
+    """
+    require_writable(path, is_folder=True, is_replaced=True)
+    if path.is_dir() and any(path.iterdir()):
+        raise UserError(f"{path}: is not empty; {remedy}")
+
+
 def _make_and_remove(trial: Path) -> None:
     """Make an empty folder with missing parents, and remove all of them."""
     missing = [one for one in trial.parents if not one.exists()]

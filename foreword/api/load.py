@@ -36,7 +36,9 @@ def load(
         UserError: no such folder, no whole checkpoint, or no such device.
     """
     folder = _arguments.path(path, "RUN")
-    if (folder / "labels.json").is_file():
+    from foreword.tuning.predictor import is_tuned
+
+    if is_tuned(folder):
         from foreword.tuning.written import open_tuned
 
         return open_tuned(folder, device, precision)

@@ -41,9 +41,7 @@ def export(trained: TrainedModel, out: Path, family_name: str = "") -> Family:
     Raises:
         UserError: no family has such a model, or the folder cannot be written.
     """
-    atomic.require_writable(out, is_folder=True, is_replaced=True)
-    if out.is_dir() and any(out.iterdir()):
-        raise UserError(f"{out}: is not empty; choose another --out")
+    atomic.require_new_folder(out)
     family = find_family(trained, family_name)
     with atomic.folder(out) as partial:
         for name, (model, design) in family.folders(trained.model, trained.recipe).items():

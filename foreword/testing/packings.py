@@ -39,10 +39,10 @@ def vocab(size: int = 2_000) -> Vocab:
     return replace(small_vocab(), size=size, is_special=is_special, starts_word=~is_special)
 
 
-def write_corpus(folder: Path, documents: Sequence[Sequence[int]]) -> Shards:
-    """Write documents, given as the lengths of their sequences; ids count up through the corpus."""
+def write_corpus(folder: Path, documents: Sequence[Sequence[int]], first: int = FIRST) -> Shards:
+    """Write documents, given as the lengths of their sequences; ids count up from `first`."""
     with ShardWriter(folder / "train", 2_000) as writer:
-        token = FIRST
+        token = first
         for sequences in documents:
             length = sum(sequences)
             ids = np.arange(token, token + length)

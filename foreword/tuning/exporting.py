@@ -53,9 +53,7 @@ def export(tuned: TunedModel, out: Path, family_name: str = "") -> ExportedClass
     Raises:
         UserError: no family has such a model with such a head, or the folder cannot be written.
     """
-    atomic.require_writable(out, is_folder=True)
-    if out.is_dir() and any(out.iterdir()):
-        raise UserError(f"{out}: is not empty; choose another --out")
+    atomic.require_new_folder(out)
     # Find the family of the backbone, as if it still had the heads of pretraining.
     model = tuned.recipe.build(tuned.tokenizer.vocab).eval()
     model.backbone.load_state_dict(tuned.network.cpu().backbone.state_dict())

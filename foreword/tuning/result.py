@@ -100,12 +100,10 @@ def require_free(evaluation: Path, out: Path) -> None:
     Raises:
         UserError: the evaluation exists, the folder is not empty, or one cannot be written.
     """
-    atomic.require_writable(out, is_folder=True, is_replaced=True)
     atomic.require_writable(evaluation, is_folder=False, remedy=atomic.MOVE_AWAY)
     if evaluation.exists():
         raise UserError(f"{evaluation}: already exists; choose another --name")
-    if out.is_dir() and any(out.iterdir()):
-        raise UserError(f"{out}: is not empty; choose another --out or --name")
+    atomic.require_new_folder(out, "choose another --out or --name")
 
 
 def save_evaluation(result: TuneResult, path: Path, name: str, command: str) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from foreword.data.shards import Shards, ShardWriter
+from foreword.data.shards import Shards
+from foreword.testing.packings import write_corpus
 from foreword.types import Vocab
 
 SPECIAL = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "<s>": 5, "</s>": 6}
@@ -32,11 +33,4 @@ def pairs(folder: Path, lengths: list[int]) -> Shards:
 
 def write(folder: Path, documents: list[list[int]]) -> Shards:
     """Write documents of sequences of the given lengths; tokens count up from 10."""
-    with ShardWriter(folder / "train", 1000) as writer:
-        token = 10
-        for sequences in documents:
-            length = sum(sequences)
-            ids = np.arange(token, token + length)
-            writer.add(ids, np.array(sequences, dtype=int), np.array([len(sequences)]))
-            token += length
-    return Shards.open(folder / "train")
+    return write_corpus(folder, documents, first=10)
