@@ -114,6 +114,12 @@ class Tokens:
     positions: Array
     segments: Array | None = None
 
+    def first(self, stop: int) -> Tokens:
+        """Return the columns before `stop`."""
+        segments = None if self.segments is None else self.segments[:, :stop]
+        columns = (self.ids[:, :stop], self.documents[:, :stop], self.positions[:, :stop])
+        return Tokens(*columns, segments)
+
 
 class HasParts:
     """Lookup by type in the records of an example or a batch that only some families need.
@@ -172,7 +178,7 @@ class NextToken:
     """The token after each row, predicted by the row's last position.
 
     Attributes:
-        ids: -1 where the text ends, (batch,) int64.
+        ids: -1 where the text ends or nothing is predicted, (batch,) int64.
     """
 
     ids: Any

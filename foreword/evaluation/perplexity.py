@@ -40,6 +40,8 @@ def scoring_windows(
     """
     if not 1 <= stride <= width:
         raise UserError(f"stride: must be in 1 .. {width} (a row), got {stride}")
+    if length < 1:
+        return []
     last = max(0, length - width)
     starts = [*range(0, last, stride), last]
     windows, first = [], 0

@@ -13,7 +13,7 @@ import torch
 from foreword.evaluation.prompting import PromptedModel
 from foreword.models.ngram import table_of
 from foreword.ngrams.table import NgramTable
-from foreword.types import Array, Batch, Example, Tokens
+from foreword.types import Array, Batch, Example, NextToken, Tokens
 
 TOKENS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 16}  # in a batch
 LOGITS_AT_ONCE = 1 << 24  # positions times vocabulary
@@ -106,11 +106,17 @@ class NeuralScorer:
         prompted = self.prompted
         target = side_by_side([item.target for item in items])
         weights = side_by_side([item.is_scored for item in items]).ids.astype(np.float32)
+        if not weights.any():
+            return np.empty(0)
         sources = [item.source for item in items if item.source is not None]
         source = side_by_side(sources) if sources else None
         if prompted.fills_in_place:
             assert source is not None
             example = prompted.in_place_example(source, target, weights)
+        elif source is None:
+            # The last token is predicted, not read: a window may be one longer than a row.
+            after_row = NextToken(np.where(weights[:, -1] > 0, target.ids[:, -1], -1))
+            example = Example(None, target.first(-1), weights[:, :-1], parts=(after_row,))
         else:
             example = Example(source, target, weights)
         batch = prompted.recipe.layout.arrange(example, prompted.vocab)

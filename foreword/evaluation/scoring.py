@@ -168,24 +168,18 @@ def _plan_causal(prompted: PromptedModel, text: str, ids: Array, stride: int) ->
     unscored = min(len(ids), head - len(prompted.prompt_prefix)) if len(whole) else 0
     # Count the bytes of scored tokens alone, else bits per byte would be too low.
     unscored_text = prompted.tokenizer.decode(ids[:unscored]).strip() if unscored else ""
-    windows = scoring_windows(len(whole), prompted.max_context, stride, both_sides=False)
-    windows = [window for window in windows if window.stop > max(window.first, head)]
+    # Windows are over predictions: each reads `max_context` tokens and is scored on those after them.
+    windows = scoring_windows(len(whole) - 1, prompted.max_context, stride, both_sides=False)
 
     def items() -> Iterator[ScoringItem]:
         for window in windows:
-            ids = whole[window.start : window.start + prompted.max_context]
-            yield ScoringItem(ids, _is_scored(window, len(ids), head))
+            ids = whole[window.start : window.start + prompted.max_context + 1]
+            position = window.start + np.arange(len(ids)) - 1  # of the prediction of each token
+            yield ScoringItem(ids, (window.first <= position) & (position < window.stop))
 
     size = len(text.encode()) - len(unscored_text.encode())
     ends = min(len(prompted.eos), len(whole) - head)
     return ScoringPlan(whole, head, 0, unscored, size, items(), len(windows), ends)
-
-
-def _is_scored(window: ScoringWindow, length: int, head: int) -> Array:
-    """Return which tokens of a window are scored, (length,) bool."""
-    scored = np.zeros(length, dtype=bool)
-    scored[max(window.first, head) - window.start : window.stop - window.start] = True
-    return scored
 
 
 def _plan_masked(prompted: PromptedModel, text: str, ids: Array, stride: int) -> ScoringPlan:

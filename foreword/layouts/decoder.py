@@ -73,7 +73,7 @@ def next_token(
 ) -> Batch:
     """Let each position predict the next token of its document.
 
-    The last position predicts the token after the row, where there is one.
+    The last position predicts the token after the row, where there is one, with weight 1.
     """
     targets = np.zeros_like(tokens.ids)
     targets[:, :-1] = tokens.ids[:, 1:]
@@ -82,6 +82,6 @@ def next_token(
     target_weights[:, :-1] = weights[:, 1:] * same
     if after_row is not None:
         targets[:, -1] = np.maximum(after_row.ids, 0)
-        target_weights[:, -1] = weights[:, -1] * (after_row.ids >= 0)
+        target_weights[:, -1] = after_row.ids >= 0
     documents = row_documents(tokens.documents)
     return Batch(tokens.ids, tokens.positions, mask, targets, target_weights, documents=documents)

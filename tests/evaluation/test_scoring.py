@@ -48,6 +48,22 @@ def test_a_stride_beyond_the_window_is_refused() -> None:
         scoring_windows(20, 8, 9, both_sides=False)
 
 
+@pytest.mark.parametrize("length", [8, 1])
+def test_a_stride_of_a_whole_row_scores_every_token(
+    make_prompted: Callable[..., PromptedModel], length: int
+) -> None:
+    """Each window reads a row and predicts the tokens after its own, as in training."""
+    prompted = make_prompted("decoder", length=length)
+    scored = score(prompted, LONG, stride=prompted.max_context)
+    text = prompted.tokenizer.encode(LONG)
+    whole = np.concatenate([prompted.prompt_prefix, text, prompted.eos])
+    assert list(scored.tokens) == [prompted.tokenizer.token(int(i)) for i in whole[1:]]
+    for start in range(0, len(whole) - 1 - length, length):
+        table = reference_log_probs(prompted, whole[start : start + length], CausalMask())
+        expected = table[np.arange(length), whole[start + 1 : start + length + 1]]
+        np.testing.assert_allclose(scored.log_probs[start : start + length], expected, atol=1e-5)
+
+
 def test_causal_scores_equal_those_of_one_forward_pass(
     make_prompted: Callable[..., PromptedModel],
 ) -> None:
@@ -74,10 +90,11 @@ def test_a_long_text_is_scored_in_windows(make_prompted: Callable[..., PromptedM
     assert len(scored.log_probs) == len(ids) - 1 > 40
     # Token n is scored in the first window, at a multiple of 4, that it is in.
     for position in (1, 15, 16, 30, len(ids) - 1):
-        start = 0 if position < 16 else min(4 * -(-(position - 15) // 4), len(ids) - 16)
+        last = position - 1  # of the tokens that it is predicted from
+        start = 0 if last < 16 else min(4 * -(-(last - 15) // 4), len(ids) - 1 - 16)
         window = ids[start : start + 16]
         table = reference_log_probs(prompted, window, CausalMask())
-        expected = table[position - start - 1, ids[position]]
+        expected = table[last - start, ids[position]]
         assert scored.log_probs[position - 1] == pytest.approx(expected, abs=1e-5)
 
 
