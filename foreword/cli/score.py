@@ -15,6 +15,8 @@ from foreword.cli._reading import Reading
 from foreword.ranges import Count
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from foreword.data.text_files import ReadCounts
     from foreword.evaluation.perplexity import ScoreTotals
     from foreword.evaluation.prompting import PromptedModel
@@ -93,11 +95,23 @@ def _score_file(
     total = sum(path.stat().st_size for path in find_files([file], None, prompted.recipe.read))
     documents = read_documents([file], prompted.recipe.read, counts)
     totals = ScoreTotals(measure_of(prompted))
+    read = done = 0  # bytes, about: of the texts read, and of those scored
+
+    def texts() -> Iterator[str]:
+        nonlocal read
+        for document in documents:
+            read = max(counts.bytes_read, read + len(document.text))
+            yield document.text
+
     with progress_of(not quiet) as shown:
         advance = shown.stage("scoring")
-        for found in score_texts(prompted, (document.text for document in documents), stride):
+
+        def show(tokens: int, share: float) -> None:
+            advance(min(total, done + share * (read - done)), total, f"{tokens:,} tokens")
+
+        for found in score_texts(prompted, texts(), stride, show):
             totals += found
-            advance(counts.bytes_read, total, f"{totals.tokens:,} tokens")
+            done = read
     if not totals.tokens:
         raise UserError(f"{file}: no token in it can be scored")
     return totals, counts

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from foreword.errors import UserError
-from foreword.evaluation.perplexity import ScoreTotals, ScoringWindow, scoring_windows
+from foreword.evaluation.perplexity import ScoreTotals, scoring_windows
 from foreword.evaluation.prompting import PromptedModel
 from foreword.evaluation.scorer import ScoringItem, scorer_of
 from foreword.types import Array
@@ -95,11 +95,21 @@ def score(
 
 
 def score_texts(
-    prompted: PromptedModel, texts: Iterable[str], stride: int | None = None
+    prompted: PromptedModel,
+    texts: Iterable[str],
+    stride: int | None = None,
+    progress: Callable[[int, float], object] = lambda tokens, share: None,
 ) -> Iterator[ScoreTotals]:
     """Yield the sums of each text, computed for many texts at once.
 
     A model of parallel text scores the second line of each text as the answer to the first.
+
+    Args:
+        prompted: the model.
+        texts: the texts to score.
+        stride: the distance between windows, in tokens; default half a window.
+        progress: called with the number of tokens scored so far, and the share of the text at hand
+            that is done.
 
     Raises:
         UserError: as `score` does.
@@ -114,7 +124,7 @@ def score_texts(
             plans.append(plan)
             yield from plan.items
 
-    remaining, nats = 0, 0.0  # items and sum of the first of these
+    remaining, nats, tokens = 0, 0.0, 0  # items and sum of the first of these; tokens of all
     for log_probs in scorer_of(prompted).log_probs(items()):
         while not remaining:  # texts without items have empty sums
             remaining = plans[0].count
@@ -122,6 +132,7 @@ def score_texts(
                 yield _totals(prompted, plans.popleft(), 0.0)
         nats -= float(log_probs.sum())
         remaining -= 1
+        progress(tokens := tokens + len(log_probs), 1 - remaining / plans[0].count)
         if not remaining:
             yield _totals(prompted, plans.popleft(), nats)
             nats = 0.0

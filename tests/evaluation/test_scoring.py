@@ -217,3 +217,16 @@ def test_scoring_keeps_the_random_state(make_prompted: Callable[..., PromptedMod
     before = torch.random.get_rng_state()
     score(prompted, "The cat sat on the mat.")
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_progress_is_told_within_a_long_text(
+    make_prompted: Callable[..., PromptedModel],
+) -> None:
+    told: list[tuple[int, float]] = []
+    prompted = make_prompted("encoder")
+    (totals,) = score_texts(
+        prompted, ["the cat sat"], progress=lambda tokens, share: told.append((tokens, share))
+    )
+    tokens = list(range(1, totals.tokens + 1))
+    assert [number for number, _ in told] == tokens
+    assert [share for _, share in told] == pytest.approx([n / totals.tokens for n in tokens])
