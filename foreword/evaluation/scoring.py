@@ -179,7 +179,7 @@ def _plan_causal(prompted: PromptedModel, text: str, ids: Array, stride: int) ->
     unscored = min(len(ids), head - len(prompted.prompt_prefix)) if len(whole) else 0
     # Count the bytes of scored tokens alone, else bits per byte would be too low.
     unscored_text = prompted.tokenizer.decode(ids[:unscored]).strip() if unscored else ""
-    # Windows are over predictions: each reads `max_context` tokens and is scored on those after them.
+    # Windows are over predictions: each reads `max_context` tokens and predicts the next ones.
     windows = scoring_windows(len(whole) - 1, prompted.max_context, stride, both_sides=False)
 
     def items() -> Iterator[ScoringItem]:
